@@ -1,0 +1,67 @@
+"""The one place that asks what time it is.
+
+`mono_ns` keeps counting while a laptop sleeps (CLOCK_BOOTTIME where the system has it) and never
+steps; `wall_ns` is what a person's watch says and may jump.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+_BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class Clock(Protocol):
+    @property
+    def wall_ns(self) -> Callable[[], int]: ...
+    @property
+    def mono_ns(self) -> Callable[[], int]: ...
+    def wait(self, seconds: float, wake: Callable[[float], bool]) -> bool:
+        """Wait up to `seconds`, or until `wake` (an Event's wait) says so; True if woken."""
+        ...
+
+
+class SystemClock:
+    # Attributes rather than methods: a Python frame less for whoever keeps a reference.
+    wall_ns: Callable[[], int] = staticmethod(time.time_ns)
+    mono_ns: Callable[[], int] = staticmethod(partial(time.clock_gettime_ns, _BOOTTIME))
+
+    def wait(self, seconds: float, wake: Callable[[float], bool]) -> bool:
+        return wake(max(seconds, 0.0))
+
+
+system_clock = SystemClock()
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    scheduled_ns: int
+    """The monotonic time this tick was due."""
+    late_seconds: float
+
+
+def every(
+    seconds: float, *, until: Callable[[float], bool], clock: Clock = system_clock
+) -> Iterator[Tick]:
+    """Ticks that do not drift.  A tick that comes too late is skipped, and the next says how late.
+
+    `until` is `threading.Event.wait`: the iteration ends when it returns True.
+    """
+    period = int(seconds * 1e9)
+    due = clock.mono_ns()
+    while True:
+        now = clock.mono_ns()
+        if now < due and clock.wait((due - now) / 1e9, until):
+            return
+        if until(0):
+            return
+        now = clock.mono_ns()
+        yield Tick(due, max(0.0, (now - due) / 1e9))
+        due += period
+        behind = clock.mono_ns() - due
+        if behind > 0:
+            due += -(-behind // period) * period

@@ -1,0 +1,50 @@
+"""Our few exceptions.
+
+RunwatchError                 base; `exit_code` is what the command line returns
+├── UsageError                the caller asked for something that cannot be (2)
+├── NotFound                  no such run, metric, file
+├── StoreBusy                 another process holds the store; says which
+├── StoreDamaged              the store's files cannot be read
+├── StoreFull                 no space left: ingest stops acknowledging until there is
+├── SegmentError              a journal file that is not one, or is of an unknown version
+├── HeadUnreachable           the head did not answer
+└── WireError                 a peer spoke something else than our protocol
+"""
+
+from __future__ import annotations
+
+
+class RunwatchError(Exception):
+    exit_code = 1
+
+
+class UsageError(RunwatchError):
+    exit_code = 2
+
+
+class NotFound(RunwatchError):
+    pass
+
+
+class StoreBusy(RunwatchError):
+    pass
+
+
+class StoreDamaged(RunwatchError):
+    pass
+
+
+class StoreFull(RunwatchError):
+    pass
+
+
+class SegmentError(RunwatchError):
+    pass
+
+
+class HeadUnreachable(RunwatchError):
+    pass
+
+
+class WireError(RunwatchError):
+    pass

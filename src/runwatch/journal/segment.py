@@ -1,0 +1,235 @@
+"""The bytes of a journal.  Version 1.
+
+A journal is a directory `<root>/journals/<journal id>/` of segment files `00000000.seg`,
+`00000001.seg` …, written by one process and never by two.  `next.tmp` is a segment made ready in
+advance; it becomes a segment by being renamed.  All numbers are little-endian.
+
+Segment header (128 bytes)
+
+    offset  size  field
+         0     8  magic  b"RWJOURN\\n"
+         8     2  version (1)
+        10     2  header length (128): where the first record starts
+        12     4  segment index
+        16     8  segment length in bytes, preallocated
+        24     8  records in all earlier segments of this journal
+        32     8  wall clock  } ns, both read at the same moment when the journal was opened;
+        40     8  monotonic   } the pair is the same in every segment of a journal
+        48     4  crc32 of bytes 0–47
+        52     4  reserved
+        56     8  heartbeat: monotonic ns at which the writer was last known to live; in place
+        64     8  end: offset behind the last record once the segment is complete, else 0; in place
+        72    56  reserved, zero
+
+Record (8-byte aligned, its length a multiple of 8)
+
+         0     4  crc32 of bytes 4 … length
+         4     2  length of the record in units of 8 bytes
+         6     1  kind
+         7     1  reserved, zero
+         8     8  time, monotonic ns (wall time = time - header monotonic + header wall)
+        16     …  by kind:
+
+    POINT   step i64 · series u32 · reserved u32 · value f64                          (40 bytes)
+    POINTS  step i64 · n u32 · n series u32 · pad to 8 · n values f64
+    SPAN    step i64 · name u32 · span u32 · edge u8 (0 begin, 1 end) · pad           (40 bytes)
+    EVENT   step i64 · scope u32 · kind length u32 · kind utf-8 · body JSON · pad
+    DEFINE  length u32 · JSON of one definition
+    ORIGIN  length u32 · JSON of the writer's identity; the first record of every segment
+
+An absent step is -2^63.  Every segment repeats the origin and the definitions made so far, so that
+any one segment can be read alone after its elders were dropped.
+
+What a crash leaves.  A killed process leaves whole records, then at most one torn record (its crc
+is wrong), then zeros.  A length of zero is "nothing here yet".  A torn or damaged record in the
+middle is stepped over by looking for the next 8-byte boundary at which a record checks out; a
+writer interrupted by an exception between reserving and filling its bytes leaves such a hole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+from runwatch.errors import SegmentError
+from runwatch.record import (
+    Definition,
+    JournalId,
+    Origin,
+    RunScope,
+    Series,
+    SpanName,
+)
+
+MAGIC: Final = b"RWJOURN\n"
+VERSION: Final = 1
+HEADER_LENGTH: Final = 128
+HEARTBEAT_OFFSET: Final = 56
+END_OFFSET: Final = 64
+MAX_RECORD: Final = 0xFFFF * 8
+DEFAULT_SEGMENT_BYTES: Final = 4 << 20
+MIN_SEGMENT_BYTES: Final = 1 << 20
+PREPARED: Final = "next.tmp"
+
+POINT: Final = 1
+POINTS: Final = 2
+SPAN: Final = 3
+EVENT: Final = 4
+DEFINE: Final = 5
+ORIGIN: Final = 6
+KINDS: Final = frozenset((POINT, POINTS, SPAN, EVENT, DEFINE, ORIGIN))
+POINT_LENGTH: Final = 40
+SPAN_LENGTH: Final = 40
+
+HEADER = struct.Struct("<8sHHIQQqqI")
+RECORD = struct.Struct("<IHBxq")
+CRC = struct.Struct("<I")
+WORD = struct.Struct("<q")
+
+# A record behind its crc, packed in one go; `PUT` then stores crc and body together.
+POINT_BODY = struct.Struct("<HBxqqI4xd")
+SPAN_BODY = struct.Struct("<HBxqqIIB7x")
+EVENT_HEAD = struct.Struct("<HBxqqII")
+TEXT_HEAD = struct.Struct("<HBxqI")
+PUT_40 = struct.Struct("<I36s")
+POINTS_HEAD = struct.Struct("<HBxqqI")
+
+
+@lru_cache(maxsize=256)
+def points_body(count: int) -> struct.Struct:
+    pad = 4 if count % 2 == 0 else 0
+    return struct.Struct(f"<HBxqqI{count}I{pad}x{count}d")
+
+
+def padded(length: int) -> int:
+    return -(-length // 8) * 8
+
+
+def seal(body: bytes) -> bytes:
+    """Prefix a record's body with its crc and pad it; the body's length field must be right."""
+    body = body.ljust(padded(len(body) + 4) - 4, b"\0")
+    return CRC.pack(zlib.crc32(body)) + body
+
+
+def text_record(kind: int, time_ns: int, text: Mapping[str, Any]) -> bytes:
+    data = json.dumps(text, separators=(",", ":")).encode()
+    total = padded(4 + TEXT_HEAD.size + len(data))
+    if total > MAX_RECORD:
+        raise SegmentError(f"definition of {len(data)} bytes does not fit a record of {MAX_RECORD}")
+    return seal(TEXT_HEAD.pack(total // 8, kind, time_ns, len(data)) + data)
+
+
+def event_record(time_ns: int, kind: str, body: bytes, step: int, scope: int) -> bytes:
+    name = kind.encode()
+    total = padded(4 + EVENT_HEAD.size + len(name) + len(body))
+    if total > MAX_RECORD:
+        raise SegmentError(f"event of {len(body)} bytes does not fit a record of {MAX_RECORD}")
+    head = EVENT_HEAD.pack(total // 8, EVENT, time_ns, step, scope, len(name))
+    return seal(head + name + body)
+
+
+_TYPES: Final[Mapping[str, type[RunScope] | type[Series] | type[SpanName]]] = {
+    "run": RunScope,
+    "series": Series,
+    "span": SpanName,
+}
+_NAMES: Final = {kind: name for name, kind in _TYPES.items()}
+
+
+def definition_to_json(definition: Definition) -> dict[str, Any]:
+    defaults = {k: v for k, v in asdict(definition).items() if v not in ("", {}, None)}
+    return {"type": _NAMES[type(definition)], **defaults}
+
+
+def definition_from_json(fields: Mapping[str, Any]) -> Definition:
+    """Unknown fields are left out, so that a newer writer's journal can still be read."""
+    kind = _TYPES.get(str(fields.get("type")))
+    if kind is None:
+        raise SegmentError(f"definition of unknown type {fields.get('type')!r}")
+    known = {k: v for k, v in fields.items() if k in kind.__dataclass_fields__}
+    return kind(**known)
+
+
+def origin_to_json(origin: Origin) -> dict[str, Any]:
+    return asdict(origin)
+
+
+def origin_from_json(fields: Mapping[str, Any]) -> Origin:
+    return Origin(**{k: v for k, v in fields.items() if k in Origin.__dataclass_fields__})
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    index: int
+    length: int
+    records_before: int
+    wall_ns: int
+    mono_ns: int
+    heartbeat_ns: int = 0
+    end: int = 0
+
+    def pack(self) -> bytes:
+        fixed = HEADER.pack(
+            MAGIC,
+            VERSION,
+            HEADER_LENGTH,
+            self.index,
+            self.length,
+            self.records_before,
+            self.wall_ns,
+            self.mono_ns,
+            0,
+        )[:48]
+        head = fixed + CRC.pack(zlib.crc32(fixed)) + bytes(4)
+        return (head + WORD.pack(self.heartbeat_ns) + WORD.pack(self.end)).ljust(
+            HEADER_LENGTH, b"\0"
+        )
+
+    @classmethod
+    def unpack(cls, data: bytes, path: Path) -> Header:
+        if len(data) < HEADER_LENGTH or data[:8] != MAGIC:
+            raise SegmentError(f"not a journal segment: {path}")
+        _, version, _, index, length, before, wall, mono, crc = HEADER.unpack_from(data)
+        if version != VERSION:
+            raise SegmentError(
+                f"{path} is of journal version {version}; this Runwatch reads {VERSION}"
+            )
+        if crc != zlib.crc32(data[:48]):
+            raise SegmentError(f"the header of {path} is damaged")
+        (heartbeat,) = WORD.unpack_from(data, HEARTBEAT_OFFSET)
+        (end,) = WORD.unpack_from(data, END_OFFSET)
+        return cls(index, length, before, wall, mono, heartbeat, end)
+
+
+def segment_name(index: int) -> str:
+    return f"{index:08d}.seg"
+
+
+def segment_indexes(directory: Path) -> list[int]:
+    """Indexes of the segments that exist, ascending; [] for a directory that is gone."""
+    try:
+        names = os.listdir(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(int(n[:-4]) for n in names if n.endswith(".seg") and n[:-4].isdigit())
+
+
+def journal_directories(root: Path) -> list[Path]:
+    """The journals under a Runwatch directory, oldest name first."""
+    try:
+        with os.scandir(root / "journals") as entries:
+            return sorted(Path(e.path) for e in entries if e.is_dir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def new_journal_id(host: str, pid: int, wall_ns: int, salt: str) -> JournalId:
+    safe = "".join(c if c.isascii() and (c.isalnum() or c in "-.") else "-" for c in host)
+    return JournalId(f"{wall_ns // 1_000_000_000:x}-{safe[:64].strip('.') or 'host'}-{pid}-{salt}")

@@ -1,0 +1,141 @@
+"""Closed files on disk, and the manifest that names them.
+
+    blocks/points-19700-000012.parquet    sorted by (series, time); the number is the part
+    blocks/rollup-19700-000012.parquet    the same part, a row per series and minute
+    blocks/spans-…, blocks/events-…       sorted by (run, time)
+    manifest.json                         blocks + cursors and catalogue as of the last compaction
+
+A file is written under a temporary name, fsynced and renamed before any list names it, and it is
+deleted only when no list names it any more.  So a crash leaves at worst a file nobody names.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+Kind = Literal["points", "rollup", "spans", "events"]
+
+CLOSED: Final = 99
+"""Level of a block that holds its whole day."""
+MIXED_DAY: Final = -(2**40)
+"""Day of a block of stragglers from many days."""
+
+_MAGIC: Final = b"PAR1"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    file: str
+    kind: Kind
+    part: int
+    day: int
+    level: int
+    rows: int
+    bytes: int
+    key_min: int
+    key_max: int
+    time_min: int
+    time_max: int
+
+    def overlaps(self, start_ns: int | None, end_ns: int | None) -> bool:
+        return (start_ns is None or self.time_max >= start_ns) and (
+            end_ns is None or self.time_min < end_ns
+        )
+
+
+class BlockFiles:
+    """The directory of blocks.  Knows bytes and names, nothing of what is inside."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        directory.mkdir(mode=0o700, exist_ok=True)
+
+    def path(self, file: str) -> Path:
+        return self.directory / file
+
+    def temporary(self, file: str) -> Path:
+        return self.directory / (file + ".tmp")
+
+    def publish(self, file: str) -> int:
+        """Make a temporary file durable under its own name; returns its size."""
+        temporary = self.temporary(file)
+        fsync(temporary)
+        temporary.rename(self.path(file))
+        fsync(self.directory)
+        return self.path(file).stat().st_size
+
+    def intact(self, block: Block) -> bool:
+        """Cheap: size and magic bytes.  What this misses shows when the block is read."""
+        try:
+            with self.path(block.file).open("rb") as file:
+                head = file.read(4)
+                end = file.seek(-4, os.SEEK_END) + 4
+                return head == _MAGIC and file.read(4) == _MAGIC and end == block.bytes
+        except OSError:
+            return False
+
+    def delete(self, files: Iterable[str]) -> None:
+        for file in files:
+            self.path(file).unlink(missing_ok=True)
+
+    def delete_others(self, known: Iterable[str]) -> None:
+        keep = set(known)
+        self.delete(path.name for path in self.directory.iterdir() if path.name not in keep)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Enough to serve the closed blocks, and to ask for the rest again, without the database."""
+
+    change: int
+    generation: int
+    blocks: list[Block]
+    cursors: list[tuple[int, int, int]]
+    """Journal number, position, last_ns: as of the moment `generation` began."""
+    catalog: Mapping[str, list[list[Any]]]
+    latest: list[tuple[int, int, int, float]]
+
+    def save(self, directory: Path) -> None:
+        write_atomically(directory / "manifest.json", json.dumps(asdict(self)).encode())
+
+    @classmethod
+    def load(cls, directory: Path) -> Manifest | None:
+        """None when there is none, or when it is itself damaged."""
+        try:
+            found = json.loads((directory / "manifest.json").read_bytes())
+            found["blocks"] = [Block(**block) for block in found["blocks"]]
+            return cls(**found)
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_bytes(content)
+    fsync(temporary)
+    temporary.rename(path)
+    fsync(path.parent)
+
+
+def fsync(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def set_aside(directory: Path, paths: Iterable[Path], stamp: str) -> Path:
+    """Move damaged files out of the way, never delete them."""
+    aside = directory / f"damaged-{stamp}"
+    aside.mkdir(mode=0o700, exist_ok=True)
+    for path in paths:
+        if path.exists():
+            path.rename(aside / path.name)
+    fsync(directory)
+    return aside

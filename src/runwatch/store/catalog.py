@@ -1,0 +1,350 @@
+"""What the numbers in the fact tables mean: journals, runs, metrics, series, span names.
+
+Small and append-only, so it is kept whole in memory; `take_pending` gives the rows that the next
+transaction must persist.  A series has two numbers: the store's id (metric number << 32 | n, so
+that one metric over all devices is one contiguous range of keys) and a dense slot, which indexes
+the arrays of latest values.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, field, fields, replace
+from typing import Any, Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from runwatch.record import (
+    Definition,
+    JournalId,
+    Origin,
+    ProcessRow,
+    RunId,
+    RunScope,
+    Series,
+    SeriesRow,
+    SpanName,
+)
+
+Integers = npt.NDArray[np.int64]
+Row = tuple[Any, ...]
+Shape = TypeVar("Shape", Origin, RunScope, Series, SpanName)
+
+TABLES: Final = ("journals", "runs", "scopes", "metrics", "series", "span_names")
+UNKNOWN: Final = "unknown"
+_UNKNOWN_LOCAL: Final = -1
+
+# Local ids are small in every journal we write; a huge one (damage, malice) must not make us
+# allocate an array of that size, so it goes to a dict.
+_DENSE_LIMIT: Final = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesEntry:
+    id: int
+    journal: int
+    definition: Series
+
+
+@dataclass(frozen=True, slots=True)
+class SpanNameEntry:
+    number: int
+    journal: int
+    definition: SpanName
+
+
+@dataclass(slots=True)
+class Journal:
+    number: int
+    origin: Origin
+    cursor: int = 0
+    last_ns: int = 0
+    scopes: dict[int, RunScope] = field(default_factory=dict)
+    series: dict[int, int] = field(default_factory=dict)
+    """Local series id -> slot; the truth, of which `slots` is the fast copy."""
+    slots: Integers = field(default_factory=lambda: np.full(64, -1, np.int64))
+    span_names: dict[int, int] = field(default_factory=dict)
+
+    def run_of(self, scope: int) -> RunId:
+        known = self.scopes.get(scope)
+        return known.run if known else RunId("")
+
+    def rank_of(self, scope: int) -> int:
+        known = self.scopes.get(scope)
+        return known.rank if known else 0
+
+    def place(self, local: int, slot: int) -> None:
+        self.series[local] = slot
+        if not 0 <= local < _DENSE_LIMIT:
+            return
+        if local >= len(self.slots):
+            grown = np.full(max(local + 1, 2 * len(self.slots)), -1, np.int64)
+            grown[: len(self.slots)] = self.slots
+            self.slots = grown
+        self.slots[local] = slot
+
+
+class Catalog:
+    def __init__(self) -> None:
+        self.journals: list[Journal] = []
+        self.series: list[SeriesEntry] = []
+        self.span_names: list[SpanNameEntry] = []
+        self.metrics: list[str] = []
+        self.runs: list[str] = [""]
+        self.ids: Integers = np.zeros(1024, np.int64)
+        """Slot -> store id; longer than needed."""
+        self._by_journal: dict[str, Journal] = {}
+        self._by_run: dict[str, int] = {"": 0}
+        self._by_metric: dict[str, int] = {}
+        self._in_metric: list[list[int]] = []
+        self._pending: dict[str, list[Row]] = defaultdict(list)
+
+    # ── growing ────────────────────────────────────────────────────────────────────────────────
+
+    def journal(self, origin: Origin) -> Journal:
+        origin = cleaned(origin)
+        known = self._by_journal.get(origin.journal)
+        if known is None:
+            known = self._add_journal(origin)
+            self._pending["journals"].append((known.number, *astuple(origin)))
+        return known
+
+    def define(self, journal: Journal, definitions: Iterable[Definition]) -> None:
+        """Journals repeat their definitions at each segment; a repeat changes nothing."""
+        for definition in map(cleaned, definitions):
+            if isinstance(definition, Series):
+                self._define_series(journal, definition.id, definition)
+            elif isinstance(definition, RunScope):
+                self._define_scope(journal, definition)
+            else:
+                self._define_span_name(journal, definition)
+
+    def slots_of(self, journal: Journal, local: npt.NDArray[np.uint32]) -> Integers:
+        """Slots of a column of local ids.  Undefined ones go to the journal's `unknown` series."""
+        inside = local < len(journal.slots)
+        if inside.all():
+            slots = journal.slots[local]
+        else:
+            slots = np.full(len(local), -1, np.int64)
+            slots[inside] = journal.slots[local[inside]]
+            for value in np.unique(local[~inside]):
+                slots[local == value] = journal.series.get(int(value), -1)
+        lost = slots < 0
+        if lost.any():
+            slots[lost] = self._unknown(journal)
+        return slots
+
+    def run_number(self, run: str) -> int:
+        number = self._by_run.get(run)
+        if number is None:
+            number = self._add_run(run)
+            self._pending["runs"].append((number, run))
+        return number
+
+    def span_name_number(self, journal: Journal, local: int) -> int:
+        number = journal.span_names.get(local)
+        if number is None:
+            self._define_span_name(journal, SpanName(local, UNKNOWN))
+            number = journal.span_names[local]
+        return number
+
+    def _define_scope(self, journal: Journal, scope: RunScope) -> None:
+        if journal.scopes.get(scope.id) == scope:
+            return
+        journal.scopes[scope.id] = scope
+        self.run_number(scope.run)
+        self._pending["scopes"].append((journal.number, *astuple(scope)))
+
+    def _define_series(self, journal: Journal, local: int, series: Series) -> None:
+        slot = journal.series.get(local)
+        if slot is not None and self.series[slot].definition == series:
+            return
+        metric = self._by_metric.get(series.metric)
+        if metric is None:
+            metric = self._add_metric(series.metric)
+            self._pending["metrics"].append((metric, series.metric))
+        entry = self._add_series(journal, local, metric << 32 | len(self._in_metric[metric]), series)
+        self._pending["series"].append(
+            (
+                entry.id,
+                journal.number,
+                local,
+                series.scope,
+                series.unit,
+                series.device,
+                json.dumps(dict(series.labels)),
+            )
+        )
+
+    def _define_span_name(self, journal: Journal, name: SpanName) -> None:
+        number = journal.span_names.get(name.id)
+        if number is not None and self.span_names[number].definition == name:
+            return
+        entry = self._add_span_name(journal, name)
+        self._pending["span_names"].append(
+            (entry.number, journal.number, name.id, name.scope, name.name)
+        )
+
+    def _unknown(self, journal: Journal) -> int:
+        if _UNKNOWN_LOCAL not in journal.series:
+            self._define_series(journal, _UNKNOWN_LOCAL, Series(_UNKNOWN_LOCAL, UNKNOWN))
+        return journal.series[_UNKNOWN_LOCAL]
+
+    def _add_journal(self, origin: Origin) -> Journal:
+        journal = Journal(len(self.journals), origin)
+        self.journals.append(journal)
+        self._by_journal[origin.journal] = journal
+        return journal
+
+    def _add_run(self, run: str) -> int:
+        self._by_run[run] = len(self.runs)
+        self.runs.append(run)
+        return self._by_run[run]
+
+    def _add_metric(self, metric: str) -> int:
+        number = len(self.metrics)
+        self._by_metric[metric] = number
+        self.metrics.append(metric)
+        self._in_metric.append([])
+        return number
+
+    def _add_series(self, journal: Journal, local: int, id: int, series: Series) -> SeriesEntry:
+        entry = SeriesEntry(id, journal.number, series)
+        slot = len(self.series)
+        if slot >= len(self.ids):
+            self.ids = np.concatenate([self.ids, np.zeros(len(self.ids), np.int64)])
+        self.ids[slot] = id
+        self._in_metric[id >> 32].append(slot)
+        self.series.append(entry)
+        journal.place(local, slot)
+        return entry
+
+    def _add_span_name(self, journal: Journal, name: SpanName) -> SpanNameEntry:
+        entry = SpanNameEntry(len(self.span_names), journal.number, name)
+        self.span_names.append(entry)
+        journal.span_names[name.id] = entry.number
+        return entry
+
+    # ── keeping ────────────────────────────────────────────────────────────────────────────────
+
+    def pending(self) -> Mapping[str, Sequence[Row]]:
+        return self._pending
+
+    def persisted(self) -> None:
+        self._pending.clear()
+
+    @classmethod
+    def load(cls, rows: Mapping[str, Iterable[Row]]) -> Catalog:
+        """Rebuild from the rows of TABLES, each in the order in which it was written."""
+        catalog = cls()
+        for number, journal, host, pid, start_ns, boot, ticks, role, version in rows["journals"]:
+            assert number == len(catalog.journals)
+            catalog._add_journal(
+                Origin(JournalId(journal), host, pid, start_ns, boot, ticks, role, version)
+            )
+        for _, run in rows["runs"]:
+            catalog._add_run(run)
+        for _, metric in rows["metrics"]:
+            catalog._add_metric(metric)
+        for number, scope, run, name, rank, world_size, attempt_key, group in rows["scopes"]:
+            catalog.journals[number].scopes[scope] = RunScope(
+                scope, RunId(run), name, rank, world_size, attempt_key, group
+            )
+        for id, number, local, scope, unit, device, labels in rows["series"]:
+            series = Series(
+                local, catalog.metrics[id >> 32], scope, unit, device, json.loads(labels)
+            )
+            catalog._add_series(catalog.journals[number], local, id, series)
+        for _, number, local, scope, name in rows["span_names"]:
+            catalog._add_span_name(catalog.journals[number], SpanName(local, name, scope))
+        return catalog
+
+    # ── asking ─────────────────────────────────────────────────────────────────────────────────
+
+    def find_journal(self, journal: str) -> Journal | None:
+        return self._by_journal.get(journal)
+
+    def find_run(self, run: str) -> int | None:
+        return self._by_run.get(run)
+
+    def find_slot(self, series: int) -> int | None:
+        metric, index = series >> 32, series & 0xFFFFFFFF
+        if not 0 <= metric < len(self._in_metric) or index >= len(self._in_metric[metric]):
+            return None
+        return self._in_metric[metric][index]
+
+    def slots_in_metric(self, metric: str) -> Sequence[int]:
+        number = self._by_metric.get(metric)
+        return () if number is None else tuple(self._in_metric[number])
+
+    def process_rows(self, run: RunId | None) -> list[ProcessRow]:
+        rows = []
+        for journal in tuple(self.journals):
+            scopes = tuple(journal.scopes.values()) or (RunScope(0, RunId(""), ""),)
+            rows += [
+                _process_row(journal, scope) for scope in scopes if run is None or scope.run == run
+            ]
+        return rows
+
+    def series_row(self, slot: int) -> SeriesRow:
+        entry = self.series[slot]
+        journal, definition = self.journals[entry.journal], entry.definition
+        return SeriesRow(
+            entry.id,
+            journal.origin.journal,
+            journal.run_of(definition.scope),
+            journal.origin.host,
+            _rank(definition, journal),
+            definition.device,
+            definition.metric,
+            definition.unit,
+            dict(definition.labels),
+        )
+
+
+def _rank(series: Series, journal: Journal) -> int:
+    """An agent reports on other processes: then the label says whose number it is."""
+    try:
+        return int(series.labels["rank"])
+    except (KeyError, ValueError):
+        return journal.rank_of(series.scope)
+
+
+def _process_row(journal: Journal, scope: RunScope) -> ProcessRow:
+    origin = journal.origin
+    return ProcessRow(
+        journal=origin.journal,
+        run=scope.run,
+        run_name=scope.name,
+        host=origin.host,
+        pid=origin.pid,
+        rank=scope.rank,
+        world_size=scope.world_size,
+        attempt_key=scope.attempt_key,
+        group=scope.group,
+        start_ns=origin.start_ns,
+        boot=origin.boot,
+        process_start_ticks=origin.process_start_ticks,
+        role=origin.role,
+        last_ns=journal.last_ns,
+    )
+
+
+def cleaned(shape: Shape) -> Shape:
+    """The same with text that any engine can store: lone surrogates become '?'."""
+    names = [field.name for field in fields(shape)]
+    changed = {n: new for n in names if (new := _clean(old := getattr(shape, n))) is not old}
+    return replace(shape, **changed) if changed else shape
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        new = {_clean(key): _clean(item) for key, item in value.items()}
+        return value if new == value else new
+    if not isinstance(value, str) or value.isascii():
+        return value
+    new_text = value.encode("utf-8", "replace").decode()
+    return value if new_text == value else new_text

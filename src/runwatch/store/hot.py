@@ -1,0 +1,247 @@
+"""The hot database: schema and its migrations, generations of fact tables, bulk inserts.
+
+Fact tables are append-only and have no key, index or upsert.  They come in generations: the
+writer fills the newest, and compaction turns an older one into blocks and drops it whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+
+from runwatch.errors import StoreDamaged
+from runwatch.record import NO_STEP
+from runwatch.store.blocks import Block
+from runwatch.store.catalog import TABLES, Integers, Row
+from runwatch.store.latest import Floats
+
+Connection = duckdb.DuckDBPyConnection
+Columns = Mapping[str, npt.NDArray[Any]]
+
+GENERATION_TABLES: Final = {
+    "points": "series BIGINT, time_ns BIGINT, step BIGINT, value DOUBLE",
+    "spans": "run BIGINT, journal BIGINT, name BIGINT, span BIGINT, edge BIGINT, time_ns BIGINT, "
+    "step BIGINT, place BIGINT",
+    "events": "run BIGINT, journal BIGINT, scope BIGINT, time_ns BIGINT, step BIGINT, "
+    "kind VARCHAR, body VARCHAR, place BIGINT",
+    "cursors": "journal BIGINT, position BIGINT, last_ns BIGINT, seed BOOLEAN",
+    "latest": "slot BIGINT, time_ns BIGINT, step BIGINT, value DOUBLE",
+}
+FACTS: Final = ("points", "spans", "events")
+
+# Step is the one column that may be absent: NULL in the tables, NO_STEP in the arrays.
+_COLUMNS: Final = {
+    table: ", ".join(
+        f"nullif(step, {NO_STEP})" if name == "step" else name
+        for name in (column.split()[0] for column in columns.split(", "))
+    )
+    for table, columns in GENERATION_TABLES.items()
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """Where a generation begins: what had been stored before its first row."""
+
+    generation: int
+    created_ns: int
+    cursors: list[tuple[int, int, int]]
+    """Journal number, position, last_ns."""
+    latest: tuple[Integers, Integers, Integers, Floats]
+    """Slot, time, step, value."""
+
+
+def connect(path: Path | None, config: Mapping[str, str | int]) -> Connection:
+    return duckdb.connect(
+        ":memory:" if path is None else str(path), config={**config, "threads": config["threads"]}
+    )
+
+
+# ── schema ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def migrations() -> list[tuple[int, str]]:
+    """Every `schema/NNNN_*.sql`, in order."""
+    folder = resources.files("runwatch.store") / "schema"
+    files = sorted(file.name for file in folder.iterdir() if file.name.endswith(".sql"))
+    return [(int(name.split("_")[0]), (folder / name).read_text("utf-8")) for name in files]
+
+
+def migrate(connection: Connection, steps: Sequence[tuple[int, str]], *, now_ns: int) -> int:
+    """Bring the schema up to the newest step; each step is one transaction."""
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS schema_version (version INTEGER, applied_ns BIGINT)"
+    )
+    have = schema_version(connection)
+    newest = steps[-1][0]
+    if have > newest:
+        raise StoreDamaged(
+            f"this store has schema version {have}, written by a newer Runwatch; "
+            f"this one knows version {newest}. Upgrade Runwatch, or use another directory"
+        )
+    for version, sql in steps:
+        if version > have:
+            connection.begin()
+            connection.execute(sql)
+            connection.execute("INSERT INTO schema_version VALUES (?, ?)", [version, now_ns])
+            connection.commit()
+    return newest
+
+
+def schema_version(connection: Connection) -> int:
+    row = connection.execute("SELECT max(version) FROM schema_version").fetchone()
+    return int(row[0] or 0) if row else 0
+
+
+# ── inserting ──────────────────────────────────────────────────────────────────────────────────
+
+
+def insert_columns(connection: Connection, table: str, select: str, incoming: Columns) -> None:
+    # The engine finds `incoming` by its name in this frame: the fastest way in (5.8 M rows/s at
+    # 100,000 rows a call; `register` 5.3, lists as parameters 0.6).
+    connection.execute(f"INSERT INTO {table} SELECT {select} FROM incoming")
+
+
+def insert_facts(connection: Connection, table: str, generation: int, incoming: Columns) -> None:
+    insert_columns(connection, f"{table}_{generation}", _COLUMNS[table], incoming)
+
+
+def insert_rows(connection: Connection, table: str, rows: Sequence[Row]) -> None:
+    if rows:
+        columns = {f"c{i}": _column(values) for i, values in enumerate(zip(*rows, strict=True))}
+        insert_columns(connection, table, ", ".join(columns), columns)
+
+
+def _column(values: Sequence[Any]) -> npt.NDArray[Any]:
+    if isinstance(values[0], bool | int | float):
+        return np.array(values)
+    return np.array(values, dtype=object)
+
+
+# ── generations ────────────────────────────────────────────────────────────────────────────────
+
+
+def create_generation(connection: Connection, seed: Seed) -> None:
+    for table, columns in GENERATION_TABLES.items():
+        connection.execute(f"CREATE TABLE {table}_{seed.generation} ({columns})")
+    insert_rows(connection, "generations", [(seed.generation, seed.created_ns)])
+    cursors = [(*cursor, True) for cursor in seed.cursors]
+    insert_rows(connection, f"cursors_{seed.generation}", cursors)
+    slot, time_ns, step, value = seed.latest
+    columns_of_latest = {"slot": slot, "time_ns": time_ns, "step": step, "value": value}
+    insert_facts(connection, "latest", seed.generation, columns_of_latest)
+
+
+def drop_generation(connection: Connection, generation: int) -> None:
+    for table in GENERATION_TABLES:
+        connection.execute(f"DROP TABLE IF EXISTS {table}_{generation}")
+
+
+def drop_unlisted(connection: Connection, listed: Iterable[int]) -> None:
+    keep = {f"{table}_{generation}" for table in GENERATION_TABLES for generation in listed}
+    names = connection.execute(
+        "SELECT table_name FROM duckdb_tables() WHERE regexp_matches(table_name, '^[a-z]+_[0-9]+$')"
+    ).fetchall()
+    for (name,) in names:
+        if name not in keep:
+            connection.execute(f"DROP TABLE {name}")
+
+
+def load_generations(connection: Connection) -> list[tuple[int, int]]:
+    """(generation, created_ns), oldest first."""
+    return connection.execute(
+        "SELECT generation, created_ns FROM generations ORDER BY generation"
+    ).fetchall()
+
+
+def load_seed(connection: Connection, generation: int, created_ns: int) -> Seed:
+    cursors = connection.execute(
+        f"SELECT journal, position, last_ns FROM cursors_{generation} WHERE seed"
+    ).fetchall()
+    found = connection.execute(
+        f"SELECT slot, time_ns, coalesce(step, {NO_STEP}) AS step, value FROM latest_{generation}"
+    ).fetchnumpy()
+    return Seed(generation, created_ns, cursors, _latest_columns(found))
+
+
+def load_cursors(connection: Connection, generation: int) -> list[tuple[int, int, int]]:
+    return connection.execute(
+        f"SELECT journal, max(position), max(last_ns) FROM cursors_{generation} GROUP BY journal"
+    ).fetchall()
+
+
+def newest_in(
+    connection: Connection, generation: int
+) -> tuple[Integers, Integers, Integers, Floats]:
+    """Series (not slot), time, step and value of each series' newest point in a generation."""
+    found = connection.execute(
+        f"""SELECT series AS slot, max(time_ns) AS time_ns,
+                   arg_max(coalesce(step, {NO_STEP}), time_ns) AS step,
+                   arg_max(value, time_ns) AS value
+            FROM points_{generation} GROUP BY series"""
+    ).fetchnumpy()
+    return _latest_columns(found)
+
+
+def _latest_columns(
+    found: Mapping[str, npt.NDArray[Any]],
+) -> tuple[Integers, Integers, Integers, Floats]:
+    return (
+        np.asarray(found["slot"], np.int64),
+        np.asarray(found["time_ns"], np.int64),
+        np.asarray(found["step"], np.int64),
+        np.asarray(found["value"], np.float64),
+    )
+
+
+def count_rows(connection: Connection, generation: int) -> dict[str, int]:
+    """Rows by kind.  Reads every column, so damage shows now and not in a month."""
+    columns = {"points": "value", "spans": "place", "events": "body"}
+    counts = {}
+    for table, column in columns.items():
+        row = connection.execute(
+            f"SELECT count(*), count(step), max(time_ns), max({column}) FROM {table}_{generation}"
+        ).fetchone()
+        counts[table] = int(row[0]) if row else 0
+    return counts
+
+
+# ── catalogue and blocks ───────────────────────────────────────────────────────────────────────
+
+
+def load_catalog(connection: Connection) -> dict[str, list[Row]]:
+    return {
+        table: connection.execute(f"SELECT * FROM {table} ORDER BY rowid").fetchall()
+        for table in TABLES
+    }
+
+
+def load_blocks(connection: Connection) -> list[Block]:
+    return [Block(*row) for row in connection.execute("SELECT * FROM blocks").fetchall()]
+
+
+def load_change(connection: Connection) -> int:
+    row = connection.execute("SELECT max(change) FROM changes").fetchone()
+    return int(row[0] or 0) if row else 0
+
+
+def change_blocks(
+    connection: Connection, *, add: Sequence[Block], remove: Iterable[str], change: int
+) -> None:
+    """Inside the caller's transaction."""
+    for file in remove:
+        connection.execute("DELETE FROM blocks WHERE file = ?", [file])
+    rows: list[Row] = [
+        (b.file, b.kind, b.part, b.day, b.level, b.rows, b.bytes)
+        + (b.key_min, b.key_max, b.time_min, b.time_max)
+        for b in add
+    ]
+    insert_rows(connection, "blocks", rows)
+    connection.execute("INSERT INTO changes VALUES (?)", [change])

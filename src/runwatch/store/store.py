@@ -1,0 +1,152 @@
+"""What every engine does.  Nothing engine-shaped crosses this line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from runwatch.record import (
+    Batch,
+    Curve,
+    EventRow,
+    JournalId,
+    Latest,
+    Position,
+    ProcessRow,
+    RunId,
+    SeriesRow,
+    SpanRow,
+    Verdict,
+)
+
+Axis = Literal["time", "step"]
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long each kind of data is kept, in days; None keeps it for ever."""
+
+    points_days: float | None = 90
+    rollup_days: float | None = 730
+    spans_days: float | None = 365
+    events_days: float | None = 730
+
+
+@dataclass(frozen=True, slots=True)
+class PointColumns:
+    """A stretch of raw points, column by column, in (series, time) order."""
+
+    series: Sequence[int]
+    time_ns: Sequence[int]
+    step: Sequence[int | None]
+    value: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreHealth:
+    engine: str
+    schema_version: int
+    hot_points: int
+    """Rows not yet clustered."""
+    blocks: int
+    """Closed, clustered files."""
+    bytes_on_disk: int
+    problem: str = ""
+    """Why the store cannot take data now (disk full …); empty when it can."""
+    notes: Sequence[str] = field(default_factory=tuple)
+    """What was found damaged at opening and set aside, in words."""
+
+
+class Store(Protocol):
+    """A writer calls `write`, `compact` and `retain` from one thread; reads come from any thread."""
+
+    def write(self, batches: Sequence[Batch]) -> list[Verdict]:
+        """Store the batches and their journals' cursors in one transaction, durably, or raise.
+
+        A batch is taken when its `start` is the journal's cursor, ignored when it ends at or
+        before the cursor (a repeat), refused otherwise (a gap or an overlap): the verdict's
+        position says where to send from.  A journal never seen has cursor 0, and its first batch
+        may start anywhere only if it says so by `start == 0`.
+        Raises `StoreFull` when there is no space; then nothing of the call was stored.
+        """
+        ...
+
+    def cursor(self, journal: JournalId) -> Position: ...
+
+    def processes(self, run: RunId | None = None) -> list[ProcessRow]:
+        """Every process of the run (or of all runs); a process without a run has run ''."""
+        ...
+
+    def series(
+        self,
+        run: RunId | None = None,
+        *,
+        metric: str | None = None,
+        journal: JournalId | None = None,
+    ) -> list[SeriesRow]: ...
+
+    def latest(self, series: Sequence[int]) -> list[Latest]:
+        """The newest point by time of each series that has one; from memory."""
+        ...
+
+    def curves(
+        self,
+        series: Sequence[int],
+        *,
+        axis: Axis = "time",
+        start: int | None = None,
+        end: int | None = None,
+        buckets: int = 1000,
+    ) -> list[Curve]:
+        """Each series reduced to at most `buckets` buckets over [start, end) of the axis.
+
+        Missing bounds are taken from the data, over all the series asked for, so that curves
+        asked for together share their buckets.  A series without points yields no curve.
+        """
+        ...
+
+    def points(
+        self,
+        series: Sequence[int],
+        *,
+        start_ns: int | None = None,
+        end_ns: int | None = None,
+        rows: int = 100_000,
+    ) -> Iterator[PointColumns]:
+        """Raw points in (series, time) order, at most `rows` at a time: bounded memory."""
+        ...
+
+    def events(
+        self,
+        run: RunId | None = None,
+        *,
+        kinds: Sequence[str] | None = None,
+        start_ns: int | None = None,
+        end_ns: int | None = None,
+        limit: int | None = None,
+        newest_first: bool = False,
+    ) -> list[EventRow]: ...
+
+    def spans(
+        self,
+        run: RunId,
+        *,
+        start_ns: int | None = None,
+        end_ns: int | None = None,
+        limit: int | None = None,
+    ) -> list[SpanRow]:
+        """Span edges in time order."""
+        ...
+
+    def compact(self, *, force: bool = False) -> int:
+        """Cluster what is ripe into closed blocks; returns the number of points moved."""
+        ...
+
+    def retain(self, retention: Retention, *, now_ns: int) -> dict[str, Any]:
+        """Delete what is older than its kind is kept; returns counts by kind."""
+        ...
+
+    def health(self) -> StoreHealth: ...
+
+    def close(self) -> None: ...
