@@ -1,0 +1,62 @@
+"""Runwatch: what your training run is doing.
+
+    run = runwatch.init("llama-70b", config=cfg)
+    for step, batch in run.steps(loader):
+        run.log(loss=train_step(batch))
+    run.finish()
+
+Standard library only.  What is named here is loaded when it is first used, so that importing
+another room (`runwatch.record`, `runwatch.store`) does not bring the SDK along.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from runwatch._version import __version__
+
+if TYPE_CHECKING:
+    from runwatch import metric_types, metrics
+    from runwatch.sdk.config import ConfigDict
+    from runwatch.sdk.front import current_run, finish, init, log, span, step, steps
+    from runwatch.sdk.mlrun import machinelearning_run
+
+    config: ConfigDict
+
+__all__ = [
+    "__version__",
+    "config",
+    "current_run",
+    "finish",
+    "init",
+    "log",
+    "machinelearning_run",
+    "metric_types",
+    "metrics",
+    "span",
+    "step",
+    "steps",
+]
+
+_HOMES: Final = {
+    **dict.fromkeys(
+        ("current_run", "finish", "init", "log", "span", "step", "steps"), "runwatch.sdk.front"
+    ),
+    "machinelearning_run": "runwatch.sdk.mlrun",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "config":
+        return import_module("runwatch.sdk.front").config()  # of the run that is current now
+    if name in ("metrics", "metric_types"):
+        return import_module(f"runwatch.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'runwatch' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import struct
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +17,14 @@ from typing import Any, Final
 
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import SegmentError
+from runwatch.journal.file_system import is_network_file_system
 from runwatch.journal.segment import (
     DEFINE,
     EVENT,
     EVENT_HEAD,
     HEADER_LENGTH,
     KINDS,
+    MAX_RECORD,
     ORIGIN,
     POINT,
     POINT_BODY,
@@ -33,6 +37,7 @@ from runwatch.journal.segment import (
     Header,
     definition_from_json,
     origin_from_json,
+    origin_from_name,
     points_body,
     segment_indexes,
     segment_name,
@@ -41,6 +46,8 @@ from runwatch.record import START, Batch, Event, Origin, Position, position
 
 READ_BYTES: Final = 1 << 20
 HOLE_GRACE_SECONDS: Final = 2.0
+NETWORK_GRACE_SECONDS: Final = 60.0
+_SOMETHING: Final = re.compile(rb"[^\0]")
 
 
 @dataclass(slots=True)
@@ -49,21 +56,51 @@ class _Open:
     header: Header
     offset: int
 
+    def refresh(self) -> None:
+        """The header's `end` and heartbeat, which the writer sets in place."""
+        try:
+            self.header = Header.unpack(os.pread(self.fd, HEADER_LENGTH, 0), Path())
+        except SegmentError:
+            return  # damaged or cut since we opened it: what we know still holds
+
 
 def read_origin(directory: Path) -> Origin | None:
-    """Who wrote the journal, from its oldest segment that can be read; None if none can."""
+    """Who wrote the journal: from its oldest segment that says so, else from its name.
+
+    None while there is no segment yet.
+    """
+    damaged = False
     for index in segment_indexes(directory):
         path = directory / segment_name(index)
         try:
             with path.open("rb") as file:
                 head = file.read(HEADER_LENGTH + 4096)
             Header.unpack(head, path)
-        except (OSError, SegmentError):
+            record = _checked(head, HEADER_LENGTH)
+            if record is not None and record[6] == ORIGIN:
+                return origin_from_json(_text(record))
+        except OSError:
             continue
-        record = _checked(head, HEADER_LENGTH)
-        if record is not None and record[6] == ORIGIN:
-            return origin_from_json(_text(record))
-    return None
+        except (SegmentError, ValueError, TypeError):
+            pass
+        # All zeros is not damage: on a network file system the pages may come later.
+        damaged = damaged or _SOMETHING.search(head) is not None
+    return origin_from_name(directory.name) if damaged else None
+
+
+def count_records(path: Path, offset: int = HEADER_LENGTH) -> int:
+    """Records in one segment from `offset` on that check out; definitions do not count."""
+    data = path.read_bytes()
+    at, count = max(offset, HEADER_LENGTH), 0
+    while True:
+        record = _checked(data, at)
+        if record is not None:
+            at += len(record)
+            count += record[6] not in (DEFINE, ORIGIN)
+        elif (distance := _resync(data[at:])) is not None:
+            at += distance
+        else:
+            return count
 
 
 def _checked(data: bytes, at: int) -> bytes | None:
@@ -72,9 +109,9 @@ def _checked(data: bytes, at: int) -> bytes | None:
         return None
     crc, units, kind, _ = RECORD.unpack_from(data, at)
     end = at + units * 8
-    if units < 2 or kind not in KINDS or end > len(data) or zlib.crc32(data[at + 4 : end]) != crc:
+    if units < 2 or kind not in KINDS or end > len(data) or data[at + 7]:
         return None
-    return data[at:end]
+    return data[at:end] if zlib.crc32(data[at + 4 : end]) == crc else None
 
 
 def _text(record: bytes) -> dict[str, Any]:
@@ -92,12 +129,13 @@ class JournalReader:
     ) -> None:
         self.directory = directory
         self.origin: Origin | None = read_origin(directory)
-        self.position = start
         self.heartbeat_ns = 0
         """Wall time at which the writer was last known to live."""
         self._clock = clock
         self._open: _Open | None = None
-        self._hole: tuple[int, int] | None = None  # where we are stuck, and since when
+        shared = is_network_file_system(directory)
+        self._grace_ns = int((NETWORK_GRACE_SECONDS if shared else HOLE_GRACE_SECONDS) * 1e9)
+        self.seek(start)
 
     def close(self) -> None:
         if self._open is not None:
@@ -107,7 +145,9 @@ class JournalReader:
     def seek(self, start: Position) -> None:
         self.close()
         self.position = start
-        self._hole = None
+        self._hole: tuple[int, int] | None = None  # where we are stuck, and since when
+        # Records of this journal before `position`; None when that is not known.
+        self._passed: int | None = 0 if start == START else None
 
     def read(self, *, final: bool = False, max_bytes: int = READ_BYTES) -> Batch | None:
         """The next stretch, or None when there is nothing new.
@@ -119,17 +159,11 @@ class JournalReader:
             if self.origin is None:
                 return None
         batch = Batch(self.origin, self.position, self.position)
-        while True:
-            segment = self._segment(batch)
-            if segment is None:
-                break
-            data = os.pread(segment.fd, max_bytes, segment.offset)
-            used = self._decode(data, segment, batch)
-            segment.offset += used
-            self.position = position(segment.header.index, segment.offset)
-            if used or batch.records >= 1:
-                self._hole = None
+        while (segment := self._segment(batch, final)) is not None:
+            used = self._read_some(segment, batch, max_bytes)
             if used:
+                segment.offset += used
+                self.position = position(segment.header.index, segment.offset)
                 break
             if not self._step_over(segment, batch, final):
                 break
@@ -138,56 +172,79 @@ class JournalReader:
 
     # ── which segment ─────────────────────────────────────────────────────────────────────────
 
-    def _segment(self, batch: Batch) -> _Open | None:
-        index, offset = self.position >> 32, self.position & 0xFFFFFFFF
-        if self._open is not None and self._open.header.index == index:
+    def _segment(self, batch: Batch, final: bool) -> _Open | None:
+        while True:
+            wanted, offset = self.position >> 32, self.position & 0xFFFFFFFF
+            if self._open is not None and self._open.header.index == wanted:
+                return self._open
+            self.close()
+            later = [i for i in segment_indexes(self.directory) if i >= wanted]
+            if not later:
+                return None
+            index = later[0]
+            path = self.directory / segment_name(index)
+            try:
+                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return None  # dropped between listing and opening; the next call sees the gap
+            head = os.pread(fd, HEADER_LENGTH, 0)
+            try:
+                header = Header.unpack(head, path)
+                if header.index != index:
+                    raise SegmentError(f"{path} holds segment {header.index} of a journal")
+            except SegmentError as error:
+                os.close(fd)
+                unwritten = len(later) == 1 and _SOMETHING.search(head) is None
+                if not final and (unwritten or not self._hole_is_old()):
+                    return None  # on a network file system its pages may still come
+                self._note(batch, str(error), index)
+                self.position = position(index + 1, 0)
+                continue
+            offset = max(offset, HEADER_LENGTH) if index == wanted else HEADER_LENGTH
+            self._open = _Open(fd, header, offset)
+            self._account(batch, self._open, dropped=index != wanted)
+            self.position = position(index, offset)
             return self._open
-        self.close()
-        existing = segment_indexes(self.directory)
-        later = [i for i in existing if i >= index]
-        if not later:
-            return None
-        if later[0] != index:
-            self._note(batch, "dropped", later[0], records=None)
-            index, offset = later[0], 0
-        path = self.directory / segment_name(index)
-        try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return None  # dropped between listing and opening; the next call sees the gap
-        try:
-            header = Header.unpack(os.pread(fd, HEADER_LENGTH, 0), path)
-        except SegmentError as error:
-            os.close(fd)
-            self._note(batch, str(error), index + 1, records=None)
-            self.position = position(index + 1, 0)
-            return self._segment(batch) if len(later) > 1 else None
-        self._open = _Open(fd, header, max(offset, HEADER_LENGTH))
-        self.position = position(index, self._open.offset)
-        return self._open
+
+    def _account(self, batch: Batch, segment: _Open, *, dropped: bool) -> None:
+        """Compare what we have passed with what the writer says it wrote before this segment."""
+        before, passed = segment.header.records_before, self._passed
+        if segment.offset > HEADER_LENGTH:
+            if passed is None:
+                self._passed = before + _count_records(segment)
+            return
+        if passed is not None and before > passed:
+            reason = "dropped" if dropped else "damaged"
+            self._note(batch, reason, segment.header.index, records=before - passed)
+        elif passed is None and dropped:
+            self._note(batch, "dropped", segment.header.index)
+        self._passed = before
 
     def _step_over(self, segment: _Open, batch: Batch, final: bool) -> bool:
         """Nothing decodable at the offset: end of the segment, a hole, or simply the live tail."""
-        segment.header = Header.unpack(
-            os.pread(segment.fd, HEADER_LENGTH, 0), self.directory / str(segment.header.index)
-        )
+        segment.refresh()
         header = segment.header
         beat = header.heartbeat_ns - header.mono_ns + header.wall_ns
         self.heartbeat_ns = max(self.heartbeat_ns, beat)
+        complete = bool(header.end) or segment_indexes(self.directory)[-1:] > [header.index]
+        if not complete and not final and not any(os.pread(segment.fd, 8, segment.offset)):
+            return False  # the live tail, most of the time
+        rest = os.pread(segment.fd, header.length, segment.offset)
+        if _checked(rest, 0) is not None:
+            return True  # it came just now
         if header.end and segment.offset >= header.end:
             return self._go_on(header)
-        rest = os.pread(segment.fd, header.length, segment.offset)
-        distance = self._resync(rest)
-        has_next = any(i > header.index for i in segment_indexes(self.directory))
-        if distance is None and not has_next and not header.end:
-            return False  # the live tail, or the torn one of a writer that was killed
+        distance = _resync(rest)
+        if distance is None and not complete:
+            return False  # the torn tail of a writer that was killed
         if not final and not self._hole_is_old():
-            return False  # perhaps claimed by a thread that is about to fill it
-        lost = distance or len(rest.rstrip(b"\0"))
-        if lost:
-            self._note(batch, "damaged", header.index, records=None, size=lost)
+            return False  # perhaps the page is still on its way from another host
         if distance is None:
+            end = header.end if header.end <= header.length else 0
+            if lost := max(len(rest.rstrip(b"\0")), end - segment.offset):
+                self._note(batch, "damaged", header.index, size=lost)
             return self._go_on(header)
+        self._note(batch, "damaged", header.index, size=distance)
         segment.offset += distance
         self.position = position(header.index, segment.offset)
         return True
@@ -201,32 +258,30 @@ class JournalReader:
         now = self._clock.mono_ns()
         if self._hole is None or self._hole[0] != self.position:
             self._hole = (self.position, now)
-        return now - self._hole[1] >= HOLE_GRACE_SECONDS * 1e9
-
-    @staticmethod
-    def _resync(data: bytes) -> int | None:
-        """Distance to the next record that checks out, behind the one at 0 that does not."""
-        at = 8
-        while at < len(data):
-            if data[at : at + 8] == bytes(8):
-                rest = len(data) - at
-                at += (rest - len(data[at:].lstrip(b"\0"))) // 8 * 8 or 8
-                continue
-            if _checked(data, at) is not None:
-                return at
-            at += 8
-        return None
+        return now - self._hole[1] >= self._grace_ns
 
     def _note(
-        self, batch: Batch, reason: str, segment: int, *, records: int | None, size: int = 0
+        self, batch: Batch, reason: str, segment: int, *, records: int = 0, size: int = 0
     ) -> None:
+        """A gap is never silent.  Of unknown size it counts as one record until we know more."""
         body: dict[str, Any] = {"reason": reason, "up_to_segment": segment}
+        if records:
+            body["records"] = records
         if size:
             body["bytes"] = size
         batch.skipped_records += records or 1
+        if self._passed is not None:
+            self._passed += records or 1
         batch.events.append(Event(self._clock.wall_ns(), "journal_gap", body))
 
     # ── bytes to records ──────────────────────────────────────────────────────────────────────
+
+    def _read_some(self, segment: _Open, batch: Batch, max_bytes: int) -> int:
+        data = os.pread(segment.fd, max_bytes, segment.offset)
+        used = self._decode(data, segment, batch)
+        if not used and len(data) == max_bytes < MAX_RECORD:  # one record larger than that
+            used = self._decode(os.pread(segment.fd, MAX_RECORD, segment.offset), segment, batch)
+        return used
 
     def _decode(self, data: bytes, segment: _Open, batch: Batch) -> int:
         """Decode whole records from the start of `data`; returns how many bytes they took."""
@@ -236,6 +291,7 @@ class JournalReader:
         view = memoryview(data)
         crc32, header = zlib.crc32, RECORD.unpack_from
         series, times, steps, values = [], [], [], []
+        records = 0
         while at + 16 <= size:
             crc, units, kind, time_ns = header(data, at)
             end = at + units * 8
@@ -254,19 +310,55 @@ class JournalReader:
                 times.extend([time_ns + shift] * count)
                 steps.extend([step] * count)
                 values.extend(row[5 + count :])
+                records += 1 - count
             elif kind == SPAN:
                 _, _, _, step, name, span, edge = SPAN_BODY.unpack_from(data, at + 4)
                 spans.append(name, span, edge, time_ns + shift, step)
-            elif kind == EVENT:
-                batch.events.append(_event(data[at:end], time_ns + shift))
-            elif kind == DEFINE:
-                batch.definitions.append(definition_from_json(_text(data[at:end])))
+                records += 1
+            else:
+                records += self._decode_text(kind, data[at:end], time_ns + shift, batch)
             at = end
         points.series.extend(series)
         points.time_ns.extend(times)
         points.step.extend(steps)
         points.value.extend(values)
+        if self._passed is not None:
+            self._passed += len(series) + records
         return at
+
+    def _decode_text(self, kind: int, record: bytes, time_ns: int, batch: Batch) -> int:
+        """Kinds we do not know are a newer writer's: they are passed over."""
+        try:
+            if kind == EVENT:
+                batch.events.append(_event(record, time_ns))
+            elif kind == DEFINE:
+                batch.definitions.append(definition_from_json(_text(record)))
+        except (ValueError, TypeError, SegmentError, struct.error) as error:
+            self._note(batch, f"unreadable: {error}", self.position >> 32)
+            return 0  # `_note` counts it
+        return int(kind not in (DEFINE, ORIGIN))
+
+
+def _count_records(segment: _Open) -> int:
+    """Records between the header and the offset, by their lengths alone."""
+    data = os.pread(segment.fd, segment.offset - HEADER_LENGTH, HEADER_LENGTH)
+    at = count = 0
+    while at + 16 <= len(data):
+        _, units, kind, _ = RECORD.unpack_from(data, at)
+        count += kind not in (DEFINE, ORIGIN)
+        at += max(units, 1) * 8
+    return count
+
+
+def _resync(data: bytes) -> int | None:
+    """Distance to the next record that checks out, behind the one at 0 that does not."""
+    at = 8
+    while (found := _SOMETHING.search(data, at)) is not None:
+        at = found.start() // 8 * 8
+        if _checked(data, at) is not None:
+            return at
+        at += 8
+    return None
 
 
 def _event(record: bytes, time_ns: int) -> Event:

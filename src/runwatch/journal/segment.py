@@ -2,7 +2,8 @@
 
 A journal is a directory `<root>/journals/<journal id>/` of segment files `00000000.seg`,
 `00000001.seg` …, written by one process and never by two.  `next.tmp` is a segment made ready in
-advance; it becomes a segment by being renamed.  All numbers are little-endian.
+advance, `turn.tmp` one made when there was none; it becomes a segment by being renamed when its
+header, origin and definitions are in place.  All numbers are little-endian.
 
 Segment header (128 bytes)
 
@@ -12,7 +13,7 @@ Segment header (128 bytes)
         10     2  header length (128): where the first record starts
         12     4  segment index
         16     8  segment length in bytes, preallocated
-        24     8  records in all earlier segments of this journal
+        24     8  records in all earlier segments of this journal, without DEFINE and ORIGIN
         32     8  wall clock  } ns, both read at the same moment when the journal was opened;
         40     8  monotonic   } the pair is the same in every segment of a journal
         48     4  crc32 of bytes 0–47
@@ -42,8 +43,8 @@ any one segment can be read alone after its elders were dropped.
 
 What a crash leaves.  A killed process leaves whole records, then at most one torn record (its crc
 is wrong), then zeros.  A length of zero is "nothing here yet".  A torn or damaged record in the
-middle is stepped over by looking for the next 8-byte boundary at which a record checks out; a
-writer interrupted by an exception between reserving and filling its bytes leaves such a hole.
+middle is stepped over by looking for the next 8-byte boundary at which a record checks out.
+On a network file system another host may see later pages before earlier ones: a hole, for a time.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ MAX_RECORD: Final = 0xFFFF * 8
 DEFAULT_SEGMENT_BYTES: Final = 4 << 20
 MIN_SEGMENT_BYTES: Final = 1 << 20
 PREPARED: Final = "next.tmp"
+MADE_IN_TURN: Final = "turn.tmp"
 
 POINT: Final = 1
 POINTS: Final = 2
@@ -127,7 +129,7 @@ def text_record(kind: int, time_ns: int, text: Mapping[str, Any]) -> bytes:
 
 
 def event_record(time_ns: int, kind: str, body: bytes, step: int, scope: int) -> bytes:
-    name = kind.encode()
+    name = kind.encode(errors="replace")
     total = padded(4 + EVENT_HEAD.size + len(name) + len(body))
     if total > MAX_RECORD:
         raise SegmentError(f"event of {len(body)} bytes does not fit a record of {MAX_RECORD}")
@@ -228,6 +230,16 @@ def journal_directories(root: Path) -> list[Path]:
             return sorted(Path(e.path) for e in entries if e.is_dir())
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def origin_from_name(name: str) -> Origin:
+    """What can be told of a journal whose own words are damaged; see `new_journal_id`."""
+    start, _, rest = name.partition("-")
+    host, _, pid = rest.rpartition("-")[0].rpartition("-")
+    try:
+        return Origin(JournalId(name), host, int(pid), int(start, 16) * 1_000_000_000)
+    except ValueError:
+        return Origin(JournalId(name), "", 0, 0)
 
 
 def new_journal_id(host: str, pid: int, wall_ns: int, salt: str) -> JournalId:

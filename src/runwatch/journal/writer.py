@@ -5,34 +5,43 @@ and store into mapped memory.  Everything slow happens in one small daemon threa
 making the next segment ready (allocated for real and its pages touched), unmapping the last one,
 dropping the oldest beyond the budget, beating the heart.
 
-No lock in the common case.  A record's bytes are first claimed (`_offset` moved), then filled.
-CPython switches threads and runs signal handlers only at calls, loop ends and function starts;
-there is none of these between reading and moving `_offset`, so a claim is atomic (a free-threaded
-interpreter takes the lock instead).  A claim that is never filled, because an exception or a kill
-came in between, is a hole: readers step over it.  Going on to the next segment is under a lock,
-re-entrant so that a signal handler that logs cannot dead-lock; see `_claim_slowly`.
+No lock in the common case.  A record is packed and sealed first; then its bytes are claimed
+(`_offset` moved) and stored.  CPython switches threads and runs signal handlers only after calls,
+at loop ends and at function starts; there is none of these between reading `_offset` and the store,
+so the two are one step (a free-threaded interpreter takes the lock instead).  Neither another
+thread nor an exception can come in between; only a kill can, and it leaves one torn record.
+Going on to the next segment is under a lock, re-entrant so that a signal handler that logs cannot
+dead-lock; see `_append_slowly`.
+
+A segment gets its name when its header, origin and definitions are in it: whoever sees a file
+`00000001.seg` can read it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import mmap
 import os
 import sys
 import threading
+import weakref
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from runwatch.clock import Clock, system_clock
+from runwatch.errors import SegmentError
+from runwatch.journal.file_system import is_network_file_system
 from runwatch.journal.segment import (
     DEFAULT_SEGMENT_BYTES,
     DEFINE,
     END_OFFSET,
     HEADER_LENGTH,
     HEARTBEAT_OFFSET,
+    MADE_IN_TURN,
     MAX_RECORD,
     MIN_SEGMENT_BYTES,
     ORIGIN,
@@ -62,21 +71,21 @@ _ONE_THREAD_AT_A_TIME: Final = getattr(sys, "_is_gil_enabled", lambda: True)()
 _POPULATE_WRITE: Final = 23  # madvise(2): fault pages in for writing; Linux 5.14
 _FIRST_TOUCH: Final = 256 << 10
 _POPULATE_CHUNK: Final = 128 << 10  # the call holds the interpreter lock, so in small bites
-_NETWORK_FILE_SYSTEMS: Final = frozenset(
-    ("nfs", "nfs4", "lustre", "cifs", "smb3", "ceph", "gpfs", "beegfs", "fuse.gcsfuse", "9p")
-)
 
 
 class _Segment:
     """One mapped file."""
 
-    __slots__ = ("map", "fd", "index", "definitions", "offset")
+    __slots__ = ("map", "fd", "path", "index", "definitions", "offset")
 
     def __init__(self, path: Path, header: Header) -> None:
+        self.path = path
         self.index = header.index
         self.definitions = 0
         self.offset = HEADER_LENGTH
-        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        # A new file, never an old one made empty: truncating what is mapped is a SIGBUS.
+        path.unlink(missing_ok=True)
+        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             allocate(self.fd, header.length)
             self.map = mmap.mmap(self.fd, header.length)
@@ -86,14 +95,20 @@ class _Segment:
             raise
         self.map[:HEADER_LENGTH] = header.pack()
 
-    def put(self, record: bytes | bytearray) -> None:
+    def put(self, record: bytes) -> None:
         end = self.offset + len(record)
         self.map[self.offset : end] = record
         self.offset = end
 
+    def sync(self) -> None:
+        with contextlib.suppress(OSError):
+            os.fdatasync(self.fd)
+
     def close(self) -> None:
         self.map.close()
-        os.close(self.fd)
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
 
 
 def allocate(fd: int, length: int) -> None:
@@ -103,9 +118,9 @@ def allocate(fd: int, length: int) -> None:
     except OSError as error:
         if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
             raise
-        zeros = bytes(1 << 20)
-        for start in range(0, length, len(zeros)):
-            os.pwrite(fd, zeros[: length - start], start)
+        zeros, start = bytes(1 << 20), 0
+        while start < length:
+            start += os.pwrite(fd, zeros[: length - start], start)
 
 
 def populate(segment: _Segment, start: int, end: int) -> None:
@@ -119,18 +134,16 @@ def populate(segment: _Segment, start: int, end: int) -> None:
         os.sched_yield()  # lets go of the interpreter lock between bites
 
 
-def is_network_file_system(path: Path, mounts: Path = Path("/proc/self/mounts")) -> bool:
-    best, kind = "", ""
-    try:
-        target = str(path.resolve())
-        for line in mounts.read_text(errors="replace").splitlines():
-            fields = line.split()
-            inside = len(fields) > 2 and (target + "/").startswith(fields[1].rstrip("/") + "/")
-            if inside and len(fields[1]) >= len(best):
-                best, kind = fields[1], fields[2]
-    except OSError:
-        return False
-    return kind in _NETWORK_FILE_SYSTEMS
+_writers: weakref.WeakSet[JournalWriter] = weakref.WeakSet()
+
+
+def _abandon_in_child() -> None:
+    for writer in list(_writers):
+        writer.abandon()
+
+
+# Parent and child with the same offset would overwrite each other's records.
+os.register_at_fork(after_in_child=_abandon_in_child)
 
 
 class JournalWriter:
@@ -138,10 +151,11 @@ class JournalWriter:
 
     __slots__ = (
         "budget_bytes", "closed", "directory", "dropped_records", "lost_records", "origin",
-        "point", "records", "segment_bytes", "_clock", "_clock_offset", "_closing",
-        "_definitions", "_keeper", "_kept", "_known", "_lock", "_map", "_mono_ns", "_next_span",
-        "_now", "_offset", "_on_keep", "_pid", "_prepared", "_reported", "_retired", "_room",
-        "_scratch", "_segment", "_shared", "_starved", "_stop", "_turning", "_wake", "_wall_ns",
+        "point", "records", "segment_bytes", "_clock", "_clock_offset", "_definition_room",
+        "_definitions", "_keeper", "_keeping", "_kept", "_known", "_last_definition", "_lock", "_map",
+        "_mono_ns", "_next_span", "_now", "_offset", "_on_keep", "_pid", "_prepared", "_reported",
+        "_retired", "_room", "_scratch", "_segment", "_shared", "_starved", "_stop", "_turning",
+        "_wake", "_wall_ns", "__weakref__",
     )  # fmt: skip
 
     def __init__(
@@ -158,8 +172,9 @@ class JournalWriter:
         self.origin = origin
         self.directory = root / "journals" / origin.journal
         self.segment_bytes = max(padded(segment_bytes), MIN_SEGMENT_BYTES)
-        self.budget_bytes = max(budget_bytes, 2 * self.segment_bytes)
+        self.budget_bytes = max(budget_bytes, 3 * self.segment_bytes)
         self.records = 0
+        """Records stored so far; definitions, which are repeated, do not count."""
         self.lost_records = 0
         """Records not kept because no segment could be had (a full disk)."""
         self.dropped_records = 0
@@ -170,18 +185,25 @@ class JournalWriter:
         self._wall_ns, self._mono_ns = clock.wall_ns(), clock.mono_ns()
         self._clock_offset = self._wall_ns - self._mono_ns
         self._definitions: list[bytes] = []
+        self._last_definition = 0
+        # Every segment repeats the definitions and must have room for the largest record besides.
+        self._definition_room = min(
+            self.segment_bytes // 2, self.segment_bytes - MAX_RECORD - (8 << 10)
+        )
         self._known: dict[object, int] = {}
         self._next_span = 0
         self._retired: list[_Segment] = []
-        self._closing: list[_Segment] = []
         self._prepared: _Segment | None = None
         self._kept: list[tuple[int, int]] = []  # (index, records before it) of segments on disk
         self._on_keep = on_keep
         self._lock = threading.RLock()
+        self._keeping = threading.Lock()
         self.point = self._make_point()
         self._pid = os.getpid()
         self.closed = False
-        self._wake = threading.Event()
+        # A lock used as a flag: unlike an Event it can be set from a signal handler that came
+        # while it was being set.
+        self._wake = threading.Lock()
         self._stop = False
         self._room = 0
         self._offset = 0
@@ -193,10 +215,11 @@ class JournalWriter:
         self._segment: _Segment | None = None
         self._map: mmap.mmap | bytearray = bytearray()
         self._starved = self._turning = False
-        self._scratch: list[bytearray] = []
-        first = self._new_segment(self.directory / segment_name(0), 0)
+        self._scratch: list[tuple[bytes, int]] = []
+        first = self._new_segment(self.directory / MADE_IN_TURN, 0)
         populate(first, 0, _FIRST_TOUCH)
         self._begin(first)
+        _writers.add(self)
         self._keeper = threading.Thread(target=self._keep, name="runwatch-keeper", daemon=True)
         self._keeper.start()
 
@@ -204,88 +227,102 @@ class JournalWriter:
 
     def _make_point(self) -> Callable[[int, float, int], None]:
         """The hottest call there is: everything that does not change is a local of the closure."""
-        state, now, claim = self, self._now, self._claim_slowly
-        pack, put, crc32 = POINT_BODY.pack, PUT_40.pack_into, zlib.crc32
+        state, now, append_slowly = self, self._now, self._append_slowly
+        pack, put, join, crc32 = POINT_BODY.pack, PUT_40.pack_into, PUT_40.pack, zlib.crc32
 
         def point(series: int, value: float, step: int = NO_STEP) -> None:
             """One number.  `value` must be a float, or an int that fits one."""
-            offset = state._offset
+            body = pack(5, POINT, now(), step, series, value)
+            crc = crc32(body)
+            offset = state._offset  # from here to `put` there is no call: one step
             end = offset + 40
             if end <= state._room:
-                buffer = state._map
                 state._offset = end
                 state.records += 1
-            elif (claimed := claim(40)) is None:
-                return
+                put(state._map, offset, crc, body)
             else:
-                buffer, offset = claimed
-            body = pack(5, POINT, now(), step, series, value)
-            put(buffer, offset, crc32(body), body)
+                append_slowly(join(crc, body))
 
         def point_with_lock(series: int, value: float, step: int = NO_STEP) -> None:
-            if (claimed := claim(40)) is not None:
-                body = pack(5, POINT, now(), step, series, value)
-                put(*claimed, crc32(body), body)
+            body = pack(5, POINT, now(), step, series, value)
+            append_slowly(join(crc32(body), body))
 
         return point if _ONE_THREAD_AT_A_TIME else point_with_lock
 
-    def _claim(self, length: int) -> tuple[mmap.mmap | bytearray, int] | None:
-        """Bytes to fill, or None when there are none to be had (and the loss is counted)."""
-        offset = self._offset
+    def _append(self, record: bytes, count: int = 1) -> bool:
+        """Store a sealed record; False when there is no room to be had (the loss is counted)."""
+        length = len(record)
+        offset = self._offset  # from here to the store there is no call: one step
         end = offset + length
         if _ONE_THREAD_AT_A_TIME and end <= self._room:
-            buffer = self._map
             self._offset = end
-            self.records += 1
-            return buffer, offset
-        return self._claim_slowly(length)
+            self.records += count
+            self._map[offset:end] = record
+            return True
+        return self._append_slowly(record, count)
 
-    def _claim_slowly(self, length: int) -> tuple[mmap.mmap | bytearray, int] | None:
+    def _append_slowly(self, record: bytes, count: int = 1) -> bool:
+        length = len(record)
         with self._lock:
             if self._turning:
-                # A signal handler that logs, in the middle of our own turn to a new segment.
-                # What it writes here is complete before the turn goes on and takes it along.
-                self._scratch.append(bytearray(length))
-                self.records += 1
-                return self._scratch[-1], 0
-            if self._offset + length > self._room and not self._turn(length):
-                self.lost_records += 1
-                return None
-            offset = self._offset
-            buffer = self._map
-            self._offset = offset + length
-            self.records += 1
-            return buffer, offset
+                # A signal handler that logs, in the middle of our own turn to a new segment:
+                # the turn takes it along.
+                self._scratch.append((record, count))
+                return True
+            while True:
+                offset = self._offset
+                end = offset + length
+                if end <= self._room:
+                    self._offset = end
+                    self.records += count
+                    self._map[offset:end] = record
+                    return True
+                if not self._turn():
+                    self.lost_records += count
+                    return False
 
-    def points(self, series: Sequence[int], values: Sequence[float], step: int = NO_STEP) -> None:
-        """Several numbers of one moment, in one record."""
+    def points(
+        self,
+        series: Sequence[int],
+        values: Sequence[float],
+        step: int = NO_STEP,
+        mono_ns: int | None = None,
+    ) -> None:
+        """Several numbers of one moment (`mono_ns`, else now), in one record."""
+        now = self._now() if mono_ns is None else mono_ns
         count = len(series)
         plan = points_body(count)
         length = padded(plan.size + 4)
         if length > MAX_RECORD:
             half = count // 2
-            self.points(series[:half], values[:half], step)
-            self.points(series[half:], values[half:], step)
+            self.points(series[:half], values[:half], step, now)
+            self.points(series[half:], values[half:], step, now)
             return
-        body = plan.pack(length // 8, POINTS, self._now(), step, count, *series, *values)
+        body = plan.pack(length // 8, POINTS, now, step, count, *series, *values)
         self._append(seal(body))
 
     def span(self, name: int, span: int, edge: int, step: int = NO_STEP) -> int:
         """A span's begin or end; returns its monotonic time."""
         now = self._now()
         body = SPAN_BODY.pack(5, SPAN, now, step, name, span, edge)
-        if (claimed := self._claim(40)) is not None:
-            PUT_40.pack_into(*claimed, zlib.crc32(body), body)
+        self._append(PUT_40.pack(zlib.crc32(body), body))
         return now
 
     def event(
-        self, kind: str, body: Mapping[str, Any], step: int = NO_STEP, scope: int = 0
+        self,
+        kind: str,
+        body: Mapping[str, Any],
+        step: int = NO_STEP,
+        scope: int = 0,
+        mono_ns: int | None = None,
     ) -> None:
+        """Something that happened at `mono_ns`, else now.  A body too large is cut, and says so."""
         data = json.dumps(body, separators=(",", ":"), default=str).encode()
         if len(data) > MAX_RECORD - 1024:
             short = {"truncated_bytes": len(data), "text": data[: MAX_RECORD // 8].decode("ascii")}
             data = json.dumps(short).encode()
-        self._append(event_record(self._now(), kind[:200], data, step, scope))
+        now = self._now() if mono_ns is None else mono_ns
+        self._append(event_record(now, kind[:200], data, step, scope))
 
     def scope(self, run: RunScope) -> int:
         """Ids in `run`, `series` and `span_name` are given here; the argument's id is ignored."""
@@ -317,71 +354,78 @@ class JournalWriter:
             known = self._known.get(key)
             if known is not None:
                 return known
-            number = len(self._definitions) + 1
+            # Taken before anything else: a signal handler may come and define something, too.
+            number = self._last_definition = self._last_definition + 1
             fields = definition_to_json(definition) | {"id": number}
             record = text_record(DEFINE, self._now(), fields)
+            if len(record) > self._definition_room:
+                raise SegmentError(f"too many metrics and spans: no room to define {definition}")
+            self._definition_room -= len(record)
             self._definitions.append(record)
-            self._known[key] = number
             # It must lie before any record that uses it; a later segment repeats it anyway.
-            if self._append(record) and self._segment is not None:
-                self._segment.definitions = number
+            if self._append(record, count=0) and self._segment is not None:
+                self._segment.definitions = len(self._definitions)
+            self._known[key] = number
             return number
 
-    def _append(self, record: bytes) -> bool:
-        claimed = self._claim(len(record))
-        if claimed is None:
-            return False
-        buffer, offset = claimed
-        buffer[offset : offset + len(record)] = record
-        return True
+    def _turn(self) -> bool:
+        """Go on in the next segment.  Under the lock; False when none can be had.
 
-    def _turn(self, length: int) -> bool:
-        """Go on in the next segment.  Under the lock; False when none can be had."""
+        An exception may come at any point (a signal handler's): then the next call begins again.
+        """
         if self.closed:
             return False
-        self._turning = True
+        self._turning, new = True, None
         try:
-            old, end = self._segment, self._offset
-            self._segment, self._room = None, 0
-            if old is not None:
-                old.map[END_OFFSET : END_OFFSET + 8] = WORD.pack(end)
-                self._retired.append(old)
+            self._room = 0
+            self._finish()
             new = self._next_segment()
-            if new is None:
-                self._starved = True
-                return False
-            self._starved = False
-            self._begin(new)
+            if new is not None:
+                self._begin(new)
+        except OSError:
+            if new is not None:
+                new.close()
+            new = None
         finally:
             self._turning = False
-            self._wake.set()
-        return self._offset + length <= self._room
+        if new is not None or not self._starved:
+            self._wake_keeper()
+        self._starved = new is None
+        return new is not None
+
+    def _finish(self) -> None:
+        old = self._segment
+        if old is not None:
+            old.map[END_OFFSET : END_OFFSET + 8] = WORD.pack(self._offset)
+            self._segment = None
+            self._retired.append(old)
 
     def _next_segment(self) -> _Segment | None:
-        index = self._kept[-1][0] + 1
-        path = self.directory / segment_name(index)
         new, self._prepared = self._prepared, None
-        try:
-            if new is not None and new.index == index:
-                os.rename(self.directory / PREPARED, path)
-                return new
-            # On a full disk only the keeper tries again, once a second.
-            return None if self._starved else self._new_segment(path, index)
-        except OSError:
-            return None
+        # On a full disk only the keeper tries again, once a second.
+        if new is not None or self._starved:
+            return new
+        return self._new_segment(self.directory / MADE_IN_TURN, self._kept[-1][0] + 1)
 
     def _begin(self, segment: _Segment) -> None:
         # `records before` is known only now; the header's crc covers it, so it is written again.
         segment.map[:HEADER_LENGTH] = self._header(segment.index).pack()
         for record in self._definitions[segment.definitions :]:
-            if segment.offset + len(record) <= self.segment_bytes:
-                segment.put(record)
+            segment.put(record)
         segment.definitions = len(self._definitions)
-        self._kept.append((segment.index, self.records - len(self._scratch)))
+        os.rename(segment.path, self.directory / segment_name(segment.index))
+        self._kept.append((segment.index, self.records))
         while self._scratch:
-            segment.put(self._scratch.pop(0))
+            record, count = self._scratch.pop(0)
+            segment.put(record)
+            self.records += count
         self._segment = segment
         self._map, self._offset, self._room = segment.map, segment.offset, self.segment_bytes
+        self._turning = False
+
+    def _wake_keeper(self) -> None:
+        with contextlib.suppress(RuntimeError):  # it is awake already
+            self._wake.release()
 
     def _header(self, index: int) -> Header:
         return Header(
@@ -402,28 +446,31 @@ class JournalWriter:
             self.keep()
             if self._on_keep is not None:
                 self._on_keep()
-            self._wake.wait(KEEPER_SECONDS)
-            self._wake.clear()
+            self._wake.acquire(timeout=KEEPER_SECONDS)
 
     def keep(self) -> None:
         """One round of housekeeping; also what a test calls to have it happen now."""
+        with self._keeping:
+            self._keep_house()
+
+    def _keep_house(self) -> None:
         self._prepare()
         with self._lock:
-            # A thread may still be filling what it claimed in a retired segment: one round's grace.
-            retired, self._closing, self._retired = self._closing, self._retired, []
+            if self._starved and self._prepared is not None:
+                self._turn()  # there is space again
+            retired, self._retired = self._retired, []
             segment = self._segment
             if segment is not None and not self.closed:
                 beat = WORD.pack(self._now())
                 segment.map[HEARTBEAT_OFFSET : HEARTBEAT_OFFSET + 8] = beat
         for old in retired:
+            if self._shared:
+                old.sync()
             old.close()
         self._drop_beyond_budget()
         self._report()
         if self._shared and segment is not None and not self.closed:
-            try:
-                os.fdatasync(segment.fd)  # another host sees the pages only once they are written
-            except OSError:
-                return
+            segment.sync()  # another host sees the pages only once they are written
 
     def _prepare(self) -> None:
         with self._lock:
@@ -432,45 +479,51 @@ class JournalWriter:
             index = self._kept[-1][0] + 1
             definitions = self._definitions.copy()
         try:
+            os.makedirs(self.directory, mode=0o700, exist_ok=True)  # someone may have tidied up
             segment = self._new_segment(self.directory / PREPARED, index)
         except OSError:
             self._make_room()
             return
         for record in definitions:
-            if segment.offset + len(record) <= self.segment_bytes:
-                segment.put(record)
+            segment.put(record)
         segment.definitions = len(definitions)
         populate(segment, 0, self.segment_bytes)
+        if self._shared:
+            segment.sync()
         with self._lock:
-            if self.closed or self._kept[-1][0] + 1 != index:
-                segment.close()  # the writer was faster and made its own
+            if not self.closed and self._kept[-1][0] + 1 == index:
+                self._prepared = segment
                 return
-            self._prepared = segment
+        segment.close()  # the writer was faster and made its own, or has ended
+        segment.path.unlink(missing_ok=True)
 
     def _make_room(self) -> None:
         """A full disk: our own oldest segment goes first; what is new matters more."""
-        with self._lock:
-            if len(self._kept) > 1:
-                self._drop_oldest()
+        while self._drop_oldest() is False:
+            pass
 
     def _drop_beyond_budget(self) -> None:
-        most = self.budget_bytes // self.segment_bytes
-        with self._lock:
-            while len(self._kept) > most:
-                self._drop_oldest()
+        most = self.budget_bytes // self.segment_bytes - 1  # one more is being made ready
+        while len(self._kept) > most and self._drop_oldest() is not None:
+            pass
 
-    def _drop_oldest(self) -> None:
-        (index, before), (_, after) = self._kept[0], self._kept[1]
-        path = self.directory / segment_name(index)
+    def _drop_oldest(self) -> bool | None:
+        """Whether it took up space; None when none can be dropped.  Unlinks without the lock."""
+        with self._lock:
+            if len(self._kept) < 2:
+                return None
+            (index, before), (_, after) = self._kept[:2]
         try:
-            os.unlink(path)
+            os.unlink(self.directory / segment_name(index))
+            took_space = True
         except FileNotFoundError:
-            del self._kept[0]  # shipped, acknowledged and removed by its reader: nothing lost
-            return
+            took_space = False  # stored by a head and removed by its shipper: nothing is lost
         except OSError:
-            return
-        del self._kept[0]
-        self.dropped_records += after - before
+            return None
+        with self._lock:
+            del self._kept[0]
+        self.dropped_records += (after - before) * took_space
+        return took_space
 
     def _report(self) -> None:
         """Losses are records too, so that a person sees them."""
@@ -488,28 +541,32 @@ class JournalWriter:
 
     def close(self) -> None:
         """Mark the last segment complete and give back what was allocated but not used."""
+        if os.getpid() != self._pid:
+            return
         with self._lock:
-            if self.closed or os.getpid() != self._pid:
+            if self.closed:
                 return
             self._report()
             self.closed = True
             self._room = 0
             segment, self._segment = self._segment, None
+            prepared, self._prepared = self._prepared, None
+            retired, self._retired = self._retired, []
             end = self._offset
             self._stop = True
-        self._wake.set()
+        self._wake_keeper()
         if self._keeper is not threading.current_thread():
             self._keeper.join(timeout=1.0)
-        for old in (*self._closing, *self._retired):
+        for old in retired:
             old.close()
-        if self._prepared is not None:
-            self._prepared.close()
-            (self.directory / PREPARED).unlink(missing_ok=True)
+        if prepared is not None:
+            prepared.close()
+            prepared.path.unlink(missing_ok=True)
         if segment is not None:
             segment.map[END_OFFSET : END_OFFSET + 8] = WORD.pack(end)
             segment.map.close()
             os.ftruncate(segment.fd, end)  # ours alone and unmapped: no one can be hurt by it
-            os.close(segment.fd)
+            segment.close()
 
     def abandon(self) -> None:
         """In a forked child: let go of the parent's journal without touching it."""
@@ -517,7 +574,8 @@ class JournalWriter:
         self._room = 0
         self._lock = threading.RLock()
         self._stop = True
-        for segment in (self._segment, self._prepared, *self._closing, *self._retired):
+        for segment in (self._segment, self._prepared, *self._retired):
             if segment is not None:
                 segment.close()
         self._segment = self._prepared = None
+        self._retired = []

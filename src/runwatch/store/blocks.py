@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -97,7 +97,7 @@ class Manifest:
     blocks: list[Block]
     cursors: list[tuple[int, int, int]]
     """Journal number, position, last_ns: as of the moment `generation` began."""
-    catalog: Mapping[str, list[list[Any]]]
+    catalog: Mapping[str, Sequence[Sequence[Any]]]
     latest: list[tuple[int, int, int, float]]
 
     def save(self, directory: Path) -> None:

@@ -92,14 +92,15 @@ class Catalog:
         self.journals: list[Journal] = []
         self.series: list[SeriesEntry] = []
         self.span_names: list[SpanNameEntry] = []
-        self.metrics: list[str] = []
+        # Run 0 is 'no run'; metric 0 is left out so that no series has the id 0.
+        self.metrics: list[str] = [""]
         self.runs: list[str] = [""]
         self.ids: Integers = np.zeros(1024, np.int64)
         """Slot -> store id; longer than needed."""
         self._by_journal: dict[str, Journal] = {}
         self._by_run: dict[str, int] = {"": 0}
         self._by_metric: dict[str, int] = {}
-        self._in_metric: list[list[int]] = []
+        self._in_metric: list[list[int]] = [[]]
         self._pending: dict[str, list[Row]] = defaultdict(list)
 
     # ── growing ────────────────────────────────────────────────────────────────────────────────
@@ -114,13 +115,13 @@ class Catalog:
 
     def define(self, journal: Journal, definitions: Iterable[Definition]) -> None:
         """Journals repeat their definitions at each segment; a repeat changes nothing."""
-        for definition in map(cleaned, definitions):
+        for definition in definitions:
             if isinstance(definition, Series):
-                self._define_series(journal, definition.id, definition)
+                self._define_series(journal, definition.id, cleaned(definition))
             elif isinstance(definition, RunScope):
-                self._define_scope(journal, definition)
+                self._define_scope(journal, cleaned(definition))
             else:
-                self._define_span_name(journal, definition)
+                self._define_span_name(journal, cleaned(definition))
 
     def slots_of(self, journal: Journal, local: npt.NDArray[np.uint32]) -> Integers:
         """Slots of a column of local ids.  Undefined ones go to the journal's `unknown` series."""
@@ -166,7 +167,9 @@ class Catalog:
         if metric is None:
             metric = self._add_metric(series.metric)
             self._pending["metrics"].append((metric, series.metric))
-        entry = self._add_series(journal, local, metric << 32 | len(self._in_metric[metric]), series)
+        entry = self._add_series(
+            journal, local, metric << 32 | len(self._in_metric[metric]), series
+        )
         self._pending["series"].append(
             (
                 entry.id,

@@ -37,12 +37,20 @@ GENERATION_TABLES: Final = {
 FACTS: Final = ("points", "spans", "events")
 
 # Step is the one column that may be absent: NULL in the tables, NO_STEP in the arrays.
+# The engine takes a NaN in an array for NULL, which no value ever is.
+_FROM_ARRAYS: Final = {
+    "step": f"nullif(step, {NO_STEP})",
+    "value": "coalesce(value, 'nan'::DOUBLE)",
+}
+
+
+def _names(table: str) -> list[str]:
+    return [column.split()[0] for column in GENERATION_TABLES[table].split(", ")]
+
+
 _COLUMNS: Final = {
-    table: ", ".join(
-        f"nullif(step, {NO_STEP})" if name == "step" else name
-        for name in (column.split()[0] for column in columns.split(", "))
-    )
-    for table, columns in GENERATION_TABLES.items()
+    table: ", ".join(_FROM_ARRAYS.get(name, name) for name in _names(table))
+    for table in GENERATION_TABLES
 }
 
 
@@ -59,9 +67,9 @@ class Seed:
 
 
 def connect(path: Path | None, config: Mapping[str, str | int]) -> Connection:
-    return duckdb.connect(
-        ":memory:" if path is None else str(path), config={**config, "threads": config["threads"]}
-    )
+    connection = duckdb.connect(":memory:" if path is None else str(path), config=dict(config))
+    connection.execute("SET parquet_metadata_cache = true")
+    return connection
 
 
 # ── schema ─────────────────────────────────────────────────────────────────────────────────────
@@ -113,6 +121,11 @@ def insert_facts(connection: Connection, table: str, generation: int, incoming: 
     insert_columns(connection, f"{table}_{generation}", _COLUMNS[table], incoming)
 
 
+def insert_events(connection: Connection, generation: int, rows: Sequence[Row]) -> None:
+    columns = dict(zip(_names("events"), map(_column, zip(*rows, strict=True)), strict=True))
+    insert_facts(connection, "events", generation, columns)
+
+
 def insert_rows(connection: Connection, table: str, rows: Sequence[Row]) -> None:
     if rows:
         columns = {f"c{i}": _column(values) for i, values in enumerate(zip(*rows, strict=True))}
@@ -144,7 +157,7 @@ def drop_generation(connection: Connection, generation: int) -> None:
         connection.execute(f"DROP TABLE IF EXISTS {table}_{generation}")
 
 
-def drop_unlisted(connection: Connection, listed: Iterable[int]) -> None:
+def drop_unlisted(connection: Connection, listed: Sequence[int]) -> None:
     keep = {f"{table}_{generation}" for table in GENERATION_TABLES for generation in listed}
     names = connection.execute(
         "SELECT table_name FROM duckdb_tables() WHERE regexp_matches(table_name, '^[a-z]+_[0-9]+$')"

@@ -59,7 +59,7 @@ class StoreHealth:
 
 
 class Store(Protocol):
-    """A writer calls `write`, `compact` and `retain` from one thread; reads come from any thread."""
+    """One thread writes, one (the same or another) compacts and retains, any thread reads."""
 
     def write(self, batches: Sequence[Batch]) -> list[Verdict]:
         """Store the batches and their journals' cursors in one transaction, durably, or raise.

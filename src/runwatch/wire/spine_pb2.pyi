@@ -70,10 +70,12 @@ class Cursor(_message.Message):
     def __init__(self, journal: _Optional[str] = ..., position: _Optional[int] = ..., refused: bool = ...) -> None: ...
 
 class Ping(_message.Message):
-    __slots__ = ("wall_ns",)
+    __slots__ = ("wall_ns", "alive")
     WALL_NS_FIELD_NUMBER: _ClassVar[int]
+    ALIVE_FIELD_NUMBER: _ClassVar[int]
     wall_ns: int
-    def __init__(self, wall_ns: _Optional[int] = ...) -> None: ...
+    alive: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, wall_ns: _Optional[int] = ..., alive: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Pong(_message.Message):
     __slots__ = ("wall_ns", "problem")

@@ -1,0 +1,62 @@
+# Everything a bare machine with Python ≥ 3.11 needs: `make demo`, `make test`.
+# Set-up goes into .venv and nowhere else; a second call finds it done.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.stamps
+
+.PHONY: demo test check soak bench proto clean help
+
+help:
+	@echo "make demo    a real four-rank training job with a crash and a restart, and its report"
+	@echo "make test    the test suite"
+	@echo "make check   ruff, mypy --strict, import-linter"
+	@echo "make soak    the slow, exhaustive trials"
+	@echo "make bench   measure Runwatch beside its peers"
+	@echo "make proto   regenerate the wire stubs from spine.proto"
+
+demo: $(STAMP)/run
+	@$(BIN)/runwatch demo
+
+test: $(STAMP)/test
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not soak" $(ARGS)
+
+check: $(STAMP)/test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict src/runwatch
+	$(BIN)/lint-imports
+
+soak: $(STAMP)/test
+	$(BIN)/python -m pytest -m soak --timeout 3600 $(ARGS)
+
+bench: $(STAMP)/bench
+	$(BIN)/python benchmarks/run.py $(ARGS)
+
+proto: $(STAMP)/test
+	$(BIN)/python -m grpc_tools.protoc -I src --python_out=src --pyi_out=src src/runwatch/wire/spine.proto
+
+$(STAMP)/venv:
+	@$(PYTHON) scripts/make_venv.py $(VENV)
+	@mkdir -p $(STAMP) && touch $@
+
+$(STAMP)/run: $(STAMP)/venv pyproject.toml
+	@echo "Installing Runwatch into $(VENV) …"
+	@$(BIN)/python -m pip install --progress-bar on -q -e ".[head]"
+	@touch $@
+
+$(STAMP)/test: $(STAMP)/run dropin/pyproject.toml
+	@echo "Installing what the tests need (PyTorch and JAX among it: this takes a few minutes once) …"
+	@$(BIN)/python -m pip install --progress-bar on -q "pip>=25.1"
+	@$(BIN)/python -m pip install --progress-bar on --group check --group test
+	@$(BIN)/python -m pip install -q --no-deps -e dropin
+	@touch $@
+
+$(STAMP)/bench: $(STAMP)/test
+	@echo "Installing the peers that Runwatch is measured beside …"
+	@$(BIN)/python -m pip install --progress-bar on --group bench
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,38 @@
+"""Make the virtual environment, or say in one line what is missing and how to get it."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+
+def main(target: str) -> int:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info < (3, 11):
+        print(f"Runwatch needs Python 3.11 or newer; {sys.executable} is {version}.")
+        print("Point make at another one: make PYTHON=python3.12 demo")
+        return 1
+    print(f"Making {target} with Python {version} …", flush=True)
+    if not _has_venv() and not _install_venv():
+        print("Python's venv module is missing. On Debian and Ubuntu: apt-get install python3-venv")
+        return 1
+    return subprocess.call([sys.executable, "-m", "venv", target])
+
+
+def _has_venv() -> bool:
+    probe = [sys.executable, "-c", "import venv, ensurepip"]
+    return subprocess.call(probe, stderr=subprocess.DEVNULL) == 0
+
+
+def _install_venv() -> bool:
+    """Debian keeps venv in a package of its own; root may install it, nobody is asked to."""
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        return False
+    print("Installing python3-venv …", flush=True)
+    quiet = {"stdout": subprocess.DEVNULL}
+    subprocess.call(["apt-get", "update", "-qq"], **quiet)
+    return subprocess.call(["apt-get", "install", "-y", "-qq", "python3-venv"], **quiet) == 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

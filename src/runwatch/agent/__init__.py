@@ -1,0 +1,7 @@
+"""The small process on each node: samples the host and its devices, sees processes live and die,
+ships journals to the head.
+
+`main.py` is the loop, `watch.py` learns how processes end, `collectors/` holds one source of
+numbers per file, `settings.py` what can be set.  It writes to a journal of its own like any other
+producer; what it saw is stored by the same road as what the training process said.
+"""

@@ -1,0 +1,59 @@
+"""One agent per node and user: whoever holds the lock file."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+
+class AgentLock:
+    """`acquire` says whether we are the one; the kernel lets go when we die, however we die."""
+
+    def __init__(self, root: Path, host: str) -> None:
+        safe = "".join(c if c.isalnum() or c in "-." else "-" for c in host) or "host"
+        self.path = root / "agent" / f"{safe.lstrip('.')[:100]}.lock"
+        self._fd: int | None = None
+
+    def acquire(self) -> bool:
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return False
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, json.dumps({"pid": os.getpid()}).encode(), 0)
+        self._fd = fd
+        return True
+
+    def holder(self) -> int | None:
+        """The pid that wrote the file last; it is the holder's while the lock is held."""
+        try:
+            return int(json.loads(self.path.read_text())["pid"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def release(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+def end_agents(root: Path, patience_seconds: float = 10.0) -> None:
+    """Ask the agents of a directory on this host to end, and wait until they have."""
+    for path in (root / "agent").glob("*.lock"):
+        lock = AgentLock(root, path.stem)
+        deadline = time.monotonic() + patience_seconds
+        asked = False
+        while not lock.acquire() and time.monotonic() < deadline:
+            holder = lock.holder()
+            if not asked and holder is not None:
+                os.kill(holder, signal.SIGTERM)
+                asked = True
+            time.sleep(0.02)
+        lock.release()

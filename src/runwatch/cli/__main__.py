@@ -1,0 +1,76 @@
+"""Runwatch: what your run is doing, and who or what is to blame when it is not."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from runwatch._version import __version__
+from runwatch.errors import RunwatchError, UsageError
+
+COMMANDS: Final = {
+    "demo": "a real training job with a crash and a restart, and its report",
+    "ui": "serve a directory of journals in one process",
+    "head": "serve a cluster: take what agents send, keep it, answer",
+    "agent": "run this node's agent",
+    "runs": "list runs",
+    "show": "show one run: state, processes, a chart; follows it live",
+    "export": "write every point of a run as CSV, Parquet or JSON",
+    "config": "show every setting and where it came from",
+}
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=28)
+
+
+def parser(chosen: str | None) -> argparse.ArgumentParser:
+    """Only the chosen command's module is loaded: `agent` must not need what `head` needs."""
+    top = argparse.ArgumentParser("runwatch", description=__doc__, formatter_class=_Help)
+    top.add_argument("--version", action="version", version=f"runwatch {__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, line in COMMANDS.items():
+        if name != chosen:
+            commands.add_parser(name, help=line)
+            continue
+        module = importlib.import_module(f"runwatch.cli.{name}_command")
+        command = commands.add_parser(
+            name, help=line, description=module.__doc__, formatter_class=_Help
+        )
+        module.arguments(command)
+        command.set_defaults(run=module.run)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    try:
+        words = sys.argv[1:] if argv is None else list(argv)
+        chosen = next((word for word in words if not word.startswith("-")), None)
+        arguments = parser(chosen).parse_args(words)
+        code: int = arguments.run(arguments)
+        sys.stdout.flush()
+        return code
+    except RunwatchError as error:
+        print(f"runwatch: {error}", file=sys.stderr)
+        return error.exit_code
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("runwatch"):
+            raise
+        missing = f"this command needs {error.name}: pip install 'runwatch[head]'"
+        print(f"runwatch: {missing}", file=sys.stderr)
+        return UsageError.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of our output has gone (`runwatch runs | head`); so may we, quietly.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,283 @@
+"""A real four-rank training job, with a slow phase, a crash and a restart, and its report.
+
+Starts a head with the embedded store on this machine, trains a small model with NumPy (nothing is
+downloaded), kills one rank on purpose, restarts from the checkpoint, and tells what happened.
+In a terminal it goes on serving until Ctrl-C; otherwise it ends after the report.
+
+example:
+  runwatch demo
+  runwatch demo --steps 200 --no-serve
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from runwatch.agent.lock import end_agents
+from runwatch.cli import demo_train, tables
+from runwatch.cli.chart import draw
+from runwatch.cli.runs_command import print_runs
+from runwatch.cli.show_command import process_table
+from runwatch.cli.source import RemoteSource
+from runwatch.errors import RunwatchError
+from runwatch.head.main import Listening, read_address
+from runwatch.settings import runwatch_dir
+
+RANKS: Final = 4
+STEPS: Final = 400
+RUN: Final = "demo-spirals"
+START_SECONDS: Final = 30.0
+SETTLE_SECONDS: Final = 20.0
+POLL_SECONDS: Final = 0.1
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--steps", type=int, default=STEPS, help=f"default {STEPS}")
+    parser.add_argument("--dir", type=Path, help="where to put it (default $RUNWATCH_DIR/demo)")
+    parser.add_argument(
+        "--port", type=int, default=0, help="port of the page (default: a free one)"
+    )
+    serve = parser.add_mutually_exclusive_group()
+    serve.add_argument("--serve", action="store_true", default=None, help="go on serving")
+    serve.add_argument(
+        "--no-serve", action="store_false", dest="serve", help="end after the report"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    out = tables.console()
+    root = _fresh_directory(arguments.dir)
+    serve = sys.stdout.isatty() if arguments.serve is None else arguments.serve
+    with _head(root, arguments.port) as at, _agent_ended(root):
+        out.print(f"head with an embedded store: {at.http}", highlight=False)
+        _train(out, root, at, arguments.steps)
+        head = RemoteSource(at.http, at.token)
+        _settle(head)
+        _report(out, head, arguments.steps)
+        if serve:
+            out.print(f"\nServing at [bold]{at.link}[/]; look around with")
+            out.print(f"  runwatch show {RUN} --dir {root}\nEnd with Ctrl-C.", highlight=False)
+            _wait_for_interrupt()
+    return 0
+
+
+def _fresh_directory(given: Path | None) -> Path:
+    """The demo's own directory; an earlier demo's is removed, anything else is left alone."""
+    root = given or runwatch_dir() / "demo"
+    marker = root / "made-by-runwatch-demo"
+    if root.exists() and any(root.iterdir()):
+        if not marker.exists():
+            raise RunwatchError(f"{root} is not empty and not a demo's; name another with --dir")
+        shutil.rmtree(root)
+    root.mkdir(parents=True, exist_ok=True, mode=0o700)
+    marker.touch()
+    return root
+
+
+# ── the processes ──────────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def _head(root: Path, port: int) -> Iterator[Listening]:
+    command = [sys.executable, "-m", "runwatch.cli", "head", "--dir", str(root)]
+    command += ["--http-port", str(port), "--grpc-port", "0"]
+    with (root / "head.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    try:
+        yield _wait_for_head(root, process)
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait_for_head(root: Path, process: subprocess.Popen[bytes]) -> Listening:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        found = read_address(root)
+        if found is not None and found.pid == process.pid:
+            return found
+        time.sleep(POLL_SECONDS)
+    words = (root / "head.log").read_text(errors="replace").strip()
+    raise RunwatchError(f"the head did not start: {words[-500:] or 'it said nothing'}")
+
+
+@contextmanager
+def _agent_ended(root: Path) -> Iterator[None]:
+    """The agent that the SDK starts would end by itself when idle; we do not wait for that."""
+    try:
+        yield
+    finally:
+        end_agents(root)
+
+
+def _start_ranks(
+    root: Path, at: Listening, steps: int, attempt: int
+) -> list[subprocess.Popen[bytes]]:
+    environment = os.environ | {
+        "RUNWATCH_DIR": str(root),
+        "RUNWATCH_HEAD": at.grpc,
+        "RUNWATCH_TOKEN": at.token,
+        "RUNWATCH_AGENT": "on",
+        "WORLD_SIZE": str(RANKS),
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+    command = [sys.executable, "-m", "runwatch.cli.demo_train", "--steps", str(steps)]
+    command += ["--attempt", str(attempt), "--checkpoint", str(root / "checkpoint.npz")]
+    command += ["--address", str(root / f"ranks-{attempt}")]
+    return [
+        subprocess.Popen(command, env=environment | {"RANK": str(rank)}) for rank in range(RANKS)
+    ]
+
+
+def _train(out: Console, root: Path, at: Listening, steps: int) -> None:
+    """Start the ranks; when one dies, stop the others and start all again, as launchers do."""
+    head = RemoteSource(at.http, at.token)
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("step {task.completed}"))
+    with Progress(*columns, TimeElapsedColumn(), console=out, transient=True) as shown:
+        for attempt in (1, 2, 3):
+            began = time.monotonic()
+            ranks = _start_ranks(root, at, steps, attempt)
+            task = shown.add_task(f"attempt {attempt}: {RANKS} ranks", total=steps)
+            try:
+                failed = _watch(ranks, lambda task=task: shown.update(task, completed=_step(head)))
+            finally:
+                _stop(ranks)
+            took = time.monotonic() - began
+            if failed is None:
+                out.print(f"attempt {attempt}: all ranks finished after {took:.1f} s")
+                return
+            how = _ending(ranks[failed].returncode)
+            out.print(f"attempt {attempt}: rank {failed} {how} after {took:.1f} s; starting again")
+    raise RunwatchError("the demo's job failed three times; see the processes' output above")
+
+
+def _watch(ranks: list[subprocess.Popen[bytes]], tick: Any) -> int | None:
+    """The first rank that fails, or None when all have finished."""
+    while True:
+        codes = [rank.poll() for rank in ranks]
+        for number, code in enumerate(codes):
+            if code not in (None, 0):
+                return number
+        if all(code == 0 for code in codes):
+            return None
+        tick()
+        time.sleep(POLL_SECONDS)
+
+
+def _stop(ranks: list[subprocess.Popen[bytes]]) -> None:
+    for rank in ranks:
+        if rank.poll() is None:
+            rank.terminate()
+    for rank in ranks:
+        rank.wait()
+
+
+def _ending(code: int) -> str:
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+
+
+def _step(head: RemoteSource) -> int:
+    runs = head.get("/runs")["runs"]
+    return (runs[0]["last_step"] or 0) if runs else 0
+
+
+# ── the report ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _settle(head: RemoteSource) -> None:
+    """Until the head has heard how every process ended."""
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while time.monotonic() < deadline:
+        runs = head.get("/runs")["runs"]
+        if runs and runs[0]["state"] != "running" and _every_end_is_known(head):
+            return
+        time.sleep(POLL_SECONDS)
+
+
+def _every_end_is_known(head: RemoteSource) -> bool:
+    exits = head.get(f"/runs/{RUN}/events", kind="process_exit")["events"]
+    processes = head.get(f"/runs/{RUN}/processes")["processes"]
+    return len(exits) >= len(processes)
+
+
+def _report(out: Console, head: RemoteSource, steps: int) -> None:
+    out.rule("runs")
+    print_runs(head.get("/runs")["runs"])
+    out.rule("how each process ended")
+    out.print(process_table(head.get(f"/runs/{RUN}/processes")["processes"]))
+    out.rule("metrics")
+    answer = head.get(
+        f"/runs/{RUN}/curves", metric=["loss", "accuracy"], axis="step", buckets=steps
+    )
+    out.print(_metric_table(head, answer["curves"]))
+    newest = [curve for curve in answer["curves"] if curve["metric"] == "loss"]
+    out.print(Text.from_ansi(draw(newest, "step", width=min(out.width, 100), height=14)))
+    _say_slow_phase(out, head, steps)
+
+
+def _metric_table(head: RemoteSource, curves: list[dict[str, Any]]) -> Any:
+    shown = tables.table(
+        "metric", "attempt", "points", "first", "last", "least", "most",
+        right=("attempt", "points", "first", "last", "least", "most"),
+    )  # fmt: skip
+    for curve in sorted(curves, key=lambda c: (c["metric"], c["attempt"])):
+        least = min(value for value in curve["minimum"] if value is not None)
+        most = max(value for value in curve["maximum"] if value is not None)
+        shown.add_row(
+            curve["metric"], str(curve["attempt"]), f"{sum(curve['count']):,}",
+            *(tables.number(v) for v in (curve["first"][0], curve["last"][-1], least, most)),
+        )  # fmt: skip
+    return shown
+
+
+def _say_slow_phase(out: Console, head: RemoteSource, steps: int) -> None:
+    """Which rank waited longest for its data, and when: the injected slow phase, found again."""
+    answer = head.get(
+        f"/runs/{RUN}/curves", metric="data_wait_seconds", axis="step", buckets=steps, attempt=1
+    )
+    waits = {
+        c["rank"]: sum(m * n for m, n in zip(c["mean"], c["count"], strict=True))
+        for c in answer["curves"]
+    }
+    if not waits:
+        return
+    worst = max(waits, key=lambda rank: waits[rank])
+    curve = next(c for c in answer["curves"] if c["rank"] == worst)
+    slow = [
+        p
+        for p, m in zip(curve["position"], curve["mean"], strict=True)
+        if m > demo_train.SLOW_SECONDS / 2
+    ]
+    others = sorted(value for rank, value in waits.items() if rank != worst)
+    span = f"in steps {slow[0]}–{slow[-1]}" if slow else "throughout"
+    out.print(
+        f"\nrank {worst} waited {waits[worst]:.1f} s for data, mostly {span}; "
+        f"the other ranks {others[0]:.2f}–{others[-1]:.2f} s",
+        highlight=False,
+    )
+
+
+def _wait_for_interrupt() -> None:
+    try:
+        signal.pause()
+    except KeyboardInterrupt:
+        return

@@ -1,0 +1,63 @@
+"""Write every point of a run as CSV, Parquet or JSON; needs no running head.
+
+One row per point: run, attempt, host, process, device, metric, step, time, value.
+
+example:
+  runwatch export demo-spirals --format csv -o demo.csv
+  runwatch export demo-spirals --format json | head
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from runwatch.cli import source
+from runwatch.cli.progress import progress
+from runwatch.errors import UsageError
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_name", metavar="RUN", help="a run's name or id")
+    source.arguments(parser)
+    parser.add_argument("--format", choices=("csv", "parquet", "json"), default="csv")
+    parser.add_argument("-o", "--output", type=Path, help="a file (default: standard output)")
+    parser.add_argument("--force", action="store_true", help="replace the file if it exists")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    output: Path | None = arguments.output
+    if output is None and arguments.format == "parquet" and sys.stdout.isatty():
+        raise UsageError("Parquet is not for a terminal: name a file with -o FILE")
+    if output is not None and output.exists() and not arguments.force:
+        raise UsageError(f"file already exists, will not overwrite without --force: {output}")
+    if output is not None and not output.parent.is_dir():
+        raise UsageError(f"no such directory: {output.parent}")
+    with source.open_source(arguments) as head:
+        chunks = head.stream(f"/runs/{arguments.run_name}/export", format=arguments.format)
+        if output is None:
+            for chunk in chunks:
+                sys.stdout.buffer.write(chunk)
+            sys.stdout.buffer.flush()
+            return 0
+        _write(output, chunks)
+    print(f"Wrote {output}")
+    return 0
+
+
+def _write(output: Path, chunks: source.Chunks) -> None:
+    """Into a file beside it first: what stands under the name asked for is always whole."""
+    fd, name = tempfile.mkstemp(prefix=f".{output.name}.", dir=output.parent)
+    try:
+        with os.fdopen(fd, "wb") as file, progress(f"writing {output}", "kB") as step:
+            for chunk in chunks:
+                file.write(chunk)
+                step(max(1, len(chunk) // 1000))
+        os.chmod(name, 0o644)
+        os.replace(name, output)
+    except BaseException:
+        os.unlink(name)
+        raise

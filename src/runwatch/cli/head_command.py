@@ -1,0 +1,44 @@
+"""Serve a cluster: take what agents send, keep it, answer people and programs.
+
+Listens on this machine only unless told otherwise; any other address needs a token, which is made
+at the first start and printed.  Agents and programs find it by RUNWATCH_HEAD and RUNWATCH_TOKEN.
+
+example:
+  runwatch head
+  runwatch head --bind 0.0.0.0 --tls-certificate head.pem --tls-key head.key
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from pathlib import Path
+
+from runwatch.settings import load
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dir", type=Path, help="where the store is (default $RUNWATCH_DIR)")
+    parser.add_argument("--bind", help="address to listen on (default 127.0.0.1)")
+    parser.add_argument("--grpc-port", type=int, help="port for agents (default 8090)")
+    parser.add_argument("--http-port", type=int, help="port for people (default 8091)")
+    parser.add_argument("--token", help="what callers must know (default $RUNWATCH_TOKEN)")
+    parser.add_argument("--tls-certificate", type=Path, help="PEM file; turns TLS on")
+    parser.add_argument("--tls-key", type=Path, help="PEM file of its key")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from runwatch.head.main import Head, Listening
+    from runwatch.head.settings import HeadSettings
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    settings = load(HeadSettings, section="head", flags=vars(arguments)).values
+
+    def ready(at: Listening) -> None:
+        print(f"Runwatch head: {at.link}", flush=True)
+        print(f"for agents:    RUNWATCH_HEAD={at.grpc}", flush=True)
+        if at.token:
+            print(f"               RUNWATCH_TOKEN={at.token}", flush=True)
+
+    Head(settings).run(ready)
+    return 0

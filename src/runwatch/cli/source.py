@@ -1,0 +1,170 @@
+"""Where a command gets its answers: a head over HTTP, or the directory's own store.
+
+Both speak the head's HTTP API, so a number is the same wherever it is asked for.  With a head's
+address (`--head`, RUNWATCH_HEAD) that head is asked; else a head that already serves the
+directory; else the directory is opened here, its journals are read up to now, and nobody else is
+needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, Protocol
+from urllib.parse import quote, urlencode, urlsplit
+
+from runwatch.cli.asgi import Exchange
+from runwatch.cli.progress import progress
+from runwatch.errors import HeadUnreachable, NotFound, RunwatchError, StoreBusy, UsageError
+from runwatch.head.main import LocalHead, read_address
+from runwatch.settings import runwatch_dir
+
+TIMEOUT_SECONDS: Final = 30.0
+CHUNK: Final = 1 << 16
+
+Chunks = Iterator[bytes]
+
+
+class Source(Protocol):
+    name: str
+
+    def get(self, path: str, **parameters: Any) -> Any:
+        """The JSON of `/api/v1<path>`; NotFound and UsageError for what the API refuses."""
+        ...
+
+    def stream(self, path: str, **parameters: Any) -> Iterator[bytes]: ...
+
+    def refresh(self) -> None:
+        """Take in what was recorded since."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dir", type=Path, help="a Runwatch directory (default $RUNWATCH_DIR)")
+    parser.add_argument("--head", help="ask this head: http://host:8091 (default $RUNWATCH_HEAD)")
+
+
+@contextmanager
+def open_source(given: argparse.Namespace) -> Iterator[Source]:
+    source = _choose(given)
+    try:
+        yield source
+    finally:
+        source.close()
+
+
+def _choose(given: argparse.Namespace) -> Source:
+    token = os.environ.get("RUNWATCH_TOKEN", "")
+    head = given.head or ("" if given.dir else os.environ.get("RUNWATCH_HEAD", ""))
+    if head:
+        return RemoteSource(http_address(head), token)
+    root = given.dir or runwatch_dir()
+    if not root.is_dir():
+        raise NotFound(
+            f"there is no Runwatch directory {root}; name one with --dir, or record a run first "
+            "(`runwatch demo` makes one)"
+        )
+    try:
+        return LocalSource(root)
+    except StoreBusy:
+        serving = read_address(root)
+        if serving is None:
+            raise
+        return RemoteSource(serving.http, serving.token or token)
+
+
+def http_address(text: str) -> str:
+    """A head's page from what people have at hand: RUNWATCH_HEAD is where agents connect, and
+    its page is, unless told otherwise, one port further."""
+    parts = urlsplit(text if "://" in text else f"grpc://{text}")
+    if parts.scheme in ("http", "https"):
+        return text.rstrip("/")
+    if parts.scheme not in ("grpc", "grpcs") or not parts.hostname:
+        raise UsageError(f"not an address of a head: {text!r} (try http://host:8091)")
+    scheme = "https" if parts.scheme == "grpcs" else "http"
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{scheme}://{host}:{(parts.port or 8090) + 1}"
+
+
+def _query(path: str, parameters: Mapping[str, Any]) -> str:
+    given = {k: v for k, v in parameters.items() if v is not None}
+    return f"/api/v1{quote(path)}" + (f"?{urlencode(given, doseq=True)}" if given else "")
+
+
+def _refused(status: int, body: bytes) -> RunwatchError:
+    try:
+        message = str(json.loads(body)["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        message = f"the head answered {status}"
+    if status == 401:
+        return UsageError(f"{message} (set RUNWATCH_TOKEN)")
+    return NotFound(message) if status in (404, 409) else UsageError(message)
+
+
+class RemoteSource:
+    def __init__(self, address: str, token: str) -> None:
+        self.name = address
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+
+    def get(self, path: str, **parameters: Any) -> Any:
+        return json.loads(b"".join(self.stream(path, **parameters)))
+
+    def stream(self, path: str, **parameters: Any) -> Iterator[bytes]:
+        request = urllib.request.Request(
+            self.name + _query(path, parameters), headers=self._headers
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
+                while chunk := answer.read(CHUNK):
+                    yield chunk
+        except urllib.error.HTTPError as error:
+            raise _refused(error.code, error.read()) from error
+        except (urllib.error.URLError, OSError) as error:
+            reason = getattr(error, "reason", error)
+            raise HeadUnreachable(
+                f"no answer from the head at {self.name}: {reason}. Does it run? (`runwatch head`)"
+            ) from error
+
+    def refresh(self) -> None:
+        return None
+
+    def close(self) -> None:
+        return None
+
+
+class LocalSource:
+    """The directory's store opened here, with its journals read up to now."""
+
+    def __init__(self, root: Path) -> None:
+        self.name = str(root)
+        self._head = LocalHead(root)
+        self._loop = asyncio.new_event_loop()
+        self.refresh()
+
+    def refresh(self) -> None:
+        with progress(f"reading journals in {self.name}") as step:
+            while stored := self._head.tail.round():
+                step(stored)
+
+    def get(self, path: str, **parameters: Any) -> Any:
+        return json.loads(b"".join(self.stream(path, **parameters)))
+
+    def stream(self, path: str, **parameters: Any) -> Iterator[bytes]:
+        answer = Exchange(self._head.app, self._loop, _query(path, parameters))
+        if answer.status >= 400:
+            raise _refused(answer.status, b"".join(answer.body()))
+        yield from answer.body()
+
+    def close(self) -> None:
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()
+        self._head.close()

@@ -1,0 +1,66 @@
+"""How things look in a terminal: times, numbers, states, tables."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+STATE_STYLE: Final = {
+    "running": "green",
+    "completed": "blue",
+    "failed": "bold red",
+    "killed": "bold red",
+    "lost": "bold yellow",
+}
+STATE_MARK: Final = {"running": "▶", "completed": "✔", "failed": "✘", "killed": "✘", "lost": "?"}
+
+
+def console() -> Console:
+    return Console(soft_wrap=False)
+
+
+def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in columns:
+        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return made
+
+
+def state(name: str) -> Text:
+    return Text(f"{STATE_MARK.get(name, ' ')} {name}", style=STATE_STYLE.get(name, ""))
+
+
+def time(ns: int | None) -> str:
+    """Local time, with the date unless it is today's."""
+    if ns is None:
+        return ""
+    moment = datetime.fromtimestamp(ns / 1e9, UTC).astimezone()
+    today = datetime.now(UTC).astimezone().date()
+    return moment.strftime("%H:%M:%S" if moment.date() == today else "%Y-%m-%d %H:%M:%S")
+
+
+def duration(ns: int) -> str:
+    seconds = ns / 1e9
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days} d {hours} h"
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+
+
+def number(value: float | str | None) -> str:
+    if value is None:
+        return "–"
+    return value if isinstance(value, str) else f"{value:.4g}"
+
+
+def print_json(answer: Any) -> None:
+    print(json.dumps(answer, indent=2))

@@ -1,0 +1,41 @@
+"""Serve a directory of journals in one process: no agent, no head, nothing to set up.
+
+DIR may be on a shared file system: then the runs of every host that records there are seen.
+
+example:
+  runwatch ui
+  runwatch ui /shared/team/runwatch --port 8500
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from runwatch.errors import NotFound
+from runwatch.settings import load
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "dir", nargs="?", type=Path, metavar="DIR", help="default $RUNWATCH_DIR or ~/.runwatch"
+    )
+    parser.add_argument("--port", type=int, dest="http_port", help="default 8091; 0 = any free one")
+    parser.add_argument("--bind", help="address to listen on (default 127.0.0.1)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from runwatch.head.main import Head, Listening
+    from runwatch.head.settings import HeadSettings
+
+    if arguments.dir is not None and not arguments.dir.is_dir():
+        raise NotFound(f"no such directory: {arguments.dir}")
+    flags = vars(arguments) | {"grpc_port": -1}
+    settings = load(HeadSettings, section="head", flags=flags).values
+
+    def ready(at: Listening) -> None:
+        print(f"Runwatch serves {settings.root} at {at.link}", flush=True)
+        print("Stop it with Ctrl-C.", flush=True)
+
+    Head(settings, tail_journals=True).run(ready)
+    return 0

@@ -1,0 +1,6 @@
+"""What we keep, in other people's formats.
+
+`rows.py` is the one description of an exported point; `csv.py`, `json.py` and `parquet.py` write
+it out, a batch at a time, so that a run of any length takes little memory.  `prometheus.py` is
+about Runwatch itself.  Reading points is next door in `store/`, what they mean in `views/`.
+"""

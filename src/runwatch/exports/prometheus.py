@@ -1,0 +1,84 @@
+"""Runwatch about itself, in Prometheus's text format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+
+from runwatch.store.store import StoreHealth
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+
+
+@dataclass(frozen=True, slots=True)
+class HeadNumbers:
+    """What the head counts while it takes data in; None is not known."""
+
+    points_stored: int = 0
+    batches_stored: int = 0
+    batches_refused: int = 0
+    waiting_points: int = 0
+    agents_connected: int = 0
+    ingest_lag_seconds: float | None = None
+    live_subscribers: int = 0
+
+
+class HeadMetrics(Collector):
+    """A registry of its own, so that two heads in one process do not mix."""
+
+    def __init__(
+        self, health: Callable[[], StoreHealth], numbers: Callable[[], HeadNumbers] = HeadNumbers
+    ) -> None:
+        self._health = health
+        self._numbers = numbers
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "runwatch_http_requests",
+            "HTTP requests answered",
+            ("route", "status"),
+            registry=self._registry,
+        )
+        self._registry.register(self)
+
+    def answered(self, route: str, status: int) -> None:
+        self._requests.labels(route, str(status)).inc()
+
+    def text(self) -> bytes:
+        return generate_latest(self._registry)
+
+    def describe(self) -> list[Metric]:
+        """Empty, so that registering does not ask the store."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        numbers, health = self._numbers(), self._health()
+        yield _counter("points_stored", "Points stored since the start", numbers.points_stored)
+        yield _counter("batches_stored", "Batches stored since the start", numbers.batches_stored)
+        yield _counter("batches_refused", "Repeats and gaps sent back", numbers.batches_refused)
+        yield _gauge("waiting_points", "Points that wait to be stored", numbers.waiting_points)
+        yield _gauge("agents_connected", "Agents connected now", numbers.agents_connected)
+        yield _gauge("live_subscribers", "Pages that follow live", numbers.live_subscribers)
+        if numbers.ingest_lag_seconds is not None:
+            yield _gauge(
+                "ingest_lag_seconds",
+                "Age of the newest point when it was stored",
+                numbers.ingest_lag_seconds,
+            )
+        yield _gauge("store_hot_points", "Points not yet clustered", health.hot_points)
+        yield _gauge("store_blocks", "Closed files", health.blocks)
+        yield _gauge("store_disk_bytes", "Bytes on disk", health.bytes_on_disk)
+        yield _gauge("store_healthy", "1 when the store takes data", 0 if health.problem else 1)
+
+
+def _counter(name: str, help: str, value: float) -> Metric:
+    return CounterMetricFamily(f"runwatch_{name}", help, value=value)
+
+
+def _gauge(name: str, help: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"runwatch_{name}", help, value=value)

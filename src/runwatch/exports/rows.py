@@ -1,0 +1,114 @@
+"""One row per point, the same nine columns in every format.
+
+run      the run's id
+attempt  counted from 1; what a host reports for itself belongs to the attempt of its time
+host     where it was measured
+process  the rank
+device   empty (null) when the number is not about one device
+metric   its name, unit included
+step     empty (null) when the point has none
+time     UTC, exact to the nanosecond: RFC 3339 text in CSV and JSON, a timestamp in Parquet
+value    a double; in CSV and JSON what is not finite is spelled NaN, Infinity, -Infinity
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, groupby
+from typing import Final
+
+from runwatch.record import RunId, SeriesRow
+from runwatch.store.store import PointColumns, Store
+from runwatch.views.runs import attempts
+from runwatch.views.series import AttemptOf, Question, attempt_of, choose
+
+COLUMNS: Final = (
+    "run",
+    "attempt",
+    "host",
+    "process",
+    "device",
+    "metric",
+    "step",
+    "time",
+    "value",
+)
+BATCH_ROWS: Final = 20_000
+
+
+@dataclass(slots=True)
+class ExportBatch:
+    run: list[str] = field(default_factory=list)
+    attempt: list[int | None] = field(default_factory=list)
+    host: list[str] = field(default_factory=list)
+    process: list[int] = field(default_factory=list)
+    device: list[str] = field(default_factory=list)
+    metric: list[str] = field(default_factory=list)
+    step: Sequence[int | None] = ()
+    time_ns: Sequence[int] = ()
+    value: Sequence[float] = ()
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+
+def export_batches(
+    store: Store,
+    run: RunId,
+    *,
+    question: Question | None = None,
+    start_ns: int | None = None,
+    end_ns: int | None = None,
+    rows: int = BATCH_ROWS,
+) -> Iterator[ExportBatch]:
+    """The points of a run by series and time, at most `rows` at a time."""
+    processes = store.processes(run)
+    numbers = attempts(processes)
+    chosen = choose(store.series(run), question or Question(), numbers)
+    describe = _Describe(
+        chosen,
+        numbers,
+        sorted(
+            (row.start_ns, numbers[row.journal, row.run])
+            for row in processes
+            if (row.journal, row.run) in numbers
+        ),
+    )
+    found = store.points(list(describe.series), start_ns=start_ns, end_ns=end_ns, rows=rows)
+    for columns in found:
+        yield describe.batch(columns)
+
+
+class _Describe:
+    def __init__(
+        self, chosen: Sequence[SeriesRow], numbers: AttemptOf, starts: Sequence[tuple[int, int]]
+    ) -> None:
+        self.series = {row.series: row for row in chosen}
+        self._attempt = {row.series: attempt_of(row, numbers) for row in chosen}
+        self._start_ns = [start_ns for start_ns, _ in starts]
+        self._newest = list(accumulate((attempt for _, attempt in starts), max))
+
+    def batch(self, columns: PointColumns) -> ExportBatch:
+        batch = ExportBatch(step=columns.step, time_ns=columns.time_ns, value=columns.value)
+        for series, stretch in groupby(columns.series):
+            self._extend(batch, self.series[series], sum(1 for _ in stretch))
+        return batch
+
+    def _extend(self, batch: ExportBatch, row: SeriesRow, count: int) -> None:
+        begin = len(batch.run)
+        batch.run += [row.run] * count
+        batch.host += [row.host] * count
+        batch.process += [row.rank] * count
+        batch.device += [row.device] * count
+        batch.metric += [row.metric] * count
+        attempt = self._attempt[row.series]
+        if attempt is not None:
+            batch.attempt += [attempt] * count
+        else:
+            batch.attempt += map(self._attempt_at, batch.time_ns[begin : begin + count])
+
+    def _attempt_at(self, time_ns: int) -> int | None:
+        place = bisect_right(self._start_ns, time_ns)
+        return self._newest[place - 1] if place else None

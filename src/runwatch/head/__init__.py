@@ -1,0 +1,6 @@
+"""The service: takes batches in, keeps them in a store, answers questions about them.
+
+`stream.py` (gRPC in) → `ingest.py` (one writer) → `store/`; `http.py` parses a question, asks
+`views/`, answers JSON; `main.py` puts them together and holds the ports.  No SQL and no arithmetic
+on measurements lives here.
+"""

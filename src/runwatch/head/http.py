@@ -1,0 +1,469 @@
+"""The HTTP API: parse → view → JSON.  The table `operations` is all there is under /api/v1.
+
+Store reads run in a pool of threads.  Errors leave in one shape, {"error": {"code", "message"}}.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import tempfile
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from runwatch._version import __version__
+from runwatch.clock import Clock, system_clock
+from runwatch.errors import NotFound, RunwatchError, StoreBusy, StoreDamaged, StoreFull, UsageError
+from runwatch.exports.csv import csv_text
+from runwatch.exports.json import json_text
+from runwatch.exports.parquet import write_parquet
+from runwatch.exports.prometheus import CONTENT_TYPE, HeadMetrics
+from runwatch.exports.rows import export_batches
+from runwatch.head import answers
+from runwatch.head import api_types as types
+from runwatch.head.access import TRUSTED, Access, AccessSettings
+from runwatch.head.feed import Cards, Pace, feed
+from runwatch.head.live import Live, TooManySubscribers
+from runwatch.head.openapi import JSON, Operation, Respond, document
+from runwatch.head.parameters import BadRequest, Given, Parameter, decoded, parse
+from runwatch.head.reading import Ambiguous, Reading
+from runwatch.head.replies import error_reply, json_reply
+from runwatch.record import JournalId, RunId
+from runwatch.store.store import Store
+from runwatch.views.runs import STATES
+
+_ROUTE: Final = "runwatch.route"
+_INDEX: Final = Path(__file__).parent / "static" / "index.html"
+_PARQUET: Final = "application/vnd.apache.parquet"
+
+
+def create_app(
+    store: Store,
+    *,
+    access: AccessSettings | None = None,
+    clock: Clock = system_clock,
+    live: Live | None = None,
+    metrics: HeadMetrics | None = None,
+    alive: Callable[[], Collection[JournalId]] = tuple,
+    pace: Pace | None = None,
+) -> Starlette:
+    """The app of one store.  Whoever stops the server calls `live.close()` first."""
+    api = Api(
+        Reading(store, clock=clock, alive=alive),
+        live or Live(),
+        metrics or HeadMetrics(store.health),
+        pace or Pace(),
+    )
+    operations = api.operations()
+    described = document(operations, version=__version__)
+    routes = [Route(op.path, api.endpoint(op), methods=["GET"]) for op in operations]
+    routes += [
+        Route("/api/v1/openapi.json", _constant(json_reply(described)), methods=["GET"]),
+        Route("/metrics", api.prometheus, methods=["GET"]),
+        Route("/", _page(), methods=["GET"]),
+    ]
+    app = Starlette(
+        routes=routes,
+        exception_handlers=_HANDLERS,
+        middleware=[
+            Middleware(_Counted, metrics=api.metrics),
+            Middleware(Access, settings=access or AccessSettings()),
+        ],
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+# ── what may be asked ──────────────────────────────────────────────────────────────────────────
+
+_RUN = Parameter("run", "string", "a run's id, or its name if only one has it", "path", shortest=1)
+_FILTERS = (
+    Parameter("rank", "integer", "only these ranks", repeated=True),
+    Parameter("host", "string", "only these hosts", repeated=True),
+    Parameter("device", "string", "only these devices", repeated=True),
+    Parameter("attempt", "integer", "only these attempts", minimum=1, repeated=True),
+)
+_METRIC = Parameter("metric", "string", "only these metrics", shortest=1, repeated=True)
+_CURVE_METRIC = Parameter(
+    "metric", "string", "the metrics to draw", shortest=1, repeated=True, required=True
+)
+_START = Parameter("start", "integer", "from here on, in nanoseconds since the epoch")
+_END = Parameter("end", "integer", "up to but without here, in nanoseconds since the epoch")
+_OFFSET = Parameter("offset", "integer", "leave out so many", minimum=0, maximum=10**9, default=0)
+
+
+def _limit(default: int, most: int) -> Parameter:
+    return Parameter(
+        "limit", "integer", "at most so many", minimum=1, maximum=most, default=default
+    )
+
+
+_RUNS = (
+    Parameter("state", "string", "only runs in these states", choices=STATES, repeated=True),
+    Parameter("group", "string", "only runs of this group"),
+    Parameter("name", "string", "only runs of this name"),
+    Parameter(
+        "order", "string", "by what; - is descending", choices=answers.ORDERS, default="-started"
+    ),
+    _limit(100, 1000),
+    _OFFSET,
+)
+_CURVES = (
+    _RUN,
+    _CURVE_METRIC,
+    *_FILTERS,
+    Parameter("axis", "string", "along what", choices=("time", "step"), default="time"),
+    Parameter("start", "integer", "from this time in ns, or step, on"),
+    Parameter("end", "integer", "up to but without this time in ns, or step"),
+    Parameter("buckets", "integer", "reduce to so many", minimum=1, maximum=10_000, default=1000),
+)
+_EVENTS = (
+    _RUN,
+    Parameter("kind", "string", "only these kinds", shortest=1, repeated=True),
+    _START,
+    _END,
+    _limit(1000, 10_000),
+    Parameter("newest_first", "boolean", "the newest first", default=False),
+)
+_EXPORT = (
+    _RUN,
+    Parameter("format", "string", "how", choices=("csv", "json", "parquet"), default="csv"),
+    _METRIC,
+    *_FILTERS,
+    _START,
+    _END,
+)
+_LIVE_RUN = Parameter("run", "string", "follow this run, points included", shortest=1)
+
+
+class Api:
+    def __init__(self, reading: Reading, live: Live, metrics: HeadMetrics, pace: Pace) -> None:
+        self.reading = reading
+        self.live = live
+        self.metrics = metrics
+        self._pace = pace
+        self._cards = Cards(reading, live, fresh_seconds=pace.all_seconds)
+
+    def operations(self) -> list[Operation]:
+        def ask(
+            path: str,
+            summary: str,
+            answer: Callable[[Reading, Given], types.Answer],
+            kind: type[types.Answer],
+            parameters: Sequence[Parameter],
+            errors: tuple[int, ...] = (404, 409),
+        ) -> Operation:
+            respond = self._json(answer)
+            return Operation(
+                f"/api/v1{path}", summary, respond, tuple(parameters), {JSON: kind}, errors
+            )
+
+        of_run = "/runs/{run}"
+        page = (_limit(1000, 10_000), _OFFSET)
+        return [
+            Operation("/api/v1/health", "How the head is", self._health, (), {JSON: types.Health}),
+            ask("/runs", "Runs", answers.runs, types.RunList, _RUNS, ()),
+            ask(of_run, "One run", answers.run, types.RunDetail, [_RUN]),
+            ask(
+                f"{of_run}/configs",
+                "What it was told, and what it ran on",
+                answers.configs,
+                types.ConfigsInfo,
+                [_RUN],
+            ),
+            ask(
+                f"{of_run}/series",
+                "Its series, each with its newest point",
+                answers.series,
+                types.SeriesList,
+                [_RUN, _METRIC, *_FILTERS, *page],
+            ),
+            ask(
+                f"{of_run}/curves",
+                "Series reduced to buckets along time or step",
+                answers.curves,
+                types.CurveList,
+                _CURVES,
+                (404, 409, 422),
+            ),
+            ask(
+                f"{of_run}/latest",
+                "The newest point of each series",
+                answers.latest,
+                types.LatestList,
+                [_RUN, _METRIC, *_FILTERS],
+            ),
+            ask(
+                f"{of_run}/events",
+                "What happened",
+                answers.events,
+                types.EventList,
+                _EVENTS,
+                (404, 409, 422),
+            ),
+            ask(
+                f"{of_run}/processes",
+                "Its processes and how each stands",
+                answers.processes,
+                types.ProcessList,
+                [_RUN],
+            ),
+            Operation(
+                f"/api/v1{of_run}/export",
+                "Every point, one row each",
+                self._export,
+                _EXPORT,
+                {"text/csv": None, JSON: list[types.ExportedPoint], _PARQUET: None},
+                (404, 409, 422),
+            ),
+            Operation(
+                "/api/v1/live",
+                "Server-sent events: hello, run (RunInfo), points (LivePoints)",
+                self._live,
+                (_LIVE_RUN,),
+                {"text/event-stream": None},
+                (404, 409),
+            ),
+        ]
+
+    def endpoint(self, op: Operation) -> Callable[[Request], Any]:
+        async def respond(request: Request) -> Response:
+            request.scope[_ROUTE] = op.path
+            _check_path(request)
+            given = parse(op.parameters, request.scope["query_string"], request.path_params)
+            return await op.respond(request, given)
+
+        return respond
+
+    def _json(self, answer: Callable[[Reading, Given], types.Answer]) -> Respond:
+        async def respond(request: Request, given: Given) -> Response:
+            def encoded() -> Response:
+                return json_reply(answer(self.reading, given))
+
+            return await run_in_threadpool(encoded)
+
+        return respond
+
+    async def _health(self, request: Request, given: Given) -> Response:
+        if request.scope[TRUSTED]:
+            return await self._json(answers.health)(request, given)
+        return json_reply(await run_in_threadpool(answers.public_health, self.reading))
+
+    async def prometheus(self, request: Request) -> Response:
+        request.scope[_ROUTE] = "/metrics"
+        parse((), request.scope["query_string"], {})
+        text = await run_in_threadpool(self.metrics.text)
+        return Response(text, headers={"Content-Type": CONTENT_TYPE})
+
+    # ── streams ────────────────────────────────────────────────────────────────────────────────
+
+    async def _export(self, request: Request, given: Given) -> Response:
+        run = await run_in_threadpool(answers.run_id, self.reading, given)
+        headers = {"Content-Disposition": f'attachment; filename="points.{given["format"]}"'}
+        if given["format"] == "parquet":
+            return await self._export_parquet(run, given, headers)
+        batches = self._batches(run, given)
+        as_json = given["format"] == "json"
+        pieces = json_text(batches) if as_json else csv_text(batches)
+        return StreamingResponse(
+            _streamed(pieces, batches),
+            media_type=JSON if as_json else "text/csv",
+            headers=headers,
+        )
+
+    def _batches(self, run: RunId, given: Given) -> Iterator[Any]:
+        return export_batches(
+            self.reading.store,
+            run,
+            question=answers.question(given),
+            start_ns=given["start"],
+            end_ns=given["end"],
+        )
+
+    async def _export_parquet(self, run: RunId, given: Given, headers: dict[str, str]) -> Response:
+        """The engine writes the file whole, so it is made first; then it is sent."""
+
+        def make() -> tuple[tempfile.TemporaryDirectory[str], Path]:
+            scratch = tempfile.TemporaryDirectory(prefix="runwatch-export-")
+            path = Path(scratch.name, "points.parquet")
+            try:
+                write_parquet(self._batches(run, given), path)
+            except BaseException:
+                scratch.cleanup()
+                raise
+            return scratch, path
+
+        scratch, path = await run_in_threadpool(make)
+        return StreamingResponse(
+            _file(scratch, path),
+            media_type=_PARQUET,
+            headers={**headers, "Content-Length": str(path.stat().st_size)},
+        )
+
+    async def _live(self, request: Request, given: Given) -> Response:
+        run = await run_in_threadpool(self.reading.run, given["run"]) if given["run"] else None
+        self.live.check_capacity()
+        stream: AsyncIterator[bytes] = feed(
+            self.reading,
+            self.live,
+            self._cards,
+            run=run,
+            last_id=request.headers.get("last-event-id", ""),
+            pace=self._pace,
+        )
+        if request.method == "HEAD":
+            stream = _nothing()
+        return StreamingResponse(
+            stream,
+            media_type="text/event-stream",
+            headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+        )
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    return
+    yield b""
+
+
+async def _file(scratch: tempfile.TemporaryDirectory[str], path: Path) -> AsyncIterator[bytes]:
+    try:
+        with path.open("rb") as file:
+            while piece := await run_in_threadpool(file.read, 1 << 18):
+                yield piece
+    finally:
+        scratch.cleanup()
+
+
+async def _streamed(pieces: Iterator[str], source: Iterator[Any]) -> AsyncIterator[bytes]:
+    """The pieces, made in threads; a client that leaves half-way ends the store's reading."""
+    try:
+        while (piece := await run_in_threadpool(next, pieces, None)) is not None:
+            yield piece.encode()
+    finally:
+        for iterator in (pieces, source):
+            if (close := getattr(iterator, "close", None)) is not None:
+                close()
+
+
+def _check_path(request: Request) -> None:
+    decoded(request.scope.get("raw_path", b"").replace(b"+", b"%2B"))
+
+
+# ── the page ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _page() -> Callable[[Request], Any]:
+    text = _INDEX.read_text(encoding="utf-8")
+    policy = (
+        f"default-src 'none'; connect-src 'self'; img-src 'self' data:; "
+        f"script-src {_hashes('script', text)}; style-src {_hashes('style', text)}; "
+        f"frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+    )
+    reply = Response(
+        text,
+        media_type="text/html",
+        headers={"Content-Security-Policy": policy, "Cache-Control": "no-cache"},
+    )
+    return _constant(reply)
+
+
+def _hashes(tag: str, text: str) -> str:
+    """What a policy must name for the inline parts of our own page to run, and no others."""
+    found = re.findall(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+    digests = (hashlib.sha256(part.encode()).digest() for part in found)
+    return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+
+
+def _constant(reply: Response) -> Callable[[Request], Any]:
+    async def respond(request: Request) -> Response:
+        request.scope[_ROUTE] = request.scope["path"]
+        parse((), request.scope["query_string"], {})
+        return reply
+
+    return respond
+
+
+# ── errors and counting ────────────────────────────────────────────────────────────────────────
+
+
+async def _on_bad_request(request: Request, error: Exception) -> Response:
+    return error_reply(400, "bad_request", str(error))
+
+
+async def _on_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    codes = {404: "not_found", 405: "method_not_allowed"}
+    messages = {
+        404: f"there is nothing at {request.url.path[:200]!r}; see /api/v1/openapi.json",
+        405: f"{request.method[:20]} is not possible here; use GET",
+    }
+    status = error.status_code
+    return error_reply(
+        status,
+        codes.get(status, "refused"),
+        messages.get(status, error.detail),
+        headers=error.headers,
+    )
+
+
+async def _on_ambiguous(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Ambiguous)
+    return error_reply(409, "ambiguous", str(error), choices=error.choices)
+
+
+async def _on_not_found(request: Request, error: Exception) -> Response:
+    return error_reply(404, "not_found", str(error))
+
+
+async def _on_impossible(request: Request, error: Exception) -> Response:
+    return error_reply(422, "impossible", str(error))
+
+
+async def _on_unavailable(request: Request, error: Exception) -> Response:
+    return error_reply(503, "unavailable", str(error), headers={"Retry-After": "5"})
+
+
+async def _on_bug(request: Request, error: Exception) -> Response:
+    return error_reply(500, "internal", "this is a fault in Runwatch; its log has the details")
+
+
+_HANDLERS: Final[dict[Any, Any]] = {
+    BadRequest: _on_bad_request,
+    HTTPException: _on_http,
+    Ambiguous: _on_ambiguous,
+    NotFound: _on_not_found,
+    UsageError: _on_impossible,
+    TooManySubscribers: _on_unavailable,
+    StoreBusy: _on_unavailable,
+    StoreDamaged: _on_unavailable,
+    StoreFull: _on_unavailable,
+    RunwatchError: _on_unavailable,
+    Exception: _on_bug,
+}
+
+
+class _Counted:
+    """ASGI middleware that counts answers by route and status."""
+
+    def __init__(self, app: ASGIApp, metrics: HeadMetrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def counting(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._metrics.answered(scope.get(_ROUTE, "other"), message["status"])
+            await send(message)
+
+        await self._app(scope, receive, counting)

@@ -1,0 +1,171 @@
+"""One writer between everything that arrives and the store.
+
+Batches wait in a bounded queue; the writer takes what is there, up to a limit, and stores it in
+one transaction, so that the more arrives the larger (and cheaper per point) the transactions get.
+A batch's future is resolved after the store has it durably, never before.  When the disk is full
+nothing is acknowledged and the same batches are tried again until there is room.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Final
+
+from runwatch.clock import Clock, system_clock
+from runwatch.errors import StoreFull
+from runwatch.record import Batch, JournalId, Position, Verdict
+from runwatch.store.store import Retention, Store
+
+QUEUE_POINTS: Final = 2_000_000
+TRANSACTION_POINTS: Final = 200_000
+RETRY_SECONDS: Final = 1.0
+HOUSEKEEPING_SECONDS: Final = 30.0
+logger = logging.getLogger("runwatch.head")
+
+
+class Ingest:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        retention: Retention | None = None,
+        on_stored: Callable[[Sequence[Batch]], None] = lambda _: None,
+        clock: Clock = system_clock,
+    ) -> None:
+        self.store = store
+        self.problem = ""
+        """Why nothing is being stored at the moment; empty when all is well."""
+        self.points_stored = self.batches_stored = self.batches_refused = 0
+        self.failure: BaseException | None = None
+        """What ended the writer, if anything did: the head then goes down with it."""
+        self._retention = retention
+        self._on_stored = on_stored
+        self._clock = clock
+        self._queue: deque[tuple[Batch, Future[Verdict]]] = deque()
+        self._waiting = 0
+        self._changed = threading.Condition()
+        self._stopping = threading.Event()
+        self._writer = threading.Thread(target=self._write, name="runwatch-writer", daemon=True)
+        self._keeper = threading.Thread(target=self._keep, name="runwatch-compact", daemon=True)
+        self._writer.start()
+        self._keeper.start()
+
+    @property
+    def has_room(self) -> bool:
+        return self._waiting < QUEUE_POINTS
+
+    @property
+    def waiting_points(self) -> int:
+        return self._waiting
+
+    def submit(self, batch: Batch) -> Future[Verdict]:
+        """Queue a batch; whoever calls asks `has_room` (or `wait_for_room`) first."""
+        future: Future[Verdict] = Future()
+        with self._changed:
+            if self.failure is not None or self._stopping.is_set():
+                future.cancel()
+                return future
+            self._queue.append((batch, future))
+            self._waiting += _weight(batch)
+            self._changed.notify_all()
+        return future
+
+    def wait_for_room(self, timeout: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: self.has_room, timeout)
+
+    def cursor(self, journal: JournalId) -> Position:
+        return self.store.cursor(journal)
+
+    def close(self) -> None:
+        """Store what is queued, then stop."""
+        self._stopping.set()
+        with self._changed:
+            self._changed.notify_all()
+        self._writer.join()
+        self._keeper.join()
+
+    # ── the writer ────────────────────────────────────────────────────────────────────────────
+
+    def _write(self) -> None:
+        while (taken := self._take()) is not None:
+            try:
+                verdicts = self._store([batch for batch, _ in taken])
+            except StoreFull as error:  # and we are told to stop: the agents keep what is theirs
+                self._give_up(taken, error)
+                return
+            except BaseException as error:
+                self._give_up(taken, error)
+                raise
+            for (batch, future), verdict in zip(taken, verdicts, strict=True):
+                self._count(batch, verdict)
+                future.set_result(verdict)
+            self._on_stored([b for (b, _), v in zip(taken, verdicts, strict=True) if v.accepted])
+            with self._changed:
+                self._waiting -= sum(_weight(batch) for batch, _ in taken)
+                self._changed.notify_all()
+
+    def _take(self) -> list[tuple[Batch, Future[Verdict]]] | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._queue or self._stopping.is_set())
+            taken, points = [], 0
+            while self._queue and points < TRANSACTION_POINTS:
+                batch, future = self._queue.popleft()
+                if future.set_running_or_notify_cancel():
+                    taken.append((batch, future))
+                    points += len(batch.points)
+                else:
+                    self._waiting -= _weight(batch)
+            return taken if taken or not self._stopping.is_set() else None
+
+    def _store(self, batches: list[Batch]) -> list[Verdict]:
+        while True:
+            try:
+                verdicts = self.store.write(batches)
+            except StoreFull as error:
+                if not self.problem:
+                    logger.error("%s; nothing is acknowledged until there is room", error)
+                self.problem = str(error)
+                if self._stopping.wait(RETRY_SECONDS):
+                    raise
+            else:
+                if self.problem:
+                    logger.warning("the store takes data again")
+                self.problem = ""
+                return verdicts
+
+    def _count(self, batch: Batch, verdict: Verdict) -> None:
+        if verdict.accepted:
+            self.batches_stored += 1
+            self.points_stored += len(batch.points)
+        else:
+            self.batches_refused += 1
+
+    def _give_up(self, taken: list[tuple[Batch, Future[Verdict]]], error: BaseException) -> None:
+        """The store failed in a way we do not know: everyone waiting hears of it."""
+        with self._changed:
+            self.failure = error
+            for _, future in (*taken, *self._queue):
+                if not future.done():
+                    future.set_exception(error)
+            self._queue.clear()
+            self._changed.notify_all()
+
+    # ── housekeeping ──────────────────────────────────────────────────────────────────────────
+
+    def _keep(self) -> None:
+        while not self._stopping.wait(HOUSEKEEPING_SECONDS):
+            try:
+                self.store.compact()
+                if self._retention is not None:
+                    self.store.retain(self._retention, now_ns=self._clock.wall_ns())
+            except StoreFull as error:
+                self.problem = str(error)
+
+
+def _weight(batch: Batch) -> int:
+    return len(batch.points) + 2 * len(batch.spans) + 20 * len(batch.events) + 10

@@ -1,0 +1,60 @@
+"""A head that tails a directory of journals itself: no agent and no network needed."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Final
+
+from runwatch.clock import Clock, system_clock
+from runwatch.head.ingest import Ingest
+from runwatch.record import JournalId, Verdict
+from runwatch.ship.tail import Tail
+
+POLL_SECONDS: Final = 0.1
+
+
+class LocalTail:
+    """Follows `<root>/journals` into an ingest, from where the store has got to."""
+
+    def __init__(self, root: Path, ingest: Ingest, *, clock: Clock = system_clock) -> None:
+        self._ingest = ingest
+        self._tail = Tail(root, start=ingest.cursor, clock=clock)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="runwatch-tail", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._tail.close()
+
+    def alive(self) -> frozenset[JournalId]:
+        return frozenset(self._tail.alive())
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            if self.round() == 0:
+                self._stop.wait(POLL_SECONDS)
+
+    def round(self) -> int:
+        """Store what is new; returns the number of batches there were."""
+        self._tail.discover()
+        pending: list[Future[Verdict]] = []
+        for _, batch in self._tail.read():
+            while not self._ingest.wait_for_room(POLL_SECONDS):
+                if self._stop.is_set():
+                    return 0
+            pending.append(self._ingest.submit(batch))
+        for future in pending:
+            if future.cancelled():
+                self._stop.set()
+                return 0
+            verdict = future.result()
+            if not verdict.accepted:
+                self._tail.resume(verdict.journal, verdict.position)
+        return len(pending)

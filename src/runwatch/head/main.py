@@ -1,0 +1,282 @@
+"""Puts a head together: store, ingest, the two ports, and a clean end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import uvicorn
+
+from runwatch.clock import Clock, system_clock
+from runwatch.errors import UsageError
+from runwatch.exports.prometheus import HeadMetrics, HeadNumbers
+from runwatch.head.access import AccessSettings
+from runwatch.head.http import create_app
+from runwatch.head.ingest import Ingest
+from runwatch.head.live import Live
+from runwatch.head.local import LocalTail
+from runwatch.head.settings import HeadSettings
+from runwatch.head.stream import AgentState, SpineService, serve_grpc
+from runwatch.record import Batch, JournalId
+from runwatch.store.duck import DuckStore
+from runwatch.store.store import Retention
+
+ADDRESS_FILE: Final = "head.json"
+logger = logging.getLogger("runwatch.head")
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Where a head can be reached."""
+
+    http: str
+    grpc: str
+    """Empty when it takes no agents."""
+    token: str
+    pid: int
+
+    @property
+    def link(self) -> str:
+        return f"{self.http}/?token={self.token}" if self.token else self.http
+
+
+def read_address(root: Path) -> Listening | None:
+    """The head that said it serves this directory, if one did; it may be gone."""
+    try:
+        fields: dict[str, Any] = json.loads((root / ADDRESS_FILE).read_text())
+        return Listening(fields["http"], fields["grpc"], fields["token"], fields["pid"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+class LocalHead:
+    """Store, ingest and journals of one directory in this process, without a port."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        retention: Retention | None = None,
+        agents: Callable[[], Mapping[str, AgentState]] = dict,
+        access: AccessSettings | None = None,
+        clock: Clock = system_clock,
+    ) -> None:
+        self.live = Live()
+        self.store = DuckStore.open(root / "store" if _writable(root) else None, clock=clock)
+        self.ingest = Ingest(self.store, retention=retention, on_stored=self._stored, clock=clock)
+        self.tail = LocalTail(root, self.ingest, clock=clock)
+        self._agents = agents
+        self._clock = clock
+        self._lag_seconds: float | None = None
+        metrics = HeadMetrics(self.store.health, self._numbers)
+        self.app = create_app(
+            self.store,
+            access=access,
+            clock=clock,
+            live=self.live,
+            metrics=metrics,
+            alive=self.alive,
+        )
+
+    def alive(self) -> frozenset[JournalId]:
+        """Journals whose processes live, by the word of those who can tell."""
+        said = [agent.alive for agent in list(self._agents().values())]
+        return self.tail.alive().union(*said)
+
+    def close(self) -> None:
+        self.live.close()
+        self.tail.close()
+        self.ingest.close()
+        self.store.close()
+
+    def _stored(self, batches: Sequence[Batch]) -> None:
+        newest = max((b.points.time_ns[-1] for b in batches if len(b.points)), default=None)
+        if newest is not None:
+            self._lag_seconds = (self._clock.wall_ns() - newest) / 1e9
+        self.live.stored(batches)
+
+    def _numbers(self) -> HeadNumbers:
+        return HeadNumbers(
+            points_stored=self.ingest.points_stored,
+            batches_stored=self.ingest.batches_stored,
+            batches_refused=self.ingest.batches_refused,
+            waiting_points=self.ingest.waiting_points,
+            agents_connected=len(self._agents()),
+            ingest_lag_seconds=self._lag_seconds,
+            live_subscribers=self.live.subscribers,
+        )
+
+
+class Head:
+    """A head that listens.  `tail_journals` makes it follow the directory's journals itself."""
+
+    def __init__(
+        self,
+        settings: HeadSettings,
+        *,
+        tail_journals: bool = False,
+        clock: Clock = system_clock,
+    ) -> None:
+        self.settings = settings = _with_token(settings)
+        tls = settings.tls_certificate is not None
+        self.local = LocalHead(
+            settings.root,
+            retention=Retention(
+                points_days=settings.points_days,
+                rollup_days=settings.rollup_days,
+                spans_days=settings.events_days,
+                events_days=settings.events_days,
+            ),
+            agents=lambda: self.service.agents,
+            access=AccessSettings(settings.token, settings.is_loopback, tls),
+            clock=clock,
+        )
+        self.service = SpineService(self.local.ingest, token=settings.token, clock=clock)
+        self._tails = tail_journals
+        self._server: uvicorn.Server | None = None
+
+    def run(self, on_ready: Callable[[Listening], None] = lambda _: None) -> None:
+        """Serve until a signal, `stop`, or a store that failed: then that failure is raised."""
+        try:
+            asyncio.run(self._serve(on_ready))
+        finally:
+            self.local.close()
+        if self.local.ingest.failure is not None:
+            raise self.local.ingest.failure
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.should_exit = True
+
+    async def _serve(self, on_ready: Callable[[Listening], None]) -> None:
+        settings = self.settings
+        certificate = _certificate(settings)
+        http = _listen(settings.bind, settings.http_port)
+        grpc_server, grpc_port = None, 0
+        if settings.grpc_port >= 0:
+            address = f"{_bracketed(settings.bind)}:{settings.grpc_port}"
+            grpc_server, grpc_port = await serve_grpc(
+                self.service, address, certificate=certificate
+            )
+        self._server = server = uvicorn.Server(self._config())
+        at = self._listening(http.getsockname()[1], grpc_port)
+        watching = asyncio.ensure_future(self._watch(server, at, on_ready))
+        if self._tails:
+            self.local.tail.start()
+        try:
+            await server.serve(sockets=[http])
+        finally:
+            watching.cancel()
+            self.local.live.close()
+            if grpc_server is not None:
+                await grpc_server.stop(grace=1.0)
+            _forget_address(settings.root)
+
+    def _config(self) -> uvicorn.Config:
+        certificate, key = self.settings.tls_certificate, self.settings.tls_key
+        return uvicorn.Config(
+            self.local.app,
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=2,
+            timeout_keep_alive=30,
+            ssl_certfile=str(certificate) if certificate else None,
+            ssl_keyfile=str(key) if key else None,
+        )
+
+    async def _watch(
+        self, server: uvicorn.Server, at: Listening, on_ready: Callable[[Listening], None]
+    ) -> None:
+        """Say when we are there; go down when the writer has, and end live pages before we do."""
+        while not server.started:
+            await asyncio.sleep(0.01)
+        _write_address(self.settings.root, at)
+        on_ready(at)
+        while not server.should_exit:
+            if self.local.ingest.failure is not None:
+                server.should_exit = True
+            await asyncio.sleep(0.1)
+        self.local.live.close()
+
+    def _listening(self, http_port: int, grpc_port: int) -> Listening:
+        settings = self.settings
+        tls = settings.tls_certificate is not None
+        host = settings.bind if settings.bind not in ("0.0.0.0", "::") else socket.gethostname()
+        http = f"{'https' if tls else 'http'}://{_bracketed(host)}:{http_port}"
+        grpc = f"{'grpcs://' if tls else ''}{_bracketed(host)}:{grpc_port}" if grpc_port else ""
+        return Listening(http, grpc, settings.token, os.getpid())
+
+
+def _writable(root: Path) -> bool:
+    """A directory that we may only read is served from memory."""
+    return os.access(root if root.exists() else root.parent, os.W_OK)
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
+def _listen(bind: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in bind else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((bind.strip("[]"), port))
+    except OSError as error:
+        listening.close()
+        raise UsageError(
+            f"cannot listen on {bind} port {port}: {error.strerror}; choose another with --port "
+            "or --http-port (0 takes any free one)"
+        ) from error
+    listening.listen(1024)
+    return listening
+
+
+def _certificate(settings: HeadSettings) -> tuple[bytes, bytes] | None:
+    """(key, certificate) for gRPC."""
+    if settings.tls_certificate is None:
+        return None
+    if settings.tls_key is None:
+        raise UsageError("--tls-certificate needs --tls-key")
+    try:
+        return settings.tls_key.read_bytes(), settings.tls_certificate.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {error.filename}: {error.strerror}") from error
+
+
+def _write_address(root: Path, at: Listening) -> None:
+    if not root.is_dir() or not os.access(root, os.W_OK):
+        return
+    part = root / f".{ADDRESS_FILE}.{at.pid}"
+    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(fd, "w") as file:
+        json.dump({"http": at.http, "grpc": at.grpc, "token": at.token, "pid": at.pid}, file)
+    part.replace(root / ADDRESS_FILE)
+
+
+def _forget_address(root: Path) -> None:
+    found = read_address(root)
+    if found is not None and found.pid == os.getpid():
+        (root / ADDRESS_FILE).unlink(missing_ok=True)
+
+
+def _with_token(settings: HeadSettings) -> HeadSettings:
+    """Anything but loopback needs a token; one is made at the first start and kept."""
+    if settings.token or settings.is_loopback:
+        return settings
+    path = settings.root / "token"
+    if not path.exists():
+        settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(fd, "w") as file:
+            file.write(secrets.token_urlsafe(24))
+    return replace(settings, token=path.read_text().strip())

@@ -1,0 +1,108 @@
+"""The OpenAPI 3.1 document, made from the same table that routes and parses requests."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from runwatch.head.api_types import Answer, ErrorAnswer
+from runwatch.head.parameters import Given, Parameter
+
+JSON: Final = "application/json"
+_ERRORS: Final = {
+    400: "The request cannot be understood.",
+    401: "A token is needed.",
+    403: "Not from this page or under this host name.",
+    404: "There is no such run.",
+    409: "Several runs have that name; `choices` lists their ids.",
+    413: "The body is too large.",
+    422: "Understood, but it cannot be answered.",
+    503: "The store cannot be read now.",
+}
+_ALWAYS: Final = (400, 401, 403, 413, 503)
+
+Respond = Callable[[Request, Given], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One route of the API."""
+
+    path: str
+    summary: str
+    respond: Respond
+    parameters: tuple[Parameter, ...] = ()
+    content: Mapping[str, Any] = field(default_factory=dict)
+    """Media type → the type of the answer; None is text or bytes."""
+    errors: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return "_".join(part.strip("{}") for part in self.path.split("/")[3:])
+
+
+def document(operations: Sequence[Operation], *, version: str) -> dict[str, Any]:
+    kinds = {kind for op in operations for kind in op.content.values() if kind is not None}
+    ordered = [ErrorAnswer, *sorted(kinds, key=str)]
+    schemas, components = msgspec.json.schema_components(
+        ordered, ref_template="#/components/schemas/{name}"
+    )
+    by_kind = dict(zip(map(str, ordered), schemas, strict=True))
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Runwatch",
+            "version": version,
+            "description": "Times are integers, nanoseconds since the epoch. Numbers that are not "
+            "finite are the strings NaN, Infinity and -Infinity; absent ones are null.",
+        },
+        "paths": {op.path: {"get": _operation(op, by_kind)} for op in operations},
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        # Either: a head that listens on this machine alone may have no token.
+        "security": [{}, {"token": []}],
+    }
+
+
+def _operation(op: Operation, schemas: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "operationId": op.name,
+        "summary": op.summary,
+        "parameters": [_parameter(parameter) for parameter in op.parameters],
+        "responses": {
+            "200": {"description": op.summary, "content": _content(op.content, schemas)},
+            **{str(code): _error(code, schemas) for code in sorted({*_ALWAYS, *op.errors})},
+        },
+    }
+
+
+def _content(content: Mapping[str, Any], schemas: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        media: {"schema": schemas[str(kind)] if kind is not None else {"type": "string"}}
+        for media, kind in content.items()
+    }
+
+
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "name": parameter.name,
+        "in": parameter.place,
+        "required": parameter.required or parameter.place == "path",
+        "description": parameter.description,
+        "schema": parameter.schema(),
+    }
+    if parameter.repeated:
+        described |= {"style": "form", "explode": True}
+    return described
+
+
+def _error(code: int, schemas: Mapping[str, Any]) -> dict[str, Any]:
+    error: type[Answer] = ErrorAnswer
+    return {"description": _ERRORS[code], "content": {JSON: {"schema": schemas[str(error)]}}}

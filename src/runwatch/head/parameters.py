@@ -1,0 +1,127 @@
+"""What a request may say, in one table that both the parser and the OpenAPI document read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+from urllib.parse import unquote_to_bytes
+
+INT64_MIN: Final = -(2**63)
+INT64_MAX: Final = 2**63 - 1
+LONGEST_TEXT: Final = 512
+_PRINTABLE: Final = r"^[^\x00-\x1f\x7f]*$"
+_WHOLE: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+
+Given = dict[str, Any]
+
+
+class BadRequest(Exception):
+    """The request cannot be understood; the message names the value and the way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    name: str
+    kind: Literal["integer", "string", "boolean"]
+    description: str
+    place: Literal["query", "path"] = "query"
+    choices: tuple[str, ...] = ()
+    minimum: int = INT64_MIN
+    maximum: int = INT64_MAX
+    shortest: int = 0
+    default: Any = None
+    repeated: bool = False
+    required: bool = False
+
+    def schema(self) -> dict[str, Any]:
+        one: dict[str, Any] = {"type": self.kind}
+        if self.kind == "integer":
+            one |= {"minimum": self.minimum, "maximum": self.maximum, "format": "int64"}
+        elif self.choices:
+            one["enum"] = list(self.choices)
+        elif self.kind == "string":
+            one |= {"maxLength": LONGEST_TEXT, "pattern": _PRINTABLE}
+            if self.shortest:
+                one["minLength"] = self.shortest
+        if self.default is not None and not self.repeated:
+            one["default"] = self.default
+        return {"type": "array", "items": one, "minItems": 1} if self.repeated else one
+
+    def parse(self, text: str) -> int | str | bool:
+        if self.kind == "integer":
+            return self._integer(text)
+        if self.kind == "boolean":
+            return self._boolean(text)
+        return self._text(text)
+
+    def _integer(self, text: str) -> int:
+        if _WHOLE.fullmatch(text) and self.minimum <= int(text) <= self.maximum:
+            return int(text)
+        raise BadRequest(
+            f"{self.name}={shortened(text)} is not a whole number "
+            f"from {self.minimum} to {self.maximum}"
+        )
+
+    def _boolean(self, text: str) -> bool:
+        if text not in ("true", "false"):
+            raise BadRequest(f"{self.name}={shortened(text)} is neither true nor false")
+        return text == "true"
+
+    def _text(self, text: str) -> str:
+        if self.choices and text not in self.choices:
+            raise BadRequest(f"{self.name}={shortened(text)} is none of {', '.join(self.choices)}")
+        if not self.shortest <= len(text) <= LONGEST_TEXT:
+            raise BadRequest(
+                f"{self.name} has {len(text)} characters; "
+                f"it may have {self.shortest} to {LONGEST_TEXT}"
+            )
+        if not re.fullmatch(_PRINTABLE[1:-1], text):
+            raise BadRequest(f"{self.name}={shortened(text)} contains control characters")
+        return text
+
+
+def parse(parameters: Sequence[Parameter], query: bytes, path: Mapping[str, str]) -> Given:
+    """The values of all parameters by name, defaults filled in; raises BadRequest."""
+    said = _split(query)
+    if unknown := sorted(set(said) - {p.name for p in parameters if p.place == "query"}):
+        known = ", ".join(p.name for p in parameters if p.place == "query") or "none"
+        raise BadRequest(f"unknown parameter {shortened(unknown[0])}; this route takes: {known}")
+    return {
+        p.name: p.parse(path[p.name]) if p.place == "path" else _value(p, said.get(p.name, []))
+        for p in parameters
+    }
+
+
+def _value(parameter: Parameter, said: list[str]) -> Any:
+    if parameter.repeated:
+        if parameter.required and not said:
+            raise BadRequest(f"say at least one {parameter.name}: {parameter.description}")
+        return tuple(parameter.parse(text) for text in said)
+    if len(said) > 1:
+        raise BadRequest(f"{parameter.name} is given {len(said)} times; give it once")
+    if not said and parameter.required:
+        raise BadRequest(f"{parameter.name} is missing: {parameter.description}")
+    return parameter.parse(said[0]) if said else parameter.default
+
+
+def _split(query: bytes) -> dict[str, list[str]]:
+    said: dict[str, list[str]] = {}
+    for part in query.split(b"&") if query else ():
+        name, _, value = part.partition(b"=")
+        said.setdefault(decoded(name), []).append(decoded(value))
+    return said
+
+
+def decoded(raw: bytes) -> str:
+    try:
+        return unquote_to_bytes(raw.replace(b"+", b" ")).decode()
+    except UnicodeDecodeError as error:
+        raise BadRequest(
+            f"{shortened(raw.decode('latin-1'))} is not UTF-8; encode text as UTF-8, then percent"
+        ) from error
+
+
+def shortened(text: str) -> str:
+    return repr(text if len(text) <= 80 else text[:80] + "…")

@@ -1,0 +1,136 @@
+"""Fetches the rows that a view needs and hands them in; the one way from a store to an answer.
+
+The HTTP routes, the live stream and the command line ask here, so their numbers agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from runwatch.clock import Clock, system_clock
+from runwatch.errors import NotFound
+from runwatch.record import EventRow, JournalId, Latest, RunId, SeriesRow
+from runwatch.store.store import Store
+from runwatch.views.configs import Configs, merge_configs
+from runwatch.views.runs import (
+    ALIVE_WINDOW_SECONDS,
+    LIFE_KINDS,
+    ProcessState,
+    RunSummary,
+    attempts,
+    process_states,
+    runs_of,
+)
+from runwatch.views.series import AttemptOf, Headline, headline
+from runwatch.views.steps import last_steps
+
+
+class Ambiguous(NotFound):
+    """Several runs have the name; `choices` are their ids, newest first."""
+
+    def __init__(self, name: str, choices: Sequence[str]) -> None:
+        self.choices = list(choices)
+        super().__init__(
+            f"{len(choices)} runs are named {name!r}; ask for one by its id: {', '.join(choices)}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A run and its one number, as a list shows it."""
+
+    summary: RunSummary
+    headline: Headline | None
+
+
+class Reading:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Clock = system_clock,
+        alive_window_s: float = ALIVE_WINDOW_SECONDS,
+        alive: Callable[[], Collection[JournalId]] = tuple,
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self._window_s = alive_window_s
+        self._alive = alive
+
+    # ── runs ───────────────────────────────────────────────────────────────────────────────────
+
+    def run(self, key: str) -> RunId:
+        """The id of the run that has this id, or else alone has this name."""
+        if any(row.role != "agent" for row in self.store.processes(RunId(key))) and key:
+            return RunId(key)
+        named = {
+            row.run: row.start_ns
+            for row in self.store.processes()
+            if row.run_name == key and row.run and row.role != "agent"
+        }
+        if len(named) > 1:
+            raise Ambiguous(key, sorted(named, key=lambda run: -named[run])[:20])
+        if not named:
+            raise NotFound(f"there is no run with id or name {_short(key)}; /api/v1/runs lists all")
+        return next(iter(named))
+
+    def processes(self, run: RunId | None = None) -> list[ProcessState]:
+        now_ns = self.clock.wall_ns()
+        processes = self.store.processes(run)
+        if run is not None and not processes:
+            return []
+        return process_states(
+            processes, self._life(run, now_ns), now_ns, self._window_s, alive=self._alive()
+        )
+
+    def summaries(self) -> list[RunSummary]:
+        """Every run, newest first, without its last step: cheap enough to ask often."""
+        return runs_of(self.processes(), {})
+
+    def cards(self, summaries: Sequence[RunSummary]) -> list[Card]:
+        """The same runs with last step and headline."""
+        if len(summaries) == 1:
+            series = self.store.series(summaries[0].run)
+        else:
+            wanted = {summary.run for summary in summaries}
+            series = [row for row in self.store.series() if row.run in wanted] if wanted else []
+        latest = self.latest(series)
+        steps = last_steps(series, latest)
+        by_run: dict[RunId, list[SeriesRow]] = {}
+        for row in series:
+            by_run.setdefault(row.run, []).append(row)
+        return [
+            Card(
+                replace(summary, last_step=steps.get(summary.run)),
+                headline(by_run.get(summary.run, ()), latest),
+            )
+            for summary in summaries
+        ]
+
+    def card(self, run: RunId) -> Card:
+        return self.cards(runs_of(self.processes(run), {}))[0]
+
+    def _life(self, run: RunId | None, now_ns: int) -> list[EventRow]:
+        """What processes said of themselves, and what agents (under no run) said of them."""
+        since = now_ns - int(self._window_s * 1e9)
+        events = self.store.events(None, kinds=["heartbeat"], start_ns=since)
+        if run is None:
+            return events + self.store.events(None, kinds=list(LIFE_KINDS))
+        events += self.store.events(run, kinds=["run_start", "run_end"])
+        return events + self.store.events(None, kinds=["process_exit"])
+
+    # ── the rest ───────────────────────────────────────────────────────────────────────────────
+
+    def attempts(self, run: RunId) -> AttemptOf:
+        return attempts(self.store.processes(run))
+
+    def configs(self, run: RunId) -> Configs:
+        return merge_configs(self.store.events(run, kinds=["config"]))
+
+    def latest(self, series: Iterable[SeriesRow]) -> dict[int, Latest]:
+        return {point.series: point for point in self.store.latest([s.series for s in series])}
+
+
+def _short(key: str) -> str:
+    return repr(key if len(key) <= 80 else key[:80] + "…")

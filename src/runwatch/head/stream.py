@@ -1,0 +1,197 @@
+"""gRPC in: one stream per agent, spoken as `wire/spine.proto` says."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Final
+
+import grpc
+
+from runwatch._version import __version__
+from runwatch.clock import Clock, system_clock
+from runwatch.errors import WireError
+from runwatch.head.ingest import Ingest
+from runwatch.record import JournalId, Verdict
+from runwatch.wire import spine_pb2 as pb
+from runwatch.wire.convert import (
+    MAX_MESSAGE_BYTES,
+    agree_on_version,
+    batch_from_message,
+    check_journal_id,
+)
+
+HELLO_SECONDS: Final = 10.0
+ROOM_POLL_SECONDS: Final = 0.02
+logger = logging.getLogger("runwatch.head")
+
+
+@dataclass(slots=True)
+class AgentState:
+    """An agent as the head knows it."""
+
+    host: str
+    version: str
+    connected_ns: int
+    heard_ns: int
+    clock_offset_seconds: float
+    """How far the agent's wall clock is ahead of ours (plus the message's travel time)."""
+    alive: frozenset[JournalId] = frozenset()
+    """Journals whose processes lived when it was last heard."""
+
+
+class SpineService:
+    """Serves `Spine.Stream`; `agents` is who is connected now."""
+
+    def __init__(self, ingest: Ingest, *, token: str = "", clock: Clock = system_clock) -> None:
+        self.agents: dict[str, AgentState] = {}
+        self._ingest = ingest
+        self._token = token
+        self._clock = clock
+
+    def handler(self) -> Any:
+        stream = grpc.stream_stream_rpc_method_handler(
+            self.stream,
+            request_deserializer=pb.Up.FromString,
+            response_serializer=pb.Down.SerializeToString,
+        )
+        return grpc.method_handlers_generic_handler("runwatch.v1.Spine", {"Stream": stream})
+
+    async def stream(
+        self, requests: AsyncIterator[pb.Up], context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[pb.Down]:
+        await self._admit(context)
+        hello = await self._hello(requests, context)
+        peer = context.peer()
+        self.agents[peer] = hello
+        conversation = _Conversation(self._ingest, self._clock, hello)
+        reading = asyncio.ensure_future(conversation.read(requests))
+        try:
+            yield pb.Down(
+                welcome=pb.Welcome(
+                    wire_version=1, runwatch_version=__version__, wall_ns=self._clock.wall_ns()
+                )
+            )
+            async for down in conversation.answers():
+                yield down
+            await reading
+        except WireError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        finally:
+            reading.cancel()
+            self.agents.pop(peer, None)
+
+    async def _admit(self, context: grpc.aio.ServicerContext) -> None:
+        if not self._token:
+            return
+        given = dict(context.invocation_metadata() or ()).get("authorization", "")
+        if not hmac.compare_digest(str(given).encode(), f"Bearer {self._token}".encode()):
+            await context.abort(
+                grpc.StatusCode.UNAUTHENTICATED,
+                "this head wants a token: set RUNWATCH_TOKEN to the one it printed at its start",
+            )
+
+    async def _hello(
+        self, requests: AsyncIterator[pb.Up], context: grpc.aio.ServicerContext
+    ) -> AgentState:
+        try:
+            first = await asyncio.wait_for(anext(aiter(requests)), HELLO_SECONDS)
+        except (TimeoutError, StopAsyncIteration):
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "no hello was said")
+        if first.WhichOneof("message") != "hello":
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "the first word must be hello")
+        hello = first.hello
+        try:
+            agree_on_version(hello.oldest_wire_version, hello.newest_wire_version)
+        except WireError as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        now = self._clock.wall_ns()
+        offset = (hello.wall_ns - now) / 1e9
+        return AgentState(hello.host, hello.runwatch_version, now, now, offset)
+
+
+class _Conversation:
+    """What is said on one stream after the greeting."""
+
+    def __init__(self, ingest: Ingest, clock: Clock, agent: AgentState) -> None:
+        self._ingest = ingest
+        self._clock = clock
+        self._agent = agent
+        self._answers: asyncio.Queue[pb.Down | None] = asyncio.Queue()
+        self._loop = asyncio.get_running_loop()
+
+    async def answers(self) -> AsyncIterator[pb.Down]:
+        while (down := await self._answers.get()) is not None:
+            yield down
+
+    async def read(self, requests: AsyncIterator[pb.Up]) -> None:
+        try:
+            async for up in requests:
+                self._agent.heard_ns = self._clock.wall_ns()
+                await self._take(up)
+        finally:
+            self._answers.put_nowait(None)
+
+    async def _take(self, up: pb.Up) -> None:
+        kind = up.WhichOneof("message")
+        if kind == "batch":
+            # Not reading on is the back-pressure: gRPC's window fills and the agent waits.
+            while not self._ingest.has_room:
+                await asyncio.sleep(ROOM_POLL_SECONDS)
+            batch = batch_from_message(up.batch)
+            self._ingest.submit(batch).add_done_callback(self._stored(batch.end))
+        elif kind == "open":
+            journal = check_journal_id(up.open.journal)
+            self._say_cursor(journal, self._ingest.cursor(journal), refused=False)
+        elif kind == "ping":
+            now = self._clock.wall_ns()
+            self._agent.clock_offset_seconds = (up.ping.wall_ns - now) / 1e9
+            self._agent.alive = frozenset(JournalId(name) for name in up.ping.alive)
+            pong = pb.Pong(wall_ns=now, problem=self._ingest.problem)
+            self._answers.put_nowait(pb.Down(pong=pong))
+
+    def _stored(self, end: int) -> Callable[[Future[Verdict]], None]:
+        def tell(future: Future[Verdict]) -> None:
+            if future.cancelled() or future.exception() is not None:
+                self._loop.call_soon_threadsafe(self._answers.put_nowait, None)
+                return
+            verdict = future.result()
+            repeat = not verdict.accepted and end <= verdict.position
+            refused = not verdict.accepted and not repeat
+            self._loop.call_soon_threadsafe(
+                self._say_cursor, verdict.journal, verdict.position, refused
+            )
+
+        return tell
+
+    def _say_cursor(self, journal: str, position: int, refused: bool) -> None:
+        cursor = pb.Cursor(journal=journal, position=position, refused=refused)
+        self._answers.put_nowait(pb.Down(cursor=cursor))
+
+
+async def serve_grpc(
+    service: SpineService,
+    address: str,
+    *,
+    certificate: tuple[bytes, bytes] | None = None,
+) -> tuple[grpc.aio.Server, int]:
+    """Start listening; returns the server and the port it got."""
+    server = grpc.aio.server(
+        options=[
+            ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+            ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+            ("grpc.so_reuseport", 0),
+            ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+        ]
+    )
+    server.add_generic_rpc_handlers((service.handler(),))
+    if certificate is None:
+        port = server.add_insecure_port(address)
+    else:
+        port = server.add_secure_port(address, grpc.ssl_server_credentials([certificate]))
+    await server.start()
+    return server, port

@@ -1,0 +1,76 @@
+"""Whether the process that wrote a journal still lives, as far as this host can tell."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import NamedTuple
+
+from runwatch.record import Origin
+
+PROC = Path("/proc")
+_DEAD_STATES = frozenset("ZXx")
+
+
+class ProcessStat(NamedTuple):
+    """What we need of /proc/<pid>/stat."""
+
+    state: str
+    user_ticks: int
+    system_ticks: int
+    threads: int
+    start_ticks: int
+    resident_pages: int
+    exit_status: int
+    """As wait(2) gives it; only a zombie's means anything, and only to who may inspect it."""
+
+    @property
+    def dead(self) -> bool:
+        return self.state in _DEAD_STATES
+
+
+def read_stat(pid: int, *, proc: Path = PROC) -> ProcessStat | None:
+    """None when there is no such process."""
+    try:
+        with open(f"{proc}/{pid}/stat", "rb") as file:
+            text = file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The name in the parentheses may itself hold spaces and parentheses.
+    fields = text[text.rindex(b")") + 2 :].split()
+    numbers = (int(fields[i]) for i in (11, 12, 17, 19, 21, 49))
+    return ProcessStat(fields[0].decode(), *numbers)
+
+
+def start_ticks(pid: int, *, proc: Path = PROC) -> int | None:
+    """When the process was started, in clock ticks since boot; None when there is none."""
+    stat = read_stat(pid, proc=proc)
+    return None if stat is None else stat.start_ticks
+
+
+def boot_id(proc: Path = PROC) -> str:
+    """The kernel's id of this boot; "" where there is none."""
+    try:
+        return (proc / "sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def is_alive(
+    origin: Origin, *, proc: Path = PROC, boot: str | None = None, host: str | None = None
+) -> bool | None:
+    """True or False for a process of this host; None when it cannot be told from here."""
+    if origin.host != (socket.gethostname() if host is None else host) or origin.pid <= 0:
+        return None
+    boot = boot_id(proc) if boot is None else boot
+    if boot and origin.boot and origin.boot != boot:
+        return False  # the host was restarted since
+    if not os.path.isdir(f"{proc}/self"):
+        return None  # not Linux, or a /proc that is not ours to ask
+    stat = read_stat(origin.pid, proc=proc)
+    if stat is None or stat.dead:
+        return False
+    if not origin.process_start_ticks and not (boot and origin.boot):
+        return None  # any process may have that pid by now
+    return origin.process_start_ticks in (0, stat.start_ticks)

@@ -1,0 +1,272 @@
+"""Keeping a directory of journals within its budget.
+
+What a head has stored goes first, then what is old and whose writer is dead; only then, and
+counted, what nobody has seen.  A live journal loses nothing that was not stored (its writer has a
+budget of its own), its newest segment is never touched, and no file is ever truncated.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from runwatch.clock import Clock, system_clock
+from runwatch.errors import SegmentError
+from runwatch.journal.liveness import is_alive
+from runwatch.journal.reader import JournalReader, count_records, read_origin
+from runwatch.journal.segment import (
+    HEADER_LENGTH,
+    MADE_IN_TURN,
+    PREPARED,
+    Header,
+    journal_directories,
+    origin_from_name,
+    segment_indexes,
+    segment_name,
+)
+from runwatch.record import START, JournalId, Origin, Position
+
+SILENT_SECONDS: Final = 24 * 3600.0
+"""A writer that cannot be asked (another host's) and was not heard of for so long is dead."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What one round did; `bytes_left` is what all journals still take."""
+
+    bytes_freed: int = 0
+    bytes_left: int = 0
+    segments: int = 0
+    journals: int = 0
+    records_dropped: int = 0
+    """Records that no head had stored."""
+
+
+@dataclass(slots=True)
+class _Segment:
+    path: Path
+    index: int
+    size: int
+    written_ns: int
+
+
+@dataclass(slots=True)
+class _Journal:
+    directory: Path
+    origin: Origin
+    acknowledged: Position
+    dead: bool
+    segments: list[_Segment]
+    files_ns: int
+    """When anything in the directory was last written."""
+
+    def stored(self) -> list[_Segment]:
+        """Complete segments that the head has; never the newest, which may still be written."""
+        reached = self.acknowledged >> 32
+        return [s for s in self.segments[:-1] if s.index < reached]
+
+    def is_all_stored(self) -> bool:
+        if not self.segments:
+            return True
+        if self.acknowledged == START:
+            return False
+        reader = JournalReader(self.directory, start=self.acknowledged)
+        try:
+            while (batch := reader.read(final=True)) is not None:
+                if batch.records:
+                    return False
+        finally:
+            reader.close()
+        return True
+
+
+def enforce(
+    root: Path,
+    *,
+    acknowledged: Mapping[JournalId, Position],
+    live: Collection[JournalId],
+    budget_bytes: int,
+    keep_acknowledged_seconds: float,
+    clock: Clock = system_clock,
+    alive: Callable[[Origin], bool | None] = is_alive,
+) -> Report:
+    """One round over `<root>/journals`.
+
+    `acknowledged` says how far a head has stored each journal ({} without a head).  Journals in
+    `live` are live; of the others `alive` is asked, since one may have begun just now.
+    """
+    now = clock.wall_ns()
+    found = [_look(d, acknowledged, live, alive, now) for d in journal_directories(root)]
+    tidying = _Tidying([j for j in found if j is not None], _total_bytes(root), budget_bytes)
+    before = now - int(keep_acknowledged_seconds * 1e9)
+    tidying.remove_unused()
+    tidying.remove_stored(before)
+    tidying.remove_ended(before)
+    if tidying.is_over:
+        tidying.remove_stored(None)
+        tidying.remove_ended(None)
+        tidying.drop_unseen()
+    return tidying.report
+
+
+class _Tidying:
+    def __init__(self, journals: list[_Journal], total: int, budget_bytes: int) -> None:
+        self.journals = journals
+        self.budget_bytes = budget_bytes
+        self.report = Report(bytes_left=total)
+
+    @property
+    def is_over(self) -> bool:
+        return self.report.bytes_left > self.budget_bytes
+
+    def remove_unused(self) -> None:
+        """Segments that a dead writer had made ready and never came to use."""
+        for journal in self.journals:
+            if journal.dead:
+                for name in (PREPARED, MADE_IN_TURN):
+                    self._unlink(journal.directory / name)
+
+    def remove_stored(self, before_ns: int | None) -> None:
+        """Stored segments last written before `before_ns`; None: any, while over the budget."""
+        stored = [(s.written_ns, s.index, j, s) for j in self.journals for s in j.stored()]
+        for written_ns, _, journal, segment in sorted(stored, key=lambda each: each[:2]):
+            if self.is_over if before_ns is None else written_ns < before_ns:
+                self._remove(journal, segment)
+
+    def remove_ended(self, before_ns: int | None) -> None:
+        """Journals of dead writers, stored to their end."""
+        for journal in sorted(self.journals, key=lambda j: j.files_ns):
+            due = self.is_over if before_ns is None else journal.files_ns < before_ns
+            if due and journal.dead and journal.is_all_stored():
+                self._remove_directory(journal)
+
+    def drop_unseen(self) -> None:
+        """What no head has, of dead writers, oldest first, until we are within the budget."""
+        unseen = [
+            (s.written_ns, s.index, j, s) for j in self.journals if j.dead for s in j.segments
+        ]
+        for _, _, journal, segment in sorted(unseen, key=lambda each: each[:2]):
+            if not self.is_over:
+                return
+            records = _records_unseen(journal, segment)
+            if self._remove(journal, segment):
+                self.report.records_dropped += records
+            if not journal.segments:
+                self._remove_directory(journal)
+
+    def _remove(self, journal: _Journal, segment: _Segment) -> bool:
+        if not self._unlink(segment.path):
+            return False
+        journal.segments.remove(segment)
+        self.report.segments += 1
+        return True
+
+    def _remove_directory(self, journal: _Journal) -> None:
+        for segment in list(journal.segments):
+            self._remove(journal, segment)
+        for path in _files(journal.directory):
+            self._unlink(Path(path.path))
+        try:
+            journal.directory.rmdir()
+        except OSError:
+            return  # something in it is not ours or not deletable; it stays
+        self.journals.remove(journal)
+        self.report.journals += 1
+
+    def _unlink(self, path: Path) -> bool:
+        try:
+            size = path.stat().st_size
+            path.unlink()
+        except OSError:
+            return False
+        self.report.bytes_freed += size
+        self.report.bytes_left -= size
+        return True
+
+
+def _look(
+    directory: Path,
+    acknowledged: Mapping[JournalId, Position],
+    live: Collection[JournalId],
+    alive: Callable[[Origin], bool | None],
+    now: int,
+) -> _Journal | None:
+    """None for a directory that vanished while we looked."""
+    name = JournalId(directory.name)
+    origin = read_origin(directory) or origin_from_name(name)
+    segments = []
+    try:
+        written = directory.stat().st_mtime_ns
+        for index in segment_indexes(directory):
+            path = directory / segment_name(index)
+            stat = path.stat()
+            segments.append(_Segment(path, index, stat.st_size, stat.st_mtime_ns))
+    except FileNotFoundError:
+        return None
+    written = max([written, *(s.written_ns for s in segments)])
+    dead = name not in live and _is_dead(origin, segments, alive, written, now)
+    return _Journal(directory, origin, acknowledged.get(name, START), dead, segments, written)
+
+
+def _is_dead(
+    origin: Origin,
+    segments: list[_Segment],
+    alive: Callable[[Origin], bool | None],
+    written_ns: int,
+    now: int,
+) -> bool:
+    answer = alive(origin)
+    if answer is not None:
+        return not answer
+    header = _header(segments[-1].path) if segments else None
+    if header is not None:
+        written_ns = max(written_ns, header.heartbeat_ns - header.mono_ns + header.wall_ns)
+    return now - written_ns > SILENT_SECONDS * 1e9
+
+
+def _records_unseen(journal: _Journal, segment: _Segment) -> int:
+    """How many records of the segment no head has stored."""
+    reached = journal.acknowledged >> 32
+    if segment.index < reached:
+        return 0
+    following = next((s for s in journal.segments if s.index == segment.index + 1), None)
+    if segment.index > reached or journal.acknowledged & 0xFFFFFFFF <= HEADER_LENGTH:
+        header = _header(segment.path)
+        next_header = _header(following.path) if following is not None else None
+        if header is not None and next_header is not None:
+            return next_header.records_before - header.records_before
+    try:
+        offset = journal.acknowledged & 0xFFFFFFFF if segment.index == reached else 0
+        return count_records(segment.path, offset)
+    except OSError:
+        return 0
+
+
+def _header(path: Path) -> Header | None:
+    try:
+        with path.open("rb") as file:
+            return Header.unpack(file.read(HEADER_LENGTH), path)
+    except (OSError, SegmentError):
+        return None
+
+
+def _files(directory: Path) -> Iterator[os.DirEntry[str]]:
+    try:
+        with os.scandir(directory) as entries:
+            yield from [e for e in entries if e.is_file(follow_symlinks=False)]
+    except (FileNotFoundError, NotADirectoryError):
+        return
+
+
+def _total_bytes(root: Path) -> int:
+    total = 0
+    for directory in journal_directories(root):
+        for entry in _files(directory):
+            try:
+                total += entry.stat(follow_symlinks=False).st_size
+            except FileNotFoundError:
+                continue
+    return total

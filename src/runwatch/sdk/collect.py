@@ -1,0 +1,144 @@
+"""What software and what machine a run has, found without waking anything up.
+
+A framework counts only if the program has imported it; versions are its own `__version__`.  The
+git commit is read from .git's files, GPUs from the driver's /proc entries.  No process is
+started, no device initialised, nothing asked of the network.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+from runwatch._version import __version__
+from runwatch.sdk.plain import Json
+
+FRAMEWORKS: Final = (
+    "torch", "jax", "jaxlib", "flax", "tensorflow", "keras", "lightning", "pytorch_lightning",
+    "transformers", "accelerate", "deepspeed", "vllm", "numpy", "libtpu", "torch_xla", "triton",
+)  # fmt: skip
+
+_VARIABLES: Final = (
+    "XLA_FLAGS", "LIBTPU_INIT_ARGS", "JAX_PLATFORMS", "CUDA_VISIBLE_DEVICES", "CUDA_VERSION",
+    "NVIDIA_VISIBLE_DEVICES", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_LAUNCH_BLOCKING",
+    "PYTORCH_CUDA_ALLOC_CONF", "OMP_NUM_THREADS", "TPU_ACCELERATOR_TYPE", "TPU_NAME",
+)  # fmt: skip
+_PREFIXES: Final = ("NCCL_", "TORCH_NCCL_", "FI_", "UCX_")
+
+
+def imported(modules: Mapping[str, ModuleType] = sys.modules) -> tuple[str, ...]:
+    return tuple(name for name in FRAMEWORKS if name in modules)
+
+
+def software(
+    *,
+    environment: Mapping[str, str] = os.environ,
+    modules: Mapping[str, ModuleType] = sys.modules,
+    directory: Path | None = None,
+) -> dict[str, Json]:
+    versions: dict[str, Json] = {}
+    for name in imported(modules):
+        version = getattr(modules[name], "__version__", None)
+        if isinstance(version, str):
+            versions[name] = str.__str__(version)
+    variables: dict[str, Json] = {
+        key: value
+        for key, value in sorted(environment.items())
+        if key in _VARIABLES or key.startswith(_PREFIXES)
+    }
+    found: dict[str, Json] = {
+        "python": sys.version.split()[0],
+        "runwatch": __version__,
+        "argv": [*sys.argv],
+        "versions": versions,
+        "environment": variables,
+    }
+    if (commit := git_commit(directory or Path.cwd())) is not None:
+        found["git_commit"] = commit
+    return found
+
+
+def framework(modules: Mapping[str, ModuleType] = sys.modules) -> tuple[str, str]:
+    """The one framework a program trains with, and its version; ("", "") when there is none."""
+    for name in ("jax", "torch", "tensorflow"):
+        if name in modules:
+            return name, str(getattr(modules[name], "__version__", ""))
+    return "", ""
+
+
+def system(*, proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> dict[str, Json]:
+    found: dict[str, Json] = {
+        "host": os.uname().nodename,
+        "kernel": os.uname().release,
+        "machine": os.uname().machine,
+        "cpu_count": os.cpu_count(),
+        "cpu_usable": len(os.sched_getaffinity(0)),
+        "memory_bytes": _memory(proc),
+        "cgroup_memory_limit_bytes": _limit(cgroup),
+        "gpus": [*gpus(proc)],
+    }
+    return {key: value for key, value in found.items() if value not in (None, [])}
+
+
+def gpus(proc: Path = Path("/proc")) -> Iterator[str]:
+    try:
+        folders = sorted((proc / "driver/nvidia/gpus").iterdir())
+    except OSError:
+        return
+    for folder in folders:
+        text = _read(folder / "information")
+        models = [x.partition(":")[2].strip() for x in text.splitlines() if x.startswith("Model:")]
+        yield models[0] if models else folder.name
+
+
+def git_commit(directory: Path) -> str | None:
+    """The commit checked out around `directory`; None outside a checkout."""
+    for folder in (directory, *directory.parents):
+        git = folder / ".git"
+        if git.is_file():  # a worktree or submodule: the file says where
+            git = folder / _read(git).removeprefix("gitdir:").strip()
+        if git.is_dir():
+            return _head(git)
+    return None
+
+
+def _head(git: Path) -> str | None:
+    head = _read(git / "HEAD").strip()
+    if not head.startswith("ref:"):
+        return head or None
+    name = head.removeprefix("ref:").strip()
+    shared = git / (_read(git / "commondir").strip() or ".")
+    for place in (git, shared):
+        if commit := _read(place / name).strip():
+            return commit
+    for line in _read(shared / "packed-refs").splitlines():
+        commit, _, ref = line.partition(" ")
+        if ref == name:
+            return commit
+    return None
+
+
+def _memory(proc: Path) -> int | None:
+    for line in _read(proc / "meminfo").splitlines():
+        if line.startswith("MemTotal:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def _limit(cgroup: Path) -> int | None:
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        text = _read(cgroup / name).strip()
+        if text.isdigit() and int(text) < 2**60:  # cgroup v1 says "no limit" with a huge number
+            return int(text)
+    return None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""

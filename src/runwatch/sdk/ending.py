@@ -1,0 +1,90 @@
+"""Noticing how the program ends, without getting in its way.
+
+An uncaught exception passes our hook and goes on to the one that was there before.  At exit we
+come after every handler the program registered later than its run.  Signals stay the user's: no
+handler is installed, and what a signal did the agent learns from the kernel.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+
+class EndWatch:
+    def __init__(
+        self,
+        on_exception: Callable[[BaseException], None],
+        on_exit: Callable[[BaseException | None], None],
+    ) -> None:
+        self._on_exception = on_exception
+        self._on_exit = on_exit
+        self._active = False
+        self._hook = self._excepthook  # one object, so that it can be recognised
+        self._previous: Callable[..., Any] = sys.__excepthook__
+        self._earlier_error = getattr(sys, "last_value", None)
+        self._finalizer: Any = None
+
+    def start(self) -> None:
+        self._active = True
+        self._previous = sys.excepthook
+        sys.excepthook = self._hook
+        atexit.register(self._at_exit)
+        self._finalizer = when_worker_ends(self._at_worker_exit)
+
+    def stop(self) -> None:
+        """Leaves no trace, unless a later hook of the user's calls ours: then ours is deaf."""
+        self._active = False
+        atexit.unregister(self._at_exit)
+        if sys.excepthook is self._hook:
+            sys.excepthook = self._previous
+        if self._finalizer is not None:
+            self._finalizer.cancel()
+            self._finalizer = None
+
+    def _excepthook(
+        self,
+        kind: type[BaseException],
+        error: BaseException,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._active and not _interactive():
+            self._on_exception(error)
+        self._previous(kind, error, traceback)
+
+    def _at_exit(self) -> None:
+        # The interpreter leaves an uncaught error here even if our hook was replaced.
+        error = getattr(sys, "last_value", None)
+        if error is self._earlier_error or _interactive():
+            error = None
+        self._on_exit(error)
+
+    def _at_worker_exit(self) -> None:
+        self._on_exit(sys.exc_info()[1])
+
+
+def _interactive() -> bool:
+    """At a prompt an error ends a statement, not the program."""
+    return hasattr(sys, "ps1") or bool(sys.flags.interactive)
+
+
+def when_worker_ends(function: Callable[[], None]) -> Any:
+    """In a multiprocessing worker, which skips atexit: have `function` called at its end."""
+    process: Any = sys.modules.get("multiprocessing.process")
+    util: Any = sys.modules.get("multiprocessing.util")
+    if process is None or util is None or process.parent_process() is None:
+        return None
+    return util.Finalize(None, function, exitpriority=-100)
+
+
+def describe(error: BaseException) -> tuple[str, str]:
+    """(status, text) of a run that ended with this error."""
+    if isinstance(error, SystemExit):
+        if error.code in (None, 0):
+            return "completed", ""
+        return "failed", f"SystemExit: {str(error.code)[:2000]}"
+    text = f"{type(error).__name__}: {str(error)[:2000]}"
+    return ("killed" if isinstance(error, KeyboardInterrupt) else "failed"), text

@@ -1,0 +1,189 @@
+"""What `import runwatch` offers: the current run, and calls that go to it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Final, TypeVar
+
+from runwatch.record import RunId
+from runwatch.sdk.config import ConfigDict
+from runwatch.sdk.guard import attempt, front, guarded, tally, text_of
+from runwatch.sdk.identity import Identity, identify, slug
+from runwatch.sdk.intake import Waiting
+from runwatch.sdk.plain import config_values
+from runwatch.sdk.run import Run
+
+T = TypeVar("T")
+AnyRun = TypeVar("AnyRun", bound=Run)
+
+_NO_RUN: Final = "there is no run: call runwatch.init() first"
+
+
+class _State:
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.run: Run | None = None
+        self.waiting = Waiting()
+        self.config = ConfigDict()
+        self.ids: dict[RunId, str] = {}
+        """Names by the ids used in this process."""
+        self.fork_hook = False
+
+
+_state = _State()
+front.edge = _state.waiting
+
+
+def init(
+    name: str | None = None,
+    *,
+    group: str = "",
+    config: Any = None,
+    id: str | None = None,
+    record_on_all_hosts: bool = False,
+    dir: str | os.PathLike[str] | None = None,
+) -> Run:
+    """Begin this process's part in the run called `name`; every rank calls it.
+
+    A name used before is the same run and a new attempt.  `config` is a dict, a dataclass or a
+    namespace.  Rank 0 records what `log` is given, unless `record_on_all_hosts`.  Records go to
+    `dir`, else $RUNWATCH_DIR, else ~/.runwatch.  Never raises and never waits.
+    """
+    called = _script() if name is None else name
+
+    def make(identity: Identity) -> Run:
+        return Run(identity, group=group, record_on_all_hosts=record_on_all_hosts, directory=dir)
+
+    found = attempt("identify the run", None, lambda: identify(called, run_id=id))
+    identity = found or Identity(slug("run"), "run", 0, 0, 1, "", "NONE")
+    nothing: dict[str, Any] = {}
+    values = attempt("read the config", nothing, lambda: config_values(config))
+    return begin(identity, make, values, Run)
+
+
+def begin(
+    identity: Identity,
+    make: Callable[[Identity], AnyRun],
+    config: Mapping[str, Any],
+    kind: type[AnyRun],
+) -> AnyRun:
+    """Make it the current run; or the current run, if it is that one already."""
+    with _state.lock:
+        current = current_run()
+        if current is not None and not current._is_child:
+            if current._identity.name == identity.name and isinstance(current, kind):
+                tally.count("init again", f"run {identity.name!r} is going on: init() returns it")
+                if config:
+                    current.config.update(config)
+                return current
+            current.finish()
+        run = make(_distinct(identity))
+        _watch_forks()
+        _state.run = run
+        run._start({**_state.config, **config})
+        _state.config = ConfigDict()
+        tally.listener = run._report
+        front.edge = run
+        _deliver(run)
+        return run
+
+
+@guarded("deliver what was recorded before the run")
+def _deliver(run: Run) -> None:
+    said = _state.waiting.said
+    while said:
+        run._accept(said.popleft())
+
+
+def _distinct(identity: Identity) -> Identity:
+    """One job, several runs one after another: an id from the job alone would mix them."""
+    name = _state.ids.setdefault(identity.run, identity.name)
+    if name == identity.name:
+        return identity
+    mark = slug(identity.name + "/")[-8:]
+    return Identity(
+        RunId(f"{identity.run[:55]}-{mark}"),
+        identity.name,
+        identity.rank,
+        identity.local_rank,
+        identity.world_size,
+        identity.attempt_key,
+        identity.orchestrator,
+    )
+
+
+def current_run() -> Run | None:
+    """The run that is going on in this process, if one is."""
+    run = _state.run
+    return None if run is None or run._finished else run
+
+
+def config() -> ConfigDict:
+    """The current run's config; before there is a run, what it will begin with."""
+    run = current_run()
+    return _state.config if run is None else run.config
+
+
+def log(data: Mapping[str, Any] | None = None, /, step: int | None = None, **values: Any) -> None:
+    """`Run.log` of the current run; before there is one, what is said waits for it."""
+    front.edge.log(data, step, **values)
+
+
+def steps(items: Iterable[T], *, start: int = 0) -> Iterator[tuple[int, T]]:
+    """`Run.steps` of the current run."""
+    run = current_run()
+    if run is None:
+        tally.count("no run", _NO_RUN)
+        return enumerate(items, start)
+    return run.steps(items, start=start)
+
+
+def step(number: int) -> AbstractContextManager[None]:
+    """`Run.step` of the current run."""
+    run = current_run()
+    if run is None:
+        tally.count("no run", _NO_RUN)
+        return nullcontext()
+    return run.step(number)
+
+
+def span(name: str) -> AbstractContextManager[None]:
+    """`Run.span` of the current run."""
+    run = current_run()
+    if run is None:
+        tally.count("no run", _NO_RUN)
+        return nullcontext()
+    return run.span(name)
+
+
+def finish(status: str | None = None, reason: str | None = None) -> None:
+    """`Run.finish` of the current run; without one, nothing."""
+    run = current_run()
+    if run is not None:
+        run.finish(status, reason)
+
+
+def _script() -> str:
+    script = os.path.basename(sys.argv[0]) if sys.argv else ""
+    return os.path.splitext(text_of(script))[0].lstrip("-") or "run"
+
+
+def _watch_forks() -> None:
+    if not _state.fork_hook:
+        _state.fork_hook = True
+        os.register_at_fork(after_in_child=_after_fork)
+
+
+def _after_fork() -> None:
+    _state.lock = threading.RLock()
+    tally.forget()
+    if "runwatch.sdk.launch" in sys.modules:
+        from runwatch.sdk import launch
+
+        launch.forget()
+    if _state.run is not None:
+        _state.run._after_fork()

@@ -1,0 +1,220 @@
+"""The SDK's edge.  No failure of ours passes it into the user's program.
+
+Failures are counted by kind, said once in the log (logger "runwatch") and recorded as `warning`
+events.  This file holds the only broad `except` of the SDK.  `Edge.log` and `record` live here
+because they are called too often for one more Python frame around them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import wraps
+from struct import error as StructError
+from typing import Any, Final, ParamSpec, TypeVar
+
+from runwatch.record import NO_STEP
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+logger = logging.getLogger("runwatch")
+
+MAX_KINDS: Final = 200
+
+# What the quick way cannot take: a new name, an odd value, a step beyond 64 bits.  It raises
+# before anything is written, and the slow way looks closely.
+_ODD: Final = (LookupError, TypeError, AttributeError, ArithmeticError, StructError)
+
+
+class Tally:
+    """How often each kind of thing went wrong in this process."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self._reported: dict[str, int] = {}
+        self.listener: Callable[[], None] | None = None
+        """Called when a kind is seen for the first time."""
+
+    def count(self, what: str, message: str = "", *, by: int = 1) -> None:
+        if what not in self.counts and len(self.counts) >= MAX_KINDS:
+            what, message = "other", "more kinds of trouble than are counted apart"
+        seen = self.counts.get(what, 0)
+        self.counts[what] = seen + by
+        if seen:
+            return
+        # Counted first: a log handler that records metrics may bring us here again.
+        logger.warning("%s (said once; counted from now on)", message or what)
+        if self.listener is not None:
+            self.listener()
+
+    def news(self) -> list[tuple[str, int]]:
+        """Kinds whose count changed since the last call."""
+        changed = [(w, n) for w, n in list(self.counts.items()) if self._reported.get(w) != n]
+        self._reported.update(changed)
+        return changed
+
+    def forget(self) -> None:
+        self.counts.clear()
+        self._reported.clear()
+
+
+tally = Tally()
+
+
+def failed(where: str, error: Exception) -> None:
+    """A failure of ours: counted, said once, and over."""
+    try:
+        kind = f"{where}: {type(error).__name__}"
+        tally.count(kind, f"runwatch could not {where}: {type(error).__name__}: {error}")
+    except Exception:
+        return  # a log handler or a __str__ that raises
+
+
+def guarded(where: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """For calls from the user's program that are not hot; `where` completes "could not …"."""
+
+    def wrap(function: Callable[P, None]) -> Callable[P, None]:
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> None:
+            try:
+                function(*args, **kwargs)
+            except Exception as error:
+                failed(where, error)
+
+        return call
+
+    return wrap
+
+
+def attempt(where: str, default: T, function: Callable[[], T]) -> T:
+    """What `function` returns, or `default` if it fails."""
+    try:
+        return function()
+    except Exception as error:
+        failed(where, error)
+        return default
+
+
+def text_of(value: object) -> str:
+    """str(), for values that may not have a working one."""
+    try:
+        return str(value)
+    except Exception:
+        return f"<{type(value).__name__}>"
+
+
+class Edge:
+    """What the hot calls need.  A run is one; so is what waits for a run to begin."""
+
+    __slots__ = ("_plans", "_point", "_points", "_recordable", "_series", "_step")
+
+    _point: Callable[[int, float, int], None]
+    _points: Callable[[tuple[int, ...], tuple[float, ...], int], None]
+    _series: dict[str, int]
+    """Series ids of names that `log` may write at once."""
+    _recordable: dict[str, int]
+    """The same for `metrics.record`, which leaves out the system metrics' names."""
+    _plans: dict[tuple[str, ...], tuple[int, ...]]
+    """Series ids for the key sets seen by `log`."""
+    _step: int
+
+    def __init__(self) -> None:
+        self._forget_ids()
+        self._step = NO_STEP
+
+    def _forget_ids(self) -> None:
+        """From here on every call takes the slow way, which knows what to do."""
+        self._series, self._recordable, self._plans = {}, {}, {}
+        self._point = _no_point
+        self._points = _no_points
+
+    def log(
+        self, data: Mapping[str, Any] | None = None, /, step: int | None = None, **values: Any
+    ) -> None:
+        """Record numbers of this moment: `log(loss=0.1)` or `log({"loss": 0.1}, step=7)`.
+
+        Without `step`, the step that `steps()` or `step()` is at.  Strings and dicts become log
+        lines.  Never raises; what cannot be recorded is counted and warned about once.
+        """
+        try:
+            at = self._step if step is None else step
+            mine = values if data is None else data
+            if type(at) is int:
+                if len(mine) == 1:
+                    for name, value in mine.items():
+                        if type(value) is float:
+                            self._point(self._series[name], value, at)
+                            return
+                        if type(value) is int:
+                            self._point(self._series[name], float(value), at)
+                            return
+                elif not values or data is None:
+                    numbers = tuple(mine.values())
+                    for value in numbers:
+                        if type(value) is not float and type(value) is not int:
+                            break
+                    else:
+                        self._points(self._plans[tuple(mine)], numbers, at)
+                        return
+        except _ODD:
+            pass
+        except Exception as error:
+            failed("log", error)
+            return
+        self._log_slowly(data, values, step)
+
+    def _log_slowly(self, data: object, values: Mapping[str, Any], step: object) -> None:
+        raise NotImplementedError
+
+    def _record_slowly(
+        self, name: object, value: object, step: object, labels: object, all_hosts: bool
+    ) -> None:
+        raise NotImplementedError
+
+
+def _no_point(series: int, value: float, step: int) -> None:
+    raise KeyError(series)
+
+
+def _no_points(series: tuple[int, ...], values: tuple[float, ...], step: int) -> None:
+    raise KeyError(series)
+
+
+class Front:
+    """Holds the edge that `record` and the module-level calls speak to."""
+
+    __slots__ = ("edge",)
+
+    def __init__(self, edge: Edge) -> None:
+        self.edge = edge
+
+
+front = Front(Edge())
+
+
+def record(
+    metric_name: str,
+    value: Any,
+    step: int | None = None,
+    labels: Mapping[str, str] | None = None,
+    record_on_all_hosts: bool = False,
+) -> None:
+    """Record one value of one metric, with the time of this call.
+
+    `metric_name` is a `MetricType` or any string.  Recorded by rank 0 only, unless
+    `record_on_all_hosts`.  Before a run exists the value waits for one.  Never raises.
+    """
+    edge = front.edge
+    try:
+        if type(value) is float and labels is None:
+            at = edge._step if step is None else step
+            if type(at) is int:
+                edge._point(edge._recordable[metric_name], value, at)
+                return
+    except _ODD:
+        pass
+    except Exception as error:
+        failed("record a metric", error)
+        return
+    edge._record_slowly(metric_name, value, step, labels, record_on_all_hosts)

@@ -1,0 +1,98 @@
+"""Where a process's journal lies, and opening it there."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from runwatch._version import __version__
+from runwatch.clock import Clock, system_clock
+from runwatch.journal.liveness import boot_id, start_ticks
+from runwatch.journal.segment import DEFAULT_SEGMENT_BYTES, new_journal_id
+from runwatch.journal.writer import DEFAULT_BUDGET_BYTES, JournalWriter
+from runwatch.record import Origin
+from runwatch.sdk.guard import tally
+from runwatch.sdk.identity import host_name
+
+
+def open_journal(
+    directory: str | os.PathLike[str] | None,
+    on_keep: Callable[[], None],
+    *,
+    environment: Mapping[str, str] = os.environ,
+    clock: Clock = system_clock,
+) -> JournalWriter | None:
+    """A new journal in the first place that takes one; None (counted) if none does."""
+    wanted = wanted_place(directory, environment)
+    try:
+        return _open(wanted, on_keep, environment, clock)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        first = error
+    fallback = fallback_place(environment)
+    try:
+        _claim_private(fallback)
+        writer = _open(fallback, on_keep, environment, clock)
+    except OSError as second:
+        tally.count(
+            "no journal",
+            f"nothing is recorded: cannot write to {wanted} ({first}) or {fallback} ({second})",
+        )
+        return None
+    tally.count("journal moved", f"cannot write to {wanted} ({first}); recording to {fallback}")
+    return writer
+
+
+def wanted_place(
+    directory: str | os.PathLike[str] | None, environment: Mapping[str, str] = os.environ
+) -> Path:
+    given = directory or environment.get("RUNWATCH_DIR") or "~/.runwatch"
+    # Not expanduser(): it raises where there is no home.  Absolute: the program may chdir.
+    return Path(os.path.abspath(os.path.expanduser(os.fspath(given))))
+
+
+def fallback_place(environment: Mapping[str, str] = os.environ) -> Path:
+    return Path(environment.get("TMPDIR") or "/tmp") / f"runwatch-{os.getuid()}"
+
+
+def _claim_private(folder: Path) -> None:
+    """Others can write where this lies: refuse what is not our own directory."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise PermissionError(f"{folder} belongs to someone else")
+
+
+def _open(
+    root: Path, on_keep: Callable[[], None], environment: Mapping[str, str], clock: Clock
+) -> JournalWriter:
+    host, pid, now = host_name(), os.getpid(), clock.wall_ns()
+    origin = Origin(
+        journal=new_journal_id(host, pid, now, os.urandom(4).hex()),
+        host=host,
+        pid=pid,
+        start_ns=now,
+        boot=boot_id(),
+        process_start_ticks=start_ticks(pid) or 0,
+        role="process",
+        version=__version__,
+    )
+    return JournalWriter(
+        root,
+        origin,
+        segment_bytes=_bytes(environment, "RUNWATCH_SEGMENT_BYTES", DEFAULT_SEGMENT_BYTES),
+        budget_bytes=_bytes(environment, "RUNWATCH_JOURNAL_BYTES", DEFAULT_BUDGET_BYTES),
+        clock=clock,
+        on_keep=on_keep,
+    )
+
+
+def _bytes(environment: Mapping[str, str], name: str, default: int) -> int:
+    value = environment.get(name, "").strip()
+    if not value:
+        return default
+    if value.isascii() and value.isdigit() and 0 < len(value) < 16:
+        return int(value)
+    tally.count(f"setting {name}", f"{name} has value {value!r}; not a number of bytes: ignored")
+    return default

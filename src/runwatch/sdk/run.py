@@ -1,0 +1,405 @@
+"""One process's part in a run."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from runwatch.clock import Clock, system_clock
+from runwatch.journal.writer import JournalWriter
+from runwatch.record import NO_STEP, RunScope
+from runwatch.sdk import collect
+from runwatch.sdk.config import ConfigDict
+from runwatch.sdk.ending import EndWatch, describe, when_worker_ends
+from runwatch.sdk.guard import guarded, tally, text_of
+from runwatch.sdk.identity import Identity, host_name
+from runwatch.sdk.intake import Intake
+from runwatch.sdk.metric_types import METRIC_UNITS, SYSTEM_METRICS
+from runwatch.sdk.pending import Collector, Said, is_pending
+from runwatch.sdk.place import open_journal
+from runwatch.sdk.plain import mapping, plain, text
+from runwatch.sdk.step import DATA_WAIT_SECONDS, STEP_SECONDS, Span, Step, steps
+from runwatch.sdk.values import PerDevice, Reading, Text, Unrecordable, metric_name, step_number
+
+T = TypeVar("T")
+
+STATUSES: Final = ("completed", "failed", "killed")
+DRAIN_SECONDS: Final = 0.5
+MAX_PLANS: Final = 1_000
+_UNITS: Final[Mapping[str, str]] = {
+    **{kind.value: unit for kind, unit in METRIC_UNITS.items()},
+    STEP_SECONDS: "s",
+    DATA_WAIT_SECONDS: "s",
+}
+
+
+class Run(Intake):
+    """Made by `runwatch.init`.  Nothing here raises into the program or waits for anything."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        *,
+        group: str = "",
+        record_on_all_hosts: bool = False,
+        log_system_metrics: bool = True,
+        directory: str | os.PathLike[str] | None = None,
+        clock: Clock = system_clock,
+    ) -> None:
+        super().__init__()
+        self.id = identity.run
+        self.name = identity.name
+        self.group = text(group if isinstance(group, str) else text_of(group))[:200]
+        self.rank = identity.rank
+        self.local_rank = identity.local_rank
+        self.world_size = identity.world_size
+        self.status = "running"
+        """running, completed, failed or killed, as far as this process knows."""
+        self.config = ConfigDict()
+        """The program's own settings; changes are recorded."""
+        self._identity = identity
+        self._listening = identity.rank == 0 or record_on_all_hosts
+        self._takes_system_metrics = log_system_metrics
+        self._directory = directory
+        self._clock = clock
+        self._pid = os.getpid()
+        self._writer: JournalWriter | None = None
+        self._lock = threading.RLock()
+        self._opening = self._homeless = self._finishing = self._finished = False
+        self._collected: tuple[str, ...] | None = None
+        self._agent_asked = False
+        self._parent_journal = ""
+        self._span_ids: dict[str, int] = {}
+        self._own_ids: dict[str, int] = {}
+        self._collector = Collector(self._write, clock)
+        self._end_watch = EndWatch(self._on_exception, self._on_exit)
+
+    def __repr__(self) -> str:
+        return f"<runwatch run {self.id} rank {self.rank}/{self.world_size} {self.status}>"
+
+    # ── what a program calls ──────────────────────────────────────────────────────────────────
+
+    def steps(self, items: Iterable[T], *, start: int = 0) -> Iterator[tuple[int, T]]:
+        """Iterate a loader: yields (step, item) and records each step and each wait for data."""
+        return steps(self, items, step_number(start) or 0)
+
+    def step(self, number: int) -> AbstractContextManager[None]:
+        """`with run.step(7):` for loops that `steps` does not fit."""
+        known = step_number(number)
+        return Step(self, NO_STEP if known is None else known)
+
+    def span(self, name: str) -> AbstractContextManager[None]:
+        """`with run.span("checkpoint_save"):` records when it began and ended."""
+        return Span(self, metric_name(name) or "span")
+
+    def finish(self, status: str | None = None, reason: str | None = None) -> None:
+        """End the run's part in this process.  Takes less than a second; a second call is void."""
+        if status is not None and status not in STATUSES:
+            tally.count("finish status", f"status is one of {', '.join(STATUSES)}, not {status!r}")
+            reason, status = reason or text_of(status), None
+        self._end(status or "completed", reason=reason, explicit=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        status, exception = ("completed", "") if error is None else describe(error)
+        self._end(status, exception=exception, explicit=True)
+
+    # ── beginning ─────────────────────────────────────────────────────────────────────────────
+
+    @guarded("start a run")
+    def _start(self, config: Mapping[str, Any]) -> None:
+        dict.update(self.config, config)
+        self.config._listen(self._record_config)
+        writer = self._open()
+        self._end_watch.start()
+        if writer is None:
+            return
+        identity = self._identity
+        body = {
+            "run": identity.run,
+            "name": identity.name,
+            "group": self.group,
+            "rank": identity.rank,
+            "local_rank": identity.local_rank,
+            "world_size": identity.world_size,
+            "attempt_key": identity.attempt_key,
+            "orchestrator": identity.orchestrator,
+            "argv": plain(sys.argv),
+            "cwd": text(os.getcwd()),
+            "python": sys.version.split()[0],
+            "executable": text(sys.executable or ""),
+            **mapping(self._details()),
+        }
+        writer.event("run_start", body, scope=self._scope)
+        if self.config:
+            self._record_config()
+        self._report()
+
+    def _details(self) -> Mapping[str, Any]:
+        """More for `run_start`."""
+        return {}
+
+    def _open(self) -> JournalWriter | None:
+        """This process's journal.  A forked child opens its own at its first record."""
+        if self._writer is not None or self._homeless or self._finished:
+            return self._writer
+        with self._lock:
+            if self._writer is not None or self._opening:
+                return self._writer  # a signal handler that logs while we are at it finds None
+            self._opening = True
+            try:
+                return self._open_now()
+            finally:
+                self._opening = False
+
+    def _open_now(self) -> JournalWriter | None:
+        writer = open_journal(self._directory, self._keep, clock=self._clock)
+        if writer is None:
+            self._homeless = True
+            return None
+        identity = self._identity
+        self._scope = writer.scope(
+            RunScope(
+                0,
+                identity.run,
+                identity.name,
+                identity.rank,
+                identity.world_size,
+                identity.attempt_key,
+                self.group,
+            )
+        )
+        self._point, self._points = writer.point, writer.points
+        self._writer = writer
+        if self._is_child:
+            body = {"parent_journal": self._parent_journal, "parent_pid": self._pid}
+            writer.event("fork", body, scope=self._scope)
+            when_worker_ends(self._close_child)
+        return writer
+
+    # ── recording ─────────────────────────────────────────────────────────────────────────────
+
+    def _listens(self, all_hosts: bool) -> bool:
+        return self._listening or all_hosts
+
+    def _accept(self, said: Said) -> None:
+        if self._finished:
+            tally.count("after finish", f"run {self.name!r} has finished: nothing more is recorded")
+            return
+        if not self._listens(said.all_hosts):
+            return
+        if said.by_record and said.name in SYSTEM_METRICS and not self._takes_system_metrics:
+            tally.count(
+                "system metric",
+                f"{said.name} is a system metric: recorded only with log_system_metrics=True",
+            )
+            return
+        if is_pending(said.reading):
+            self._collector.add(said)
+        else:
+            self._write(said)
+
+    def _write(self, said: Said) -> None:
+        writer = self._open()
+        reading: Reading = said.reading
+        if isinstance(reading, Unrecordable):
+            tally.count(reading.what, f"{said.name}: {reading.message}")
+            return
+        if writer is None:
+            tally.count("no journal")
+            return
+        moment = said.mono_ns or None
+        if isinstance(reading, Text):
+            body = {"name": said.name, "value": plain(reading.value)}
+            writer.event("log", body, said.step, self._scope, moment)
+        elif isinstance(reading, PerDevice):
+            devices = ["", *(str(i) for i in range(len(reading.values)))]
+            ids = tuple(self._series_id(writer, said, device) for device in devices)
+            writer.points(ids, (reading.mean, *reading.values), said.step, moment)
+        elif isinstance(reading, float):
+            series = self._series_id(writer, said, "")
+            if moment is None:
+                writer.point(series, reading, said.step)
+            else:
+                writer.points((series,), (reading,), said.step, moment)
+
+    def _series_id(self, writer: JournalWriter, said: Said, device: str) -> int:
+        name = said.name
+        if not device and not said.labels and (known := self._series.get(name)) is not None:
+            return known
+        unit = _UNITS.get(name, "")
+        labels = said.labels
+        number = writer.series(name, scope=self._scope, unit=unit, device=device, labels=labels)
+        if not device and not labels and self._listening:
+            self._series[name] = number
+            if self._takes_system_metrics or name not in SYSTEM_METRICS:
+                self._recordable[name] = number
+        return number
+
+    def _remember(self, names: Mapping[str, Any]) -> None:
+        known = [self._series.get(name) for name in names]
+        if len(known) < 2 or None in known:
+            return
+        if len(self._plans) >= MAX_PLANS:
+            self._plans.clear()
+        self._plans[tuple(names)] = tuple(number for number in known if number is not None)
+
+    def _own_series(self, name: str) -> int:
+        """Series of our own metrics, which every rank records."""
+        number = self._own_ids.get(name)
+        if number is None and self._writer is not None:
+            number = self._writer.series(name, scope=self._scope, unit=_UNITS.get(name, ""))
+            self._own_ids[name] = number
+        return number or 0
+
+    def _span_id(self, name: str) -> int:
+        number = self._span_ids.get(name)
+        if number is None and self._writer is not None:
+            number = self._writer.span_name(name, scope=self._scope)
+            self._span_ids[name] = number
+        return number or 0
+
+    @guarded("record the config")
+    def _record_config(self) -> None:
+        if not self._finished:
+            self._config_event("user", mapping(self.config))
+
+    def _config_event(self, part: str, values: Mapping[str, Any]) -> None:
+        writer = self._open()
+        if writer is not None:
+            writer.event("config", {"part": part, "values": values}, scope=self._scope)
+
+    # ── in the keeper's thread ────────────────────────────────────────────────────────────────
+
+    @guarded("keep the run's books")
+    def _keep(self) -> None:
+        if self._writer is None or self._is_child:
+            return
+        self._collect()
+        self._report()
+        self._ask_for_agent()
+
+    def _collect(self) -> None:
+        """What the machine and the software are; again when another framework was imported."""
+        frameworks = collect.imported()
+        with self._lock:
+            if frameworks == self._collected:
+                return
+            first, self._collected = self._collected is None, frameworks
+        if first:
+            self._config_event("system", collect.system())
+        self._config_event("software", mapping(collect.software()))
+
+    def _report(self) -> None:
+        writer = self._writer
+        if writer is None or writer.closed:
+            return
+        for what, count in tally.news():
+            writer.event("warning", {"what": text(what), "count": count}, scope=self._scope)
+
+    def _ask_for_agent(self) -> None:
+        from runwatch.sdk import launch  # subprocess is heavy, and this is not the caller's thread
+
+        if self._agent_asked:
+            launch.reap()
+            return
+        self._agent_asked = True
+        if self._writer is not None and self.local_rank == 0 and launch.wanted():
+            launch.start_agent(self._writer.directory.parents[1], host_name())
+
+    # ── the end ───────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def _is_child(self) -> bool:
+        return os.getpid() != self._pid
+
+    @guarded("note an exception")
+    def _on_exception(self, error: BaseException) -> None:
+        """Uncaught: written at once, since what follows (other threads, exit) may hang."""
+        if not self._is_child and not self._finished:
+            status, exception = describe(error)
+            self._record_end(status, exception=exception, explicit=False)
+
+    def _on_exit(self, error: BaseException | None) -> None:
+        status, exception = ("completed", "") if error is None else describe(error)
+        self._end(status, exception=exception, explicit=False)
+
+    @guarded("finish")
+    def _end(
+        self, status: str, *, reason: str | None = None, exception: str = "", explicit: bool
+    ) -> None:
+        if self._finished or self._finishing:
+            return
+        if self._is_child:
+            self._close_child()
+            return
+        self._finishing = True
+        try:
+            self._collector.finish(DRAIN_SECONDS)
+            if self._open() is not None:
+                self._collect()
+            self._record_end(status, reason=reason, exception=exception, explicit=explicit)
+            self._shut()
+        finally:
+            self._finishing = False
+
+    def _record_end(
+        self, status: str, *, reason: str | None = None, exception: str = "", explicit: bool
+    ) -> None:
+        if self.status != "running":
+            return
+        self.status = status
+        writer = self._open()
+        if writer is None:
+            return
+        body: dict[str, Any] = {"status": status, "explicit": explicit}
+        if reason:
+            body["reason"] = text(text_of(reason))[:2000]
+        if exception:
+            body["exception"] = text(exception)
+        self._report()
+        writer.event("run_end", body, scope=self._scope)
+
+    def _shut(self) -> None:
+        self._finished = True
+        self._forget_ids()
+        self._end_watch.stop()
+        writer = self._writer
+        if writer is not None:
+            self._report()
+            writer.close()
+            self._writer = None
+
+    # ── fork ──────────────────────────────────────────────────────────────────────────────────
+
+    @guarded("let go of the parent's journal")
+    def _after_fork(self) -> None:
+        """In the child: the journal is the parent's, the run is shared.  Its end is not ours."""
+        writer, self._writer = self._writer, None
+        self._forget_ids()
+        self._span_ids, self._own_ids = {}, {}
+        self._lock = threading.RLock()
+        self._opening = False
+        self._collector.forget()
+        if writer is not None:
+            self._parent_journal = writer.origin.journal
+            writer.abandon()
+
+    @guarded("close a child's journal")
+    def _close_child(self) -> None:
+        writer, self._writer = self._writer, None
+        self._forget_ids()
+        if writer is not None:
+            writer.close()

@@ -1,0 +1,121 @@
+"""One loader for every room's settings: defaults, then file, then environment, then flags.
+
+A room declares a frozen dataclass; a field's `env` metadata names its variable and `help` says
+what it does.  `load` remembers where each value came from, which `runwatch config` prints.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Generic, TypeVar, get_type_hints
+
+from runwatch.errors import UsageError
+
+T = TypeVar("T")
+_UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30}
+
+
+def setting(default: Any, *, env: str = "", help: str = "", secret: bool = False) -> Any:
+    return field(default=default, metadata={"env": env, "help": help, "secret": secret})
+
+
+@dataclass(frozen=True)
+class Loaded(Generic[T]):
+    values: T
+    sources: Mapping[str, str]
+    """Field → "default", "file PATH", "environment NAME" or "flag"."""
+
+
+def runwatch_dir(environ: Mapping[str, str] = os.environ) -> Path:
+    text = environ.get("RUNWATCH_DIR", "")
+    return Path(text).expanduser() if text else Path.home() / ".runwatch"
+
+
+def load(
+    kind: type[T],
+    *,
+    section: str,
+    flags: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] = os.environ,
+    file: Path | None = None,
+) -> Loaded[T]:
+    """Settings of one room.  `flags` that are None were not given."""
+    path = file or runwatch_dir(environ) / "config.toml"
+    table = _section(path, section)
+    hints = get_type_hints(kind)
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
+    if unknown := sorted(set(table) - known):
+        raise UsageError(
+            f"{path}: [{section}] has {unknown[0]!r}, which is not a setting "
+            f"(settings are {', '.join(sorted(known))})"
+        )
+    for item in fields(kind):  # type: ignore[arg-type]
+        name, env = item.name, item.metadata.get("env", "")
+        given: Any = None
+        sources[name] = "default"
+        if name in table:
+            given, sources[name] = table[name], f"file {path}"
+        if env and environ.get(env, "") != "":
+            given, sources[name] = environ[env], f"environment {env}"
+        if flags and flags.get(name) is not None:
+            given, sources[name] = flags[name], "flag"
+        if given is not None:
+            values[name] = _convert(given, hints[name], f"{name} ({sources[name]})")
+    return Loaded(kind(**values), sources)
+
+
+def _section(path: Path, section: str) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            document = tomllib.load(file)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"cannot read settings from {path}: {error}") from error
+    table = document.get(section, {})
+    if not isinstance(table, dict):
+        raise UsageError(f"{path}: [{section}] is not a table")
+    return table
+
+
+def _convert(given: Any, hint: Any, what: str) -> Any:
+    optional = {t for t in getattr(hint, "__args__", ()) if t is not type(None)}
+    kind = optional.pop() if len(optional) == 1 else hint
+    try:
+        if kind is bool:
+            return _boolean(given)
+        if kind is int:
+            return _integer(given)
+        if kind is Path:
+            return Path(str(given)).expanduser()
+        return kind(given)
+    except (TypeError, ValueError) as error:
+        name = getattr(kind, "__name__", str(kind))
+        raise UsageError(f"setting {what} has value {given!r}, which is not a {name}") from error
+
+
+def _boolean(given: Any) -> bool:
+    if isinstance(given, bool):
+        return given
+    text = str(given).strip().lower()
+    if text in ("1", "true", "yes", "on"):
+        return True
+    if text in ("0", "false", "no", "off", ""):
+        return False
+    raise ValueError(text)
+
+
+def _integer(given: Any) -> int:
+    """Whole numbers; sizes may carry a unit: 512MiB, 2G."""
+    if isinstance(given, int):
+        return given
+    text = str(given).strip().lower().replace("_", "").removesuffix("b")
+    digits = text.rstrip("kmgti")
+    unit = text[len(digits) :].strip()
+    return round(float(digits) * _UNITS[unit]) if unit in _UNITS else int(text)

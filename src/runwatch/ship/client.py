@@ -1,0 +1,333 @@
+"""Sending journals to a head over one gRPC stream.
+
+The head's store decides how far each journal has got: on connecting we ask, send from there, and
+call a stretch shipped only when the head says it is stored.  Nothing is kept in memory beyond a
+bounded number of unacknowledged batches; the journal is the queue, so an outage of any length
+costs disk, not memory.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import random
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import grpc
+
+from runwatch._version import __version__
+from runwatch.clock import Clock, system_clock
+from runwatch.errors import HeadUnreachable, UsageError
+from runwatch.record import JournalId, Position
+from runwatch.ship.tail import Followed, Tail
+from runwatch.wire import spine_pb2 as pb
+from runwatch.wire.convert import (
+    MAX_MESSAGE_BYTES,
+    NEWEST_VERSION,
+    OLDEST_VERSION,
+    batch_to_message,
+)
+
+METHOD: Final = "/runwatch.v1.Spine/Stream"
+logger = logging.getLogger("runwatch.ship")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the head listens: `host:port`, `grpc://host:port` or `grpcs://host:port`."""
+
+    target: str
+    tls: bool = False
+
+    @classmethod
+    def parse(cls, text: str, default_port: int = 8090) -> Address:
+        scheme, _, rest = text.rpartition("://")
+        if scheme not in ("", "grpc", "grpcs", "http", "https") or not rest.strip("/"):
+            raise UsageError(
+                f"not an address of a head: {text!r} (try host:8090 or grpcs://host:8090)"
+            )
+        rest = rest.strip("/")
+        host, colon, port = rest.rpartition(":")
+        if not colon or (rest.startswith("[") and rest.endswith("]")):
+            return cls(f"{rest}:{default_port}", scheme in ("grpcs", "https"))
+        if not port.isdigit() or not 0 < int(port) < 65536:
+            raise UsageError(f"the address {text!r} has port {port!r}, which is not one")
+        return cls(f"{host}:{port}", scheme in ("grpcs", "https"))
+
+
+@dataclass(frozen=True, slots=True)
+class ShipSettings:
+    poll_seconds: float = 0.1
+    answer_seconds: float = 10.0
+    """A head that has not answered for so long is taken for gone."""
+    ping_seconds: float = 3.0
+    first_delay_seconds: float = 1.0
+    longest_delay_seconds: float = 60.0
+    unacknowledged_bytes: int = 16 << 20
+
+
+class Backoff:
+    """1, 2, 4 … 60 seconds, each with jitter, so that a thousand agents do not return at once."""
+
+    def __init__(self, first: float, longest: float, draw: Callable[[], float]) -> None:
+        self._first, self._longest, self._draw = first, longest, draw
+        self._next = first
+
+    def reset(self) -> None:
+        self._next = self._first
+
+    def delay(self) -> float:
+        delay = self._next * (0.5 + self._draw())
+        self._next = min(self._next * 2, self._longest)
+        return min(delay, self._longest)
+
+
+class Shipper:
+    """Keeps one stream to the head as long as it may.  `run` returns when `stop` was called."""
+
+    def __init__(
+        self,
+        root: Path,
+        address: Address,
+        *,
+        token: str = "",
+        ca: bytes | None = None,
+        host: str | None = None,
+        all_hosts: bool = False,
+        settings: ShipSettings | None = None,
+        clock: Clock = system_clock,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self.address = address
+        self.host = host or socket.gethostname()
+        self.acknowledged: dict[JournalId, Position] = {}
+        self.connected = False
+        self.problem = "not yet connected"
+        """Why nothing is acknowledged at the moment, in words; empty when all is well."""
+        of_host = None if all_hosts else self.host
+        self._tail = Tail(root, of_host=of_host, start=self._cursor, clock=clock)
+        self._token, self._ca = token, ca
+        self._settings = settings or ShipSettings()
+        self._clock = clock
+        self._backoff = Backoff(
+            self._settings.first_delay_seconds, self._settings.longest_delay_seconds, draw
+        )
+        self._stop = threading.Event()
+        self._cursors: dict[JournalId, Position] = {}
+
+    def _cursor(self, journal: JournalId) -> Position | None:
+        return self._cursors.get(journal)
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def all_acknowledged(self) -> bool:
+        """Whether every journal seen so far has been read to its end and is stored."""
+        return self.connected and all(
+            followed.started and self.acknowledged.get(name, -1) >= followed.reader.position
+            for name, followed in list(self._tail.journals.items())
+        )
+
+    def run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                with self._channel() as channel:
+                    _Session(self, channel).run()
+            except (grpc.RpcError, HeadUnreachable) as error:
+                self.problem = _reason(error)
+                delay = self._backoff.delay()
+                logger.info(
+                    "head %s: %s; again in %.1f s", self.address.target, self.problem, delay
+                )
+                self.connected = False
+                self._stop.wait(delay)
+        self._tail.close()
+
+    def _channel(self) -> grpc.Channel:
+        options = [
+            ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+            ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+            ("grpc.enable_retries", 0),
+        ]
+        if not self.address.tls:
+            return grpc.insecure_channel(self.address.target, options=options)
+        credentials = grpc.ssl_channel_credentials(root_certificates=self._ca)
+        return grpc.secure_channel(self.address.target, credentials, options=options)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, grpc.Call):
+        return f"{error.code().name.lower().replace('_', ' ')}: {error.details()}"
+    return str(error)
+
+
+class _Session:
+    """One connection, from Hello to the end."""
+
+    def __init__(self, shipper: Shipper, channel: grpc.Channel) -> None:
+        self._shipper = shipper
+        self._settings = shipper._settings
+        self._clock = shipper._clock
+        self._outgoing: queue.SimpleQueue[pb.Up | None] = queue.SimpleQueue()
+        self._changed = threading.Condition()
+        self._welcome = False
+        self._ended = False
+        self._unacknowledged: dict[JournalId, list[tuple[Position, int]]] = {}
+        self._in_flight = 0
+        self._heard_ns = self._clock.mono_ns()
+        self._pinged_ns = 0
+        stream = channel.stream_stream(
+            METHOD,
+            request_serializer=pb.Up.SerializeToString,
+            response_deserializer=pb.Down.FromString,
+        )
+        metadata = (("authorization", f"Bearer {shipper._token}"),) if shipper._token else ()
+        self._call = stream(self._requests(), metadata=metadata)
+
+    def run(self) -> None:
+        shipper = self._shipper
+        shipper._cursors.clear()
+        for followed in shipper._tail.journals.values():
+            followed.started = followed.done = False
+        receiver = threading.Thread(target=self._receive, name="runwatch-receive", daemon=True)
+        receiver.start()
+        try:
+            self._greet()
+            for followed in shipper._tail.journals.values():
+                self._open(followed)
+            while not shipper._stop.is_set():
+                self._round()
+        finally:
+            self._outgoing.put(None)
+            if shipper._stop.is_set():
+                receiver.join(timeout=1.0)
+            self._call.cancel()
+            receiver.join()
+
+    def _greet(self) -> None:
+        self._send(
+            pb.Up(
+                hello=pb.Hello(
+                    oldest_wire_version=OLDEST_VERSION,
+                    newest_wire_version=NEWEST_VERSION,
+                    host=self._shipper.host,
+                    runwatch_version=__version__,
+                    wall_ns=self._clock.wall_ns(),
+                )
+            )
+        )
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._welcome or self._ended or self._shipper._stop.is_set(),
+                self._settings.answer_seconds,
+            )
+            self._check()
+            if not self._welcome and not self._shipper._stop.is_set():
+                seconds = self._settings.answer_seconds
+                raise HeadUnreachable(f"connected, but no answer within {seconds:g} s")
+        self._shipper.connected = True
+        self._shipper.problem = ""
+        self._shipper._backoff.reset()
+
+    def _round(self) -> None:
+        """Send what is new; wait a little when there was nothing, or too much is unanswered."""
+        tail = self._shipper._tail
+        for followed in tail.discover():
+            self._open(followed)
+        sent = False
+        for followed, batch in tail.read():
+            message = pb.Up(batch=batch_to_message(batch))
+            size = message.ByteSize()
+            with self._changed:
+                pending = self._unacknowledged.setdefault(followed.origin.journal, [])
+                pending.append((batch.end, size))
+                self._in_flight += size
+            self._send(message)
+            sent = True
+            self._wait_for_room()
+        self._ping()
+        with self._changed:
+            if not sent:
+                self._changed.wait(self._settings.poll_seconds)
+            self._check()
+
+    def _wait_for_room(self) -> None:
+        with self._changed:
+            while (
+                self._in_flight > self._settings.unacknowledged_bytes
+                and not self._ended
+                and not self._shipper._stop.is_set()
+            ):
+                self._changed.wait(self._settings.poll_seconds)
+                self._ping()
+                self._check()
+
+    def _check(self) -> None:
+        """Raise when the stream has ended or the head has gone silent."""
+        if self._ended:
+            # The call itself is the error when the head ended the stream with a status.
+            if self._call.code() not in (None, grpc.StatusCode.OK):
+                raise self._call
+            raise HeadUnreachable("the head closed the stream")
+        silent = (self._clock.mono_ns() - self._heard_ns) / 1e9
+        if self._welcome and silent > self._settings.answer_seconds + self._settings.ping_seconds:
+            raise HeadUnreachable(f"no word from the head for {silent:.0f} s")
+
+    def _open(self, followed: Followed) -> None:
+        self._send(pb.Up(open=pb.Open(journal=followed.origin.journal)))
+
+    def _ping(self) -> None:
+        now = self._clock.mono_ns()
+        if now - self._pinged_ns > self._settings.ping_seconds * 1e9:
+            self._pinged_ns = now
+            ping = pb.Ping(wall_ns=self._clock.wall_ns(), alive=self._shipper._tail.alive())
+            self._send(pb.Up(ping=ping))
+
+    def _send(self, message: pb.Up) -> None:
+        self._outgoing.put(message)
+
+    def _requests(self) -> Iterator[pb.Up]:
+        while (message := self._outgoing.get()) is not None:
+            yield message
+
+    # ── in the receiving thread ───────────────────────────────────────────────────────────────
+
+    def _receive(self) -> None:
+        try:
+            for down in self._call:
+                with self._changed:
+                    self._heard_ns = self._clock.mono_ns()
+                    self._take(down)
+                    self._changed.notify_all()
+        except grpc.RpcError:
+            logger.debug("stream to %s ended", self._shipper.address.target)
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def _take(self, down: pb.Down) -> None:
+        kind = down.WhichOneof("message")
+        if kind == "welcome":
+            self._welcome = True
+        elif kind == "pong":
+            self._shipper.problem = down.pong.problem
+        elif kind == "cursor":
+            self._take_cursor(down.cursor)
+
+    def _take_cursor(self, cursor: pb.Cursor) -> None:
+        shipper, journal = self._shipper, JournalId(cursor.journal)
+        reached = Position(cursor.position)
+        pending = self._unacknowledged.get(journal, [])
+        while pending and (cursor.refused or pending[0][0] <= reached):
+            self._in_flight -= pending.pop(0)[1]
+        shipper.acknowledged[journal] = reached
+        if cursor.refused or journal not in shipper._cursors:
+            shipper._cursors[journal] = reached
+            followed = shipper._tail.journals.get(journal)
+            if followed is not None:
+                followed.started = False  # the sender picks the new place up

@@ -1,0 +1,659 @@
+"""The embedded engine: DuckDB for what is hot, sorted Parquet for what is closed.
+
+    DIR/lock            held by the one process that has the store open
+    DIR/hot.duckdb      catalogue, cursors, newest rows, list of blocks
+    DIR/blocks/         closed, clustered files (see `blocks.py`)
+    DIR/manifest.json   what to begin again from when hot.duckdb is lost
+    DIR/damaged-TIME/   what was found damaged and set aside
+
+One writer connection, a cursor per reader.  Two locks, always taken in this order:
+`_maintaining` (compaction and retention, long) and `_writing` (one transaction, short).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import duckdb
+
+from runwatch.clock import Clock, system_clock
+from runwatch.errors import StoreDamaged, StoreFull
+from runwatch.record import (
+    Batch,
+    Curve,
+    EventRow,
+    JournalId,
+    Latest,
+    Position,
+    ProcessRow,
+    RunId,
+    SeriesRow,
+    SpanRow,
+    Verdict,
+)
+from runwatch.store import hot, ingest, opening
+from runwatch.store.blocks import Block, BlockFiles, Kind
+from runwatch.store.clustering import Clusterer, Merge, plan_merges
+from runwatch.store.grid import grid
+from runwatch.store.hot import Seed
+from runwatch.store.leases import Leases
+from runwatch.store.lock import DirectoryLock
+from runwatch.store.reading import EVENT_COLUMNS, SPAN_COLUMNS, Keys, Reader, View
+from runwatch.store.store import Axis, PointColumns, Retention, StoreHealth
+
+Answer = TypeVar("Answer")
+
+_BYTES_PER_ROW = 64
+"""Generous: what a row may take in the log before the next look at the free space."""
+
+
+@dataclass(frozen=True, slots=True)
+class DuckSettings:
+    compact_rows: int = 2_000_000
+    """A generation with more points than this is ripe."""
+    compact_seconds: float = 3600
+    """… or one that is older than this and not empty."""
+    merge_parts: int = 8
+    """So many parts of one level in a day become one of the next."""
+    merge_rows: int = 16_000_000
+    """Largest file a merge writes; bounds the memory its sort needs."""
+    close_seconds: float = 3600
+    """How long after its end a day is merged for good."""
+    reserve_bytes: int = 32 << 20
+    """Free space below which nothing more is taken."""
+    memory_limit: str = "1GB"
+    checkpoint_threshold: str = "16MB"
+    threads: int = 0
+    """0: as many as there are cores."""
+    reached: Callable[[str], None] = lambda place: None
+    """Called at the places of compaction where a crash matters; for tests."""
+
+
+class DuckStore:
+    """The `Store` for one machine.  `write`, `compact` and `retain` may run in two threads."""
+
+    def __init__(
+        self,
+        directory: Path | None,
+        lock: DirectoryLock | None,
+        clock: Clock,
+        settings: DuckSettings,
+    ) -> None:
+        self._directory = directory
+        self._lock = lock
+        self._clock = clock
+        self._settings = settings
+        self._files = None if directory is None else BlockFiles(directory / "blocks")
+        self._writing = threading.RLock()
+        self._maintaining = threading.Lock()
+        self._leases = Leases()
+        self._broken: duckdb.Error | None = None
+        self._adopt(self._open_files())
+        self._part = max((block.part for block in self._view.blocks), default=0)
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path | None,
+        *,
+        clock: Clock = system_clock,
+        settings: DuckSettings | None = None,
+    ) -> DuckStore:
+        """Open or create; `None` keeps all in memory.  Raises `StoreBusy`, naming the pid."""
+        settings = settings or DuckSettings()
+        if directory is None:
+            return cls(None, None, clock, settings)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = DirectoryLock(directory, clock=clock)
+        try:
+            return cls(directory, lock, clock, settings)
+        except BaseException:
+            lock.release()
+            raise
+
+    def _open_files(self) -> opening.Opened:
+        if self._directory is None or self._files is None:
+            return opening.open_memory(self._config(), self._clock)
+        return opening.open_directory(self._directory, self._files, self._config(), self._clock)
+
+    def _config(self) -> dict[str, str | int]:
+        config: dict[str, str | int] = {
+            "threads": self._settings.threads or os.cpu_count() or 1,
+            "memory_limit": self._settings.memory_limit,
+            "checkpoint_threshold": self._settings.checkpoint_threshold,
+            "autoinstall_known_extensions": "false",
+        }
+        if self._directory is not None:
+            config["temp_directory"] = str(self._directory / "spill")
+        return config
+
+    def _adopt(self, opened: opening.Opened) -> None:
+        self._base = opened.connection
+        self._writer = self._base.cursor()
+        self._catalog = opened.catalog
+        self._latest = opened.latest
+        self._seed = opened.seed
+        self._rows = opened.rows
+        self._change = opened.change
+        self._schema_version = opened.schema_version
+        self._notes = opened.notes
+        self._view = View(tuple(opened.rows), tuple(opened.blocks))
+
+    # ── writing ────────────────────────────────────────────────────────────────────────────────
+
+    def write(self, batches: Sequence[Batch]) -> list[Verdict]:
+        with self._writing:
+            self._mend()
+            self._need_room(sum(batch.records for batch in batches))
+            plan = ingest.plan(self._catalog, batches)
+            if plan.moved:
+                try:
+                    self._commit(plan)
+                except duckdb.Error as error:
+                    self._undo(error)
+            return plan.verdicts
+
+    def _commit(self, plan: ingest.Plan) -> None:
+        connection, generation = self._writer, self._seed.generation
+        connection.begin()
+        for table, rows in self._catalog.pending().items():
+            hot.insert_rows(connection, table, rows)
+        if plan.points:
+            slots, time_ns, step, value = plan.merged_points()
+            columns: hot.Columns = {
+                "series": self._catalog.ids[slots],
+                "time_ns": time_ns,
+                "step": step,
+                "value": value,
+            }
+            hot.insert_facts(connection, "points", generation, columns)
+        if plan.spans:
+            hot.insert_facts(connection, "spans", generation, plan.merged_spans())
+        if plan.events:
+            hot.insert_events(connection, generation, plan.events)
+        cursors = [(number, to, last, False) for number, (_, to, last) in plan.moved.items()]
+        hot.insert_rows(connection, f"cursors_{generation}", cursors)
+        connection.commit()
+        self._catalog.persisted()
+        for journal, position, last_ns in plan.moved.values():
+            journal.cursor, journal.last_ns = position, last_ns
+        if plan.points:
+            self._latest.update(slots, time_ns, step, value)
+        self._count(plan)
+
+    def _count(self, plan: ingest.Plan) -> None:
+        rows = self._rows[self._seed.generation]
+        rows["points"] += sum(map(len, plan.slots))
+        rows["spans"] += sum(len(part["span"]) for part in plan.spans)
+        rows["events"] += len(plan.events)
+
+    def cursor(self, journal: JournalId) -> Position:
+        known = self._catalog.find_journal(journal)
+        return Position(0 if known is None else known.cursor)
+
+    # ── when the disk or the engine fails ──────────────────────────────────────────────────────
+
+    def _need_room(self, rows: int) -> None:
+        shortage = self._shortage(rows * _BYTES_PER_ROW)
+        if shortage:
+            raise StoreFull(shortage)
+
+    def _shortage(self, wanted: int = 0) -> str:
+        if self._directory is None:
+            return ""
+        free = self._free_bytes()
+        if free >= self._settings.reserve_bytes + wanted:
+            return ""
+        return f"no space left for {self._directory}: {free} bytes free"
+
+    def _free_bytes(self) -> int:
+        assert self._directory is not None
+        found = os.statvfs(self._directory)
+        return found.f_bavail * found.f_frsize
+
+    def _undo(self, error: duckdb.Error) -> NoReturn:
+        """Nothing of the failed transaction stays.  The caller holds `_writing`."""
+        try:
+            self._writer.rollback()
+        except duckdb.Error:
+            self._broken = error
+            self._reopen_if_possible()
+        raise self._translated(error) from error
+
+    def _translated(self, error: duckdb.Error) -> StoreFull | StoreDamaged:
+        if opening.no_space(error):
+            free = self._free_bytes() if self._directory else 0
+            return StoreFull(f"no space left for {self._directory}: {free} bytes free ({error})")
+        return StoreDamaged(f"the store in {self._directory} failed: {error}")
+
+    def _mend(self) -> None:
+        """After a fatal error the engine refuses everything until it is opened anew."""
+        if self._broken is not None:
+            self._reopen_if_possible()
+        if self._broken is not None:
+            raise self._translated(self._broken) from self._broken
+
+    def _reopen_if_possible(self) -> None:
+        with self._leases.exclusive():
+            self._writer.close()
+            self._base.close()
+            try:
+                opened = self._open_files()
+            except (duckdb.Error, StoreFull, OSError):
+                return
+            opened.notes += [note for note in self._notes if note not in opened.notes]
+            self._adopt(opened)
+            self._broken = None
+
+    # ── asking ─────────────────────────────────────────────────────────────────────────────────
+
+    def processes(self, run: RunId | None = None) -> list[ProcessRow]:
+        return self._catalog.process_rows(run)
+
+    def series(
+        self,
+        run: RunId | None = None,
+        *,
+        metric: str | None = None,
+        journal: JournalId | None = None,
+    ) -> list[SeriesRow]:
+        catalog = self._catalog
+        slots: Iterable[int] = range(len(catalog.series))
+        if metric is not None:
+            slots = catalog.slots_in_metric(metric)
+        rows = map(catalog.series_row, slots)
+        return [
+            row
+            for row in rows
+            if (run is None or row.run == run) and (journal is None or row.journal == journal)
+        ]
+
+    def latest(self, series: Sequence[int]) -> list[Latest]:
+        found = ((self._catalog.find_slot(id), id) for id in series)
+        return self._latest.of((slot, id) for slot, id in found if slot is not None)
+
+    def curves(
+        self,
+        series: Sequence[int],
+        *,
+        axis: Axis = "time",
+        start: int | None = None,
+        end: int | None = None,
+        buckets: int = 1000,
+    ) -> list[Curve]:
+        keys = self._keys(series)
+        if keys is None:
+            return []
+
+        def reduce(reader: Reader) -> list[Curve]:
+            low, high = start, end
+            if low is None or high is None:
+                bounds = reader.bounds(keys, axis)
+                if bounds is None:
+                    return []
+                low = bounds[0] if low is None else low
+                high = bounds[1] + 1 if high is None else high
+            cells = grid(axis, low, high, buckets)
+            return [] if cells is None else reader.curves(keys, axis, cells)
+
+        return self._ask(reduce)
+
+    def points(
+        self,
+        series: Sequence[int],
+        *,
+        start_ns: int | None = None,
+        end_ns: int | None = None,
+        rows: int = 100_000,
+    ) -> Iterator[PointColumns]:
+        keys = self._keys(series)
+        if keys is None:
+            return
+        with self._leases.shared():
+            reader = self._reader()
+            try:
+                yield from reader.points(keys, start_ns, end_ns, rows)
+            except duckdb.Error as error:
+                raise self._translated(error) from error
+            finally:
+                reader.close()
+
+    def events(
+        self,
+        run: RunId | None = None,
+        *,
+        kinds: Sequence[str] | None = None,
+        start_ns: int | None = None,
+        end_ns: int | None = None,
+        limit: int | None = None,
+        newest_first: bool = False,
+    ) -> list[EventRow]:
+        number = None if run is None else self._catalog.find_run(run)
+        if (run is not None and number is None) or kinds == []:
+            return []
+        rows = self._ask(
+            lambda reader: reader.rows(
+                "events",
+                EVENT_COLUMNS,
+                run=number,
+                kinds=kinds,
+                start_ns=start_ns,
+                end_ns=end_ns,
+                limit=limit,
+                newest_first=newest_first,
+            )
+        )
+        return [self._event_row(*row) for row in rows]
+
+    def spans(
+        self,
+        run: RunId,
+        *,
+        start_ns: int | None = None,
+        end_ns: int | None = None,
+        limit: int | None = None,
+    ) -> list[SpanRow]:
+        number = self._catalog.find_run(run)
+        if number is None:
+            return []
+        rows = self._ask(
+            lambda reader: reader.rows(
+                "spans", SPAN_COLUMNS, run=number, start_ns=start_ns, end_ns=end_ns, limit=limit
+            )
+        )
+        return [self._span_row(*row) for row in rows]
+
+    def _event_row(
+        self,
+        run: int,
+        journal: int,
+        scope: int,
+        time_ns: int,
+        step: int | None,
+        kind: str,
+        body: str,
+        place: int,
+    ) -> EventRow:
+        known = self._catalog.journals[journal]
+        return EventRow(
+            known.origin.journal,
+            RunId(self._catalog.runs[run]),
+            known.origin.host,
+            known.rank_of(scope),
+            time_ns,
+            step,
+            kind,
+            json.loads(body),
+        )
+
+    def _span_row(
+        self,
+        run: int,
+        journal: int,
+        name: int,
+        span: int,
+        edge: int,
+        time_ns: int,
+        step: int | None,
+        place: int,
+    ) -> SpanRow:
+        known = self._catalog.journals[journal]
+        definition = self._catalog.span_names[name].definition
+        return SpanRow(
+            known.origin.journal,
+            RunId(self._catalog.runs[run]),
+            known.origin.host,
+            known.rank_of(definition.scope),
+            definition.name,
+            span,
+            edge,
+            time_ns,
+            step,
+        )
+
+    def _keys(self, series: Sequence[int]) -> Keys | None:
+        return Keys.of(id for id in series if self._catalog.find_slot(id) is not None)
+
+    def _reader(self) -> Reader:
+        if self._broken is not None:
+            raise self._translated(self._broken) from self._broken
+        return Reader(self._base.cursor(), self._view, self._files)
+
+    def _ask(self, question: Callable[[Reader], Answer]) -> Answer:
+        try:
+            return self._ask_once(question)
+        except duckdb.Error as error:
+            if not self._repaired(error):
+                raise self._translated(error) from error
+        try:
+            return self._ask_once(question)
+        except duckdb.Error as error:
+            raise self._translated(error) from error
+
+    def _ask_once(self, question: Callable[[Reader], Answer]) -> Answer:
+        with self._leases.shared():
+            reader = self._reader()
+            try:
+                return question(reader)
+            finally:
+                reader.close()
+
+    def _repaired(self, error: duckdb.Error) -> bool:
+        """Whether asking again can help: the engine was reopened or a bad file set aside."""
+        if isinstance(error, duckdb.FatalException):
+            with self._writing:
+                self._broken = self._broken or error
+                self._reopen_if_possible()
+                return self._broken is None
+        return self._set_bad_blocks_aside()
+
+    def _set_bad_blocks_aside(self) -> bool:
+        if self._directory is None or self._files is None:
+            return False
+        with self._maintaining:
+            with self._leases.shared():
+                clusterer = self._clusterer()
+                bad = [block for block in self._view.blocks if not clusterer.readable(block)]
+                clusterer.close()
+            if not bad:
+                return False
+            self._register(add=(), remove=bad)
+            self._notes += opening.remove_bad(self._directory, self._files, bad, self._clock)
+            self._save_manifest()
+            return True
+
+    # ── compaction and retention ───────────────────────────────────────────────────────────────
+
+    def compact(self, *, force: bool = False) -> int:
+        if self._files is None:
+            return 0
+        with self._maintaining:
+            self._leases.sweep()
+            try:
+                self._switch_if_ripe(force)
+                moved = sum(self._close_generation(g) for g in self._view.generations[:-1])
+                self._merge_ripe()
+            except duckdb.Error as error:
+                raise self._translated(error) from error
+            self._leases.sweep()
+            return moved
+
+    def _switch_if_ripe(self, force: bool) -> None:
+        with self._writing:
+            self._mend()
+            rows = self._rows[self._seed.generation]
+            age = (self._clock.wall_ns() - self._seed.created_ns) / 1e9
+            ripe = force or age >= self._settings.compact_seconds
+            if not (rows["points"] > self._settings.compact_rows or (ripe and any(rows.values()))):
+                return
+            seed = self._next_seed()
+            try:
+                self._writer.begin()
+                hot.create_generation(self._writer, seed)
+                self._writer.commit()
+            except duckdb.Error as error:
+                self._undo(error)
+            self._seed = seed
+            self._rows[seed.generation] = {"points": 0, "spans": 0, "events": 0}
+            self._view = View(tuple(self._rows), self._view.blocks)
+        self._settings.reached("switched")
+
+    def _next_seed(self) -> Seed:
+        cursors = [(j.number, j.cursor, j.last_ns) for j in self._catalog.journals if j.cursor]
+        return Seed(
+            self._seed.generation + 1, self._clock.wall_ns(), cursors, self._latest.columns()
+        )
+
+    def _close_generation(self, generation: int) -> int:
+        with self._leases.shared():
+            clusterer = self._clusterer()
+            made = clusterer.close_generation(generation)
+            clusterer.close()
+        self._settings.reached("written")
+        points = self._rows[generation]["points"]
+        self._register(add=made, remove=(), generation=generation)
+        self._settings.reached("registered")
+        self._save_manifest()
+        self._leases.later(lambda: self._drop(generation))
+        return points
+
+    def _merge_ripe(self) -> None:
+        while merges := plan_merges(
+            self._view.blocks,
+            now_ns=self._clock.wall_ns(),
+            parts=self._settings.merge_parts,
+            close_seconds=self._settings.close_seconds,
+        ):
+            for merge in merges:
+                self._merge(merge)
+
+    def _merge(self, merge: Merge) -> None:
+        with self._leases.shared():
+            clusterer = self._clusterer()
+            made = clusterer.merge(merge, rows=self._settings.merge_rows)
+            clusterer.close()
+        self._settings.reached("merged")
+        parts = {block.part for block in merge.inputs}
+        self._replace(made, [block for block in self._view.blocks if block.part in parts])
+
+    def retain(self, retention: Retention, *, now_ns: int) -> dict[str, Any]:
+        days: dict[Kind, float | None] = {
+            "points": retention.points_days,
+            "rollup": retention.rollup_days,
+            "spans": retention.spans_days,
+            "events": retention.events_days,
+        }
+        before = {k: now_ns - int(d * 86_400e9) for k, d in days.items() if d is not None}
+        if self._files is None:
+            return self._delete_hot(before)
+        with self._maintaining:
+            view = self._view.blocks
+            old = [b for b in view if b.kind in before and b.time_max < before[b.kind]]
+            if old:
+                self._replace([], old)
+            self._leases.sweep()
+        return {kind: sum(block.rows for block in old if block.kind == kind) for kind in days}
+
+    def _delete_hot(self, before: dict[Kind, int]) -> dict[str, Any]:
+        counts: dict[str, Any] = {"points": 0, "rollup": 0, "spans": 0, "events": 0}
+        generation = self._seed.generation
+        with self._writing:
+            for kind in set(before) & set(hot.FACTS):
+                row = self._writer.execute(
+                    f"DELETE FROM {kind}_{generation} WHERE time_ns < {before[kind]}"
+                ).fetchone()
+                counts[kind] = int(row[0]) if row else 0
+                self._rows[generation][kind] -= counts[kind]
+        return counts
+
+    def _replace(self, made: Sequence[Block], old: Sequence[Block]) -> None:
+        files = self._files
+        assert files is not None
+        self._register(add=made, remove=old)
+        self._settings.reached("replaced")
+        # The old files go only when the manifest has stopped naming them as well.
+        self._save_manifest()
+        names = [block.file for block in old]
+        self._leases.later(lambda: files.delete(names))
+
+    def _register(
+        self, *, add: Sequence[Block], remove: Sequence[Block], generation: int | None = None
+    ) -> None:
+        gone = {block.file for block in remove}
+        with self._writing:
+            try:
+                self._writer.begin()
+                hot.change_blocks(self._writer, add=add, remove=gone, change=self._change + 1)
+                if generation is not None:
+                    self._writer.execute(
+                        "DELETE FROM generations WHERE generation = ?", [generation]
+                    )
+                self._writer.commit()
+            except duckdb.Error as error:
+                self._undo(error)
+            self._change += 1
+            if generation is not None:
+                del self._rows[generation]
+            kept = tuple(block for block in self._view.blocks if block.file not in gone)
+            self._view = View(tuple(self._rows), kept + tuple(add))
+
+    def _save_manifest(self) -> None:
+        assert self._directory is not None
+        with self._leases.shared():
+            cursor = self._base.cursor()
+            blocks = list(self._view.blocks)
+            opening.save_manifest(self._directory, cursor, self._seed, blocks, self._change)
+            cursor.close()
+        self._settings.reached("manifest")
+
+    def _drop(self, generation: int) -> None:
+        with self._writing:
+            hot.drop_generation(self._writer, generation)
+
+    def _clusterer(self) -> Clusterer:
+        assert self._files is not None
+        return Clusterer(self._base.cursor(), self._files, self._next_part)
+
+    def _next_part(self) -> int:
+        self._part += 1
+        return self._part
+
+    # ── health ─────────────────────────────────────────────────────────────────────────────────
+
+    def health(self) -> StoreHealth:
+        problem = str(self._broken) if self._broken is not None else self._shortage()
+        return StoreHealth(
+            engine="duckdb",
+            schema_version=self._schema_version,
+            hot_points=sum(rows["points"] for rows in tuple(self._rows.values())),
+            blocks=len(self._view.blocks),
+            bytes_on_disk=self._bytes_on_disk(),
+            problem=problem,
+            notes=tuple(self._notes),
+        )
+
+    def closed_blocks(self) -> Sequence[Block]:
+        return self._view.blocks
+
+    def _bytes_on_disk(self) -> int:
+        if self._directory is None:
+            return 0
+        hot_bytes = sum(
+            path.stat().st_size
+            for name in (opening.DATABASE, f"{opening.DATABASE}.wal", "manifest.json")
+            if (path := self._directory / name).exists()
+        )
+        return hot_bytes + sum(block.bytes for block in self._view.blocks)
+
+    def close(self) -> None:
+        with self._maintaining, self._writing, self._leases.exclusive():
+            self._writer.close()
+            self._base.close()
+            if self._lock is not None:
+                self._lock.release()

@@ -1,0 +1,150 @@
+"""Batches in, columns out: which batches are taken, and what their rows are in store numbers.
+
+Nothing here touches the engine; cursors and latest values move only after the commit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from runwatch.record import NO_STEP, Batch, Event, Points, Position, Spans, Verdict
+from runwatch.store.catalog import Catalog, Integers, Journal
+from runwatch.store.latest import Floats
+
+Columns = dict[str, npt.NDArray[Any]]
+
+SKIPPED = "records_skipped"
+"""Kind of the event that states a gap: body `records`, `start`, `end`."""
+
+
+@dataclass(slots=True)
+class Plan:
+    verdicts: list[Verdict] = field(default_factory=list)
+    moved: dict[int, tuple[Journal, int, int]] = field(default_factory=dict)
+    """Journal number -> journal, its new cursor, its new last_ns."""
+    slots: list[Integers] = field(default_factory=list)
+    points: list[tuple[Integers, Integers, Floats]] = field(default_factory=list)
+    spans: list[Columns] = field(default_factory=list)
+    events: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def merged_points(self) -> tuple[Integers, Integers, Integers, Floats]:
+        """Slot, time, step, value."""
+        if len(self.slots) == 1:
+            return self.slots[0], *self.points[0]
+        time_ns, step, value = zip(*self.points, strict=True)
+        return (
+            np.concatenate(self.slots),
+            np.concatenate(time_ns),
+            np.concatenate(step),
+            np.concatenate(value),
+        )
+
+    def merged_spans(self) -> Columns:
+        return {name: np.concatenate([part[name] for part in self.spans]) for name in self.spans[0]}
+
+
+def plan(catalog: Catalog, batches: Sequence[Batch]) -> Plan:
+    made = Plan()
+    for batch in batches:
+        _place(catalog, batch, made)
+    return made
+
+
+def _place(catalog: Catalog, batch: Batch, made: Plan) -> None:
+    name = batch.origin.journal
+    known = catalog.find_journal(name)
+    cursor = 0 if known is None else known.cursor
+    if known is not None and known.number in made.moved:
+        cursor = made.moved[known.number][1]
+    if batch.end <= cursor or batch.start != cursor:
+        made.verdicts.append(Verdict(name, Position(cursor), accepted=False))
+        return
+    journal = catalog.journal(batch.origin)
+    catalog.define(journal, batch.definitions)
+    newest = _add_rows(catalog, journal, batch, made)
+    before = made.moved[journal.number][2] if journal.number in made.moved else journal.last_ns
+    made.moved[journal.number] = (journal, batch.end, max(before, newest))
+    made.verdicts.append(Verdict(name, batch.end, accepted=True))
+
+
+def _add_rows(catalog: Catalog, journal: Journal, batch: Batch, made: Plan) -> int:
+    """Returns the newest time among the rows."""
+    newest = [0]
+    if len(batch.points):
+        slots, columns = _points(catalog, journal, batch.points)
+        made.slots.append(slots)
+        made.points.append(columns)
+        newest.append(int(columns[0].max()))
+    if len(batch.spans):
+        spans = _spans(catalog, journal, batch.spans, batch.start)
+        made.spans.append(spans)
+        newest.append(int(spans["time_ns"].max()))
+    if batch.events:
+        made.events += [
+            _event(catalog, journal, event, batch.start + index)
+            for index, event in enumerate(batch.events)
+        ]
+        newest.append(max(event.time_ns for event in batch.events))
+    if batch.skipped_records:
+        made.events.append(_skipped(catalog, journal, batch, max(newest)))
+    return max(newest)
+
+
+def _points(
+    catalog: Catalog, journal: Journal, points: Points
+) -> tuple[Integers, tuple[Integers, Integers, Floats]]:
+    slots = catalog.slots_of(journal, np.frombuffer(points.series, np.uint32))
+    return slots, (
+        np.frombuffer(points.time_ns, np.int64),
+        np.frombuffer(points.step, np.int64),
+        np.frombuffer(points.value, np.float64),
+    )
+
+
+def _spans(catalog: Catalog, journal: Journal, spans: Spans, start: int) -> Columns:
+    local, inverse = np.unique(np.frombuffer(spans.name, np.uint32), return_inverse=True)
+    names = [catalog.span_name_number(journal, int(id)) for id in local]
+    scopes = [catalog.span_names[name].definition.scope for name in names]
+    runs = [catalog.run_number(journal.run_of(scope)) for scope in scopes]
+    count = len(spans)
+    return {
+        "run": np.array(runs, np.int64)[inverse],
+        "journal": np.full(count, journal.number, np.int64),
+        "name": np.array(names, np.int64)[inverse],
+        "span": np.frombuffer(spans.span, np.uint32).astype(np.int64),
+        "edge": np.frombuffer(spans.edge, np.uint8).astype(np.int64),
+        "time_ns": np.frombuffer(spans.time_ns, np.int64),
+        "step": np.frombuffer(spans.step, np.int64),
+        "place": _places(start, count),
+    }
+
+
+def _places(start: int, count: int) -> Integers:
+    # A record takes more than one byte of its journal, so start + index stays below the next
+    # batch's start: rows of one journal can be put back in the order in which they were written.
+    return np.arange(start, start + count, dtype=np.int64)
+
+
+def _event(catalog: Catalog, journal: Journal, event: Event, place: int) -> tuple[Any, ...]:
+    return (
+        catalog.run_number(journal.run_of(event.scope)),
+        journal.number,
+        event.scope,
+        event.time_ns,
+        event.step,
+        event.kind.encode("utf-8", "replace").decode(),
+        json.dumps(dict(event.body), default=str),
+        place,
+    )
+
+
+def _skipped(catalog: Catalog, journal: Journal, batch: Batch, newest: int) -> tuple[Any, ...]:
+    body = {"records": batch.skipped_records, "start": batch.start, "end": batch.end}
+    time_ns = newest or journal.last_ns or batch.origin.start_ns
+    return _event(catalog, journal, Event(time_ns, SKIPPED, body, NO_STEP), batch.end - 1)

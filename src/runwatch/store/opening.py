@@ -1,0 +1,240 @@
+"""From a directory to a working store, whatever state a crash or a bad disk left it in.
+
+The database is the authority.  When it cannot be read, its log alone is set aside first (what the
+last checkpoint holds is a consistent prefix); when that is not enough, the whole database is, and
+a new one begins from the manifest.  Either way cursors are as old as the rows, so producers send
+again exactly what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import duckdb
+import numpy as np
+
+from runwatch.clock import Clock
+from runwatch.errors import StoreDamaged, StoreFull
+from runwatch.store import hot
+from runwatch.store.blocks import Block, BlockFiles, Manifest, set_aside
+from runwatch.store.catalog import Catalog
+from runwatch.store.hot import Connection, Seed
+from runwatch.store.latest import LatestValues
+
+DATABASE: Final = "hot.duckdb"
+
+# Failures of the world around the database, which moving its files aside would not cure.
+_NOT_DAMAGE: Final = (
+    "Permission denied",
+    "Read-only file system",
+    "Too many open files",
+    "Could not set lock",
+    "Cannot allocate memory",
+    "version number",
+)
+_NO_SPACE: Final = ("No space left", "Disk quota exceeded", "no space")
+
+
+@dataclass(slots=True)
+class Opened:
+    connection: Connection
+    catalog: Catalog
+    latest: LatestValues
+    seed: Seed
+    """Of the newest generation."""
+    rows: dict[int, dict[str, int]]
+    """Generation -> rows by kind; oldest generation first."""
+    blocks: list[Block]
+    change: int
+    schema_version: int
+    notes: list[str] = field(default_factory=list)
+
+
+class _LostTail(Exception):
+    pass
+
+
+def no_space(error: duckdb.Error) -> bool:
+    return any(words in str(error) for words in _NO_SPACE)
+
+
+def open_memory(config: Mapping[str, str | int], clock: Clock) -> Opened:
+    return _load(hot.connect(None, config), clock)
+
+
+def open_directory(
+    directory: Path, files: BlockFiles, config: Mapping[str, str | int], clock: Clock
+) -> Opened:
+    manifest = Manifest.load(directory)
+    notes = [f"set aside earlier: {path.name}" for path in sorted(directory.glob("damaged-*"))]
+    opened = _open_or_recover(directory, files, config, clock, manifest, notes)
+    opened.notes = notes
+    _check_blocks(directory, files, opened, clock)
+    save_manifest(directory, opened.connection, opened.seed, opened.blocks, opened.change)
+    files.delete_others(block.file for block in opened.blocks)
+    return opened
+
+
+def save_manifest(
+    directory: Path, connection: Connection, seed: Seed, blocks: list[Block], change: int
+) -> None:
+    """The catalogue may be newer than the cursors: producers define again what they send again."""
+    columns = zip(*(column.tolist() for column in seed.latest), strict=True)
+    Manifest(
+        change=change,
+        generation=seed.generation,
+        blocks=blocks,
+        cursors=seed.cursors,
+        catalog=hot.load_catalog(connection),
+        latest=list(columns),
+    ).save(directory)
+
+
+def stamp(clock: Clock) -> str:
+    return datetime.fromtimestamp(clock.wall_ns() / 1e9, UTC).strftime("%Y%m%dT%H%M%S.%f")
+
+
+def _open_or_recover(
+    directory: Path,
+    files: BlockFiles,
+    config: Mapping[str, str | int],
+    clock: Clock,
+    manifest: Manifest | None,
+    notes: list[str],
+) -> Opened:
+    path = directory / DATABASE
+    log = directory / f"{DATABASE}.wal"
+    stages = [[log], [path, log]] if log.exists() else [[path, log]]
+    for doomed in stages:
+        try:
+            return _open(path, config, clock, manifest)
+        except (duckdb.Error, _LostTail) as error:
+            _raise_if_not_damage(directory, error)
+            aside = set_aside(directory, doomed, stamp(clock))
+            what = " and ".join(file.name for file in doomed)
+            notes.append(f"{what} could not be read and was set aside in {aside.name}: {error}")
+    if manifest is None:
+        _set_blocks_aside(directory, files, clock, notes)
+    return _begin_again(path, config, clock, manifest)
+
+
+def _open(
+    path: Path, config: Mapping[str, str | int], clock: Clock, manifest: Manifest | None
+) -> Opened:
+    connection = hot.connect(path, config)
+    try:
+        opened = _load(connection, clock)
+        if manifest is not None and manifest.change > opened.change:
+            raise _LostTail(f"change {opened.change}, but the manifest knows {manifest.change}")
+    except (duckdb.Error, _LostTail, StoreDamaged):
+        connection.close()
+        raise
+    return opened
+
+
+def _load(connection: Connection, clock: Clock) -> Opened:
+    version = hot.migrate(connection, hot.migrations(), now_ns=clock.wall_ns())
+    generations = hot.load_generations(connection)
+    if not generations:
+        _first_generation(connection, clock)
+        generations = hot.load_generations(connection)
+    hot.drop_unlisted(connection, [generation for generation, _ in generations])
+    newest, created_ns = generations[-1]
+    catalog = Catalog.load(hot.load_catalog(connection))
+    for number, position, last_ns in hot.load_cursors(connection, newest):
+        journal = catalog.journals[number]
+        journal.cursor, journal.last_ns = position, last_ns
+    seed = hot.load_seed(connection, newest, created_ns)
+    return Opened(
+        connection,
+        catalog,
+        _latest(connection, catalog, seed),
+        seed,
+        {generation: hot.count_rows(connection, generation) for generation, _ in generations},
+        hot.load_blocks(connection),
+        hot.load_change(connection),
+        version,
+    )
+
+
+def _latest(connection: Connection, catalog: Catalog, seed: Seed) -> LatestValues:
+    """Bounded: the seed is a row per series, and only the newest generation is read."""
+    latest = LatestValues()
+    latest.update(*seed.latest)
+    series, time_ns, step, value = hot.newest_in(connection, seed.generation)
+    slots = [catalog.find_slot(int(id)) for id in series]
+    latest.update(np.array([slot or 0 for slot in slots], np.int64), time_ns, step, value)
+    return latest
+
+
+def _first_generation(connection: Connection, clock: Clock) -> None:
+    connection.begin()
+    hot.create_generation(connection, empty_seed(clock))
+    connection.commit()
+
+
+def empty_seed(clock: Clock) -> Seed:
+    none = np.zeros(0, np.int64)
+    return Seed(1, clock.wall_ns(), [], (none, none, none, np.zeros(0)))
+
+
+def _begin_again(
+    path: Path, config: Mapping[str, str | int], clock: Clock, manifest: Manifest | None
+) -> Opened:
+    connection = hot.connect(path, config)
+    hot.migrate(connection, hot.migrations(), now_ns=clock.wall_ns())
+    if manifest is not None:
+        connection.begin()
+        for table, rows in manifest.catalog.items():
+            hot.insert_rows(connection, table, [tuple(row) for row in rows])
+        hot.create_generation(connection, _seed_of(manifest, clock))
+        hot.change_blocks(connection, add=manifest.blocks, remove=(), change=manifest.change)
+        connection.commit()
+    return _load(connection, clock)
+
+
+def _seed_of(manifest: Manifest, clock: Clock) -> Seed:
+    columns = list(zip(*manifest.latest, strict=True)) or [(), (), (), ()]
+    slot, time_ns, step = (np.array(column, np.int64) for column in columns[:3])
+    latest = (slot, time_ns, step, np.array(columns[3], np.float64))
+    cursors = [(journal, position, last) for journal, position, last in manifest.cursors]
+    return Seed(manifest.generation, clock.wall_ns(), cursors, latest)
+
+
+def _raise_if_not_damage(directory: Path, error: Exception) -> None:
+    if isinstance(error, duckdb.Error) and no_space(error):
+        raise StoreFull(f"no space left to open the store in {directory}: {error}") from error
+    if any(words in str(error) for words in _NOT_DAMAGE):
+        raise StoreDamaged(f"cannot open the store in {directory}: {error}") from error
+
+
+def _set_blocks_aside(directory: Path, files: BlockFiles, clock: Clock, notes: list[str]) -> None:
+    """With neither database nor manifest nobody knows which rows the blocks hold."""
+    found = [path for path in files.directory.iterdir() if path.suffix == ".parquet"]
+    if found:
+        aside = set_aside(directory, found, stamp(clock))
+        notes.append(f"{len(found)} blocks without a list were set aside in {aside.name}")
+
+
+def _check_blocks(directory: Path, files: BlockFiles, opened: Opened, clock: Clock) -> None:
+    bad = [block for block in opened.blocks if not files.intact(block)]
+    if bad:
+        opened.notes += remove_bad(directory, files, bad, clock)
+        gone = {block.file for block in bad}
+        opened.change += 1
+        opened.connection.begin()
+        hot.change_blocks(opened.connection, add=(), remove=gone, change=opened.change)
+        opened.connection.commit()
+        opened.blocks = [block for block in opened.blocks if block.file not in gone]
+
+
+def remove_bad(directory: Path, files: BlockFiles, bad: list[Block], clock: Clock) -> list[str]:
+    aside = set_aside(directory, (files.path(block.file) for block in bad), stamp(clock))
+    return [
+        f"{block.file} ({block.rows} rows) is damaged or missing and was set aside in {aside.name}"
+        for block in bad
+    ]

@@ -1,0 +1,444 @@
+"""How processes, attempts and runs stand, read from what was recorded about them.
+
+A process's own last word and what its agent saw are combined here; the rules, in their order, are
+in `_state`.  Nothing else in the product decides a state.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from runwatch.record import EventRow, JournalId, ProcessRow, RunId
+from runwatch.views.times import to_the_second
+
+State = Literal["running", "completed", "failed", "killed", "lost"]
+STATES: Final[tuple[State, ...]] = ("running", "completed", "failed", "killed", "lost")
+
+LIFE_KINDS: Final = ("run_start", "run_end", "process_exit")
+"""The events that `process_states` reads whole; of `heartbeat` the recent ones are enough."""
+ALIVE_WINDOW_SECONDS: Final = 30.0
+
+# A closing journal may add a word about itself just after `run_end`; that is no sign of life.
+_LAST_WORDS_NS: Final = 1_000_000_000
+
+_Key = tuple[JournalId, RunId]
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessState:
+    """One process's part in one run, and how it stands."""
+
+    journal: JournalId
+    run: RunId
+    name: str
+    group: str
+    host: str
+    pid: int
+    rank: int
+    world_size: int
+    attempt: int
+    state: State
+    reason: str
+    """In words; empty when there is nothing to explain."""
+    started_ns: int
+    ended_ns: int | None
+    last_ns: int
+    """When it was last heard of."""
+    exit_code: int | None = None
+    signal: str | None = None
+    out_of_memory: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptSummary:
+    attempt: int
+    state: State
+    reason: str
+    ranks: int
+    hosts: tuple[str, ...]
+    started_ns: int
+    ended_ns: int | None
+    last_ns: int
+    processes: Mapping[State, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """A run as its newest attempt leaves it; `started_ns` is that of its first attempt."""
+
+    run: RunId
+    name: str
+    group: str
+    state: State
+    reason: str
+    attempts: int
+    ranks: int
+    hosts: tuple[str, ...]
+    started_ns: int
+    ended_ns: int | None
+    last_ns: int
+    last_step: int | None
+    processes: Mapping[State, int]
+    """How many processes of the newest attempt are in each state."""
+
+
+# ── attempts ───────────────────────────────────────────────────────────────────────────────────
+
+
+def attempts(processes: Iterable[ProcessRow]) -> dict[_Key, int]:
+    """The attempt, counted from 1 in each run, that each (journal, run) belongs to.
+
+    Processes that share a non-empty `attempt_key` share an attempt.  Without a key, a rank that
+    is already there means that the run was started again.
+    """
+    numbers: dict[_Key, int] = {}
+    for rows in _by_run(processes).values():
+        numbers |= _attempts_of_run(rows)
+    return numbers
+
+
+def _attempts_of_run(rows: Sequence[ProcessRow]) -> dict[_Key, int]:
+    numbers: dict[_Key, int] = {}
+    by_key: dict[str, int] = {}
+    newest = 0
+    ranks: set[int] = set()
+    for row in rows:
+        number = by_key.get(row.attempt_key) if row.attempt_key else _joins(newest, row.rank, ranks)
+        if number is None:
+            number = newest = newest + 1
+            ranks = set()
+        if row.attempt_key:
+            by_key[row.attempt_key] = number
+        if number == newest:
+            ranks.add(row.rank)
+        numbers[row.journal, row.run] = number
+    return numbers
+
+
+def _joins(newest: int, rank: int, ranks: set[int]) -> int | None:
+    return newest if newest and rank not in ranks else None
+
+
+def _by_run(processes: Iterable[ProcessRow]) -> dict[RunId, list[ProcessRow]]:
+    """Processes by run in order of start.  Agents only report; a process without a run has none.
+
+    A process that opened the same run twice is one process.
+    """
+    unique = {(row.journal, row.run): row for row in processes if row.run and row.role != "agent"}
+    found: dict[RunId, list[ProcessRow]] = defaultdict(list)
+    for row in sorted(unique.values(), key=lambda row: (row.start_ns, row.journal)):
+        found[row.run].append(row)
+    return found
+
+
+# ── processes ──────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(slots=True)
+class _Evidence:
+    """What is known about the life of the processes asked for."""
+
+    starts: dict[_Key, list[int]] = field(default_factory=lambda: defaultdict(list))
+    ends: dict[_Key, list[EventRow]] = field(default_factory=lambda: defaultdict(list))
+    exits: dict[JournalId, EventRow] = field(default_factory=dict)
+    seen_ns: dict[JournalId, int] = field(default_factory=dict)
+
+    def add(self, event: EventRow) -> None:
+        if event.kind == "run_start":
+            self.starts[event.journal, event.run].append(event.time_ns)
+        elif event.kind == "run_end":
+            self.ends[event.journal, event.run].append(event)
+        elif event.kind == "process_exit":
+            self._add_exit(event)
+        elif event.kind == "heartbeat":
+            self._add_heartbeat(event)
+
+    def _add_exit(self, event: EventRow) -> None:
+        journal = event.body.get("journal")
+        if not isinstance(journal, str):
+            return
+        known = self.exits.get(JournalId(journal))
+        # An agent that was restarted may say "gone" after its predecessor said "SIGKILL".
+        if known is None or not _explained(known) and _explained(event):
+            self.exits[JournalId(journal)] = event
+
+    def _add_heartbeat(self, event: EventRow) -> None:
+        alive = event.body.get("alive")
+        for journal in alive if isinstance(alive, list | tuple) else ():
+            if isinstance(journal, str):
+                seen = self.seen_ns.get(JournalId(journal), event.time_ns)
+                self.seen_ns[JournalId(journal)] = max(seen, event.time_ns)
+
+    def started_ns(self, row: ProcessRow) -> int:
+        return min(self.starts.get((row.journal, row.run), [row.start_ns]))
+
+    def end(self, row: ProcessRow) -> EventRow | None:
+        """Its last word, unless it opened the run again after that; `finish()` is decisive."""
+        key = row.journal, row.run
+        reopened = max(self.starts.get(key, [row.start_ns]))
+        ends = [event for event in self.ends.get(key, ()) if event.time_ns >= reopened]
+        explicit = [event for event in ends if _is_explicit(event)]
+        if explicit:
+            return min(explicit, key=lambda event: event.time_ns)
+        return max(ends, key=lambda event: event.time_ns, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    state: State
+    reason: str = ""
+    ended_ns: int | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    out_of_memory: bool = False
+
+
+def process_states(
+    processes: Iterable[ProcessRow],
+    events: Iterable[EventRow],
+    now_ns: int,
+    alive_window_s: float = ALIVE_WINDOW_SECONDS,
+    *,
+    alive: Collection[JournalId] = (),
+) -> list[ProcessState]:
+    """Every process by run, attempt and rank.
+
+    `events` must hold the LIFE_KINDS of these processes, also those that agents wrote about them,
+    and the heartbeats of the last `alive_window_s`; others are ignored, repeats are harmless.
+    `alive` names the journals whose processes were seen alive at `now_ns`.
+    """
+    evidence = _Evidence(seen_ns=dict.fromkeys(alive, now_ns))
+    for event in events:
+        evidence.add(event)
+    rows = [row for found in _by_run(processes).values() for row in found]
+    numbers = attempts(rows)
+    window_ns = int(alive_window_s * 1e9)
+    states = [
+        _process_state(row, numbers[row.journal, row.run], evidence, now_ns, window_ns)
+        for row in rows
+    ]
+    return sorted(states, key=lambda p: (p.run, p.attempt, p.rank, p.started_ns, p.journal))
+
+
+def _process_state(
+    row: ProcessRow, attempt: int, evidence: _Evidence, now_ns: int, window_ns: int
+) -> ProcessState:
+    started_ns = evidence.started_ns(row)
+    last_ns = max(row.last_ns, row.start_ns, evidence.seen_ns.get(row.journal, row.start_ns))
+    ending = _state(
+        evidence.end(row), evidence.exits.get(row.journal), last_ns, now_ns - last_ns <= window_ns
+    )
+    return ProcessState(
+        journal=row.journal,
+        run=row.run,
+        name=row.run_name,
+        group=row.group,
+        host=row.host,
+        pid=row.pid,
+        rank=row.rank,
+        world_size=row.world_size,
+        attempt=attempt,
+        state=ending.state,
+        reason=ending.reason,
+        started_ns=started_ns,
+        ended_ns=ending.ended_ns,
+        last_ns=last_ns,
+        exit_code=ending.exit_code,
+        signal=ending.signal,
+        out_of_memory=ending.out_of_memory,
+    )
+
+
+def _state(
+    end: EventRow | None, process_exit: EventRow | None, last_ns: int, recent: bool
+) -> _Ending:
+    """The rules, strongest first."""
+    if end is not None and _is_explicit(end):
+        return _from_run_end(end)
+    if process_exit is not None and _signal_name(process_exit) is not None:
+        return _from_signal(process_exit)
+    if process_exit is not None and _exit_code(process_exit) is not None:
+        return _from_exit_code(end, process_exit)
+    if end is not None:
+        # The interpreter said goodbye.  Should the process live on (an exit handler that hangs,
+        # a thread that still trains), it says or its agent says so afterwards.
+        lives_on = recent and process_exit is None and last_ns > end.time_ns + _LAST_WORDS_NS
+        return _Ending("running") if lives_on else _from_run_end(end)
+    if process_exit is not None:
+        return _Ending("lost", "ended without a word; cause unknown", last_ns)
+    if recent:
+        return _Ending("running")
+    return _Ending("lost", f"silent since {to_the_second(last_ns)}", last_ns)
+
+
+def _from_run_end(end: EventRow) -> _Ending:
+    exception = _exception(end)
+    status = end.body.get("status")
+    if exception and not _is_explicit(end):
+        return _Ending("failed", exception, end.time_ns)
+    if status == "failed":
+        return _Ending("failed", _words(end) or exception or "said it failed", end.time_ns)
+    if status == "killed":
+        return _Ending("killed", _words(end) or "said it was killed", end.time_ns)
+    return _Ending("completed", _words(end), end.time_ns)
+
+
+def _from_signal(process_exit: EventRow) -> _Ending:
+    name = _signal_name(process_exit)
+    out_of_memory = process_exit.body.get("oom") is True
+    reason = f"killed by {name}"
+    if out_of_memory:
+        reason += ", out of memory"
+    if process_exit.body.get("core_dumped") is True:
+        reason += ", core dumped"
+    return _Ending("killed", reason, process_exit.time_ns, None, name, out_of_memory)
+
+
+def _from_exit_code(end: EventRow | None, process_exit: EventRow) -> _Ending:
+    code = _exit_code(process_exit)
+    exception = _exception(end) if end else ""
+    if not code and not exception:
+        return _Ending("completed", _words(end) if end else "", process_exit.time_ns, code)
+    reason = f"exit code {code}"
+    return _Ending(
+        "failed", f"{exception} ({reason})" if exception else reason, process_exit.time_ns, code
+    )
+
+
+def _is_explicit(end: EventRow) -> bool:
+    return end.body.get("explicit") is True
+
+
+def _explained(process_exit: EventRow) -> bool:
+    return _signal_name(process_exit) is not None or _exit_code(process_exit) is not None
+
+
+def _exit_code(event: EventRow) -> int | None:
+    code = event.body.get("code")
+    return code if isinstance(code, int) and not isinstance(code, bool) else None
+
+
+def _signal_name(event: EventRow) -> str | None:
+    number: Any = event.body.get("signal")
+    if isinstance(number, str) and number:
+        return number
+    if not isinstance(number, int) or isinstance(number, bool) or not number:
+        return None
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _words(event: EventRow) -> str:
+    reason = event.body.get("reason")
+    return reason if isinstance(reason, str) else ""
+
+
+def _exception(event: EventRow) -> str:
+    """An exception may come as text or as {type, message}; a reader wants one line."""
+    exception = event.body.get("exception")
+    if isinstance(exception, Mapping):
+        parts = (exception.get("type"), exception.get("message"))
+        exception = ": ".join(str(part) for part in parts if part)
+    return exception if isinstance(exception, str) else ""
+
+
+# ── runs ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def summarise_attempts(states: Iterable[ProcessState]) -> dict[RunId, list[AttemptSummary]]:
+    """The attempts of each run, oldest first."""
+    grouped: dict[tuple[RunId, int], list[ProcessState]] = defaultdict(list)
+    for state in states:
+        grouped[state.run, state.attempt].append(state)
+    found: dict[RunId, list[AttemptSummary]] = defaultdict(list)
+    for run, number in sorted(grouped):
+        found[run].append(_attempt(number, grouped[run, number]))
+    return dict(found)
+
+
+def _attempt(number: int, members: Sequence[ProcessState]) -> AttemptSummary:
+    state, reason = _verdict(members)
+    ends = [member.ended_ns for member in members if member.ended_ns is not None]
+    return AttemptSummary(
+        attempt=number,
+        state=state,
+        reason=reason,
+        ranks=len({member.rank for member in members}),
+        hosts=tuple(sorted({member.host for member in members})),
+        started_ns=min(member.started_ns for member in members),
+        ended_ns=None if state == "running" else max(ends, default=None),
+        last_ns=max(member.last_ns for member in members),
+        processes=dict(Counter(member.state for member in members)),
+    )
+
+
+def _verdict(members: Sequence[ProcessState]) -> tuple[State, str]:
+    """The state, and who ended badly first: the others usually went down because of it."""
+    bad = [member for member in members if member.state in ("failed", "killed", "lost")]
+    running = sum(member.state == "running" for member in members)
+    if not bad:
+        return ("running" if running else "completed"), ""
+    first = min(bad, key=lambda member: (member.ended_ns or 0, member.rank))
+    reason = _cause(first)
+    if running:
+        return "running", f"{reason}; {running} of {len(members)} still running"
+    return first.state, reason
+
+
+def _cause(process: ProcessState) -> str:
+    when = to_the_second(process.ended_ns or process.last_ns)
+    where = f"rank {process.rank}"
+    if process.state == "failed":
+        return f"{where} failed: {process.reason} on host {process.host} at {when}"
+    if process.state == "lost":
+        return f"{where} lost: {process.reason} on host {process.host}, last heard of at {when}"
+    return f"{where} {process.reason} on host {process.host} at {when}"
+
+
+def summarise_runs(
+    processes: Iterable[ProcessRow],
+    events: Iterable[EventRow],
+    now_ns: int,
+    *,
+    last_steps: Mapping[RunId, int] | None = None,
+    alive_window_s: float = ALIVE_WINDOW_SECONDS,
+    alive: Collection[JournalId] = (),
+) -> list[RunSummary]:
+    """Every run, the one started last first."""
+    states = process_states(processes, events, now_ns, alive_window_s, alive=alive)
+    return runs_of(states, last_steps or {})
+
+
+def runs_of(states: Iterable[ProcessState], last_steps: Mapping[RunId, int]) -> list[RunSummary]:
+    by_run: dict[RunId, list[ProcessState]] = defaultdict(list)
+    for state in states:
+        by_run[state.run].append(state)
+    summaries = [_summary(run, found, last_steps.get(run)) for run, found in by_run.items()]
+    return sorted(summaries, key=lambda run: (-run.started_ns, run.run))
+
+
+def _summary(run: RunId, members: Sequence[ProcessState], last_step: int | None) -> RunSummary:
+    newest_first = sorted(members, key=lambda p: (p.started_ns, p.journal), reverse=True)
+    number = max(member.attempt for member in members)
+    newest = _attempt(number, [member for member in members if member.attempt == number])
+    return RunSummary(
+        run=run,
+        name=next((member.name for member in newest_first if member.name), run),
+        group=next((member.group for member in newest_first if member.group), ""),
+        state=newest.state,
+        reason=newest.reason,
+        attempts=number,
+        ranks=newest.ranks,
+        hosts=newest.hosts,
+        started_ns=min(member.started_ns for member in members),
+        ended_ns=newest.ended_ns,
+        last_ns=max(member.last_ns for member in members),
+        last_step=last_step,
+        processes=newest.processes,
+    )

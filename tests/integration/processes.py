@@ -1,0 +1,193 @@
+"""Real heads, agents and trainers as processes, and what reached the store in the end."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from runwatch.agent.lock import end_agents
+from runwatch.head.main import Listening, read_address
+from runwatch.record import RunId
+from runwatch.store.duck import DuckStore
+
+TRAINER = Path(__file__).parent / "trainer.py"
+
+
+def until(condition: Callable[[], Any], seconds: float = 30.0, what: str = "") -> Any:
+    """Wait for a condition with a deadline; its value when it holds."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds} s: {what or condition}")
+        time.sleep(0.005)
+    return value
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Cluster:
+    """A directory with a head and an agent that may be killed and started again."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.head_root = root / "head"
+        self.node_root = root / "node"
+        self.node_root.mkdir(parents=True)
+        self.grpc_port, self.http_port = free_port(), free_port()
+        self.head: subprocess.Popen[bytes] | None = None
+        self.agent: subprocess.Popen[bytes] | None = None
+        self.trainers: list[Trainer] = []
+        self.log = (root / "log").open("ab")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("RUNWATCH_")}
+        return inherited | {
+            "RUNWATCH_DIR": str(self.node_root),
+            "RUNWATCH_AGENT": "off",
+            "PYTHONDEVMODE": "0",
+        }
+
+    def start_head(self) -> Listening:
+        self.head = self._python(
+            "-m", "runwatch.cli", "head", "--dir", str(self.head_root),
+            "--grpc-port", str(self.grpc_port), "--http-port", str(self.http_port),
+        )  # fmt: skip
+        process = self.head
+
+        def ready() -> Listening | None:
+            assert process.poll() is None, self.words()
+            at = read_address(self.head_root)
+            return at if at is not None and at.pid == process.pid else None
+
+        found: Listening = until(ready, what="the head to start")
+        return found
+
+    def start_agent(self) -> None:
+        self.agent = self._python(
+            "-m", "runwatch.agent", "--dir", str(self.node_root), "--idle", "0",
+            "--head", f"127.0.0.1:{self.grpc_port}",
+        )  # fmt: skip
+
+    def start_trainer(self, **options: Any) -> Trainer:
+        trainer = Trainer(self, len(self.trainers), **options)
+        self.trainers.append(trainer)
+        return trainer
+
+    def _python(self, *command: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, *command], env=self.environment, stdout=self.log, stderr=self.log
+        )
+
+    def words(self) -> str:
+        self.log.flush()
+        return (self.root / "log").read_text(errors="replace")[-4000:]
+
+    def stop_head(self) -> None:
+        if self.head is not None:
+            end(self.head, signal.SIGTERM)
+            self.head = None
+
+    def close(self) -> None:
+        for process in (*(t.process for t in self.trainers), self.agent, self.head):
+            if process is not None:
+                end(process, signal.SIGKILL)
+        end_agents(self.node_root)
+        self.log.close()
+
+    def wait_until_stored(self, seconds: float = 60.0) -> None:
+        """Every value whose call returned is at the head, by its own API."""
+        for trainer in self.trainers:
+            until(lambda t=trainer: t.all_at(self.http_port), seconds, self.words())
+
+    def stored(self) -> dict[str, list[float]]:
+        """The head is stopped and its store read: values in stored order, by run."""
+        self.stop_head()
+        store = DuckStore.open(self.head_root / "store")
+        try:
+            found: dict[str, list[float]] = {}
+            for trainer in self.trainers:
+                values = found.setdefault(trainer.run, [])
+                rows = store.series(RunId(trainer.run), metric="value")
+                for columns in store.points([row.series for row in rows]):
+                    values.extend(columns.value)
+            return found
+        finally:
+            store.close()
+
+    def check_exactly_once(self) -> None:
+        for trainer in self.trainers:
+            values = self._values.setdefault(trainer.run, [])
+            returned = trainer.returned
+            assert values == [float(i) for i in range(len(values))], trainer.run
+            assert returned <= len(values) <= returned + 1, (trainer.run, returned, len(values))
+
+    @property
+    def _values(self) -> dict[str, list[float]]:
+        if not hasattr(self, "_read"):
+            self._read = self.stored()
+        return self._read
+
+
+class Trainer:
+    """Records 0, 1, 2 … as metric `value`; says in shared memory how many calls have returned."""
+
+    def __init__(
+        self, cluster: Cluster, number: int, *, hertz: float = 0, count: int = 10**9, api: str = "log"
+    ) -> None:
+        self.run = f"trial-{number}"
+        self._file = (cluster.root / f"returned-{number}").open("w+b")
+        self._file.truncate(8)
+        self._returned = mmap.mmap(self._file.fileno(), 8)
+        self.process = cluster._python(
+            str(TRAINER), self.run, self._file.name, str(hertz), str(count), api
+        )
+
+    @property
+    def returned(self) -> int:
+        number: int = struct.unpack_from("<q", self._returned)[0]
+        return number
+
+    def wait_for(self, count: int, seconds: float = 30.0) -> None:
+        until(lambda: self.returned >= count, seconds, f"{self.run} to record {count}")
+
+    def kill(self) -> None:
+        end(self.process, signal.SIGKILL)
+
+    def all_at(self, http_port: int) -> bool:
+        import json
+        import urllib.error
+        import urllib.request
+
+        url = f"http://127.0.0.1:{http_port}/api/v1/runs/{self.run}/curves?metric=value&buckets=1"
+        try:
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                curves = json.load(answer)["curves"]
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            return False
+        return sum(sum(curve["count"]) for curve in curves) >= self.returned > 0
+
+
+def end(process: subprocess.Popen[bytes], number: int) -> int:
+    if process.poll() is None:
+        process.send_signal(number)
+    try:
+        return process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        raise

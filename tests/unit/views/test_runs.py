@@ -1,0 +1,421 @@
+"""Every rule about how processes, attempts and runs stand."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runwatch.record import EventRow, JournalId, ProcessRow, RunId
+from runwatch.views.runs import (
+    STATES,
+    ProcessState,
+    attempts,
+    process_states,
+    summarise_attempts,
+    summarise_runs,
+)
+
+SECOND = 10**9
+START = 1_700_000_000 * SECOND
+WINDOW = 30
+few = settings(max_examples=200, deadline=None, derandomize=True, database=None)
+
+
+def process(
+    journal: str = "j0",
+    *,
+    rank: int = 0,
+    start: float = 0,
+    last: float = 10,
+    run: str = "run",
+    key: str = "",
+    role: str = "process",
+    host: str = "host-a",
+) -> ProcessRow:
+    return ProcessRow(
+        journal=JournalId(journal),
+        run=RunId(run),
+        run_name=f"name of {run}" if run else "",
+        host=host,
+        pid=100 + rank,
+        rank=rank,
+        world_size=4,
+        attempt_key=key,
+        group="",
+        start_ns=START + int(start * SECOND),
+        boot="boot",
+        process_start_ticks=0,
+        role=role,
+        last_ns=START + int(last * SECOND),
+    )
+
+
+def event(kind: str, at: float, *, by: str = "j0", under: str = "run", **body: Any) -> EventRow:
+    time_ns = START + int(at * SECOND)
+    return EventRow(JournalId(by), RunId(under), "host-a", 0, time_ns, None, kind, body)
+
+
+def ended(at: float = 10, *, status: str = "completed", explicit: bool = False, **more: Any) -> Any:
+    return event("run_end", at, status=status, explicit=explicit, **more)
+
+
+def exited(at: float = 11, *, of: str = "j0", **body: Any) -> EventRow:
+    # An agent writes about others: in its own journal, under no run.
+    body = {"code": None, "signal": None, **body}
+    return event("process_exit", at, by="agent", under="", **body | {"journal": of})
+
+
+def heartbeat(at: float, *alive: str) -> EventRow:
+    return event("heartbeat", at, by="agent", under="", alive=list(alive))
+
+
+def state_of(*events: EventRow, now: float = 1000, last: float = 10, **more: Any) -> ProcessState:
+    (state,) = process_states([process(last=last)], events, START + int(now * SECOND), **more)
+    return state
+
+
+FIRST_WORDS = [
+    # (what is known, the state, the reason)
+    ([ended(explicit=True)], "completed", ""),
+    ([ended(explicit=True), exited(code=1)], "completed", ""),
+    ([ended(explicit=True), exited(signal=9)], "completed", ""),
+    ([ended(explicit=True, status="failed", reason="diverged")], "failed", "diverged"),
+    ([ended(explicit=True, status="failed")], "failed", "said it failed"),
+    ([ended(explicit=True, status="killed", reason="preempted")], "killed", "preempted"),
+    ([ended(), ended(9, explicit=True, status="failed", reason="nan")], "failed", "nan"),
+    ([exited(signal=9)], "killed", "killed by SIGKILL"),
+    ([exited(signal="SIGTERM")], "killed", "killed by SIGTERM"),
+    ([exited(signal=9, oom=True)], "killed", "killed by SIGKILL, out of memory"),
+    ([exited(signal=11, core_dumped=True)], "killed", "killed by SIGSEGV, core dumped"),
+    ([exited(signal=200)], "killed", "killed by signal 200"),
+    ([ended(), exited(signal=9)], "killed", "killed by SIGKILL"),
+    ([exited(code=3)], "failed", "exit code 3"),
+    ([ended(), exited(code=3)], "failed", "exit code 3"),
+    (
+        [ended(status="failed", exception="ValueError: no"), exited(code=1)],
+        "failed",
+        "ValueError: no (exit code 1)",
+    ),
+    (
+        [ended(exception={"type": "ValueError", "message": "no"}), exited(code=0)],
+        "failed",
+        "ValueError: no (exit code 0)",
+    ),
+    ([exited(code=0)], "completed", ""),
+    ([ended(), exited(code=0)], "completed", ""),
+    ([ended()], "completed", ""),
+    ([ended(status="failed", exception="KeyError: 'x'")], "failed", "KeyError: 'x'"),
+    ([ended(), exited()], "completed", ""),
+    ([exited()], "lost", "ended without a word; cause unknown"),
+    ([exited(signal=9), exited(20)], "killed", "killed by SIGKILL"),
+    ([exited(5), exited(20, signal=9)], "killed", "killed by SIGKILL"),
+    ([], "lost", "silent since 2023-11-14T22:13:30Z"),
+]
+
+
+@pytest.mark.parametrize(("known", "state", "reason"), FIRST_WORDS)
+def test_how_a_process_ended(known: list[EventRow], state: str, reason: str) -> None:
+    found = state_of(*known)
+    assert (found.state, found.reason) == (state, reason)
+    assert found.ended_ns is not None
+
+
+def test_details_of_an_end_are_kept() -> None:
+    killed = state_of(exited(11, signal=9, oom=True))
+    assert (killed.signal, killed.exit_code, killed.out_of_memory) == ("SIGKILL", None, True)
+    assert killed.ended_ns == START + 11 * SECOND
+    failed = state_of(ended(10), exited(12, code=7))
+    assert (failed.signal, failed.exit_code, failed.ended_ns) == (None, 7, START + 12 * SECOND)
+    lost = state_of()
+    assert lost.ended_ns == lost.last_ns == START + 10 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("now", "events", "state"),
+    [
+        (10, [], "running"),
+        (10 + WINDOW, [], "running"),
+        (10 + WINDOW + 0.001, [], "lost"),
+        (100, [heartbeat(80, "other", "j0")], "running"),
+        (100, [heartbeat(80, "other")], "lost"),
+        (100, [heartbeat(69, "j0")], "lost"),
+        (5, [], "running"),  # the host's clock is ahead of ours
+        # Said goodbye, and was seen alive afterwards: an exit handler that takes its time.
+        (20, [ended(10), heartbeat(15, "j0")], "running"),
+        (100, [ended(10), heartbeat(15, "j0")], "completed"),
+        (20, [ended(10), heartbeat(15, "j0"), exited(16)], "completed"),
+        (11, [ended(10)], "completed"),
+        (11, [ended(9.5)], "completed"),  # a last word about the journal itself
+        (20, [ended(10, explicit=True), heartbeat(15, "j0")], "completed"),
+    ],
+)
+def test_who_is_alive(now: float, events: list[EventRow], state: str) -> None:
+    assert state_of(*events, now=now).state == state
+
+
+def test_a_process_seen_alive_now_is_running_however_silent() -> None:
+    assert state_of(alive=[JournalId("j0")]).state == "running"
+    assert state_of(alive=[JournalId("j1")]).state == "lost"
+    assert state_of(exited(code=0), alive=[JournalId("j0")]).state == "completed"
+
+
+def test_the_window_is_a_parameter() -> None:
+    assert state_of(now=100, alive_window_s=89).state == "lost"
+    assert state_of(now=100, alive_window_s=90).state == "running"
+
+
+def test_a_run_opened_again_by_the_same_process_goes_on() -> None:
+    first = [event("run_start", 0), ended(5, explicit=True)]
+    assert state_of(*first, now=11).state == "completed"
+    again = [*first, event("run_start", 6)]
+    found = state_of(*again, now=11)
+    assert (found.state, found.started_ns) == ("running", START)
+    assert state_of(*again, ended(9, explicit=True, status="failed")).state == "failed"
+
+
+def test_two_runs_of_one_process_end_each_in_its_own_way() -> None:
+    rows = [process(run="a"), process(run="b")]
+    known = [event("run_end", 5, under="a", status="completed", explicit=True), exited(signal=9)]
+    found = process_states(rows, known, START + 1000 * SECOND)
+    assert [(p.run, p.state) for p in found] == [("a", "completed"), ("b", "killed")]
+
+
+def test_agents_and_processes_without_a_run_are_no_part_of_a_run() -> None:
+    rows = [process(), process("agent", role="agent"), process("idle", run="")]
+    assert [p.journal for p in process_states(rows, [], START)] == ["j0"]
+
+
+def test_damaged_events_are_ignored() -> None:
+    odd = [
+        event("process_exit", 5, by="agent", under="", journal=1),
+        event("process_exit", 5, by="agent", under="", journal="j0", code=True, signal=0),
+        event("heartbeat", 5, alive="j0"),
+        event("heartbeat", 5, alive=[1, None]),
+        event("run_end", 5, under="other", status="failed", explicit=True),
+    ]
+    assert state_of(*odd).state == "lost"
+    assert state_of(event("run_end", 5, status=3, reason=4, exception=5)).reason == ""
+
+
+# ── attempts ───────────────────────────────────────────────────────────────────────────────────
+
+
+def numbers(*rows: ProcessRow) -> list[int]:
+    found = attempts(rows)
+    return [found[row.journal, row.run] for row in rows]
+
+
+def test_ranks_started_together_are_one_attempt() -> None:
+    assert numbers(*(process(f"j{r}", rank=r, start=r) for r in range(4))) == [1, 1, 1, 1]
+
+
+def test_a_rank_that_comes_again_begins_an_attempt() -> None:
+    order = [(0, 0), (1, 1), (1, 2), (0, 3), (2, 4), (0, 5)]
+    rows = [process(f"j{i}", rank=rank, start=at) for i, (rank, at) in enumerate(order)]
+    assert numbers(*rows) == [1, 1, 2, 2, 2, 3]
+
+
+def test_processes_with_the_same_key_share_an_attempt() -> None:
+    rows = [
+        process("a", key="x", start=0),
+        process("b", key="y", start=1),
+        process("c", key="x", start=2),
+        process("d", key="y", start=3, rank=1),
+        process("e", start=4, rank=2),
+        process("f", start=5, rank=1),
+    ]
+    assert numbers(*rows) == [1, 2, 1, 2, 2, 3]
+
+
+def test_attempts_are_counted_in_each_run() -> None:
+    rows = [process("a", run="x"), process("b", run="y"), process("c", run="y", start=1)]
+    assert numbers(*rows) == [1, 1, 2]
+
+
+@st.composite
+def process_rows(draw: st.DrawFn, keys: tuple[str, ...] = ("", "", "k1", "k2")) -> Any:
+    count = draw(st.integers(1, 14))
+    return [
+        process(
+            f"j{i:02}",
+            rank=draw(st.integers(0, 3)),
+            start=draw(st.integers(0, 8)),
+            last=20,
+            run=draw(st.sampled_from(["r1", "r2"])),
+            key=draw(st.sampled_from(keys)),
+        )
+        for i in range(count)
+    ]
+
+
+@few
+@given(process_rows(), st.integers(0, 2**32))
+def test_attempts_do_not_depend_on_the_order_of_rows(rows: list[ProcessRow], seed: int) -> None:
+    shuffled = list(rows)
+    random.Random(seed).shuffle(shuffled)
+    assert attempts(rows) == attempts(shuffled)
+
+
+@few
+@given(process_rows())
+def test_attempts_count_from_one_without_gaps_and_keys_hold_together(
+    rows: list[ProcessRow],
+) -> None:
+    found = attempts(rows)
+    for run in {row.run for row in rows}:
+        of_run = [row for row in rows if row.run == run]
+        seen = {found[row.journal, run] for row in of_run}
+        assert seen == set(range(1, len(seen) + 1))
+        for key in {row.attempt_key for row in of_run} - {""}:
+            assert len({found[r.journal, run] for r in of_run if r.attempt_key == key}) == 1
+
+
+@few
+@given(process_rows(keys=("",)))
+def test_without_keys_no_rank_is_twice_in_an_attempt_and_later_starts_come_later(
+    rows: list[ProcessRow],
+) -> None:
+    found = attempts(rows)
+    places = [(row.run, found[row.journal, row.run], row.rank) for row in rows]
+    assert len(set(places)) == len(places)
+    in_order = sorted(rows, key=lambda row: (row.run, row.start_ns, row.journal))
+    ordered = [(row.run, found[row.journal, row.run]) for row in in_order]
+    assert ordered == sorted(ordered)
+
+
+# ── runs ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def four(**more: Any) -> list[ProcessRow]:
+    return [process(f"j{rank}", rank=rank, host=f"host-{rank // 2}", **more) for rank in range(4)]
+
+
+def fates(*fate: EventRow | None, last: float = 10, now: float = 1000) -> Any:
+    (run,) = summarise_runs(
+        four(last=last), [event for event in fate if event], START + int(now * SECOND)
+    )
+    return run
+
+
+def done(rank: int, at: float = 12) -> EventRow:
+    return exited(at, of=f"j{rank}", code=0)
+
+
+def test_a_run_is_completed_when_all_are() -> None:
+    run = fates(*(done(rank, 12 + rank) for rank in range(4)))
+    assert (run.state, run.reason, run.ended_ns) == ("completed", "", START + 15 * SECOND)
+    assert (run.ranks, run.hosts, run.attempts) == (4, ("host-0", "host-1"), 1)
+    assert run.processes == {"completed": 4}
+    assert (run.name, run.group, run.last_step) == ("name of run", "", None)
+
+
+def test_who_ended_first_is_the_cause() -> None:
+    run = fates(
+        exited(15, of="j0", code=1),
+        exited(14, of="j1", code=1),
+        exited(13, of="j2", signal=9),
+        exited(16, of="j3", code=1),
+    )
+    assert run.state == "killed"
+    assert run.reason == "rank 2 killed by SIGKILL on host host-1 at 2023-11-14T22:13:33Z"
+    assert run.ended_ns == START + 16 * SECOND
+
+
+def test_a_run_goes_on_while_one_does_and_tells_who_is_gone() -> None:
+    run = fates(exited(9, of="j1", code=2), last=10, now=12)
+    assert (run.state, run.ended_ns) == ("running", None)
+    assert run.reason == (
+        "rank 1 failed: exit code 2 on host host-0 at 2023-11-14T22:13:29Z; 3 of 4 still running"
+    )
+    assert run.processes == {"running": 3, "failed": 1}
+
+
+def test_a_lost_host_is_named() -> None:
+    run = fates(done(0), done(1), done(2))
+    assert run.state == "lost"
+    assert run.reason.startswith("rank 3 lost: silent since 2023-11-14T22:13:30Z on host host-1")
+
+
+def test_the_newest_attempt_decides() -> None:
+    rows = [*four(), *(process(f"k{r}", rank=r, start=100, last=200) for r in range(4))]
+    events = [exited(12, of=f"j{r}", signal=9) for r in range(4)]
+    (running,) = summarise_runs(rows, events, START + 210 * SECOND, last_steps={RunId("run"): 7})
+    assert (running.state, running.attempts, running.last_step) == ("running", 2, 7)
+    assert running.started_ns == START
+    (history,) = summarise_attempts(process_states(rows, events, START + 210 * SECOND)).values()
+    assert [(a.attempt, a.state) for a in history] == [(1, "killed"), (2, "running")]
+
+
+def test_runs_come_newest_first() -> None:
+    rows = [process("a", run="old"), process("b", run="new", start=5)]
+    assert [run.run for run in summarise_runs(rows, [], START)] == ["new", "old"]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[list[ProcessRow], list[EventRow]]:
+    rows = draw(process_rows())
+    kinds = st.sampled_from(["end", "explicit", "code", "signal", "gone", "heartbeat", "none"])
+    events = []
+    for row in rows:
+        at = draw(st.integers(8, 60))
+        kind = draw(kinds)
+        told = {"by": row.journal, "under": row.run, "explicit": kind == "explicit"}
+        if kind in ("end", "explicit"):
+            status = draw(st.sampled_from(["completed", "failed", "killed"]))
+            events.append(event("run_end", at, **told, status=status))
+        elif kind in ("code", "signal", "gone"):
+            number = draw(st.integers(0, 3))
+            body = {kind: number} if kind != "gone" else {}
+            events.append(exited(at, of=row.journal, **body))
+        elif kind == "heartbeat":
+            events.append(heartbeat(at, row.journal))
+    return rows, events
+
+
+@few
+@given(histories(), st.integers(0, 200), st.integers(0, 2**32))
+def test_states_are_a_function_of_what_is_known(history: Any, now: int, seed: int) -> None:
+    rows, events = history
+    now_ns = START + now * SECOND
+    found = process_states(rows, events, now_ns)
+    assert len(found) == len(rows)
+    assert all(p.state in STATES for p in found)
+    assert all((p.ended_ns is None) == (p.state == "running") for p in found)
+    mixed = events * 2
+    random.Random(seed).shuffle(mixed)
+    assert process_states(rows[::-1], mixed, now_ns) == found
+
+
+@few
+@given(histories(), st.integers(0, 200))
+def test_a_run_adds_up(history: Any, now: int) -> None:
+    rows, events = history
+    states = process_states(rows, events, START + now * SECOND)
+    for run in summarise_runs(rows, events, START + now * SECOND):
+        newest = [p for p in states if p.run == run.run and p.attempt == run.attempts]
+        assert sum(run.processes.values()) == len(newest)
+        assert (run.ended_ns is None) == (run.state == "running")
+        assert (run.state == "completed") == all(p.state == "completed" for p in newest)
+        assert (run.state == "running") == any(p.state == "running" for p in newest)
+        bad = [p for p in newest if p.state in ("failed", "killed", "lost")]
+        assert bool(run.reason) == bool(bad)
+        if bad:
+            first_ns = min(p.ended_ns or 0 for p in bad)
+            firsts = [p for p in bad if p.ended_ns == first_ns]
+            assert any(run.reason.startswith(f"rank {p.rank} ") for p in firsts)
+
+
+@few
+@given(histories())
+def test_an_end_that_is_known_stays_as_time_goes_by(history: Any) -> None:
+    rows, events = history
+    early = process_states(rows, events, START + 100 * SECOND)
+    late = process_states(rows, events, START + 10_000 * SECOND)
+    assert [p for p in early if p.state != "running"] == [
+        b for a, b in zip(early, late, strict=True) if a.state != "running"
+    ]
+    assert all(p.state != "running" for p in late)
