@@ -10,9 +10,9 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from runwatch.agent.lock import end_agents
 from runwatch.head.main import Listening, read_address
@@ -42,6 +42,8 @@ def free_port() -> int:
 class Cluster:
     """A directory with a head and an agent that may be killed and started again."""
 
+    python: Final = [sys.executable]
+
     def __init__(self, root: Path) -> None:
         self.root = root
         self.head_root = root / "head"
@@ -62,10 +64,10 @@ class Cluster:
             "PYTHONDEVMODE": "0",
         }
 
-    def start_head(self) -> Listening:
+    def start_head(self, *options: str) -> Listening:
         self.head = self._python(
             "-m", "runwatch.cli", "head", "--dir", str(self.head_root),
-            "--grpc-port", str(self.grpc_port), "--http-port", str(self.http_port),
+            "--grpc-port", str(self.grpc_port), "--http-port", str(self.http_port), *options,
         )  # fmt: skip
         process = self.head
 
@@ -77,10 +79,11 @@ class Cluster:
         found: Listening = until(ready, what="the head to start")
         return found
 
-    def start_agent(self) -> None:
+    def start_agent(self, head: str = "", ca: Path | None = None) -> None:
         self.agent = self._python(
             "-m", "runwatch.agent", "--dir", str(self.node_root), "--idle", "0",
-            "--head", f"127.0.0.1:{self.grpc_port}",
+            "--head", head or f"127.0.0.1:{self.grpc_port}",
+            environment={"RUNWATCH_CA": str(ca)} if ca else {},
         )  # fmt: skip
 
     def start_trainer(self, **options: Any) -> Trainer:
@@ -88,9 +91,14 @@ class Cluster:
         self.trainers.append(trainer)
         return trainer
 
-    def _python(self, *command: str) -> subprocess.Popen[bytes]:
+    def _python(
+        self, *command: str, environment: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, *command], env=self.environment, stdout=self.log, stderr=self.log
+            [*self.python, *command],
+            env=self.environment | dict(environment or {}),
+            stdout=self.log,
+            stderr=self.log,
         )
 
     def words(self) -> str:
@@ -147,7 +155,13 @@ class Trainer:
     """Records 0, 1, 2 … as metric `value`; says in shared memory how many calls have returned."""
 
     def __init__(
-        self, cluster: Cluster, number: int, *, hertz: float = 0, count: int = 10**9, api: str = "log"
+        self,
+        cluster: Cluster,
+        number: int,
+        *,
+        hertz: float = 0,
+        count: int = 10**9,
+        api: str = "log",
     ) -> None:
         self.run = f"trial-{number}"
         self._file = (cluster.root / f"returned-{number}").open("w+b")

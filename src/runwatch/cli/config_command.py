@@ -14,6 +14,8 @@ import argparse
 from dataclasses import fields
 from typing import Any
 
+from rich.text import Text
+
 from runwatch.agent.settings import AgentSettings
 from runwatch.cli import tables
 from runwatch.head.settings import HeadSettings
@@ -36,12 +38,10 @@ def run(arguments: argparse.Namespace) -> int:
     out = tables.console()
     out.print(f"settings file: {runwatch_dir() / 'config.toml'}", highlight=False)
     for name, rows in answer.items():
-        shown = tables.table("setting", "value", "from", "environment", "what it does")
+        shown = tables.table("setting", "value", "from", "what it does")
         for row in rows:
-            shown.add_row(
-                f"{name}.{row['name']}", str(row["value"]), row["from"], row["environment"],
-                row["help"],
-            )  # fmt: skip
+            help = f"{row['help']} [{row['environment']}]" if row["environment"] else row["help"]
+            shown.add_row(f"{name}.{row['name']}", str(row["value"]), row["from"], Text(help))
         out.print()
         out.print(shown)
     return 0

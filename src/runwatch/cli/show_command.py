@@ -90,7 +90,7 @@ def _headline(run: dict[str, Any]) -> Text:
 
 def process_table(processes: list[dict[str, Any]]) -> RenderableType:
     shown = tables.table(
-        "attempt", "rank", "host", "pid", "state", "how it ended", "took",
+        "attempt", "rank", "host", "pid", "state", "took", "how it ended",
         right=("attempt", "rank", "pid", "took"),
     )  # fmt: skip
     for process in processes:
@@ -101,8 +101,8 @@ def process_table(processes: list[dict[str, Any]]) -> RenderableType:
             process["host"],
             str(process["pid"]),
             tables.state(process["state"]),
-            process["reason"],
             tables.duration(until - process["started_ns"]),
+            process["reason"],
         )
     return shown
 

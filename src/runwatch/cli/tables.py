@@ -25,9 +25,15 @@ def console() -> Console:
 
 
 def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
+    """Columns as wide as they need; only the last one is folded where the terminal is narrow."""
     made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns:
-        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        made.add_column(
+            column,
+            justify="right" if column in right else "left",
+            overflow="fold",
+            no_wrap=column != columns[-1],
+        )
     return made
 
 

@@ -98,7 +98,7 @@ def display_name(name: object) -> str:
 def slug(name: str) -> RunId:
     """A name as an id: safe as a path, and different for different names."""
     safe = re.sub(r"[^a-z0-9._-]+", "-", name.lower()[:1000]).strip("-.")[:MAX_ID]
-    if safe == name:
+    if safe and safe == name:
         return RunId(safe)
     mark = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     return RunId(f"{safe[: MAX_ID - 9].rstrip('-.') or 'run'}-{mark}")

@@ -267,6 +267,9 @@ def metric_name(name: object) -> str | None:
         tally.count(f"name {kind}", f"a metric's name is a string or a MetricType, not a {kind}")
         return None
     plain = str.__str__(name)
+    if not plain:
+        tally.count("name empty", "a metric needs a name: what is logged under an empty one is lost")
+        return None
     try:
         encoded = plain.encode()
     except UnicodeEncodeError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal
@@ -18,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 ColumnKind = Literal["text", "integer", "number", "time"]
-"""`time` is nanoseconds since the epoch; empty text and None become NULL."""
+"""`time` is ns since the epoch; empty text and integers that are None become NULL."""
 
 _ABSENT: Final = -(2**63)
 _TYPES: Final[dict[ColumnKind, str]] = {
@@ -30,26 +31,42 @@ _TYPES: Final[dict[ColumnKind, str]] = {
 _CASTS: Final[dict[ColumnKind, str]] = {
     "text": "nullif({0}::VARCHAR, '')",
     "integer": f"nullif({{0}}::BIGINT, {_ABSENT})",
-    "number": "{0}::DOUBLE",
-    "time": "make_timestamp_ns({0}::BIGINT)::TIMESTAMPTZ_NS",
+    # The engine takes an array's NaN for NULL; ours are numbers that a run really produced.
+    "number": "coalesce({0}::DOUBLE, 'nan'::DOUBLE)",
+    # A plain cast would read the number as a time of the machine's own time zone.
+    "time": "timezone('UTC', make_timestamp_ns({0}::BIGINT))",
 }
 
 
 class ParquetWriter:
+    """Use it in a `with` block; leaving the block by an error leaves no file."""
+
     def __init__(
         self, path: Path, columns: Mapping[str, ColumnKind], *, memory_limit: str = "256MB"
     ) -> None:
         self._path = path
         self._columns = dict(columns)
-        self._scratch = tempfile.TemporaryDirectory(prefix=".parquet-", dir=path.parent)
-        self._connection = duckdb.connect(
-            os.path.join(self._scratch.name, "rows.duckdb"),
-            config={"memory_limit": memory_limit, "threads": 1, "TimeZone": "UTC"},
-        )
-        typed = ", ".join(f'"{name}" {_TYPES[kind]}' for name, kind in self._columns.items())
-        self._connection.execute(f"CREATE TABLE waiting ({typed})")
+        self._memory_limit = memory_limit
+        self._open = ExitStack()
+
+    def __enter__(self) -> ParquetWriter:
+        with ExitStack() as opening:
+            scratch = opening.enter_context(
+                tempfile.TemporaryDirectory(prefix=".parquet-", dir=self._path.parent)
+            )
+            self._scratch = Path(scratch)
+            self._connection = opening.enter_context(
+                duckdb.connect(
+                    str(self._scratch / "rows.duckdb"),
+                    config={"memory_limit": self._memory_limit, "threads": 1},
+                )
+            )
+            typed = ", ".join(f'"{n}" {_TYPES[kind]}' for n, kind in self._columns.items())
+            self._connection.execute(f"CREATE TABLE waiting ({typed})")
+            self._open = opening.pop_all()
         casts = ", ".join(_CASTS[kind].format(f'"{n}"') for n, kind in self._columns.items())
         self._insert = f"INSERT INTO waiting SELECT {casts} FROM stretch"
+        return self
 
     def append(self, columns: Mapping[str, Sequence[Any]]) -> None:
         arrays = {name: _array(columns[name], kind) for name, kind in self._columns.items()}
@@ -57,24 +74,18 @@ class ParquetWriter:
         self._connection.execute(self._insert)
         self._connection.unregister("stretch")
 
-    def __enter__(self) -> ParquetWriter:
-        return self
-
     def __exit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        try:
+        with self._open:
             if error is None:
                 self._finish()
-        finally:
-            self._connection.close()
-            self._scratch.cleanup()
 
     def _finish(self) -> None:
-        made = Path(self._scratch.name, "made.parquet")
+        made = self._scratch / "made.parquet"
         quoted = str(made).replace("'", "''")
         self._connection.execute(
             f"COPY waiting TO '{quoted}' (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 122880)"

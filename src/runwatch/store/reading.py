@@ -245,13 +245,19 @@ def _curves(found: dict[str, npt.NDArray[Any]], axis: Axis, grid: Grid) -> list[
     series, bucket = series[order], bucket[order]
     columns = {name: np.asarray(values)[order] for name, values in found.items()}
     columns["mean"] = columns["total"] / np.maximum(columns["finite"], 1)
-    columns["position"] = grid.start + grid.width * bucket
+    columns["position"] = _positions(bucket, grid)
     edges = np.flatnonzero(series[1:] != series[:-1]) + 1
     starts = [0, *edges.tolist(), len(series)]
     return [
         _curve(int(series[a]), axis, grid.width, {name: c[a:b] for name, c in columns.items()})
         for a, b in pairwise(starts)
     ]
+
+
+def _positions(bucket: npt.NDArray[np.int64], grid: Grid) -> npt.NDArray[np.int64]:
+    if grid.fits_int64:
+        return grid.start + grid.width * bucket
+    return np.array([grid.start + grid.width * index for index in bucket.tolist()], np.int64)
 
 
 def _curve(series: int, axis: Axis, width: int, column: dict[str, npt.NDArray[Any]]) -> Curve:

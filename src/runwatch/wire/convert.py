@@ -46,7 +46,8 @@ def agree_on_version(oldest: int, newest: int) -> int:
 
 
 def check_journal_id(text: str) -> JournalId:
-    if not text or len(text) > MAX_JOURNAL_ID or not all(c.isalnum() or c in "-." for c in text):
+    plain = text[:1].isalnum() and all(c.isascii() and (c.isalnum() or c in "-.") for c in text)
+    if not plain or len(text) > MAX_JOURNAL_ID:
         raise WireError(f"not a journal id: {text[:80]!r}")
     return JournalId(text)
 

@@ -1,0 +1,212 @@
+"""What a head does with peers and callers that are wrong, silent, huge, or not allowed in."""
+
+from __future__ import annotations
+
+import json
+import resource
+import socket
+import ssl
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import trustme
+
+from runwatch.ship.client import METHOD
+from runwatch.wire import spine_pb2 as pb
+from tests.integration.processes import Cluster, until
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    made = Cluster(tmp_path)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def hello(oldest: int = 1, newest: int = 1) -> pb.Up:
+    return pb.Up(hello=pb.Hello(oldest_wire_version=oldest, newest_wire_version=newest, host="h"))
+
+
+def talk(port: int, *messages: pb.Up, token: str = "") -> list[pb.Down]:
+    """Say these on a stream of their own; what came back, or the RpcError."""
+    unlimited = [("grpc.max_send_message_length", -1)]
+    with grpc.insecure_channel(f"127.0.0.1:{port}", options=unlimited) as channel:
+        stream = channel.stream_stream(METHOD, pb.Up.SerializeToString, pb.Down.FromString)
+        metadata = (("authorization", f"Bearer {token}"),) if token else ()
+        return list(stream(iter(messages), metadata=metadata, timeout=30))
+
+
+def refusal(port: int, *messages: pb.Up, token: str = "") -> tuple[grpc.StatusCode, str]:
+    with pytest.raises(grpc.RpcError) as caught:
+        talk(port, *messages, token=token)
+    return caught.value.code(), caught.value.details()
+
+
+def ask(port: int, path: str, **headers: str) -> tuple[int, Any]:
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def test_strangers_and_nonsense_are_told_why_and_the_head_lives(cluster: Cluster) -> None:
+    cluster.start_head()
+    port = cluster.grpc_port
+
+    assert talk(port, hello())[0].welcome.wire_version == 1
+    assert talk(port, hello(1, 99))[0].welcome.wire_version == 1
+
+    code, words = refusal(port, hello(2, 3))
+    assert (code, "upgrade the head" in words) == (grpc.StatusCode.FAILED_PRECONDITION, True)
+    code, words = refusal(port, hello(0, 0))
+    assert (code, "upgrade the agent" in words) == (grpc.StatusCode.FAILED_PRECONDITION, True)
+    code, words = refusal(port, pb.Up(ping=pb.Ping()))
+    assert (code, "hello" in words) == (grpc.StatusCode.FAILED_PRECONDITION, True)
+
+    code, words = refusal(port, hello(), pb.Up(open=pb.Open(journal="../../etc/passwd")))
+    assert (code, "journal id" in words) == (grpc.StatusCode.INVALID_ARGUMENT, True)
+    code, _ = refusal(port, hello(), pb.Up(batch=pb.Batch(start=5, end=1)))
+    assert code == grpc.StatusCode.INVALID_ARGUMENT
+
+    huge = pb.Up(batch=pb.Batch(points=pb.Points(value=bytes(100_000_000))))
+    code, _ = refusal(port, hello(), huge)
+    assert code == grpc.StatusCode.RESOURCE_EXHAUSTED
+
+    assert ask(cluster.http_port, "/api/v1/health")[1]["status"] == "ok"
+    assert talk(port, hello())[0].welcome.wire_version == 1
+
+
+def test_a_hundred_megabytes_over_http(cluster: Cluster) -> None:
+    cluster.start_head()
+    with socket.create_connection(("127.0.0.1", cluster.http_port), timeout=20) as raw:
+        raw.sendall(
+            b"POST /api/v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000000\r\n\r\n"
+        )
+        assert raw.recv(64).split()[1] == b"413"
+    assert ask(cluster.http_port, "/api/v1/health")[1]["status"] == "ok"
+
+
+def test_a_thousand_connections_that_say_nothing(cluster: Cluster) -> None:
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    )
+    cluster.start_head()
+    silent = [
+        socket.create_connection(("127.0.0.1", port), timeout=20)
+        for port in (cluster.http_port, cluster.grpc_port)
+        for _ in range(1000)
+    ]
+    try:
+        assert ask(cluster.http_port, "/api/v1/health")[1]["status"] == "ok"
+        assert talk(cluster.grpc_port, hello())[0].welcome.wire_version == 1
+    finally:
+        for connection in silent:
+            connection.close()
+    assert ask(cluster.http_port, "/api/v1/runs") == (
+        200,
+        {"runs": [], "total": 0, "next_offset": None},
+    )
+
+
+def test_a_second_head_on_the_same_store_is_refused_with_the_pid(cluster: Cluster) -> None:
+    at = cluster.start_head()
+    second = subprocess.run(
+        cluster.python + ["-m", "runwatch.cli", "head", "--dir", str(cluster.head_root),
+        "--grpc-port", "0", "--http-port", "0"],
+        env=cluster.environment, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert second.returncode == 1
+    assert str(at.pid) in second.stderr
+    assert "Traceback" not in second.stderr
+
+
+def test_a_port_in_use_is_named(cluster: Cluster) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", cluster.http_port))
+        taken.listen()
+        tried = subprocess.run(
+            cluster.python + ["-m", "runwatch.cli", "head", "--dir", str(cluster.head_root),
+            "--grpc-port", "0", "--http-port", str(cluster.http_port)],
+            env=cluster.environment, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+    assert tried.returncode == 2
+    assert str(cluster.http_port) in tried.stderr
+    assert "Traceback" not in tried.stderr
+
+
+def test_any_other_address_needs_a_token_which_is_made_and_printed(cluster: Cluster) -> None:
+    at = cluster.start_head("--bind", "0.0.0.0")
+    assert len(at.token) > 20
+    assert f"RUNWATCH_TOKEN={at.token}" in cluster.words()
+    assert (cluster.head_root / "token").stat().st_mode & 0o077 == 0
+
+    assert ask(cluster.http_port, "/api/v1/runs")[0] == 401
+    assert ask(cluster.http_port, "/api/v1/health") == (200, {"status": "ok"})
+    assert ask(cluster.http_port, "/metrics")[0] == 401
+    assert ask(cluster.http_port, "/api/v1/runs", Authorization=f"Bearer {at.token}")[0] == 200
+
+    code, words = refusal(cluster.grpc_port, hello())
+    assert (code, "RUNWATCH_TOKEN" in words) == (grpc.StatusCode.UNAUTHENTICATED, True)
+    assert refusal(cluster.grpc_port, hello(), token="x")[0] == grpc.StatusCode.UNAUTHENTICATED
+    assert talk(cluster.grpc_port, hello(), token=at.token)[0].welcome.wire_version == 1
+
+    cluster.stop_head()
+    assert cluster.start_head("--bind", "0.0.0.0").token == at.token
+
+
+def test_tls_from_the_trainer_to_the_page(cluster: Cluster, tmp_path: Path) -> None:
+    authority = trustme.CA()
+    certificate = authority.issue_cert("localhost", "127.0.0.1")
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    certificate.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
+    with (tmp_path / "cert.pem").open("wb") as file:
+        for part in certificate.cert_chain_pems:
+            file.write(part.bytes())
+    at = cluster.start_head(
+        "--tls-certificate", str(tmp_path / "cert.pem"), "--tls-key", str(tmp_path / "key.pem")
+    )
+    assert at.http.startswith("https://")
+    trusted = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+    trainer = cluster.start_trainer(hertz=1000, count=50)
+    cluster.start_agent(head=f"grpcs://localhost:{cluster.grpc_port}", ca=tmp_path / "ca.pem")
+
+    def arrived() -> bool:
+        url = f"{at.http}/api/v1/runs/{trainer.run}/latest?metric=value"
+        try:
+            with urllib.request.urlopen(url, timeout=10, context=trusted) as answer:
+                points = json.load(answer)["points"]
+        except urllib.error.HTTPError:
+            return False
+        return bool(points) and points[0]["value"] == 49.0
+
+    until(arrived, 30, "the trainer's last value over TLS")
+
+
+def test_a_truncated_store_is_set_aside_and_filled_again_from_the_journals(
+    cluster: Cluster,
+) -> None:
+    cluster.start_head()
+    cluster.start_agent()
+    cluster.start_trainer(hertz=0, count=5_000)
+    cluster.wait_until_stored()
+    cluster.stop_head()
+    hot = cluster.head_root / "store" / "hot.duckdb"
+    with hot.open("r+b") as file:
+        file.truncate(hot.stat().st_size // 2)
+    (hot.parent / "hot.duckdb.wal").unlink(missing_ok=True)
+
+    cluster.start_head()
+    notes = ask(cluster.http_port, "/api/v1/health")[1]["notes"]
+    assert any("damaged" in note for note in notes), notes
+    cluster.wait_until_stored()
+    cluster.check_exactly_once()

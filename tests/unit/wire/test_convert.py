@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from array import array
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runwatch.errors import WireError
+from runwatch.record import (
+    NO_STEP,
+    Batch,
+    Event,
+    JournalId,
+    Origin,
+    Points,
+    Position,
+    RunId,
+    RunScope,
+    Series,
+    SpanName,
+)
+from runwatch.wire import spine_pb2 as pb
+from runwatch.wire.convert import (
+    agree_on_version,
+    batch_from_message,
+    batch_to_message,
+    check_journal_id,
+)
+
+SOURCE = Path(__file__).parents[3] / "src"
+int64 = st.integers(-(2**63), 2**63 - 1)
+uint32 = st.integers(0, 2**32 - 1)
+rows = st.tuples(uint32, int64, int64, st.floats(allow_nan=False))
+text = st.text(st.characters(blacklist_categories=("Cs",)), max_size=20)
+
+
+def a_batch() -> Batch:
+    origin = Origin(JournalId("j-1"), "gpu-1", 42, 7, "boot", 9, "process", "0.1")
+    batch = Batch(origin, Position(0), Position(128))
+    batch.definitions = [
+        RunScope(1, RunId("r"), "run", 3, 8, "key", "group"),
+        Series(2, "loss", 1, "1", "0", {"a": "b"}),
+        SpanName(3, "step", 1),
+    ]
+    batch.points = Points(array("I", [2]), array("q", [5]), array("q", [NO_STEP]), array("d", [1]))
+    batch.spans.append(3, 1, 0, 6, 7)
+    batch.events = [Event(8, "log", {"x": [1, None]}, 9, 1)]
+    batch.skipped_records = 4
+    return batch
+
+
+def columns(points: Points) -> tuple[list[int], list[int], list[int], list[float]]:
+    return list(points.series), list(points.time_ns), list(points.step), list(points.value)
+
+
+def test_a_batch_survives_the_wire() -> None:
+    sent = a_batch()
+    message = pb.Batch.FromString(batch_to_message(sent).SerializeToString())
+    got = batch_from_message(message)
+    assert got.origin == sent.origin
+    assert (got.start, got.end, got.skipped_records) == (0, 128, 4)
+    assert got.definitions == sent.definitions
+    assert columns(got.points) == columns(sent.points)
+    assert list(got.spans.time_ns) == [6]
+    assert got.events == sent.events
+
+
+@given(st.lists(rows, max_size=50), st.lists(st.tuples(int64, text, int64, uint32), max_size=5))
+def test_any_points_and_events_survive_the_wire(
+    points: list[tuple[int, int, int, float]], events: list[tuple[int, str, int, int]]
+) -> None:
+    batch = Batch(Origin(JournalId("j"), "h", 1, 0), Position(1), Position(2))
+    for row in points:
+        batch.points.append(*row)
+    batch.events = [Event(t, kind, {"text": kind}, step, scope) for t, kind, step, scope in events]
+    got = batch_from_message(pb.Batch.FromString(batch_to_message(batch).SerializeToString()))
+    assert columns(got.points) == columns(batch.points)
+    assert got.events == batch.events
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda m: setattr(m, "end", 0), "runs backwards"),
+        (lambda m: setattr(m.origin, "journal", "../x"), "not a journal id"),
+        (lambda m: setattr(m.points, "series", b"123"), "points.series of 3 bytes"),
+        (lambda m: setattr(m.points, "series", b""), "different lengths"),
+        (lambda m: setattr(m.spans, "edge", b""), "different lengths"),
+        (lambda m: setattr(m.events[0], "body_json", "{"), "not JSON"),
+        (lambda m: setattr(m.events[0], "body_json", "[]"), "not an object"),
+        (lambda m: m.definitions.append(pb.Definition()), "does not know"),
+    ],
+)
+def test_nonsense_is_refused_with_a_reason(spoil: object, words: str) -> None:
+    message = batch_to_message(a_batch())
+    assert callable(spoil)
+    spoil(message)
+    with pytest.raises(WireError, match=words):
+        batch_from_message(message)
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "a\0b", "x" * 201, "a b"])
+def test_a_journal_id_is_never_a_path(name: str) -> None:
+    with pytest.raises(WireError):
+        check_journal_id(name)
+
+
+def test_versions() -> None:
+    assert agree_on_version(1, 1) == 1
+    assert agree_on_version(1, 9) == 1
+    with pytest.raises(WireError, match="upgrade the head"):
+        agree_on_version(2, 3)
+    with pytest.raises(WireError, match="upgrade the agent"):
+        agree_on_version(0, 0)
+
+
+def test_the_stubs_are_made_from_the_proto(tmp_path: Path) -> None:
+    made = tmp_path / "made.bin"
+    command = [sys.executable, "-m", "grpc_tools.protoc", "-I", str(SOURCE)]
+    command += [f"--descriptor_set_out={made}", "runwatch/wire/spine.proto"]
+    subprocess.run(command, check=True)
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+
+    fresh = FileDescriptorSet.FromString(made.read_bytes()).file[0]
+    for message in fresh.message_type:  # the stubs leave out what follows from the field's name
+        for field in (*message.field, *(f for n in message.nested_type for f in n.field)):
+            field.ClearField("json_name")
+    committed = FileDescriptorProto.FromString(pb.DESCRIPTOR.serialized_pb)
+    assert committed == fresh, "run `make proto`"
+
+
+def test_an_old_message_is_still_read() -> None:
+    """Bytes of wire version 1 as they were on the day it landed."""
+    fixture = Path(__file__).parents[2] / "fixtures" / "wire" / "batch-v1.bin"
+    got = batch_from_message(pb.Batch.FromString(fixture.read_bytes()))
+    assert got.definitions == a_batch().definitions
+    assert columns(got.points) == columns(a_batch().points)
+    assert got.events == a_batch().events
