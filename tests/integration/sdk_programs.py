@@ -138,8 +138,9 @@ def start_program(text: str, directory: Path, **environment: str) -> subprocess.
 
 def run_program(text: str, directory: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     process = start_program(text, directory, **environment)
-    try:
-        out, err = process.communicate(timeout=60)
-    finally:
-        process.kill()
+    with process:
+        try:
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)

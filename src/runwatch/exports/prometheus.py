@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
@@ -37,17 +39,14 @@ class HeadMetrics(Collector):
     ) -> None:
         self._health = health
         self._numbers = numbers
+        self._lock = threading.Lock()
+        self._answered: Counter[tuple[str, int]] = Counter()
         self._registry = CollectorRegistry()
-        self._requests = Counter(
-            "runwatch_http_requests",
-            "HTTP requests answered",
-            ("route", "status"),
-            registry=self._registry,
-        )
         self._registry.register(self)
 
     def answered(self, route: str, status: int) -> None:
-        self._requests.labels(route, str(status)).inc()
+        with self._lock:
+            self._answered[route, status] += 1
 
     def text(self) -> bytes:
         return generate_latest(self._registry)
@@ -74,6 +73,16 @@ class HeadMetrics(Collector):
         yield _gauge("store_blocks", "Closed files", health.blocks)
         yield _gauge("store_disk_bytes", "Bytes on disk", health.bytes_on_disk)
         yield _gauge("store_healthy", "1 when the store takes data", 0 if health.problem else 1)
+        yield self._requests()
+
+    def _requests(self) -> Metric:
+        found = CounterMetricFamily(
+            "runwatch_http_requests", "HTTP requests answered", labels=("route", "status")
+        )
+        with self._lock:
+            for (route, status), count in sorted(self._answered.items()):
+                found.add_metric((route, str(status)), count)
+        return found
 
 
 def _counter(name: str, help: str, value: float) -> Metric:

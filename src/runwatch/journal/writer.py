@@ -83,6 +83,7 @@ class _Segment:
         self.index = header.index
         self.definitions = 0
         self.offset = HEADER_LENGTH
+        self.fd = -1
         # A new file, never an old one made empty: truncating what is mapped is a SIGBUS.
         path.unlink(missing_ok=True)
         self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -90,8 +91,7 @@ class _Segment:
             allocate(self.fd, header.length)
             self.map = mmap.mmap(self.fd, header.length)
         except OSError:
-            os.close(self.fd)
-            os.unlink(path)
+            path.unlink(missing_ok=True)
             raise
         self.map[:HEADER_LENGTH] = header.pack()
 
@@ -106,6 +106,10 @@ class _Segment:
 
     def close(self) -> None:
         self.map.close()
+        self.__del__()
+
+    def __del__(self) -> None:
+        # An exception may come between opening and whoever would close it.
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)
@@ -152,10 +156,10 @@ class JournalWriter:
     __slots__ = (
         "budget_bytes", "closed", "directory", "dropped_records", "lost_records", "origin",
         "point", "records", "segment_bytes", "_clock", "_clock_offset", "_definition_room",
-        "_definitions", "_keeper", "_keeping", "_kept", "_known", "_last_definition", "_lock", "_map",
-        "_mono_ns", "_next_span", "_now", "_offset", "_on_keep", "_pid", "_prepared", "_reported",
-        "_retired", "_room", "_scratch", "_segment", "_shared", "_starved", "_stop", "_turning",
-        "_wake", "_wall_ns", "__weakref__",
+        "_definitions", "_keeper", "_keeping", "_kept", "_known", "_last_definition", "_lock",
+        "_map", "_mono_ns", "_next_span", "_now", "_offset", "_on_keep", "_pid", "_prepared",
+        "_reported", "_retired", "_room", "_scratch", "_segment", "_shared", "_starved", "_stop",
+        "_turning", "_wake", "_wall_ns", "__weakref__",
     )  # fmt: skip
 
     def __init__(
@@ -375,16 +379,14 @@ class JournalWriter:
         """
         if self.closed:
             return False
-        self._turning, new = True, None
+        new = None
         try:
-            self._room = 0
+            self._turning, self._room = True, 0
             self._finish()
             new = self._next_segment()
             if new is not None:
                 self._begin(new)
         except OSError:
-            if new is not None:
-                new.close()
             new = None
         finally:
             self._turning = False
@@ -415,7 +417,7 @@ class JournalWriter:
         segment.definitions = len(self._definitions)
         os.rename(segment.path, self.directory / segment_name(segment.index))
         self._kept.append((segment.index, self.records))
-        while self._scratch:
+        while self._scratch and segment.offset + len(self._scratch[0][0]) <= self.segment_bytes:
             record, count = self._scratch.pop(0)
             segment.put(record)
             self.records += count

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, TypeVar
 
 from runwatch.record import RunId
+from runwatch.sdk import launch
 from runwatch.sdk.config import ConfigDict
 from runwatch.sdk.guard import attempt, front, guarded, tally, text_of
 from runwatch.sdk.identity import Identity, identify, slug
@@ -181,9 +182,6 @@ def _watch_forks() -> None:
 def _after_fork() -> None:
     _state.lock = threading.RLock()
     tally.forget()
-    if "runwatch.sdk.launch" in sys.modules:
-        from runwatch.sdk import launch
-
-        launch.forget()
+    launch.forget()
     if _state.run is not None:
         _state.run._after_fork()

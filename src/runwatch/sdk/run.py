@@ -13,7 +13,7 @@ from typing import Any, Final, Self, TypeVar
 from runwatch.clock import Clock, system_clock
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import NO_STEP, RunScope
-from runwatch.sdk import collect
+from runwatch.sdk import collect, launch
 from runwatch.sdk.config import ConfigDict
 from runwatch.sdk.ending import EndWatch, describe, when_worker_ends
 from runwatch.sdk.guard import guarded, tally, text_of
@@ -310,8 +310,6 @@ class Run(Intake):
             writer.event("warning", {"what": text(what), "count": count}, scope=self._scope)
 
     def _ask_for_agent(self) -> None:
-        from runwatch.sdk import launch  # subprocess is heavy, and this is not the caller's thread
-
         if self._agent_asked:
             launch.reap()
             return

@@ -268,7 +268,9 @@ def metric_name(name: object) -> str | None:
         return None
     plain = str.__str__(name)
     if not plain:
-        tally.count("name empty", "a metric needs a name: what is logged under an empty one is lost")
+        tally.count(
+            "name empty", "a metric needs a name: what is logged under an empty one is lost"
+        )
         return None
     try:
         encoded = plain.encode()
