@@ -107,9 +107,9 @@ def day_batches(start: int) -> Iterator[Batch]:
     random = np.random.default_rng(2)
     series = [Series(i + 1, "day", 1, device=str(i)) for i in range(DAY_SERIES)]
     producer = Producer("day", series)
-    value = np.full(DAY_SERIES, 50.0)
+    value: Floats = np.full(DAY_SERIES, 50.0)
     for first in range(0, 86_400, 1200):
-        walk = value + np.cumsum(random.integers(-1, 2, (1200, DAY_SERIES)), axis=0)
+        walk: Floats = value + np.cumsum(random.integers(-1, 2, (1200, DAY_SERIES)), axis=0)
         value = walk[-1]
         yield producer.batch(
             np.tile(np.arange(1, DAY_SERIES + 1), 1200),
@@ -124,7 +124,7 @@ def loss_batches(start: int) -> Iterator[Batch]:
     producer = Producer("loss", [Series(1, "loss", 1)])
     for first in range(0, STEPS, ROWS):
         step = np.arange(first, first + ROWS)
-        value = 10 * np.exp(-step / 2e5) + 0.1 * random.standard_normal(ROWS)
+        value: Floats = 10 * np.exp(-step / 2e5) + 0.1 * random.standard_normal(ROWS)
         times = start + step * 80_000_000 + random.integers(0, 10**6, ROWS)
         yield producer.batch(np.ones(ROWS, np.int64), times, step, value)
 
@@ -137,7 +137,8 @@ def write_rate(directory: Path, rows: int, calls: int) -> float:
     for call in range(calls):
         series = np.arange(rows) % 10_000 + 1
         now = np.full(rows, call * SECOND)
-        batch = producer.batch(series, now, np.full(rows, NO_STEP), (series * 1.0) + call % 7)
+        value = (series + call % 7).astype(np.float64)
+        batch = producer.batch(series, now, np.full(rows, NO_STEP), value)
         began = time.perf_counter()
         store.write([batch])
         spent += time.perf_counter() - began

@@ -118,7 +118,7 @@ def program_environment(directory: Path, **more: str) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("RUNWATCH", "SLURM", "TORCH"))}
     return {
         **kept,
-        "PYTHONPATH": f"{SOURCE}{os.pathsep}{ROOT / 'dropin' / 'src'}",
+        "PYTHONPATH": f"{SOURCE}{os.pathsep}{ROOT / 'dropin'}",
         "RUNWATCH_AGENT": "off",
         "RUNWATCH_DIR": str(directory),
         **more,

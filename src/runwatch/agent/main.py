@@ -31,6 +31,7 @@ from runwatch.ship.client import Address, Shipper
 from runwatch.ship.tail import Tail
 
 TIDY_SECONDS: Final = 30.0
+POLL_SECONDS: Final = 0.25
 SHIP_ON_EXIT_SECONDS: Final = 5.0
 ENDED: Final = "ended.json"
 logger = logging.getLogger("runwatch.agent")
@@ -89,9 +90,7 @@ class Agent:
             shipping = threading.Thread(target=self._shipper.run, name="runwatch-ship", daemon=True)
             shipping.start()
         try:
-            for tick in every(
-                self.settings.period_seconds, until=self._stop.wait, clock=self._clock
-            ):
+            for tick in every(self.settings.period_seconds, until=self._wait, clock=self._clock):
                 self._look()
                 self._collect(tick.late_seconds)
                 self._tidy()
@@ -100,6 +99,18 @@ class Agent:
         finally:
             self._writer.event("agent_end", {"pid": os.getpid()})
             self._end(shipping)
+
+    def _wait(self, seconds: float) -> bool:
+        """Until the next tick or the stop; who ends meanwhile is recorded at once, since the
+        order in which ranks went down tells which one took the others along."""
+        deadline = self._clock.mono_ns() + int(seconds * 1e9)
+        while not self._stop.is_set():
+            left = (deadline - self._clock.mono_ns()) / 1e9
+            for gone in self._watch.poll(min(max(left, 0.0), POLL_SECONDS)):
+                self._record_exit(gone)
+            if left <= 0:
+                return False
+        return True
 
     def _end(self, shipping: threading.Thread | None) -> None:
         self._writer.close()
@@ -122,13 +133,11 @@ class Agent:
     # ── processes ─────────────────────────────────────────────────────────────────────────────
 
     def _look(self) -> None:
-        """Take new processes under watch; record how the others ended."""
+        """Take new processes under watch."""
         for followed in self._tail.discover():
             origin = followed.origin
             if origin.role != "agent" and not self._ended_path(origin).exists():
                 self._watch.add(origin)
-        for gone in self._watch.poll(0):
-            self._record_exit(gone)
         self._tail.forget_missing()
 
     def _record_exit(self, gone: Exit) -> None:

@@ -16,7 +16,7 @@ class Exchange:
     def __init__(self, application: Any, loop: asyncio.AbstractEventLoop, target: str) -> None:
         parts = urlsplit(target)
         self._loop = loop
-        self._chunks: asyncio.Queue[bytes | None] = asyncio.Queue(MOST_CHUNKS_WAITING)
+        self._chunks: asyncio.Queue[bytes] = asyncio.Queue(MOST_CHUNKS_WAITING)
         self._status: asyncio.Future[int] = loop.create_future()
         self._scope = {
             "type": "http",
@@ -37,9 +37,30 @@ class Exchange:
         self.status: int = loop.run_until_complete(self._status)
 
     def body(self) -> Iterator[bytes]:
-        while (chunk := self._loop.run_until_complete(self._chunks.get())) is not None:
-            yield chunk
-        self._loop.run_until_complete(self._running)
+        try:
+            while (chunk := self._loop.run_until_complete(self._next())) is not None:
+                yield chunk
+        finally:
+            self.hang_up()
+
+    async def _next(self) -> bytes | None:
+        """The next chunk; None when the application is done, and its error if that ended it."""
+        getting = asyncio.ensure_future(self._chunks.get())
+        both = {getting, self._running}
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if getting.done():
+            return getting.result()
+        getting.cancel()
+        if not self._chunks.empty():
+            return self._chunks.get_nowait()
+        self._running.result()
+        return None
+
+    def hang_up(self) -> None:
+        """Whoever reads the answer has had enough of it, or all of it."""
+        if not self._loop.is_closed():
+            self._running.cancel()
+            self._loop.run_until_complete(asyncio.wait([self._running]))
 
     async def _run(self, application: Any) -> None:
         try:
@@ -48,8 +69,6 @@ class Exchange:
             if not self._status.done():
                 self._status.set_exception(error)
             raise
-        finally:
-            await self._chunks.put(None)
 
     async def _receive(self) -> dict[str, Any]:
         if self._asked:

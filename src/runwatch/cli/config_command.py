@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     out = tables.console()
     out.print(f"settings file: {runwatch_dir() / 'config.toml'}", highlight=False)
     for name, rows in answer.items():
-        shown = tables.table("setting", "value", "from", "what it does")
+        shown = tables.table("setting", "value", "from", "what it does", fold="what it does")
         for row in rows:
             help = f"{row['help']} [{row['environment']}]" if row["environment"] else row["help"]
             shown.add_row(f"{name}.{row['name']}", str(row["value"]), row["from"], Text(help))

@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -31,7 +31,7 @@ from runwatch.agent.lock import end_agents
 from runwatch.cli import demo_train, tables
 from runwatch.cli.chart import draw
 from runwatch.cli.runs_command import print_runs
-from runwatch.cli.show_command import process_table
+from runwatch.cli.show_command import attempt_reasons, process_table
 from runwatch.cli.source import RemoteSource
 from runwatch.errors import RunwatchError
 from runwatch.head.main import Listening, read_address
@@ -40,6 +40,7 @@ from runwatch.settings import runwatch_dir
 RANKS: Final = 4
 STEPS: Final = 400
 RUN: Final = "demo-spirals"
+RANKS_LOG: Final = "ranks.log"
 START_SECONDS: Final = 30.0
 SETTLE_SECONDS: Final = 20.0
 POLL_SECONDS: Final = 0.1
@@ -143,9 +144,11 @@ def _start_ranks(
     command = [sys.executable, "-m", "runwatch.cli.demo_train", "--steps", str(steps)]
     command += ["--attempt", str(attempt), "--checkpoint", str(root / "checkpoint.npz")]
     command += ["--address", str(root / f"ranks-{attempt}")]
-    return [
-        subprocess.Popen(command, env=environment | {"RANK": str(rank)}) for rank in range(RANKS)
-    ]
+    with (root / RANKS_LOG).open("ab") as log:
+        return [
+            subprocess.Popen(command, env=environment | {"RANK": str(rank)}, stdout=log, stderr=log)
+            for rank in range(RANKS)
+        ]
 
 
 def _train(out: Console, root: Path, at: Listening, steps: int) -> None:
@@ -167,16 +170,19 @@ def _train(out: Console, root: Path, at: Listening, steps: int) -> None:
                 return
             how = _ending(ranks[failed].returncode)
             out.print(f"attempt {attempt}: rank {failed} {how} after {took:.1f} s; starting again")
-    raise RunwatchError("the demo's job failed three times; see the processes' output above")
+    raise RunwatchError(f"the demo's job failed three times; see {root / RANKS_LOG}")
 
 
-def _watch(ranks: list[subprocess.Popen[bytes]], tick: Any) -> int | None:
-    """The first rank that fails, or None when all have finished."""
+def _watch(ranks: list[subprocess.Popen[bytes]], tick: Callable[[], None]) -> int | None:
+    """The rank that failed, or None when all have finished.
+
+    Ranks that lose a peer fail too; one that was killed is the one that took the others along.
+    """
     while True:
         codes = [rank.poll() for rank in ranks]
-        for number, code in enumerate(codes):
-            if code not in (None, 0):
-                return number
+        failed = [number for number, code in enumerate(codes) if code]
+        if failed:
+            return min(failed, key=lambda number: codes[number] or 0)
         if all(code == 0 for code in codes):
             return None
         tick()
@@ -222,6 +228,8 @@ def _every_end_is_known(head: RemoteSource) -> bool:
 def _report(out: Console, head: RemoteSource, steps: int) -> None:
     out.rule("runs")
     print_runs(head.get("/runs")["runs"])
+    for reason in attempt_reasons(head.get(f"/runs/{RUN}")):
+        out.print(reason, style="dim", highlight=False, soft_wrap=True)
     out.rule("how each process ended")
     out.print(process_table(head.get(f"/runs/{RUN}/processes")["processes"]))
     out.rule("metrics")
@@ -273,6 +281,7 @@ def _say_slow_phase(out: Console, head: RemoteSource, steps: int) -> None:
         f"\nrank {worst} waited {waits[worst]:.1f} s for data, mostly {span}; "
         f"the other ranks {others[0]:.2f}–{others[-1]:.2f} s",
         highlight=False,
+        soft_wrap=True,
     )
 
 

@@ -82,16 +82,20 @@ def _headline(run: dict[str, Any]) -> Text:
     facts = [attempt, step, f"started {tables.time(run['started_ns'])}"]
     facts.append(tables.duration(until - run["started_ns"]))
     line.append("  " + " · ".join(fact for fact in facts if fact))
-    for old in run["history"]:
-        if old["reason"]:
-            line.append(f"\nattempt {old['attempt']}: {old['reason']}", style="dim")
+    for reason in attempt_reasons(run):
+        line.append(f"\n{reason}", style="dim")
     return line
+
+
+def attempt_reasons(run: dict[str, Any]) -> list[str]:
+    """What ended each attempt that something ended."""
+    return [f"attempt {a['attempt']}: {a['reason']}" for a in run["history"] if a["reason"]]
 
 
 def process_table(processes: list[dict[str, Any]]) -> RenderableType:
     shown = tables.table(
         "attempt", "rank", "host", "pid", "state", "took", "how it ended",
-        right=("attempt", "rank", "pid", "took"),
+        right=("attempt", "rank", "pid", "took"), fold="how it ended",
     )  # fmt: skip
     for process in processes:
         until = process["ended_ns"] or process["last_ns"]

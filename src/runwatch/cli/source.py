@@ -148,6 +148,7 @@ class LocalSource:
         self.name = str(root)
         self._head = LocalHead(root)
         self._loop = asyncio.new_event_loop()
+        self._exchange: Exchange | None = None
         self.refresh()
 
     def refresh(self) -> None:
@@ -159,12 +160,14 @@ class LocalSource:
         return json.loads(b"".join(self.stream(path, **parameters)))
 
     def stream(self, path: str, **parameters: Any) -> Iterator[bytes]:
-        answer = Exchange(self._head.app, self._loop, _query(path, parameters))
+        self._exchange = answer = Exchange(self._head.app, self._loop, _query(path, parameters))
         if answer.status >= 400:
             raise _refused(answer.status, b"".join(answer.body()))
         yield from answer.body()
 
     def close(self) -> None:
+        if self._exchange is not None:
+            self._exchange.hang_up()
         self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
         self._head.close()

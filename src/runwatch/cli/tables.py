@@ -24,15 +24,15 @@ def console() -> Console:
     return Console(soft_wrap=False)
 
 
-def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
-    """Columns as wide as they need; only the last one is folded where the terminal is narrow."""
-    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+def table(*columns: str, right: tuple[str, ...] = (), fold: str = "") -> Table:
+    """Columns as wide as they need; only `fold` gives way where the terminal is narrow."""
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
     for column in columns:
         made.add_column(
             column,
             justify="right" if column in right else "left",
             overflow="fold",
-            no_wrap=column != columns[-1],
+            no_wrap=column != fold,
         )
     return made
 

@@ -90,10 +90,14 @@ class Access:
         if not self._token:
             return _Proof()
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
-        by_address = said is not None and _same(said, self._token)
-        by_header = scheme.lower() == "bearer" and _same(bearer.strip(), self._token)
+        by_address = said is not None and _same(said.encode(), self._token)
+        # Header text is bytes in disguise; whoever sends a token in UTF-8 means that.
+        sent = bearer.strip().encode("latin-1")
+        by_header = scheme.lower() == "bearer" and _same(sent, self._token)
         cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
-        return _Proof(by_address or by_header, by_address, _same(cookie, self._cookie.encode()))
+        return _Proof(
+            by_address or by_header, by_address, _same(cookie.encode(), self._cookie.encode())
+        )
 
     def _refusal(
         self, scope: MutableMapping[str, Any], headers: Headers, proof: _Proof
@@ -144,8 +148,8 @@ def _take_token(scope: MutableMapping[str, Any]) -> str | None:
         return ""
 
 
-def _same(said: str, secret: bytes) -> bool:
-    return hmac.compare_digest(said.encode("utf-8", "replace"), secret)
+def _same(said: bytes, secret: bytes) -> bool:
+    return hmac.compare_digest(said, secret)
 
 
 def _body_size(headers: Headers) -> int:

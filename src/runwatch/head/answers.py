@@ -43,7 +43,7 @@ from runwatch.views.runs import (
     runs_of,
     summarise_attempts,
 )
-from runwatch.views.series import AttemptOf, Question, attempt_of, choose, curve_labels
+from runwatch.views.series import AttemptOf, Question, attempt_of, curve_labels
 
 MOST_CELLS: Final = 2_000_000
 """Series × buckets that one answer may hold."""
@@ -200,7 +200,7 @@ def question(given: Given) -> Question:
 def series(reading: Reading, given: Given) -> SeriesList:
     id = reading.run(given["run"])
     numbers_of = reading.attempts(id)
-    found = choose(reading.store.series(id), question(given), numbers_of)
+    found = reading.series(id, question(given), numbers_of)
     page, next_offset = _page(found, given)
     latest = reading.latest(page)
     return SeriesList(
@@ -230,7 +230,7 @@ def _series_info(row: SeriesRow, attempts: AttemptOf, latest: Latest | None) -> 
 def latest(reading: Reading, given: Given) -> LatestList:
     id = reading.run(given["run"])
     attempts = reading.attempts(id)
-    rows = choose(reading.store.series(id), question(given), attempts)
+    rows = reading.series(id, question(given), attempts)
     points = reading.latest(rows)
     return LatestList(
         run=id,
@@ -262,7 +262,7 @@ def curves(reading: Reading, given: Given) -> CurveList:
     id = reading.run(given["run"])
     _check_range(given)
     attempts = reading.attempts(id)
-    rows = choose(reading.store.series(id), question(given), attempts)
+    rows = reading.series(id, question(given), attempts)
     if len(rows) * given["buckets"] > MOST_CELLS:
         raise UsageError(
             f"{len(rows)} series in {given['buckets']} buckets are more than {MOST_CELLS} cells; "

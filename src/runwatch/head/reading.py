@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import NotFound
@@ -22,7 +23,7 @@ from runwatch.views.runs import (
     process_states,
     runs_of,
 )
-from runwatch.views.series import AttemptOf, Headline, headline
+from runwatch.views.series import AttemptOf, Headline, Question, choose, headline
 from runwatch.views.steps import last_steps
 
 
@@ -121,6 +122,13 @@ class Reading:
         return events + self.store.events(None, kinds=["process_exit"])
 
     # ── the rest ───────────────────────────────────────────────────────────────────────────────
+
+    def series(self, run: RunId, question: Question, attempts: AttemptOf) -> list[SeriesRow]:
+        """Those that answer the question.  Asked by metric, a store need not look at all."""
+        if not question.metrics:
+            return choose(self.store.series(run), question, attempts)
+        named = (self.store.series(run, metric=metric) for metric in set(question.metrics))
+        return choose(chain.from_iterable(named), question, attempts)
 
     def attempts(self, run: RunId) -> AttemptOf:
         return attempts(self.store.processes(run))

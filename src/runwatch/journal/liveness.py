@@ -68,7 +68,10 @@ def is_alive(
         return False  # the host was restarted since
     if not os.path.isdir(f"{proc}/self"):
         return None  # not Linux, or a /proc that is not ours to ask
-    stat = read_stat(origin.pid, proc=proc)
+    try:
+        stat = read_stat(origin.pid, proc=proc)
+    except PermissionError:
+        return None  # /proc hides other users' processes
     if stat is None or stat.dead:
         return False
     if not origin.process_start_ticks and not (boot and origin.boot):

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import json
 import mmap
 import os
@@ -30,7 +31,7 @@ import weakref
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import SegmentError
@@ -73,23 +74,27 @@ _FIRST_TOUCH: Final = 256 << 10
 _POPULATE_CHUNK: Final = 128 << 10  # the call holds the interpreter lock, so in small bites
 
 
+class PointCall(Protocol):
+    def __call__(self, series: int, value: float, step: int = NO_STEP) -> None: ...
+
+
 class _Segment:
     """One mapped file."""
 
-    __slots__ = ("map", "fd", "path", "index", "definitions", "offset")
+    __slots__ = ("map", "file", "path", "index", "definitions", "offset")
 
     def __init__(self, path: Path, header: Header) -> None:
         self.path = path
         self.index = header.index
         self.definitions = 0
         self.offset = HEADER_LENGTH
-        self.fd = -1
         # A new file, never an old one made empty: truncating what is mapped is a SIGBUS.
         path.unlink(missing_ok=True)
-        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self.file = io.FileIO(path, "x+")  # an object closes itself when an exception interrupts us
         try:
-            allocate(self.fd, header.length)
-            self.map = mmap.mmap(self.fd, header.length)
+            os.fchmod(self.file.fileno(), 0o600)
+            allocate(self.file.fileno(), header.length)
+            self.map = mmap.mmap(self.file.fileno(), header.length)
         except OSError:
             path.unlink(missing_ok=True)
             raise
@@ -101,18 +106,12 @@ class _Segment:
         self.offset = end
 
     def sync(self) -> None:
-        with contextlib.suppress(OSError):
-            os.fdatasync(self.fd)
+        with contextlib.suppress(OSError, ValueError):
+            os.fdatasync(self.file.fileno())
 
     def close(self) -> None:
         self.map.close()
-        self.__del__()
-
-    def __del__(self) -> None:
-        # An exception may come between opening and whoever would close it.
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
-            os.close(fd)
+        self.file.close()
 
 
 def allocate(fd: int, length: int) -> None:
@@ -229,7 +228,7 @@ class JournalWriter:
 
     # ── in the training thread ────────────────────────────────────────────────────────────────
 
-    def _make_point(self) -> Callable[[int, float, int], None]:
+    def _make_point(self) -> PointCall:
         """The hottest call there is: everything that does not change is a local of the closure."""
         state, now, append_slowly = self, self._now, self._append_slowly
         pack, put, join, crc32 = POINT_BODY.pack, PUT_40.pack_into, PUT_40.pack, zlib.crc32
@@ -567,7 +566,7 @@ class JournalWriter:
         if segment is not None:
             segment.map[END_OFFSET : END_OFFSET + 8] = WORD.pack(end)
             segment.map.close()
-            os.ftruncate(segment.fd, end)  # ours alone and unmapped: no one can be hurt by it
+            segment.file.truncate(end)  # ours alone and unmapped: no one can be hurt by it
             segment.close()
 
     def abandon(self) -> None:

@@ -57,7 +57,7 @@ def software(
         "versions": versions,
         "environment": variables,
     }
-    if (commit := git_commit(directory or Path.cwd())) is not None:
+    if (commit := git_commit(directory or Path(working_directory()))) is not None:
         found["git_commit"] = commit
     return found
 
@@ -82,6 +82,13 @@ def system(*, proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup"))
         "gpus": [*gpus(proc)],
     }
     return {key: value for key, value in found.items() if value not in (None, [])}
+
+
+def working_directory() -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # it was removed
+        return "/"
 
 
 def gpus(proc: Path = Path("/proc")) -> Iterator[str]:

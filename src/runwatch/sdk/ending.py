@@ -13,6 +13,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+from runwatch.sdk.guard import text_of
+
 
 class EndWatch:
     def __init__(
@@ -85,6 +87,6 @@ def describe(error: BaseException) -> tuple[str, str]:
     if isinstance(error, SystemExit):
         if error.code in (None, 0):
             return "completed", ""
-        return "failed", f"SystemExit: {str(error.code)[:2000]}"
-    text = f"{type(error).__name__}: {str(error)[:2000]}"
+        return "failed", f"SystemExit: {text_of(error.code)[:2000]}"
+    text = f"{type(error).__name__}: {text_of(error)[:2000]}"
     return ("killed" if isinstance(error, KeyboardInterrupt) else "failed"), text

@@ -32,7 +32,6 @@ class _State:
         self.config = ConfigDict()
         self.ids: dict[RunId, str] = {}
         """Names by the ids used in this process."""
-        self.fork_hook = False
 
 
 _state = _State()
@@ -60,7 +59,7 @@ def init(
         return Run(identity, group=group, record_on_all_hosts=record_on_all_hosts, directory=dir)
 
     found = attempt("identify the run", None, lambda: identify(called, run_id=id))
-    identity = found or Identity(slug("run"), "run", 0, 0, 1, "", "NONE")
+    identity = found or Identity(slug(text_of(called)), "run", 0, 0, 1, "", "NONE")
     nothing: dict[str, Any] = {}
     values = attempt("read the config", nothing, lambda: config_values(config))
     return begin(identity, make, values, Run)
@@ -83,7 +82,6 @@ def begin(
                 return current
             current.finish()
         run = make(_distinct(identity))
-        _watch_forks()
         _state.run = run
         run._start({**_state.config, **config})
         _state.config = ConfigDict()
@@ -106,15 +104,7 @@ def _distinct(identity: Identity) -> Identity:
     if name == identity.name:
         return identity
     mark = slug(identity.name + "/")[-8:]
-    return Identity(
-        RunId(f"{identity.run[:55]}-{mark}"),
-        identity.name,
-        identity.rank,
-        identity.local_rank,
-        identity.world_size,
-        identity.attempt_key,
-        identity.orchestrator,
-    )
+    return identity._replace(run=RunId(f"{identity.run[:55]}-{mark}"))
 
 
 def current_run() -> Run | None:
@@ -173,15 +163,13 @@ def _script() -> str:
     return os.path.splitext(text_of(script))[0].lstrip("-") or "run"
 
 
-def _watch_forks() -> None:
-    if not _state.fork_hook:
-        _state.fork_hook = True
-        os.register_at_fork(after_in_child=_after_fork)
-
-
 def _after_fork() -> None:
     _state.lock = threading.RLock()
+    _state.waiting.said.clear()  # the parent's to deliver
     tally.forget()
     launch.forget()
     if _state.run is not None:
         _state.run._after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -139,7 +139,7 @@ class Edge:
         """
         try:
             at = self._step if step is None else step
-            mine = values if data is None else data
+            mine = values if data is None else {**data, **values} if values else data
             if type(at) is int:
                 if len(mine) == 1:
                     for name, value in mine.items():
@@ -149,7 +149,7 @@ class Edge:
                         if type(value) is int:
                             self._point(self._series[name], float(value), at)
                             return
-                elif not values or data is None:
+                else:
                     numbers = tuple(mine.values())
                     for value in numbers:
                         if type(value) is not float and type(value) is not int:

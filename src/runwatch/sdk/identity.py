@@ -12,13 +12,12 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from runwatch.record import RunId
-from runwatch.sdk.guard import tally, text_of
+from runwatch.sdk.guard import attempt, tally, text_of
 
 MAX_ID: Final = 64
 MAX_DISPLAY: Final = 200
@@ -43,8 +42,7 @@ class IdentityError(ValueError):
     """An orchestrator's variable is there and does not say what it must."""
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(NamedTuple):
     run: RunId
     name: str
     """For people; any text, cleaned."""
@@ -73,7 +71,8 @@ def identify(
             raise
         tally.count("run id", f"{error}; the run's id comes from its name")
         run, orchestrator = slug(text_of(name)), "NONE"
-    rank, world_size = _framework_rank(modules) or _environment_rank(environment)
+    known = attempt("ask the framework for the rank", None, lambda: _framework_rank(modules))
+    rank, world_size = known or _environment_rank(environment)
     local = _number(environment, _LOCAL_RANK)
     return Identity(
         run,

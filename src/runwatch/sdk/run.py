@@ -16,7 +16,7 @@ from runwatch.record import NO_STEP, RunScope
 from runwatch.sdk import collect, launch
 from runwatch.sdk.config import ConfigDict
 from runwatch.sdk.ending import EndWatch, describe, when_worker_ends
-from runwatch.sdk.guard import guarded, tally, text_of
+from runwatch.sdk.guard import attempt, guarded, tally, text_of
 from runwatch.sdk.identity import Identity, host_name
 from runwatch.sdk.intake import Intake
 from runwatch.sdk.metric_types import METRIC_UNITS, SYSTEM_METRICS
@@ -30,6 +30,7 @@ T = TypeVar("T")
 
 STATUSES: Final = ("completed", "failed", "killed")
 DRAIN_SECONDS: Final = 0.5
+COLLECT_SECONDS: Final = 0.3
 MAX_PLANS: Final = 1_000
 _UNITS: Final[Mapping[str, str]] = {
     **{kind.value: unit for kind, unit in METRIC_UNITS.items()},
@@ -72,6 +73,7 @@ class Run(Intake):
         self._lock = threading.RLock()
         self._opening = self._homeless = self._finishing = self._finished = False
         self._collected: tuple[str, ...] | None = None
+        self._collecting = threading.Lock()
         self._agent_asked = False
         self._parent_journal = ""
         self._span_ids: dict[str, int] = {}
@@ -86,21 +88,24 @@ class Run(Intake):
 
     def steps(self, items: Iterable[T], *, start: int = 0) -> Iterator[tuple[int, T]]:
         """Iterate a loader: yields (step, item) and records each step and each wait for data."""
-        return steps(self, items, step_number(start) or 0)
+        return steps(self, items, _number(start) or 0)
 
     def step(self, number: int) -> AbstractContextManager[None]:
         """`with run.step(7):` for loops that `steps` does not fit."""
-        known = step_number(number)
+        known = _number(number)
         return Step(self, NO_STEP if known is None else known)
 
     def span(self, name: str) -> AbstractContextManager[None]:
         """`with run.span("checkpoint_save"):` records when it began and ended."""
-        return Span(self, metric_name(name) or "span")
+        return Span(self, attempt("name a span", None, lambda: metric_name(name)) or "span")
 
+    @guarded("finish")
     def finish(self, status: str | None = None, reason: str | None = None) -> None:
         """End the run's part in this process.  Takes less than a second; a second call is void."""
         if status is not None and status not in STATUSES:
-            tally.count("finish status", f"status is one of {', '.join(STATUSES)}, not {status!r}")
+            tally.count(
+                "finish status", f"status is one of {', '.join(STATUSES)}, not {text_of(status)}"
+            )
             reason, status = reason or text_of(status), None
         self._end(status or "completed", reason=reason, explicit=True)
 
@@ -137,7 +142,7 @@ class Run(Intake):
             "attempt_key": identity.attempt_key,
             "orchestrator": identity.orchestrator,
             "argv": plain(sys.argv),
-            "cwd": text(os.getcwd()),
+            "cwd": text(collect.working_directory()),
             "python": sys.version.split()[0],
             "executable": text(sys.executable or ""),
             **mapping(self._details()),
@@ -163,11 +168,11 @@ class Run(Intake):
                 return self._open_now()
             finally:
                 self._opening = False
+                self._homeless = self._writer is None  # not tried again at every record
 
     def _open_now(self) -> JournalWriter | None:
         writer = open_journal(self._directory, self._keep, clock=self._clock)
         if writer is None:
-            self._homeless = True
             return None
         identity = self._identity
         self._scope = writer.scope(
@@ -293,14 +298,20 @@ class Run(Intake):
 
     def _collect(self) -> None:
         """What the machine and the software are; again when another framework was imported."""
-        frameworks = collect.imported()
-        with self._lock:
+        # The last thing before the end waits for the keeper to have written it, but not for a
+        # file system that hangs.
+        if not self._collecting.acquire(timeout=COLLECT_SECONDS):
+            return
+        try:
+            frameworks = collect.imported()
             if frameworks == self._collected:
                 return
-            first, self._collected = self._collected is None, frameworks
-        if first:
-            self._config_event("system", collect.system())
-        self._config_event("software", mapping(collect.software()))
+            if self._collected is None:
+                self._config_event("system", collect.system())
+            self._config_event("software", mapping(collect.software()))
+            self._collected = frameworks
+        finally:
+            self._collecting.release()
 
     def _report(self) -> None:
         writer = self._writer
@@ -401,3 +412,7 @@ class Run(Intake):
         self._forget_ids()
         if writer is not None:
             writer.close()
+
+
+def _number(step: object) -> int | None:
+    return attempt("number a step", None, lambda: step_number(step))

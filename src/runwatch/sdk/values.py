@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from runwatch.sdk.guard import tally, text_of
 
@@ -19,8 +18,8 @@ MAX_DEVICES: Final = 1024
 MAX_NAME: Final = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class PerDevice:
+# Tuples rather than dataclasses: quicker to define, and this is loaded inside the first init().
+class PerDevice(NamedTuple):
     values: tuple[float, ...]
 
     @property
@@ -28,15 +27,13 @@ class PerDevice:
         return sum(self.values) / len(self.values)
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(NamedTuple):
     """Goes to the log, not into a curve."""
 
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Unrecordable:
+class Unrecordable(NamedTuple):
     what: str
     message: str
 
@@ -116,15 +113,17 @@ def _from_list(items: Sequence[Any]) -> Reading:
     return Unrecordable("value list", "a list can be recorded only if all its items are numbers")
 
 
-@dataclass(frozen=True, slots=True)
 class _PendingList:
-    parts: Sequence[Any]
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        self._parts = parts
 
     def ready(self) -> bool:
-        return all(isinstance(part, float) or part.ready() for part in self.parts)
+        return all(isinstance(part, float) or part.ready() for part in self._parts)
 
     def read(self) -> Reading:
-        return _from_list([p if isinstance(p, float) else p.read() for p in self.parts])
+        return _from_list([p if isinstance(p, float) else p.read() for p in self._parts])
 
 
 def _from_array(value: Any, what: str) -> Reading:
@@ -164,10 +163,12 @@ def _from_torch(torch: Any, value: Any) -> Reading | None:
         return Unrecordable(
             "value DTensor", "a distributed tensor cannot be recorded: log a local number"
         )
+    if (problem := _tensor_problem(value)) is not None:
+        return problem
     if value.device.type == "cpu":
         return _from_tensor(value)
     if value.device.type != "cuda":
-        return read(value.item()) if value.device.type != "meta" else _unknown(value)
+        return read(value.item())
     if torch.cuda.is_current_stream_capturing():
         return Unrecordable(
             "value in CUDA graph capture", "a tensor cannot be recorded while a graph is captured"
@@ -175,20 +176,26 @@ def _from_torch(torch: Any, value: Any) -> Reading | None:
     return _CudaCopy(torch, value)
 
 
-def _from_tensor(tensor: Any) -> Reading:
-    """A tensor in host memory."""
-    if tensor.is_complex():
-        return _unknown(tensor)
+def _tensor_problem(tensor: Any) -> Unrecordable | None:
+    """Told from its description alone, so without waiting for its content."""
     if tensor.numel() == 0:
         return Unrecordable("value empty", "an empty tensor holds no number: nothing is recorded")
+    if tensor.numel() > 1 and tensor.dim() > 1:
+        return Unrecordable(
+            f"value tensor of {tensor.dim()} dimensions",
+            f"a tensor of shape {tuple(tensor.shape)} cannot be recorded: log a number or a row",
+        )
+    if tensor.is_complex() or tensor.device.type == "meta":
+        what = "complex" if tensor.is_complex() else "meta"
+        return Unrecordable(f"value {what} tensor", f"a {what} tensor cannot be recorded")
+    return None
+
+
+def _from_tensor(tensor: Any) -> Reading:
+    """A tensor in host memory."""
     if tensor.numel() == 1:
         return read(tensor.item())
-    if tensor.dim() == 1:
-        return _from_list(tensor[: MAX_DEVICES + 1].tolist())
-    return Unrecordable(
-        f"value tensor of {tensor.dim()} dimensions",
-        f"a tensor of shape {tuple(tensor.shape)} cannot be recorded: log a number or a row",
-    )
+    return _from_list(tensor[: MAX_DEVICES + 1].tolist())
 
 
 class _CudaCopy:
@@ -198,8 +205,8 @@ class _CudaCopy:
 
     def __init__(self, torch: Any, value: Any) -> None:
         value = value.detach()
-        if value.dim() > 1 and value.numel() > 1:
-            value = value[:0]  # says "empty" and copies nothing
+        if value.dim() == 1:
+            value = value[: MAX_DEVICES + 1]
         self._host = torch.empty(value.shape, dtype=value.dtype, pin_memory=True)
         self._host.copy_(value, non_blocking=True)
         self._event = torch.cuda.Event()

@@ -33,6 +33,9 @@ class Block:
     file: str
     kind: Kind
     part: int
+    """Points and their roll-up share it."""
+    family: int
+    """What one merge wrote shares it: such files have no key in common."""
     day: int
     level: int
     rows: int
@@ -82,6 +85,10 @@ class BlockFiles:
     def delete(self, files: Iterable[str]) -> None:
         for file in files:
             self.path(file).unlink(missing_ok=True)
+
+    def discard(self, file: str) -> None:
+        self.temporary(file).unlink(missing_ok=True)
+        self.path(file).unlink(missing_ok=True)
 
     def delete_others(self, known: Iterable[str]) -> None:
         keep = set(known)

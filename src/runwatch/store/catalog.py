@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from runwatch.record import (
     Definition,
+    EventRow,
     JournalId,
     Origin,
     ProcessRow,
@@ -27,6 +28,7 @@ from runwatch.record import (
     Series,
     SeriesRow,
     SpanName,
+    SpanRow,
 )
 
 Integers = npt.NDArray[np.int64]
@@ -117,6 +119,9 @@ class Catalog:
         """Journals repeat their definitions at each segment; a repeat changes nothing."""
         for definition in definitions:
             if isinstance(definition, Series):
+                slot = journal.series.get(definition.id)
+                if slot is not None and self.series[slot].definition == definition:
+                    continue
                 self._define_series(journal, definition.id, cleaned(definition))
             elif isinstance(definition, RunScope):
                 self._define_scope(journal, cleaned(definition))
@@ -305,6 +310,56 @@ class Catalog:
             definition.metric,
             definition.unit,
             dict(definition.labels),
+        )
+
+    def event_row(
+        self,
+        run: int,
+        journal: int,
+        scope: int,
+        time_ns: int,
+        step: int | None,
+        kind: str,
+        body: str,
+        place: int,
+    ) -> EventRow:
+        """From a row of the fact table, in its order of columns."""
+        known = self.journals[journal]
+        return EventRow(
+            known.origin.journal,
+            RunId(self.runs[run]),
+            known.origin.host,
+            known.rank_of(scope),
+            time_ns,
+            step,
+            kind,
+            json.loads(body),
+        )
+
+    def span_row(
+        self,
+        run: int,
+        journal: int,
+        name: int,
+        span: int,
+        edge: int,
+        time_ns: int,
+        step: int | None,
+        place: int,
+    ) -> SpanRow:
+        """From a row of the fact table, in its order of columns."""
+        known = self.journals[journal]
+        definition = self.span_names[name].definition
+        return SpanRow(
+            known.origin.journal,
+            RunId(self.runs[run]),
+            known.origin.host,
+            known.rank_of(definition.scope),
+            definition.name,
+            span,
+            edge,
+            time_ns,
+            step,
         )
 
 

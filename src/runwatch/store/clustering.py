@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import Final
 
@@ -32,6 +32,22 @@ _LAYOUT: Final[dict[Kind, tuple[str, str, str]]] = {
     "spans": (SPAN_COLUMNS, "run", "run, time_ns"),
     "events": (EVENT_COLUMNS, "run", "run, time_ns"),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a file that is about to be written belongs."""
+
+    kind: Kind
+    part: int
+    family: int
+    day: int
+    level: int
+
+    @property
+    def file(self) -> str:
+        day = "mixed" if self.day == MIXED_DAY else str(self.day)
+        return f"{self.kind}-{day}-{self.part:06d}.parquet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +79,9 @@ def _close(kind: Kind, day: int, found: list[Block], parts: int) -> Merge | None
     old data rewrites each row two or three times, not once per part."""
     whole = sum(block.rows for block in found if block.level == CLOSED)
     late = [block for block in found if block.level != CLOSED]
-    worth = len(late) > 1 if not whole else 2 * sum(block.rows for block in late) >= whole
-    if late and (worth or len(late) >= parts):
+    count = _families(late)
+    worth = count > 1 if not whole else 2 * sum(block.rows for block in late) >= whole
+    if late and (worth or count >= parts):
         return Merge(kind, day, CLOSED, tuple(found))
     return None
 
@@ -73,9 +90,13 @@ def _step_up(kind: Kind, day: int, found: list[Block], parts: int) -> Merge | No
     found = sorted(found, key=lambda block: block.level)
     for level, group in groupby(found, key=lambda block: block.level):
         inputs = tuple(group)
-        if len(inputs) >= parts:
+        if _families(inputs) >= parts:
             return Merge(kind, day, level + 1, inputs)
     return None
+
+
+def _families(blocks: Iterable[Block]) -> int:
+    return len({block.family for block in blocks})
 
 
 class Clusterer:
@@ -87,6 +108,12 @@ class Clusterer:
         self._connection = connection
         self._files = files
         self._next_part = next_part
+        self._wrote: list[str] = []
+
+    def discard(self) -> None:
+        """Delete what was written: it was not finished, and nobody will name it."""
+        for file in self._wrote:
+            self._files.discard(file)
 
     def close(self) -> None:
         self._connection.close()
@@ -96,15 +123,19 @@ class Clusterer:
         for kind in _LAYOUT:
             table = f"{kind}_{generation}"
             for day, where in self._days(table):
-                made += self._write(kind, day, 0, table, where)
+                part = self._next_part()
+                made += self._write(Place(kind, part, part, day, 0), table, where)
         return made
 
     def merge(self, merge: Merge, *, rows: int) -> list[Block]:
         source = scan(self._files, (block.file for block in merge.inputs))
         made: list[Block] = []
+        part = family = self._next_part()
         for low, high in self._ranges(merge, source, rows):
             where = f"{_LAYOUT[merge.kind][1]} BETWEEN {low} AND {high}"
-            made += self._write(merge.kind, merge.day, merge.level, source, where)
+            place = Place(merge.kind, part, family, merge.day, merge.level)
+            made += self._write(place, source, where)
+            part = self._next_part()
         return made
 
     def readable(self, block: Block) -> bool:
@@ -140,31 +171,37 @@ class Clusterer:
         ).fetchall()
         return _cut(counts, rows)
 
-    def _write(self, kind: Kind, day: int, level: int, source: str, where: str) -> list[Block]:
-        columns, key, order = _LAYOUT[kind]
-        part = self._next_part()
+    def _write(self, place: Place, source: str, where: str) -> list[Block]:
+        columns, key, order = _LAYOUT[place.kind]
         query = f"SELECT {columns} FROM {source} WHERE {where} ORDER BY {order}"
-        block = self._copy(kind, part, day, level, query, key, "time_ns", "time_ns")
-        if kind != "points":
+        block = self._copy(place, query, key, "time_ns", "time_ns")
+        if place.kind != "points":
             return [block]
         cells = _rollup_query(scan(self._files, [block.file]))
-        rollup = self._copy("rollup", part, day, level, cells, key, "first_ns", "last_ns")
-        return [block, rollup]
+        rollup = replace(place, kind="rollup")
+        return [block, self._copy(rollup, cells, key, "first_ns", "last_ns")]
 
-    def _copy(
-        self, kind: Kind, part: int, day: int, level: int, query: str, key: str, low: str, high: str
-    ) -> Block:
-        name = "mixed" if day == MIXED_DAY else str(day)
-        file = f"{kind}-{name}-{part:06d}.parquet"
-        quoted = str(self._files.temporary(file)).replace("'", "''")
+    def _copy(self, place: Place, query: str, key: str, low: str, high: str) -> Block:
+        self._wrote.append(place.file)
+        quoted = str(self._files.temporary(place.file)).replace("'", "''")
         self._connection.execute(f"COPY ({query}) TO '{quoted}' ({_FORMAT})")
-        size = self._files.publish(file)
+        size = self._files.publish(place.file)
         row = self._connection.execute(
             f"SELECT count(*), min({key}), max({key}), min({low}), max({high}) "
-            f"FROM {scan(self._files, [file])}"
+            f"FROM {scan(self._files, [place.file])}"
         ).fetchone()
         assert row is not None
-        return Block(file, kind, part, day, level, row[0], size, *row[1:])
+        count, key_min, key_max, time_min, time_max = row
+        return Block(
+            file=place.file,
+            **asdict(place),
+            rows=count,
+            bytes=size,
+            key_min=key_min,
+            key_max=key_max,
+            time_min=time_min,
+            time_max=time_max,
+        )
 
 
 def _rollup_query(source: str) -> str:

@@ -12,11 +12,10 @@ One writer connection, a cursor per reader.  Two locks, always taken in this ord
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -46,33 +45,24 @@ from runwatch.store.leases import Leases
 from runwatch.store.lock import DirectoryLock
 from runwatch.store.reading import EVENT_COLUMNS, SPAN_COLUMNS, Keys, Reader, View
 from runwatch.store.store import Axis, PointColumns, Retention, StoreHealth
+from runwatch.store.tuning import DuckSettings
+
+__all__ = ["DuckSettings", "DuckStore"]
 
 Answer = TypeVar("Answer")
 
+_NOT_A_FILE = (
+    duckdb.OutOfMemoryException,
+    duckdb.InterruptException,
+    duckdb.ParserException,
+    duckdb.BinderException,
+    duckdb.CatalogException,
+    duckdb.ConnectionException,
+)
+"""Errors that no damaged file causes; what a bad one raises is anybody's guess."""
+
 _BYTES_PER_ROW = 64
 """Generous: what a row may take in the log before the next look at the free space."""
-
-
-@dataclass(frozen=True, slots=True)
-class DuckSettings:
-    compact_rows: int = 2_000_000
-    """A generation with more points than this is ripe."""
-    compact_seconds: float = 3600
-    """… or one that is older than this and not empty."""
-    merge_parts: int = 8
-    """So many parts of one level in a day become one of the next."""
-    merge_rows: int = 16_000_000
-    """Largest file a merge writes; bounds the memory its sort needs."""
-    close_seconds: float = 3600
-    """How long after its end a day is merged for good."""
-    reserve_bytes: int = 32 << 20
-    """Free space below which nothing more is taken."""
-    memory_limit: str = "1GB"
-    checkpoint_threshold: str = "16MB"
-    threads: int = 0
-    """0: as many as there are cores."""
-    reached: Callable[[str], None] = lambda place: None
-    """Called at the places of compaction where a crash matters; for tests."""
 
 
 class DuckStore:
@@ -119,19 +109,9 @@ class DuckStore:
 
     def _open_files(self) -> opening.Opened:
         if self._directory is None or self._files is None:
-            return opening.open_memory(self._config(), self._clock)
-        return opening.open_directory(self._directory, self._files, self._config(), self._clock)
-
-    def _config(self) -> dict[str, str | int]:
-        config: dict[str, str | int] = {
-            "threads": self._settings.threads or os.cpu_count() or 1,
-            "memory_limit": self._settings.memory_limit,
-            "checkpoint_threshold": self._settings.checkpoint_threshold,
-            "autoinstall_known_extensions": "false",
-        }
-        if self._directory is not None:
-            config["temp_directory"] = str(self._directory / "spill")
-        return config
+            return opening.open_memory(self._settings.engine_config(None), self._clock)
+        config = self._settings.engine_config(self._directory)
+        return opening.open_directory(self._directory, self._files, config, self._clock)
 
     def _adopt(self, opened: opening.Opened) -> None:
         self._base = opened.connection
@@ -205,7 +185,7 @@ class DuckStore:
             raise StoreFull(shortage)
 
     def _shortage(self, wanted: int = 0) -> str:
-        if self._directory is None:
+        if self._directory is None or not self._settings.reserve_bytes:
             return ""
         free = self._free_bytes()
         if free >= self._settings.reserve_bytes + wanted:
@@ -226,7 +206,7 @@ class DuckStore:
             self._reopen_if_possible()
         raise self._translated(error) from error
 
-    def _translated(self, error: duckdb.Error) -> StoreFull | StoreDamaged:
+    def _translated(self, error: duckdb.Error | OSError) -> StoreFull | StoreDamaged:
         if opening.no_space(error):
             free = self._free_bytes() if self._directory else 0
             return StoreFull(f"no space left for {self._directory}: {free} bytes free ({error})")
@@ -315,14 +295,17 @@ class DuckStore:
         keys = self._keys(series)
         if keys is None:
             return
-        with self._leases.shared():
-            reader = self._reader()
-            try:
-                yield from reader.points(keys, start_ns, end_ns, rows)
-            except duckdb.Error as error:
+        begun = False
+        try:
+            with self._lease() as reader:
+                for part in reader.points(keys, start_ns, end_ns, rows):
+                    begun = True
+                    yield part
+            return
+        except duckdb.Error as error:
+            if begun or not self._repaired(error):
                 raise self._translated(error) from error
-            finally:
-                reader.close()
+        yield from self.points(series, start_ns=start_ns, end_ns=end_ns, rows=rows)
 
     def events(
         self,
@@ -349,7 +332,7 @@ class DuckStore:
                 newest_first=newest_first,
             )
         )
-        return [self._event_row(*row) for row in rows]
+        return [self._catalog.event_row(*row) for row in rows]
 
     def spans(
         self,
@@ -367,82 +350,30 @@ class DuckStore:
                 "spans", SPAN_COLUMNS, run=number, start_ns=start_ns, end_ns=end_ns, limit=limit
             )
         )
-        return [self._span_row(*row) for row in rows]
-
-    def _event_row(
-        self,
-        run: int,
-        journal: int,
-        scope: int,
-        time_ns: int,
-        step: int | None,
-        kind: str,
-        body: str,
-        place: int,
-    ) -> EventRow:
-        known = self._catalog.journals[journal]
-        return EventRow(
-            known.origin.journal,
-            RunId(self._catalog.runs[run]),
-            known.origin.host,
-            known.rank_of(scope),
-            time_ns,
-            step,
-            kind,
-            json.loads(body),
-        )
-
-    def _span_row(
-        self,
-        run: int,
-        journal: int,
-        name: int,
-        span: int,
-        edge: int,
-        time_ns: int,
-        step: int | None,
-        place: int,
-    ) -> SpanRow:
-        known = self._catalog.journals[journal]
-        definition = self._catalog.span_names[name].definition
-        return SpanRow(
-            known.origin.journal,
-            RunId(self._catalog.runs[run]),
-            known.origin.host,
-            known.rank_of(definition.scope),
-            definition.name,
-            span,
-            edge,
-            time_ns,
-            step,
-        )
+        return [self._catalog.span_row(*row) for row in rows]
 
     def _keys(self, series: Sequence[int]) -> Keys | None:
         return Keys.of(id for id in series if self._catalog.find_slot(id) is not None)
 
-    def _reader(self) -> Reader:
-        if self._broken is not None:
-            raise self._translated(self._broken) from self._broken
-        return Reader(self._base.cursor(), self._view, self._files)
-
-    def _ask(self, question: Callable[[Reader], Answer]) -> Answer:
-        try:
-            return self._ask_once(question)
-        except duckdb.Error as error:
-            if not self._repaired(error):
-                raise self._translated(error) from error
-        try:
-            return self._ask_once(question)
-        except duckdb.Error as error:
-            raise self._translated(error) from error
-
-    def _ask_once(self, question: Callable[[Reader], Answer]) -> Answer:
+    @contextmanager
+    def _lease(self) -> Iterator[Reader]:
         with self._leases.shared():
-            reader = self._reader()
+            if self._broken is not None:
+                raise self._translated(self._broken) from self._broken
+            reader = Reader(self._base.cursor(), self._view, self._files)
             try:
-                return question(reader)
+                yield reader
             finally:
                 reader.close()
+
+    def _ask(self, question: Callable[[Reader], Answer], *, attempts: int = 4) -> Answer:
+        try:
+            with self._lease() as reader:
+                return question(reader)
+        except duckdb.Error as error:
+            if attempts == 1 or not self._repaired(error):
+                raise self._translated(error) from error
+        return self._ask(question, attempts=attempts - 1)
 
     def _repaired(self, error: duckdb.Error) -> bool:
         """Whether asking again can help: the engine was reopened or a bad file set aside."""
@@ -451,16 +382,16 @@ class DuckStore:
                 self._broken = self._broken or error
                 self._reopen_if_possible()
                 return self._broken is None
-        return self._set_bad_blocks_aside()
+        return not isinstance(error, _NOT_A_FILE) and self._set_bad_blocks_aside(str(error))
 
-    def _set_bad_blocks_aside(self) -> bool:
+    def _set_bad_blocks_aside(self, complaint: str) -> bool:
         if self._directory is None or self._files is None:
             return False
         with self._maintaining:
-            with self._leases.shared():
-                clusterer = self._clusterer()
-                bad = [block for block in self._view.blocks if not clusterer.readable(block)]
-                clusterer.close()
+            with self._clustering() as clusterer:
+                blocks = self._view.blocks
+                named = [block for block in blocks if block.file in complaint]
+                bad = [block for block in named or blocks if not clusterer.readable(block)]
             if not bad:
                 return False
             self._register(add=(), remove=bad)
@@ -479,7 +410,7 @@ class DuckStore:
                 self._switch_if_ripe(force)
                 moved = sum(self._close_generation(g) for g in self._view.generations[:-1])
                 self._merge_ripe()
-            except duckdb.Error as error:
+            except (duckdb.Error, OSError) as error:
                 raise self._translated(error) from error
             self._leases.sweep()
             return moved
@@ -511,10 +442,8 @@ class DuckStore:
         )
 
     def _close_generation(self, generation: int) -> int:
-        with self._leases.shared():
-            clusterer = self._clusterer()
+        with self._clustering() as clusterer:
             made = clusterer.close_generation(generation)
-            clusterer.close()
         self._settings.reached("written")
         points = self._rows[generation]["points"]
         self._register(add=made, remove=(), generation=generation)
@@ -534,10 +463,8 @@ class DuckStore:
                 self._merge(merge)
 
     def _merge(self, merge: Merge) -> None:
-        with self._leases.shared():
-            clusterer = self._clusterer()
+        with self._clustering() as clusterer:
             made = clusterer.merge(merge, rows=self._settings.merge_rows)
-            clusterer.close()
         self._settings.reached("merged")
         parts = {block.part for block in merge.inputs}
         self._replace(made, [block for block in self._view.blocks if block.part in parts])
@@ -616,9 +543,18 @@ class DuckStore:
         with self._writing:
             hot.drop_generation(self._writer, generation)
 
-    def _clusterer(self) -> Clusterer:
+    @contextmanager
+    def _clustering(self) -> Iterator[Clusterer]:
         assert self._files is not None
-        return Clusterer(self._base.cursor(), self._files, self._next_part)
+        with self._leases.shared():
+            clusterer = Clusterer(self._base.cursor(), self._files, self._next_part)
+            try:
+                yield clusterer
+            except (duckdb.Error, OSError):
+                clusterer.discard()
+                raise
+            finally:
+                clusterer.close()
 
     def _next_part(self) -> int:
         self._part += 1

@@ -27,6 +27,10 @@ class Grid:
         return not (self.start % MINUTE_NS or self.end % MINUTE_NS or self.width % MINUTE_NS)
 
     @property
+    def buckets(self) -> int:
+        return _ceil_div(self.end - self.start, self.width)
+
+    @property
     def fits_int64(self) -> bool:
         return self.end - self.start <= HIGHEST
 

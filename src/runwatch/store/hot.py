@@ -6,7 +6,8 @@ writer fills the newest, and compaction turns an older one into blocks and drops
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -96,16 +97,28 @@ def migrate(connection: Connection, steps: Sequence[tuple[int, str]], *, now_ns:
         )
     for version, sql in steps:
         if version > have:
-            connection.begin()
-            connection.execute(sql)
-            connection.execute("INSERT INTO schema_version VALUES (?, ?)", [version, now_ns])
-            connection.commit()
+            with transaction(connection):
+                connection.execute(sql)
+                connection.execute("INSERT INTO schema_version VALUES (?, ?)", [version, now_ns])
     return newest
 
 
 def schema_version(connection: Connection) -> int:
     row = connection.execute("SELECT max(version) FROM schema_version").fetchone()
     return int(row[0] or 0) if row else 0
+
+
+@contextmanager
+def transaction(connection: Connection) -> Iterator[None]:
+    connection.begin()
+    try:
+        yield
+        connection.commit()
+    except duckdb.Error:
+        # A fatal error has ended the transaction and the engine with it.
+        with suppress(duckdb.Error):
+            connection.rollback()
+        raise
 
 
 # ── inserting ──────────────────────────────────────────────────────────────────────────────────
@@ -252,7 +265,7 @@ def change_blocks(
     for file in remove:
         connection.execute("DELETE FROM blocks WHERE file = ?", [file])
     rows: list[Row] = [
-        (b.file, b.kind, b.part, b.day, b.level, b.rows, b.bytes)
+        (b.file, b.kind, b.part, b.family, b.day, b.level, b.rows, b.bytes)
         + (b.key_min, b.key_max, b.time_min, b.time_max)
         for b in add
     ]

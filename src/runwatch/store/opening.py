@@ -58,7 +58,7 @@ class _LostTail(Exception):
     pass
 
 
-def no_space(error: duckdb.Error) -> bool:
+def no_space(error: Exception) -> bool:
     return any(words in str(error) for words in _NO_SPACE)
 
 
@@ -206,7 +206,7 @@ def _seed_of(manifest: Manifest, clock: Clock) -> Seed:
 
 
 def _raise_if_not_damage(directory: Path, error: Exception) -> None:
-    if isinstance(error, duckdb.Error) and no_space(error):
+    if no_space(error):
         raise StoreFull(f"no space left to open the store in {directory}: {error}") from error
     if any(words in str(error) for words in _NOT_DAMAGE):
         raise StoreDamaged(f"cannot open the store in {directory}: {error}") from error

@@ -69,6 +69,8 @@ class Store(Protocol):
         position says where to send from.  A journal never seen has cursor 0, and its first batch
         may start anywhere only if it says so by `start == 0`.
         Raises `StoreFull` when there is no space; then nothing of the call was stored.
+        A point whose series was never defined goes to the journal's series `unknown`; skipped
+        records become an event `records_skipped`.
         """
         ...
 
@@ -103,6 +105,9 @@ class Store(Protocol):
 
         Missing bounds are taken from the data, over all the series asked for, so that curves
         asked for together share their buckets.  A series without points yields no curve.
+        `first` and `last` are by time on either axis; points without a step are not on the step
+        axis.  A time range longer than a day in buckets of a minute or more is widened to whole
+        minutes (`grid.py`), which lets roll-ups give the exact answer.
         """
         ...
 

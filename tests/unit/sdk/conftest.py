@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[3]))  # for the reader that both kinds of test share
 
-from runwatch.sdk import front
+from runwatch.sdk import front, guard
 from runwatch.sdk.guard import tally
 from runwatch.sdk.run import Run
 from tests.integration.sdk_programs import Story, read_stories
@@ -37,7 +37,7 @@ def nothing_left_behind(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     tally.forget()
     front._state.ids.clear()
     front._state.waiting.said.clear()
-    front.front.edge = front._state.waiting
+    guard.front.edge = front._state.waiting
     yield
     front.finish()
     assert sys.excepthook is hook

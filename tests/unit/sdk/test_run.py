@@ -61,6 +61,19 @@ def test_repeated_keys_take_the_quick_way_with_the_same_result(story: Tell) -> N
     assert told.steps("b") == [0, 1, 2]
 
 
+def test_a_dict_and_keywords_go_together(story: Tell) -> None:
+    run = runwatch.init("both")
+    for _ in range(2):
+        run.log({"a": 1.0}, b=2.0)
+        run.log({"a": 1.0, "b": 5.0}, a=3.0)
+        run.log({}, b=4.0)
+        run.log()
+    told = story()
+    assert told.values("a") == [1.0, 3.0] * 2
+    assert told.values("b") == [2.0, 5.0, 4.0] * 2
+    assert told.warnings == {}
+
+
 def test_steps_record_spans_times_and_the_number(story: Tell) -> None:
     run = runwatch.init("steps")
     seen = []

@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 
 import pytest
-from batches import DAY, EPOCH, SECOND, Writer, as_rows, definitions, origin, ramp, reduced
-from conftest import Engine
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +23,19 @@ from runwatch.record import (
     Series,
 )
 from runwatch.store.store import Axis, Retention, Store
+from tests.unit.store.batches import (
+    DAY,
+    EPOCH,
+    SECOND,
+    Point,
+    Writer,
+    as_rows,
+    definitions,
+    origin,
+    ramp,
+    reduced,
+)
+from tests.unit.store.conftest import Engine
 
 RUN = RunId("run-a")
 
@@ -113,7 +124,7 @@ def test_exactly_once_whatever_is_sent(engine: Engine, data: st.DataObject) -> N
         assert mine == [row[1:] for row in rows[i]]
 
 
-def _cuts(writer: Writer, rows: Sequence[tuple[int, int, int, float]], data: st.DataObject) -> list:
+def _cuts(writer: Writer, rows: Sequence[Point], data: st.DataObject) -> list[Batch]:
     """All stretches [a, b) between drawn cut points, long ones included."""
     cuts = sorted(data.draw(st.sets(st.integers(1, len(rows) - 1), max_size=3)) | {0, len(rows)})
     made = []

@@ -21,8 +21,8 @@ CREATE TABLE generations (generation BIGINT, created_ns BIGINT);
 
 -- Closed files.  A file that is not listed does not exist for any reader.
 CREATE TABLE blocks (
-    file VARCHAR, kind VARCHAR, part BIGINT, day BIGINT, level BIGINT, row_count BIGINT,
-    bytes BIGINT, key_min BIGINT, key_max BIGINT, time_min BIGINT, time_max BIGINT
+    file VARCHAR, kind VARCHAR, part BIGINT, family BIGINT, day BIGINT, level BIGINT,
+    row_count BIGINT, bytes BIGINT, key_min BIGINT, key_max BIGINT, time_min BIGINT, time_max BIGINT
 );
 
 -- Grows with every change to `blocks`; a manifest with a higher number than the newest one here

@@ -1,0 +1,11 @@
+"""google-cloud-mldiagnostics' names, spoken by Runwatch.
+
+A table and nothing else: each name is Runwatch's own object, found through its front door.
+`api/` holds the calls, `custom_types/` the words, `core/` the current run.
+"""
+
+from google_cloud_mldiagnostics.api import metrics
+from google_cloud_mldiagnostics.api.mlrun import machinelearning_run
+from google_cloud_mldiagnostics.custom_types import metric_types
+
+__all__ = ["machinelearning_run", "metric_types", "metrics"]

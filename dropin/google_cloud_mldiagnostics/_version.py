@@ -1,0 +1,9 @@
+"""The version of Runwatch that speaks here."""
+
+from runwatch import __version__
+
+__all__ = ["__version__", "get_version"]
+
+
+def get_version() -> str:
+    return __version__

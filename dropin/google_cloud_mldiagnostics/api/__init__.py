@@ -1,0 +1,4 @@
+"""The calls: `mlrun.machinelearning_run` begins a run, `metrics.record` records in it.
+
+The words they take are in `custom_types/`.
+"""

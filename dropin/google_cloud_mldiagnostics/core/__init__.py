@@ -1,0 +1,1 @@
+"""The current run, for programs that ask for it (`global_manager`)."""

@@ -1,0 +1,19 @@
+"""What `machinelearning_run` raises for wrong arguments, and names programs catch."""
+
+from runwatch.sdk.exceptions import (
+    ControlPlaneClientNotInitializedError,
+    MLDiagnosticError,
+    MLRunConfigurationError,
+    NoActiveRunError,
+    ProfilingError,
+    RecordingError,
+)
+
+__all__ = [
+    "ControlPlaneClientNotInitializedError",
+    "MLDiagnosticError",
+    "MLRunConfigurationError",
+    "NoActiveRunError",
+    "ProfilingError",
+    "RecordingError",
+]

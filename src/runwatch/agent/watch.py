@@ -1,0 +1,200 @@
+"""Learning how processes end that are not our children.
+
+A pidfd becomes readable when its process ends.  How it ended the kernel tells in one of two
+places: until its parent has reaped it, in field 52 of the zombie's /proc/<pid>/stat; afterwards,
+from Linux 6.15 on, through the PIDFD_GET_INFO ioctl of a pidfd that was opened before.  With
+neither we know that it ended, and not why: code and signal are both None.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import signal
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from runwatch.agent.cgroup import CGROUPS, MemoryCgroup, memory_cgroup
+from runwatch.clock import Clock, system_clock
+from runwatch.journal.liveness import PROC, read_stat
+from runwatch.record import JournalId, Origin
+
+# struct pidfd_info: u64 mask; 52 bytes of ids and credentials; i32 exit status at offset 60.
+_INFO_BYTES: Final = 64
+_INFO_EXIT: Final = 1 << 3
+_GET_INFO: Final = 3 << 30 | _INFO_BYTES << 16 | 0xFF << 8 | 11  # _IOWR(0xFF, 11, pidfd_info)
+_TRIES: Final = 10
+_TRY_SECONDS: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a process ended.  Both `code` and `signal` None: it did, the cause is not known."""
+
+    origin: Origin
+    code: int | None
+    signal: int | None
+    core_dumped: bool
+    time_ns: int
+    """When we learned of it."""
+    oom: bool | None
+    """Killed by the kernel for want of memory; None when that cannot be told."""
+
+
+@dataclass(slots=True)
+class _Watched:
+    origin: Origin
+    pidfd: int | None
+    """None where there is none to be had: then /proc is asked."""
+    cgroup: MemoryCgroup | None
+
+
+class ProcessWatch:
+    """Say whom to watch with `add`; `poll` tells who has ended since."""
+
+    def __init__(
+        self, *, proc: Path = PROC, cgroups: Path = CGROUPS, clock: Clock = system_clock
+    ) -> None:
+        self._proc = proc
+        self._cgroups = cgroups
+        self._clock = clock
+        self._watched: dict[JournalId, _Watched] = {}
+        self._ready = select.poll()
+        self._by_pidfd: dict[int, JournalId] = {}
+        self._gone: list[Exit] = []
+        self._oom_kills: dict[Path, int | None] = {}
+
+    def add(self, origin: Origin) -> None:
+        """A process that is dead already is in what the next `poll` returns."""
+        if origin.journal in self._watched:
+            return
+        try:
+            pidfd = os.pidfd_open(origin.pid)
+        except ProcessLookupError:
+            self._gone.append(self._unknown(origin))
+            return
+        except (OSError, AttributeError, ValueError):
+            pidfd = None  # an old kernel, or too many open files
+        if not self._is_same(origin):
+            # The pidfd, if any, belongs to a later process of the same number.
+            if pidfd is not None:
+                os.close(pidfd)
+            self._gone.append(self._unknown(origin))
+            return
+        cgroup = memory_cgroup(origin.pid, proc=self._proc, cgroups=self._cgroups)
+        self._watched[origin.journal] = _Watched(origin, pidfd, cgroup)
+        if pidfd is not None:
+            self._by_pidfd[pidfd] = origin.journal
+            self._ready.register(pidfd, select.POLLIN)
+        if cgroup is not None:
+            self._oom_kills.setdefault(cgroup.directory, cgroup.oom_kills())
+
+    def watched(self) -> Iterator[Origin]:
+        """Processes that, as far as we know, live."""
+        for each in list(self._watched.values()):
+            yield each.origin
+
+    def poll(self, timeout: float) -> list[Exit]:
+        """Who has ended, waiting up to `timeout` seconds for the first."""
+        gone, self._gone = self._gone, []
+        wait = 0 if gone else max(0, int(timeout * 1000))
+        ended = [self._watched[self._by_pidfd[fd]] for fd, _ in self._ready.poll(wait)]
+        ended += [w for w in self._watched.values() if w.pidfd is None and self._is_over(w.origin)]
+        gone += [self._end(each) for each in ended]
+        self._count_oom_kills()
+        return gone
+
+    def close(self) -> None:
+        for each in list(self._watched.values()):
+            self._forget(each)
+
+    # ── one process ───────────────────────────────────────────────────────────────────────────
+
+    def _is_same(self, origin: Origin) -> bool:
+        stat = read_stat(origin.pid, proc=self._proc)
+        return stat is not None and origin.process_start_ticks in (0, stat.start_ticks)
+
+    def _is_over(self, origin: Origin) -> bool:
+        stat = read_stat(origin.pid, proc=self._proc)
+        return stat is None or stat.dead or not self._is_same(origin)
+
+    def _end(self, each: _Watched) -> Exit:
+        status = self._status(each)
+        oom = self._was_oom(each, status)
+        self._forget(each)
+        if status is None:
+            return self._unknown(each.origin)
+        killed = os.WIFSIGNALED(status)
+        return Exit(
+            each.origin,
+            code=None if killed else os.WEXITSTATUS(status),
+            signal=os.WTERMSIG(status) if killed else None,
+            core_dumped=killed and os.WCOREDUMP(status),
+            time_ns=self._clock.wall_ns(),
+            oom=oom,
+        )
+
+    def _unknown(self, origin: Origin) -> Exit:
+        return Exit(origin, None, None, False, self._clock.wall_ns(), None)
+
+    def _status(self, each: _Watched) -> int | None:
+        for _ in range(_TRIES):
+            status = self._zombie_status(each.origin)
+            if status is None and each.pidfd is not None:
+                status = exit_status(each.pidfd)
+            if status is not None or each.pidfd is None:
+                return status
+            select.select([], [], [], _TRY_SECONDS)  # it is being reaped this very moment
+        return None
+
+    def _zombie_status(self, origin: Origin) -> int | None:
+        stat = read_stat(origin.pid, proc=self._proc)
+        if stat is None or not stat.dead or not self._is_same(origin):
+            return None
+        try:
+            owner = (self._proc / str(origin.pid)).stat().st_uid
+        except OSError:
+            return None
+        # To anyone else the kernel shows 0, which would look like success.
+        return stat.exit_status if os.geteuid() in (0, owner) else None
+
+    def _forget(self, each: _Watched) -> None:
+        del self._watched[each.origin.journal]
+        if each.pidfd is not None:
+            self._ready.unregister(each.pidfd)
+            del self._by_pidfd[each.pidfd]
+            os.close(each.pidfd)
+
+    # ── out of memory ─────────────────────────────────────────────────────────────────────────
+
+    def _was_oom(self, each: _Watched, status: int | None) -> bool | None:
+        if status is None:
+            return None
+        if not os.WIFSIGNALED(status) or os.WTERMSIG(status) != signal.SIGKILL:
+            return False
+        if each.cgroup is None:
+            return None
+        before = self._oom_kills.get(each.cgroup.directory)
+        after = each.cgroup.oom_kills()
+        return None if before is None or after is None else after > before
+
+    def _count_oom_kills(self) -> None:
+        """Remembered at every poll, so that an older kill is not taken for a new one."""
+        groups = {w.cgroup.directory: w.cgroup for w in self._watched.values() if w.cgroup}
+        self._oom_kills = {path: group.oom_kills() for path, group in groups.items()}
+
+
+def exit_status(pidfd: int) -> int | None:
+    """The wait status of a process that was reaped; None if it was not, or the kernel is old."""
+    info = bytearray(_INFO_BYTES)
+    struct.pack_into("<Q", info, 0, _INFO_EXIT)
+    try:
+        fcntl.ioctl(pidfd, _GET_INFO, info)
+    except OSError:
+        return None
+    mask, status = struct.unpack("<Q52xi", info)
+    return int(status) if mask & _INFO_EXIT else None
