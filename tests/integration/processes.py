@@ -114,6 +114,8 @@ class Cluster:
         for process in (*(t.process for t in self.trainers), self.agent, self.head):
             if process is not None:
                 end(process, signal.SIGKILL)
+        for trainer in self.trainers:
+            trainer.close()
         end_agents(self.node_root)
         self.log.close()
 
@@ -181,6 +183,10 @@ class Trainer:
 
     def kill(self) -> None:
         end(self.process, signal.SIGKILL)
+
+    def close(self) -> None:
+        self._returned.close()
+        self._file.close()
 
     def all_at(self, http_port: int) -> bool:
         import json

@@ -36,7 +36,7 @@ def test_a_program_that_just_ends_has_completed(tmp_path: Path) -> None:
     ("statement", "status", "exception", "code"),
     [
         ("raise ValueError('loss is gone')", "failed", "ValueError: loss is gone", 1),
-        ("raise KeyboardInterrupt", "killed", "KeyboardInterrupt: ", -signal.SIGINT),
+        ("raise KeyboardInterrupt", "killed", "KeyboardInterrupt", -signal.SIGINT),
         ("sys.exit(3)", "completed", None, 3),  # the code is the agent's to tell
     ],
 )
@@ -185,13 +185,16 @@ def test_a_signal_handler_that_logs(tmp_path: Path) -> None:
     assert len(story.values("from_handler")) == handled
 
 
-def test_an_interrupt_in_the_middle_of_a_call_leaves_a_readable_journal(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", ["KeyboardInterrupt", "TimeoutError"])
+def test_an_interrupt_in_the_middle_of_a_call_arrives_and_the_journal_is_whole(
+    error: str, tmp_path: Path
+) -> None:
     done = run_program(
-        """
+        f"""
         import signal, runwatch
         run = runwatch.init("interrupt")
         def handler(*_):
-            raise KeyboardInterrupt
+            raise {error}
         signal.signal(signal.SIGALRM, handler)
         whole = interrupts = 0
         while interrupts < 50:
@@ -200,7 +203,7 @@ def test_an_interrupt_in_the_middle_of_a_call_leaves_a_readable_journal(tmp_path
                 while True:
                     run.log(loss=float(whole))
                     whole += 1
-            except KeyboardInterrupt:
+            except {error}:
                 interrupts += 1
         run.log(last=1.0)
         print(whole)

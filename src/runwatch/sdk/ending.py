@@ -88,5 +88,6 @@ def describe(error: BaseException) -> tuple[str, str]:
         if error.code in (None, 0):
             return "completed", ""
         return "failed", f"SystemExit: {text_of(error.code)[:2000]}"
-    text = f"{type(error).__name__}: {text_of(error)[:2000]}"
+    said = text_of(error)[:2000]
+    text = f"{type(error).__name__}: {said}" if said else type(error).__name__
     return ("killed" if isinstance(error, KeyboardInterrupt) else "failed"), text

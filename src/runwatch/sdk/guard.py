@@ -8,6 +8,7 @@ because they are called too often for one more Python frame around them.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
 from struct import error as StructError
@@ -63,12 +64,30 @@ tally = Tally()
 
 
 def failed(where: str, error: Exception) -> None:
-    """A failure of ours: counted, said once, and over."""
+    """A failure of ours: counted, said once, and over.  One of the user's goes on its way."""
+    if _from_signal_handler(error):
+        raise error
     try:
         kind = f"{where}: {type(error).__name__}"
         tally.count(kind, f"runwatch could not {where}: {type(error).__name__}: {error}")
     except Exception:
         return  # a log handler or a __str__ that raises
+
+
+def _from_signal_handler(error: Exception) -> bool:
+    """A handler may raise (a time limit, say) while the program happens to be in our code."""
+    signals: Any = sys.modules.get("signal")
+    if signals is None:
+        return False
+    handlers = {
+        getattr(signals.getsignal(number), "__code__", None) for number in signals.valid_signals()
+    }
+    traceback = error.__traceback__
+    while traceback is not None:
+        if traceback.tb_frame.f_code in handlers:
+            return True
+        traceback = traceback.tb_next
+    return False
 
 
 def guarded(where: str) -> Callable[[Callable[P, None]], Callable[P, None]]:

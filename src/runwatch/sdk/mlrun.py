@@ -240,7 +240,7 @@ def machinelearning_run(
         application_framework=_member(ApplicationFramework, application_framework),
         rl_orchestrator=_member(RlOrchestrator, rl_orchestrator),
     )
-    given = None if run_workload_id is None else workload_id(run_workload_id)
+    given = workload_id(text_of(run_workload_id)) if run_workload_id else None
     identity = identify(name, run_id=given, strict=True)
     nothing: dict[str, Any] = {}
     values = attempt("read the configs", nothing, lambda: config_values(configs))

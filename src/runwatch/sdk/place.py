@@ -25,9 +25,9 @@ def open_journal(
     clock: Clock = system_clock,
 ) -> JournalWriter | None:
     """A new journal in the first place that takes one; None (counted) if none does."""
-    wanted = wanted_place(directory, environment)
+    wanted = directory or environment.get("RUNWATCH_DIR") or "~/.runwatch"
     try:
-        return _open(wanted, on_keep, environment, clock)
+        return _open(absolute(wanted), on_keep, environment, clock)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         first = error
     fallback = fallback_place(environment)
@@ -44,12 +44,12 @@ def open_journal(
     return writer
 
 
-def wanted_place(
-    directory: str | os.PathLike[str] | None, environment: Mapping[str, str] = os.environ
-) -> Path:
-    given = directory or environment.get("RUNWATCH_DIR") or "~/.runwatch"
-    # Not expanduser(): it raises where there is no home.  Absolute: the program may chdir.
-    return Path(os.path.abspath(os.path.expanduser(os.fspath(given))))
+def absolute(place: str | os.PathLike[str]) -> Path:
+    """Absolute, since the program may change its directory."""
+    expanded = os.path.expanduser(os.fspath(place))
+    if expanded.startswith("~"):  # a container's user may have none
+        raise FileNotFoundError("there is no home directory")
+    return Path(os.path.abspath(expanded))
 
 
 def fallback_place(environment: Mapping[str, str] = os.environ) -> Path:

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 STATUSES: Final = ("completed", "failed", "killed")
 DRAIN_SECONDS: Final = 0.5
-COLLECT_SECONDS: Final = 0.3
+COLLECT_SECONDS: Final = 0.2
 MAX_PLANS: Final = 1_000
 _UNITS: Final[Mapping[str, str]] = {
     **{kind.value: unit for kind, unit in METRIC_UNITS.items()},
@@ -188,6 +188,7 @@ class Run(Intake):
         )
         self._point, self._points = writer.point, writer.points
         self._writer = writer
+        self._directory = writer.directory.parents[1]  # a child's journal belongs there, too
         if self._is_child:
             body = {"parent_journal": self._parent_journal, "parent_pid": self._pid}
             writer.event("fork", body, scope=self._scope)
@@ -290,11 +291,12 @@ class Run(Intake):
 
     @guarded("keep the run's books")
     def _keep(self) -> None:
-        if self._writer is None or self._is_child:
+        if self._writer is None:
             return
-        self._collect()
+        if not self._is_child:
+            self._collect()
+            self._ask_for_agent()
         self._report()
-        self._ask_for_agent()
 
     def _collect(self) -> None:
         """What the machine and the software are; again when another framework was imported."""
@@ -408,6 +410,7 @@ class Run(Intake):
 
     @guarded("close a child's journal")
     def _close_child(self) -> None:
+        self._report()
         writer, self._writer = self._writer, None
         self._forget_ids()
         if writer is not None:

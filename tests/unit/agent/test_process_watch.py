@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import socket
 import subprocess
@@ -51,7 +50,8 @@ class Process:
     """Runs `code` once told to go on; not our child if `adopted`, so that others reap it."""
 
     def __init__(self, code: str, *, adopted: bool) -> None:
-        body = f"import os, sys, signal, threading\ninput()\n{code}"
+        no_core = "resource.setrlimit(resource.RLIMIT_CORE, (0, 0))"
+        body = f"import os, resource, sys, signal, threading\n{no_core}\ninput()\n{code}"
         if adopted:  # a parent in between that reaps its child at once
             body = (
                 "import subprocess, sys\n"
@@ -64,7 +64,6 @@ class Process:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)),
         )
         self.pid = self._process.pid
         if adopted:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import random
+import shutil
 import signal
 import struct
 import subprocess
@@ -110,6 +111,7 @@ def test_sigkill_loses_nothing_in_two_hundred_trials(
         folder = tmp_path / str(trial)
         folder.mkdir()
         kill_once(folder, pause, random.Random(1000 + trial).randint(1, most))
+        shutil.rmtree(folder)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -401,6 +402,32 @@ def test_a_place_that_cannot_be_written_is_replaced(
     (warning,) = [r.getMessage() for r in caplog.records if r.name == "runwatch"]
     assert str(blocked / "runwatch") in warning
     assert str(fallback) in warning
+
+
+def test_where_there_is_no_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("RUNWATCH_DIR", "~no-such-user-here/runwatch")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    runwatch.init("lost").log(loss=1.0)
+    runwatch.finish()
+    (fallback,) = tmp_path.iterdir()
+    assert fallback.name.startswith("runwatch-")
+    assert "no home" in caplog.text
+
+
+def test_a_fallback_that_is_someone_elses_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / f"runwatch-{os.getuid()}").symlink_to(elsewhere)
+    monkeypatch.setenv("RUNWATCH_DIR", "/dev/null/runwatch")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    runwatch.init("refused").log(loss=1.0)
+    assert list(elsewhere.iterdir()) == []
+    assert tally.counts["no journal"] == 2
 
 
 def test_with_no_place_at_all_the_program_goes_on(
