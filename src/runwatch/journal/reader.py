@@ -277,6 +277,8 @@ class JournalReader:
     # ── bytes to records ──────────────────────────────────────────────────────────────────────
 
     def _read_some(self, segment: _Open, batch: Batch, max_bytes: int) -> int:
+        if not any(os.pread(segment.fd, 8, segment.offset)):
+            return 0  # most of the time there is nothing new, and a megabyte of zeros to copy
         data = os.pread(segment.fd, max_bytes, segment.offset)
         used = self._decode(data, segment, batch)
         if not used and len(data) == max_bytes < MAX_RECORD:  # one record larger than that
