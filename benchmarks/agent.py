@@ -118,7 +118,7 @@ def memory_mb(pid: int) -> float:
 
 
 def measure(options: Options) -> Outcome:
-    seconds, rounds = (6.0, 1) if options.quick else (20.0, 3)
+    seconds, rounds = (6.0, 1) if options.quick else (20.0, 2)
     cases = {
         "agent, no run": (0, False),
         f"agent, {RUNS} runs": (RUNS, False),

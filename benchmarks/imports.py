@@ -1,6 +1,6 @@
 """Import time and how much comes along, best of several fresh processes.
 
-    python benchmarks/imports.py [--quick]
+python benchmarks/imports.py [--quick]
 """
 
 from __future__ import annotations

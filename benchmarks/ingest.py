@@ -4,9 +4,9 @@
 
 A head (`runwatch head`, a process of its own, pinned to one core) takes columnar batches over
 gRPC from a loader pinned to another core.  The loader speaks as an agent does: several journals on
-one stream, a bounded number of unacknowledged bytes, messages built beforehand.  The clock stops at the last
-acknowledgement, so every point counted is on disk.  Afterwards the store is compacted to closed
-blocks, for bytes a point.
+one stream, a bounded number of unacknowledged bytes, messages built beforehand.  The clock stops
+at the last acknowledgement; afterwards the store is compacted to closed blocks, for bytes a point,
+and must hold exactly the points that were sent.
 """
 
 from __future__ import annotations
@@ -32,8 +32,17 @@ from report import Outcome, Table, at_least, at_most
 from trial import Options, TrialFailed, directory, environment, until
 
 from runwatch.head.main import Listening, read_address
-from runwatch.record import Batch, Definition, JournalId, Origin, Points, Position, RunId
-from runwatch.record import RunScope, Series
+from runwatch.record import (
+    Batch,
+    Definition,
+    JournalId,
+    Origin,
+    Points,
+    Position,
+    RunId,
+    RunScope,
+    Series,
+)
 from runwatch.ship.client import METHOD, ShipSettings
 from runwatch.store.duck import DuckStore
 from runwatch.wire import spine_pb2 as pb
@@ -124,7 +133,7 @@ class Loader:
 
 def messages(points: int, batch_points: int, seed: int) -> list[tuple[str, int, bytes]]:
     """(journal, end, serialised message): telemetry of 16 series a process, once a second."""
-    journals = [_Journal(f"bench-{seed}-{number}", number) for number in range(JOURNALS)]
+    journals = [_Journal(f"bench-{seed}-{number}", number, seed) for number in range(JOURNALS)]
     made = []
     for journal in itertools.islice(itertools.cycle(journals), points // batch_points):
         batch = journal.batch(batch_points)
@@ -134,9 +143,9 @@ def messages(points: int, batch_points: int, seed: int) -> list[tuple[str, int, 
 
 
 class _Journal:
-    def __init__(self, name: str, rank: int) -> None:
+    def __init__(self, name: str, rank: int, seed: int) -> None:
         self.name = name
-        self._random = np.random.default_rng(rank)
+        self._random = np.random.default_rng([seed, rank])
         self._origin = Origin(JournalId(name), f"host-{rank}", 1000 + rank, BEGIN_NS)
         self._definitions: list[Definition] = [RunScope(1, RunId("bench"), "bench", rank)]
         self._definitions += [Series(2 + i, f"metric_{i}", 1) for i in range(SERIES)]
@@ -204,7 +213,8 @@ def trial(points: int, batch_points: int, rounds: int, profiler: list[str]) -> d
         loader = Loader(head.at.grpc)
         seconds, cpu = [], []
         try:
-            loader.send(messages(points // 4, batch_points, 0))  # the head has warmed up
+            warm = messages(points // 4, batch_points, 0)
+            loader.send(warm)
             for number in range(rounds):
                 prepared = messages(points, batch_points, number + 1)
                 before = head.cpu_seconds()
@@ -215,11 +225,14 @@ def trial(points: int, batch_points: int, rounds: int, profiler: list[str]) -> d
             head.close()
             os.sched_setaffinity(0, set(cores))
         sent = len(prepared) * batch_points
+        closed = closed_bytes(place / "head" / "store")
+        if closed["stored_points"] != len(warm) * batch_points + sent * rounds:
+            raise TrialFailed(f"{closed['stored_points']} points are stored, not what was sent")
         return {
             "points": sent,
             "seconds": seconds,
             "cpu_seconds_per_million": [used / sent * 1e6 for used in cpu],
-            **closed_bytes(place / "head" / "store"),
+            **closed,
         }
 
 

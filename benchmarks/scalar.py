@@ -5,8 +5,8 @@
 Every call is timed by itself (two clock readings around it, whose own cost is measured the same way
 and subtracted): at full speed, as a dict of ten, and one record per 5 ms, which lets caches cool
 and idle threads fall asleep as they do in a real loop.  Tools take turns, round by round; of the
-rounds the median is reported, and for p50 the best one too.  The clean end of the burst is waited for:
-what is missing after it was dropped.
+rounds the median is reported, and for p50 the best one too.  The clean end of the burst is waited
+for: what is missing after it was dropped.
 """
 
 from __future__ import annotations
@@ -76,9 +76,7 @@ def _times(
     return [float(took) for took in note]
 
 
-def burst(
-    tool: Tool, names: Names, place: Path, home: Path, seconds: float
-) -> dict[str, float]:
+def burst(tool: Tool, names: Names, place: Path, home: Path, seconds: float) -> dict[str, float]:
     run = loop_over(tool.scalar, names)
     begin = time.perf_counter()
     calls = 0
@@ -96,7 +94,7 @@ def burst(
 
 
 def measure(options: Options) -> Outcome:
-    rounds = 1 if options.quick else 5
+    rounds = 1 if options.quick else 3
     seconds = 0.5 if options.quick else 1.5
     numbers: dict[str, Any] = {}
     present = [tool for tool in (*ALL, CONTROL) if installed(tool)]

@@ -84,9 +84,8 @@ def stored_by_wandb(directory: Path, home: Path) -> list[float]:
         for data in _log_records(path.read_bytes()):
             record = messages.Record()
             record.ParseFromString(data)
-            for item in record.history.item:
-                if "loss" in (item.key, *item.nested_key):
-                    found.append(json.loads(item.value_json))
+            items = [i for i in record.history.item if "loss" in (i.key, *i.nested_key)]
+            found += [json.loads(item.value_json) for item in items]
     return found
 
 
@@ -289,7 +288,8 @@ CONTROL: Final = Tool(
     lambda directory, home: [],
 )
 """No tool: what a Python statement costs here that reads the clock and keeps three objects."""
-ALL: Final = (RUNWATCH_LOG, RUNWATCH_RECORD, *PEERS)
+OURS: Final = (RUNWATCH_LOG, RUNWATCH_RECORD)
+ALL: Final = (*OURS, *PEERS)
 NAMED: Final = {tool.name: tool for tool in (*ALL, CONTROL)}
 
 

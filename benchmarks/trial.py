@@ -133,9 +133,10 @@ def read_answer(place: Path, what: str) -> dict[str, Any]:
 
 
 def children(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    found: list[psutil.Process] = []
     with contextlib.suppress(psutil.NoSuchProcess):
-        return psutil.Process(process.pid).children(recursive=True)
-    return []
+        found += psutil.Process(process.pid).children(recursive=True)
+    return found
 
 
 def end(process: subprocess.Popen[bytes], others: list[psutil.Process]) -> None:

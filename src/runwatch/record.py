@@ -30,6 +30,11 @@ def position(segment: int, offset: int) -> Position:
     return Position(segment << 32 | offset)
 
 
+# A child is a forked helper of a process (a data loader's worker): it may record, but the run's
+# state and attempts are its parent's.
+Role = Literal["process", "child", "agent"]
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """Who wrote a journal: one process, on one boot of one host."""
@@ -43,7 +48,7 @@ class Origin:
     """The kernel's boot id; with the pid it tells whether the process can still be alive."""
     process_start_ticks: int = 0
     """/proc/<pid>/stat field 22: tells a process from a later one with the same pid."""
-    role: Literal["process", "agent"] = "process"
+    role: Role = "process"
     version: str = ""
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from itertools import cycle
+from typing import Any, Final
 
 import plotext
 
 from runwatch.cli import tables
+
+COLORS: Final = ("cyan+", "orange+", "green+", "magenta+")
 
 
 def draw(curves: Sequence[Mapping[str, Any]], axis: str, *, width: int, height: int) -> str:
@@ -15,13 +18,13 @@ def draw(curves: Sequence[Mapping[str, Any]], axis: str, *, width: int, height: 
     plotext.clear_figure()
     plotext.theme("clear")
     plotext.plot_size(max(width, 30), max(height, 6))
-    for curve in curves:
+    for curve, color in zip(curves, cycle(COLORS), strict=False):
         places = [(p, m) for p, m in zip(curve["position"], curve["mean"], strict=True)]
         drawn = [(p, m) for p, m in places if isinstance(m, int | float)]
         if drawn:
             xs = [p for p, _ in drawn]
             label = curve["label"] if len(curves) > 1 else None
-            plotext.plot(xs, [m for _, m in drawn], marker="braille", label=label)
+            plotext.plot(xs, [m for _, m in drawn], marker="braille", label=label, color=color)
     _ticks(curves, axis)
     first = curves[0]
     unit = f" ({first['unit']})" if first["unit"] not in ("", "1") else ""

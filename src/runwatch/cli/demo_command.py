@@ -20,11 +20,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from runwatch.agent.lock import end_agents
@@ -155,13 +156,16 @@ def _train(out: Console, root: Path, at: Listening, steps: int) -> None:
     """Start the ranks; when one dies, stop the others and start all again, as launchers do."""
     head = RemoteSource(at.http, at.token)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("step {task.completed}"))
-    with Progress(*columns, TimeElapsedColumn(), console=out, transient=True) as shown:
+    quiet = not sys.stdout.isatty()
+    with Progress(
+        *columns, TimeElapsedColumn(), console=out, transient=True, disable=quiet
+    ) as shown:
         for attempt in (1, 2, 3):
             began = time.monotonic()
             ranks = _start_ranks(root, at, steps, attempt)
             task = shown.add_task(f"attempt {attempt}: {RANKS} ranks", total=steps)
             try:
-                failed = _watch(ranks, lambda task=task: shown.update(task, completed=_step(head)))
+                failed = _watch(ranks, partial(_show_step, shown, task, head))
             finally:
                 _stop(ranks)
             took = time.monotonic() - began
@@ -201,9 +205,9 @@ def _ending(code: int) -> str:
     return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
 
 
-def _step(head: RemoteSource) -> int:
+def _show_step(shown: Progress, task: TaskID, head: RemoteSource) -> None:
     runs = head.get("/runs")["runs"]
-    return (runs[0]["last_step"] or 0) if runs else 0
+    shown.update(task, completed=(runs[0]["last_step"] or 0) if runs else 0)
 
 
 # ── the report ─────────────────────────────────────────────────────────────────────────────────

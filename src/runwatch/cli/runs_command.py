@@ -41,8 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def print_runs(runs: list[dict[str, Any]]) -> None:
     shown = tables.table(
-        "run", "state", "attempts", "ranks", "step", "latest", "started", "took",
-        right=("attempts", "ranks", "step", "took"),
+        "run", "state", "attempts", "step", "latest", "started", "took",
+        right=("attempts", "step", "took"),
     )  # fmt: skip
     for run in runs:
         headline = run["headline"]
@@ -52,7 +52,6 @@ def print_runs(runs: list[dict[str, Any]]) -> None:
             run["name"] if run["name"] == run["run"] else f"{run['name']} ({run['run']})",
             tables.state(run["state"]),
             str(run["attempts"]),
-            str(run["ranks"]),
             "" if run["last_step"] is None else f"{run['last_step']:,}",
             latest,
             tables.time(run["started_ns"]),

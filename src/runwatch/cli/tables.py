@@ -26,7 +26,7 @@ def console() -> Console:
 
 def table(*columns: str, right: tuple[str, ...] = (), fold: str = "") -> Table:
     """Columns as wide as they need; only `fold` gives way where the terminal is narrow."""
-    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns:
         made.add_column(
             column,

@@ -12,7 +12,7 @@ from runwatch.clock import Clock, system_clock
 from runwatch.journal.liveness import boot_id, start_ticks
 from runwatch.journal.segment import DEFAULT_SEGMENT_BYTES, new_journal_id
 from runwatch.journal.writer import DEFAULT_BUDGET_BYTES, JournalWriter
-from runwatch.record import Origin
+from runwatch.record import Origin, Role
 from runwatch.sdk.guard import tally
 from runwatch.sdk.identity import host_name
 
@@ -21,19 +21,20 @@ def open_journal(
     directory: str | os.PathLike[str] | None,
     on_keep: Callable[[], None],
     *,
+    role: Role = "process",
     environment: Mapping[str, str] = os.environ,
     clock: Clock = system_clock,
 ) -> JournalWriter | None:
     """A new journal in the first place that takes one; None (counted) if none does."""
     wanted = directory or environment.get("RUNWATCH_DIR") or "~/.runwatch"
     try:
-        return _open(absolute(wanted), on_keep, environment, clock)
+        return _open(absolute(wanted), on_keep, role, environment, clock)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         first = error
     fallback = fallback_place(environment)
     try:
         _claim_private(fallback)
-        writer = _open(fallback, on_keep, environment, clock)
+        writer = _open(fallback, on_keep, role, environment, clock)
     except OSError as second:
         tally.count(
             "no journal",
@@ -65,7 +66,11 @@ def _claim_private(folder: Path) -> None:
 
 
 def _open(
-    root: Path, on_keep: Callable[[], None], environment: Mapping[str, str], clock: Clock
+    root: Path,
+    on_keep: Callable[[], None],
+    role: Role,
+    environment: Mapping[str, str],
+    clock: Clock,
 ) -> JournalWriter:
     host, pid, now = host_name(), os.getpid(), clock.wall_ns()
     origin = Origin(
@@ -75,7 +80,7 @@ def _open(
         start_ns=now,
         boot=boot_id(),
         process_start_ticks=start_ticks(pid) or 0,
-        role="process",
+        role=role,
         version=__version__,
     )
     return JournalWriter(

@@ -12,7 +12,7 @@ from typing import Any, Final, Self, TypeVar
 
 from runwatch.clock import Clock, system_clock
 from runwatch.journal.writer import JournalWriter
-from runwatch.record import NO_STEP, RunScope
+from runwatch.record import NO_STEP, Role, RunScope
 from runwatch.sdk import collect, launch
 from runwatch.sdk.config import ConfigDict
 from runwatch.sdk.ending import EndWatch, describe, when_worker_ends
@@ -171,7 +171,8 @@ class Run(Intake):
                 self._homeless = self._writer is None  # not tried again at every record
 
     def _open_now(self) -> JournalWriter | None:
-        writer = open_journal(self._directory, self._keep, clock=self._clock)
+        role: Role = "child" if self._is_child else "process"
+        writer = open_journal(self._directory, self._keep, role=role, clock=self._clock)
         if writer is None:
             return None
         identity = self._identity

@@ -93,7 +93,8 @@ def attempts(processes: Iterable[ProcessRow]) -> dict[_Key, int]:
     """The attempt, counted from 1 in each run, that each (journal, run) belongs to.
 
     Processes that share a non-empty `attempt_key` share an attempt.  Without a key, a rank that
-    is already there means that the run was started again.
+    is already there means that the run was started again.  A forked child belongs to the attempt
+    of its time, and has no say in it.
     """
     numbers: dict[_Key, int] = {}
     for rows in _by_run(processes).values():
@@ -107,6 +108,9 @@ def _attempts_of_run(rows: Sequence[ProcessRow]) -> dict[_Key, int]:
     newest = 0
     ranks: set[int] = set()
     for row in rows:
+        if row.role == "child":
+            numbers[row.journal, row.run] = max(newest, 1)
+            continue
         number = by_key.get(row.attempt_key) if row.attempt_key else _joins(newest, row.rank, ranks)
         if number is None:
             number = newest = newest + 1
@@ -214,8 +218,9 @@ def process_states(
     evidence = _Evidence(seen_ns=dict.fromkeys(alive, now_ns))
     for event in events:
         evidence.add(event)
-    rows = [row for found in _by_run(processes).values() for row in found]
-    numbers = attempts(rows)
+    everyone = [row for found in _by_run(processes).values() for row in found]
+    numbers = attempts(everyone)
+    rows = [row for row in everyone if row.role != "child"]
     window_ns = int(alive_window_s * 1e9)
     states = [
         _process_state(row, numbers[row.journal, row.run], evidence, now_ns, window_ns)

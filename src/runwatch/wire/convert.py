@@ -16,6 +16,7 @@ from runwatch.record import (
     Origin,
     Points,
     Position,
+    Role,
     RunId,
     RunScope,
     Series,
@@ -28,6 +29,7 @@ OLDEST_VERSION: Final = 1
 NEWEST_VERSION: Final = 1
 MAX_MESSAGE_BYTES: Final = 8 << 20
 MAX_JOURNAL_ID: Final = 200
+_ROLES: Final[dict[str, Role]] = {"agent": "agent", "child": "child"}
 
 
 def agree_on_version(oldest: int, newest: int) -> int:
@@ -166,7 +168,7 @@ def _origin(message: pb.Origin) -> Origin:
         start_ns=message.start_ns,
         boot=message.boot,
         process_start_ticks=message.process_start_ticks,
-        role="agent" if message.role == "agent" else "process",
+        role=_ROLES.get(message.role, "process"),
         version=message.version,
     )
 

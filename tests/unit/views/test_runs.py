@@ -231,6 +231,18 @@ def test_processes_with_the_same_key_share_an_attempt() -> None:
     assert numbers(*rows) == [1, 2, 1, 2, 2, 3]
 
 
+def test_a_forked_child_belongs_to_the_attempt_of_its_time_and_has_no_state() -> None:
+    rows = [
+        process("a", start=0),
+        process("a-child", start=1, role="child"),
+        process("b", start=2),
+        process("b-child", start=3, role="child"),
+    ]
+    assert numbers(*rows) == [1, 1, 2, 2]
+    states = process_states(rows, [], START)
+    assert [state.journal for state in states] == ["a", "b"]
+
+
 def test_attempts_are_counted_in_each_run() -> None:
     rows = [process("a", run="x"), process("b", run="y"), process("c", run="y", start=1)]
     assert numbers(*rows) == [1, 1, 2]

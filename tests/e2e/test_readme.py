@@ -1,0 +1,87 @@
+"""Every command in the README is run, in its order, as a new user would."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runwatch.agent.lock import end_agents
+
+ROOT = Path(__file__).parents[2]
+SERVERS = ("runwatch ui", "runwatch head")
+NOT_HERE = {
+    "make test": "this is it",
+    ". .venv/bin/activate": "the environment the tests run in is active already",
+}
+
+
+def commands() -> list[str]:
+    blocks = re.findall(r"```console\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    return [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    root = tmp_path_factory.mktemp("readme")
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("RUNWATCH_")}
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    yield inherited | {"RUNWATCH_DIR": str(root / "runwatch"), "PATH": path, "HOME": str(root)}
+    end_agents(root / "runwatch")
+
+
+def serve(command: str, environment: dict[str, str]) -> str:
+    """Start it, read its first line, press Ctrl-C."""
+    with subprocess.Popen(
+        command.split(), cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout is not None
+        first = server.stdout.readline()
+        server.send_signal(signal.SIGINT)
+        assert server.wait(20) in (0, 130)
+        return first
+
+
+def test_the_readme_has_commands() -> None:
+    assert {"make demo", "make test", "runwatch runs"} <= set(commands())
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.xdist_group("readme")
+def test_every_command_works(environment: dict[str, str]) -> None:
+    made = ROOT / "first-run.csv"
+    made.unlink(missing_ok=True)
+    said = {}
+    try:
+        for command in commands():
+            if command in NOT_HERE:
+                continue
+            if command.startswith(SERVERS):
+                said[command] = serve(command, environment)
+                continue
+            done = subprocess.run(
+                ["bash", "-c", command],
+                cwd=ROOT,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=120,
+            )
+            assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+            said[command] = done.stdout
+        assert made.read_text().startswith("run,attempt,host,process,device,metric,step,time,value")
+    finally:
+        made.unlink(missing_ok=True)
+    assert "killed by SIGKILL" in said["make demo"]
+    assert "demo-spirals" in said["make demo"]
+    assert "attempt 2" in said["runwatch show first-run"]
+    assert "killed by SIGKILL" in said["runwatch show first-run"]
+    assert "http://127.0.0.1:" in said["runwatch ui --port 0"]
+    assert "http://127.0.0.1:" in said["runwatch head --http-port 0 --grpc-port 0"]
+    assert "agent.head" in said["runwatch config"]

@@ -1,0 +1,36 @@
+"""What the documents name exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted(
+    path
+    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/**/README.md"))
+    if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)
+)
+ROOMS = ("src/", "tests/", "docs/", "examples/", "benchmarks/", "dropin/", "scripts/")
+SHORT = ("journal/", "sdk/", "agent/", "store/", "head/", "wire/", "views/", "ship/", "cli/")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_paths_and_links_exist(document: Path) -> None:
+    text = document.read_text()
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
+        if not target.startswith(("http:", "https:")):
+            assert (document.parent / target).exists(), f"{document.name} links to {target}"
+    for name in re.findall(r"`([\w./-]+/[\w./-]*)`", text):
+        if name.startswith(ROOMS):
+            assert (ROOT / name).exists(), f"{document.name} names {name}"
+        elif name.startswith(SHORT) and name.endswith(".py"):
+            assert (ROOT / "src/runwatch" / name).exists(), f"{document.name} names {name}"
+
+
+def test_the_front_page_names_its_two_commands() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert "$ make demo" in text
+    assert "$ make test" in text
