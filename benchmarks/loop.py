@@ -265,10 +265,15 @@ def _table(cases: list[Case], numbers: dict[str, list[dict[str, float]]]) -> Tab
         cells = (f"{slower:+.2f} ± {error:.2f}", calls, f"{threads:.2f}")
         table.rows.append((case.name, *cells, *bar))
     steps = statistics.median(one["step_ms"] for rounds in numbers.values() for one in rounds)
-    table.notes.append(
-        f"Median bare step {steps:.2f} ms, {_pairs(numbers)}, {BLOCK} steps a block."
-    )
+    made = f"{_pairs(numbers)}, {BLOCK} steps a block"
+    table.notes.append(f"Median bare step {steps:.2f} ms, {made}; ± is one standard error.")
     return table
+
+
+def _verdict(slower: float, error: float, share: float) -> tuple[str, str]:
+    bar, word = at_most(max(slower - error, share), BAR_PERCENT, "%")
+    unsure = word == "pass" and slower + error > BAR_PERCENT
+    return bar, "pass, within the noise" if unsure else word
 
 
 def _pairs(numbers: dict[str, list[dict[str, float]]]) -> str:
