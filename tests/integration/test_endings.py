@@ -16,8 +16,8 @@ import pytest
 from runwatch.agent.lock import AgentLock, end_agents
 from runwatch.head.main import LocalHead
 from runwatch.head.reading import Reading
+from runwatch.journal.liveness import this_host
 from runwatch.record import RunId
-from runwatch.sdk.identity import host_name
 from runwatch.views.runs import ProcessState
 from tests.integration.processes import until
 
@@ -65,7 +65,7 @@ def start(root: Path, ending: str, agent: str = "on") -> subprocess.Popen[bytes]
 
 def agent_sees(root: Path, pid: int) -> bool:
     """Whether the agent has a pidfd on the process."""
-    holder = AgentLock(root, host_name()).holder()
+    holder = AgentLock(root, this_host()).holder()
     if holder is None:
         return False
     for link in Path(f"/proc/{holder}/fdinfo").glob("*"):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import socket
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,7 +20,7 @@ from runwatch.agent.lock import AgentLock
 from runwatch.agent.settings import AgentSettings
 from runwatch.agent.watch import Exit, ProcessWatch
 from runwatch.clock import Clock, every, system_clock
-from runwatch.journal.liveness import boot_id, start_ticks
+from runwatch.journal.liveness import boot_id, start_ticks, this_host
 from runwatch.journal.reader import JournalReader
 from runwatch.journal.retention import enforce
 from runwatch.journal.segment import new_journal_id
@@ -42,7 +41,7 @@ class Agent:
 
     def __init__(self, settings: AgentSettings, *, clock: Clock = system_clock) -> None:
         self.settings = settings
-        self.host = settings.host or socket.gethostname()
+        self.host = settings.host or this_host()
         self._clock = clock
         self._stop = threading.Event()
         of_host = None if settings.all_hosts else self.host
@@ -52,7 +51,7 @@ class Agent:
         self._ranks: dict[JournalId, RunScope] = {}
         self._writer = JournalWriter(settings.root, self._origin(), clock=clock)
         self._series: dict[tuple[str, int, str, str], int] = {}
-        self._collectors = [make(self._targets) for make in COLLECTORS]
+        self._collectors = [make(settings.root, self._targets) for make in COLLECTORS]
         self._due: dict[str, int] = {}
         self._failed: set[str] = set()
         self._busy_ns = clock.mono_ns()
@@ -255,7 +254,7 @@ class Agent:
 
 def run_agent(settings: AgentSettings) -> bool:
     """Run until stopped or idle; False when another agent of this node and user is at it."""
-    lock = AgentLock(settings.root, settings.host or socket.gethostname())
+    lock = AgentLock(settings.root, settings.host or this_host())
     if not lock.acquire():
         return False
     agent = Agent(settings)

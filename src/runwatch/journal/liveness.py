@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import socket
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,6 +49,12 @@ def start_ticks(pid: int, *, proc: Path = PROC) -> int | None:
     return None if stat is None else stat.start_ticks
 
 
+def this_host(environment: Mapping[str, str] = os.environ) -> str:
+    """This node's name, the same for the program and the agent: RUNWATCH_HOST, else the kernel's
+    word.  HOSTNAME travels: Slurm hands every node the login node's."""
+    return environment.get("RUNWATCH_HOST") or os.uname().nodename or "host"
+
+
 def boot_id(proc: Path = PROC) -> str:
     """The kernel's id of this boot; "" where there is none."""
     try:
@@ -61,7 +67,7 @@ def is_alive(
     origin: Origin, *, proc: Path = PROC, boot: str | None = None, host: str | None = None
 ) -> bool | None:
     """True or False for a process of this host; None when it cannot be told from here."""
-    if origin.host != (socket.gethostname() if host is None else host) or origin.pid <= 0:
+    if origin.host != (this_host() if host is None else host) or origin.pid <= 0:
         return None
     boot = boot_id(proc) if boot is None else boot
     if boot and origin.boot and origin.boot != boot:

@@ -157,11 +157,6 @@ def attempt_key(environment: Mapping[str, str]) -> str:
     return ""
 
 
-def host_name() -> str:
-    """The kernel's word.  HOSTNAME travels: Slurm hands every node the login node's."""
-    return os.uname().nodename or os.environ.get("HOSTNAME") or "host"
-
-
 # ── rank ──────────────────────────────────────────────────────────────────────────────────────
 
 

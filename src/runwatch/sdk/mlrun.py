@@ -16,12 +16,13 @@ from enum import Enum
 from typing import Any, Final, TypeVar
 
 from runwatch.clock import system_clock
+from runwatch.journal.liveness import this_host
 from runwatch.sdk import collect
 from runwatch.sdk.config import ConfigDict
 from runwatch.sdk.exceptions import MLRunConfigurationError
 from runwatch.sdk.front import begin
 from runwatch.sdk.guard import attempt, guarded, text_of
-from runwatch.sdk.identity import Identity, host_name, identify, workload_id
+from runwatch.sdk.identity import Identity, identify, workload_id
 from runwatch.sdk.mlrun_types import (
     AcceleratorOrchestrator,
     ApplicationFramework,
@@ -108,7 +109,7 @@ class MLRun(Run):
         self.namespace = environment.get("POD_NAMESPACE", "default")
         self.workload_details = self._workload(environment)
         self.workload_targets = [
-            {"display_name": host_name(), "hostname": host_name(), "state": "RUNNING"}
+            {"display_name": this_host(), "hostname": this_host(), "state": "RUNNING"}
         ]
 
     @property

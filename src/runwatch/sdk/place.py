@@ -9,12 +9,11 @@ from pathlib import Path
 
 from runwatch._version import __version__
 from runwatch.clock import Clock, system_clock
-from runwatch.journal.liveness import boot_id, start_ticks
+from runwatch.journal.liveness import boot_id, start_ticks, this_host
 from runwatch.journal.segment import DEFAULT_SEGMENT_BYTES, new_journal_id
 from runwatch.journal.writer import DEFAULT_BUDGET_BYTES, JournalWriter
 from runwatch.record import Origin, Role
 from runwatch.sdk.guard import tally
-from runwatch.sdk.identity import host_name
 
 
 def open_journal(
@@ -72,7 +71,7 @@ def _open(
     environment: Mapping[str, str],
     clock: Clock,
 ) -> JournalWriter:
-    host, pid, now = host_name(), os.getpid(), clock.wall_ns()
+    host, pid, now = this_host(), os.getpid(), clock.wall_ns()
     origin = Origin(
         journal=new_journal_id(host, pid, now, os.urandom(4).hex()),
         host=host,

@@ -11,13 +11,14 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from runwatch.clock import Clock, system_clock
+from runwatch.journal.liveness import this_host
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import NO_STEP, Role, RunScope
 from runwatch.sdk import collect, launch
 from runwatch.sdk.config import ConfigDict
 from runwatch.sdk.ending import EndWatch, describe, when_worker_ends
 from runwatch.sdk.guard import attempt, guarded, tally, text_of
-from runwatch.sdk.identity import Identity, host_name
+from runwatch.sdk.identity import Identity
 from runwatch.sdk.intake import Intake
 from runwatch.sdk.metric_types import METRIC_UNITS, SYSTEM_METRICS
 from runwatch.sdk.pending import Collector, Said, is_pending
@@ -329,7 +330,7 @@ class Run(Intake):
             return
         self._agent_asked = True
         if self._writer is not None and self.local_rank == 0 and launch.wanted():
-            launch.start_agent(self._writer.directory.parents[1], host_name())
+            launch.start_agent(self._writer.directory.parents[1], this_host())
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 

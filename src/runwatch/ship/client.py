@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import queue
 import random
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ import grpc
 from runwatch._version import __version__
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import HeadUnreachable, UsageError
+from runwatch.journal.liveness import this_host
 from runwatch.record import JournalId, Position
 from runwatch.ship.tail import Followed, Tail
 from runwatch.wire import spine_pb2 as pb
@@ -104,7 +104,7 @@ class Shipper:
         draw: Callable[[], float] = random.random,
     ) -> None:
         self.address = address
-        self.host = host or socket.gethostname()
+        self.host = host or this_host()
         self.acknowledged: dict[JournalId, Position] = {}
         self.connected = False
         self.problem = "not yet connected"

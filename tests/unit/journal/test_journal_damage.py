@@ -9,13 +9,20 @@ import zlib
 from pathlib import Path
 
 import pytest
-from journal_help import SMALL, Everything, FakeClock, origin, read_everything, record_offsets
 
 from runwatch.errors import SegmentError
 from runwatch.journal.reader import HOLE_GRACE_SECONDS, JournalReader, count_records, read_origin
 from runwatch.journal.segment import HEADER_LENGTH, Header, segment_name
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import BEGIN
+from tests.unit.journal.journal_help import (
+    SMALL,
+    Everything,
+    FakeClock,
+    origin,
+    read_everything,
+    record_offsets,
+)
 
 
 class Killed:

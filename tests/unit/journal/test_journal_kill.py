@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from journal_help import SMALL, Everything, origin, read_everything, start_script
 
 from runwatch.journal.reader import JournalReader
 from runwatch.journal.writer import JournalWriter
+from tests.unit.journal.journal_help import SMALL, Everything, origin, read_everything, start_script
 
 WRITER = """
 import mmap, struct, sys, time

@@ -5,13 +5,13 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import pytest
-from journal_help import SECOND, SMALL, FakeClock, origin, read_everything
 
 from runwatch.journal.reader import JournalReader, count_records
 from runwatch.journal.retention import SILENT_SECONDS, Report, enforce
 from runwatch.journal.segment import segment_indexes, segment_name
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import JournalId, Origin, Position, position
+from tests.unit.journal.journal_help import SECOND, SMALL, FakeClock, origin, read_everything
 
 KEEP = 3600.0
 PLENTY = 1 << 40

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from journal_help import SMALL, Everything, FakeClock, origin, read_everything, start_script
 
 from runwatch.journal.file_system import is_network_file_system
 from runwatch.journal.reader import JournalReader, count_records
@@ -23,6 +22,14 @@ from runwatch.journal.segment import (
     segment_name,
 )
 from runwatch.journal.writer import JournalWriter
+from tests.unit.journal.journal_help import (
+    SMALL,
+    Everything,
+    FakeClock,
+    origin,
+    read_everything,
+    start_script,
+)
 
 PER_SEGMENT = SMALL // 40  # a little less, in truth
 

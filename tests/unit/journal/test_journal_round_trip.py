@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from journal_help import SMALL, Everything, FakeClock, origin, read_everything
 
 from runwatch.errors import SegmentError
 from runwatch.journal.reader import JournalReader, read_origin
 from runwatch.journal.segment import MAX_RECORD
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import BEGIN, END, NO_STEP, RunId, RunScope, Series, SpanName
+from tests.unit.journal.journal_help import SMALL, Everything, FakeClock, origin, read_everything
 
 steps = st.one_of(st.just(NO_STEP), st.integers(-(2**63), 2**63 - 1))
 metrics = st.text(min_size=1, max_size=20)

@@ -9,6 +9,7 @@ them, and what happens when one fails, is next door in `agent/main.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from runwatch.agent.collectors.base import Collector, Sample, Targets
 from runwatch.agent.collectors.disk import DiskCollector
@@ -18,9 +19,9 @@ from runwatch.agent.collectors.processes import ProcessCollector
 
 __all__ = ["COLLECTORS", "Collector", "Sample", "Targets"]
 
-COLLECTORS: tuple[Callable[[Targets], Collector], ...] = (
-    lambda _: HostCollector(),
-    lambda _: DiskCollector(),
-    lambda _: NetworkCollector(),
-    lambda targets: ProcessCollector(targets),
+COLLECTORS: tuple[Callable[[Path, Targets], Collector], ...] = (
+    lambda root, targets: HostCollector(),
+    lambda root, targets: DiskCollector(places=(Path("/"), root)),
+    lambda root, targets: NetworkCollector(),
+    lambda root, targets: ProcessCollector(targets),
 )

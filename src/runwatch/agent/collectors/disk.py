@@ -29,7 +29,7 @@ class DiskCollector:
         proc: Path = PROC,
         clock: Clock = system_clock,
     ) -> None:
-        """`places`: whose file systems to measure; by default / and the Runwatch directory."""
+        """`places`: whose file systems to measure."""
         self._places = (Path("/"), runwatch_dir()) if places is None else tuple(places)
         self._proc = proc
         self._rates = Rates(clock)
