@@ -69,6 +69,10 @@ class Journal:
     """Local series id -> slot; the truth, of which `slots` is the fast copy."""
     slots: Integers = field(default_factory=lambda: np.full(64, -1, np.int64))
     span_names: dict[int, int] = field(default_factory=dict)
+    defined: list[int] = field(default_factory=list)
+    """The slots of every series it ever defined, ascending."""
+    rows: dict[int, SeriesRow] = field(default_factory=dict)
+    """Slot -> the row that was made of it; begun anew when a scope changes what rows say."""
 
     def run_of(self, scope: int) -> RunId:
         known = self.scopes.get(scope)
@@ -80,6 +84,7 @@ class Journal:
 
     def place(self, local: int, slot: int) -> None:
         self.series[local] = slot
+        self.defined.append(slot)
         if not 0 <= local < _DENSE_LIMIT:
             return
         if local >= len(self.slots):
@@ -87,6 +92,11 @@ class Journal:
             grown[: len(self.slots)] = self.slots
             self.slots = grown
         self.slots[local] = slot
+
+    def scope(self, scope: RunScope) -> None:
+        # In this order: a reader that took `rows` before cannot put an old row into the new ones.
+        self.scopes[scope.id] = scope
+        self.rows = {}
 
 
 class Catalog:
@@ -101,6 +111,8 @@ class Catalog:
         """Slot -> store id; longer than needed."""
         self._by_journal: dict[str, Journal] = {}
         self._by_run: dict[str, int] = {"": 0}
+        self._in_run: dict[str, dict[int, Journal]] = defaultdict(dict)
+        """Run -> the journals, by number, that ever had a scope in it."""
         self._by_metric: dict[str, int] = {}
         self._in_metric: list[list[int]] = [[]]
         self._pending: dict[str, list[Row]] = defaultdict(list)
@@ -160,7 +172,7 @@ class Catalog:
     def _define_scope(self, journal: Journal, scope: RunScope) -> None:
         if journal.scopes.get(scope.id) == scope:
             return
-        journal.scopes[scope.id] = scope
+        self._add_scope(journal, scope)
         self.run_number(scope.run)
         self._pending["scopes"].append((journal.number, *astuple(scope)))
 
@@ -206,6 +218,10 @@ class Catalog:
         self.journals.append(journal)
         self._by_journal[origin.journal] = journal
         return journal
+
+    def _add_scope(self, journal: Journal, scope: RunScope) -> None:
+        journal.scope(scope)
+        self._in_run[scope.run][journal.number] = journal
 
     def _add_run(self, run: str) -> int:
         self._by_run[run] = len(self.runs)
@@ -258,8 +274,9 @@ class Catalog:
         for _, metric in rows["metrics"]:
             catalog._add_metric(metric)
         for number, scope, run, name, rank, world_size, attempt_key, group in rows["scopes"]:
-            catalog.journals[number].scopes[scope] = RunScope(
-                scope, RunId(run), name, rank, world_size, attempt_key, group
+            catalog._add_scope(
+                catalog.journals[number],
+                RunScope(scope, RunId(run), name, rank, world_size, attempt_key, group),
             )
         for id, number, local, scope, unit, device, labels in rows["series"]:
             series = Series(
@@ -284,33 +301,68 @@ class Catalog:
             return None
         return self._in_metric[metric][index]
 
-    def slots_in_metric(self, metric: str) -> Sequence[int]:
-        number = self._by_metric.get(metric)
-        return () if number is None else tuple(self._in_metric[number])
-
     def process_rows(self, run: RunId | None) -> list[ProcessRow]:
         rows = []
-        for journal in tuple(self.journals):
+        for journal in self._journals(run):
             scopes = tuple(journal.scopes.values()) or (RunScope(0, RunId(""), ""),)
             rows += [
                 _process_row(journal, scope) for scope in scopes if run is None or scope.run == run
             ]
         return rows
 
-    def series_row(self, slot: int) -> SeriesRow:
+    def series_rows(
+        self, run: RunId | None, metric: str | None, journal: JournalId | None
+    ) -> list[SeriesRow]:
+        """By slot, which is the order in which they were first defined."""
+        rows = map(self._series_row, self._slots(run, metric, journal))
+        return [
+            row
+            for row in rows
+            if (run is None or row.run == run)
+            and (metric is None or row.metric == metric)
+            and (journal is None or row.journal == journal)
+        ]
+
+    def _slots(
+        self, run: RunId | None, metric: str | None, journal: JournalId | None
+    ) -> Iterable[int]:
+        """Those of the narrowest list that holds all that are wanted."""
+        lists: list[list[int]] = []
+        if metric is not None:
+            number = self._by_metric.get(metric)
+            lists.append([] if number is None else self._in_metric[number])
+        if journal is not None:
+            known = self._by_journal.get(journal)
+            lists.append([] if known is None else known.defined)
+        if run:
+            lists.append(sorted(slot for each in self._journals(run) for slot in each.defined))
+        return tuple(min(lists, key=lambda slots: len(slots), default=range(len(self.series))))
+
+    def _journals(self, run: RunId | None) -> Sequence[Journal]:
+        """Those that may have something of the run, by number."""
+        if not run:
+            return tuple(self.journals)
+        known = tuple(self._in_run[run].values()) if run in self._in_run else ()
+        return sorted(known, key=lambda journal: journal.number)
+
+    def _series_row(self, slot: int) -> SeriesRow:
         entry = self.series[slot]
         journal, definition = self.journals[entry.journal], entry.definition
-        return SeriesRow(
-            entry.id,
-            journal.origin.journal,
-            journal.run_of(definition.scope),
-            journal.origin.host,
-            _rank(definition, journal),
-            definition.device,
-            definition.metric,
-            definition.unit,
-            dict(definition.labels),
-        )
+        made = journal.rows
+        row = made.get(slot)
+        if row is None:
+            row = made[slot] = SeriesRow(
+                entry.id,
+                journal.origin.journal,
+                journal.run_of(definition.scope),
+                journal.origin.host,
+                _rank(definition, journal),
+                definition.device,
+                definition.metric,
+                definition.unit,
+                definition.labels,
+            )
+        return row
 
     def event_row(
         self,

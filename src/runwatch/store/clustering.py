@@ -7,7 +7,7 @@ one of the next; a day that is over becomes a single set of parts that share no 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import Final
@@ -17,7 +17,7 @@ import duckdb
 from runwatch.store.blocks import CLOSED, MIXED_DAY, Block, BlockFiles, Kind
 from runwatch.store.grid import DAY_NS, MINUTE_NS
 from runwatch.store.hot import Connection
-from runwatch.store.reading import EVENT_COLUMNS, POINT_COLUMNS, SPAN_COLUMNS, scan
+from runwatch.store.reading import EVENT_COLUMNS, POINT_COLUMNS, SPAN_COLUMNS, cut, floored, scan
 
 # Measured on telemetry at 1 Hz: 1.1 bytes a point and 2 ms to find one series; row groups four
 # times smaller cost 1.8 bytes, four times larger make every lookup decode four times as much.
@@ -149,7 +149,7 @@ class Clusterer:
         return True
 
     def _days(self, table: str) -> list[tuple[int, str]]:
-        day = f"(time_ns // {DAY_NS} - (time_ns % {DAY_NS} < 0)::BIGINT)"
+        day = floored("time_ns", DAY_NS)
         found = self._connection.execute(
             f"SELECT {day} AS day FROM {table} GROUP BY day ORDER BY count(*) DESC, day"
         ).fetchall()
@@ -169,7 +169,7 @@ class Clusterer:
         counts = self._connection.execute(
             f"SELECT {key}, count(*) FROM {source} GROUP BY ALL ORDER BY ALL"
         ).fetchall()
-        return _cut(counts, rows)
+        return [ends for ends, _ in cut(counts, rows)]
 
     def _write(self, place: Place, source: str, where: str) -> list[Block]:
         columns, key, order = _LAYOUT[place.kind]
@@ -205,7 +205,7 @@ class Clusterer:
 
 
 def _rollup_query(source: str) -> str:
-    minute = f"(time_ns // {MINUTE_NS} - (time_ns % {MINUTE_NS} < 0)::BIGINT)"
+    minute = floored("time_ns", MINUTE_NS)
     return f"""SELECT series, min(time_ns) AS first_ns, max(time_ns) AS last_ns,
         arg_min(value, time_ns) AS first, arg_max(value, time_ns) AS last,
         min(finite_value) AS minimum, max(finite_value) AS maximum, sum(finite_value) AS total,
@@ -213,16 +213,3 @@ def _rollup_query(source: str) -> str:
         FROM (SELECT series, time_ns, value, {minute} AS minute,
                      CASE WHEN isfinite(value) THEN value END AS finite_value FROM {source})
         GROUP BY series, minute ORDER BY series, first_ns"""
-
-
-def _cut(counts: Sequence[tuple[int, int]], rows: int) -> list[tuple[int, int]]:
-    ranges: list[tuple[int, int]] = []
-    held = 0
-    for key, count in counts:
-        if ranges and held + count <= rows:
-            ranges[-1] = (ranges[-1][0], key)
-            held += count
-        else:
-            ranges.append((key, key))
-            held = count
-    return ranges

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -39,7 +39,6 @@ from runwatch.record import (
 from runwatch.store import hot, ingest, opening
 from runwatch.store.blocks import Block, BlockFiles, Kind
 from runwatch.store.clustering import Clusterer, Merge, plan_merges
-from runwatch.store.grid import grid
 from runwatch.store.hot import Seed
 from runwatch.store.leases import Leases
 from runwatch.store.lock import DirectoryLock
@@ -243,16 +242,7 @@ class DuckStore:
         metric: str | None = None,
         journal: JournalId | None = None,
     ) -> list[SeriesRow]:
-        catalog = self._catalog
-        slots: Iterable[int] = range(len(catalog.series))
-        if metric is not None:
-            slots = catalog.slots_in_metric(metric)
-        rows = map(catalog.series_row, slots)
-        return [
-            row
-            for row in rows
-            if (run is None or row.run == run) and (journal is None or row.journal == journal)
-        ]
+        return self._catalog.series_rows(run, metric, journal)
 
     def latest(self, series: Sequence[int]) -> list[Latest]:
         found = ((self._catalog.find_slot(id), id) for id in series)
@@ -270,19 +260,7 @@ class DuckStore:
         keys = self._keys(series)
         if keys is None:
             return []
-
-        def reduce(reader: Reader) -> list[Curve]:
-            low, high = start, end
-            if low is None or high is None:
-                bounds = reader.bounds(keys, axis)
-                if bounds is None:
-                    return []
-                low = bounds[0] if low is None else low
-                high = bounds[1] + 1 if high is None else high
-            cells = grid(axis, low, high, buckets)
-            return [] if cells is None else reader.curves(keys, axis, cells)
-
-        return self._ask(reduce)
+        return self._ask(lambda reader: reader.curves(keys, axis, start, end, buckets))
 
     def points(
         self,
@@ -360,7 +338,13 @@ class DuckStore:
         with self._leases.shared():
             if self._broken is not None:
                 raise self._translated(self._broken) from self._broken
-            reader = Reader(self._base.cursor(), self._view, self._files)
+            reader = Reader(
+                self._base.cursor(),
+                self._view,
+                self._files,
+                hot_points=self._hot_points(),
+                page_rows=self._settings.page_rows,
+            )
             try:
                 yield reader
             finally:
@@ -567,12 +551,15 @@ class DuckStore:
         return StoreHealth(
             engine="duckdb",
             schema_version=self._schema_version,
-            hot_points=sum(rows["points"] for rows in tuple(self._rows.values())),
+            hot_points=self._hot_points(),
             blocks=len(self._view.blocks),
             bytes_on_disk=self._bytes_on_disk(),
             problem=problem,
             notes=tuple(self._notes),
         )
+
+    def _hot_points(self) -> int:
+        return sum(rows["points"] for rows in tuple(self._rows.values()))
 
     def closed_blocks(self) -> Sequence[Block]:
         return self._view.blocks

@@ -1,52 +1,34 @@
-"""The questions, as SQL over hot tables and closed files alike."""
+"""The questions, as SQL over hot tables and closed files alike.
+
+SQL finds rows and brings them in as columns; `reduction.py` makes curves of them.  A question
+about more rows than may be held at a time is asked a page at a time.
+"""
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
-from runwatch.errors import UsageError
-from runwatch.record import Curve
+from runwatch.record import NO_STEP, Curve
+from runwatch.store import reduction
 from runwatch.store.blocks import Block, BlockFiles, Kind
-from runwatch.store.grid import HIGHEST, LOWEST, Grid
+from runwatch.store.catalog import Integers
+from runwatch.store.grid import HIGHEST, LOWEST, MINUTE_NS, Grid, grid
 from runwatch.store.hot import Connection
+from runwatch.store.reduction import Cells, Found
 from runwatch.store.store import Axis, PointColumns
 
 _MANY_RANGES: Final = 16
 
-# One row of a roll-up is a cell: what is left of a stretch of points.  A point is a cell of one.
-_CELL = "series, {at} AS place, first, last, minimum, maximum, total, finite, nonfinite, last_ns"
-_POINT_AS_CELL = """series, {at} AS place, value AS first, value AS last, finite_value AS minimum,
-    finite_value AS maximum, finite_value AS total, (finite_value IS NOT NULL)::BIGINT AS finite,
-    (finite_value IS NULL)::BIGINT AS nonfinite, time_ns AS last_ns"""
-_POINTS = """(SELECT series, time_ns, step, value,
-    CASE WHEN isfinite(value) THEN value END AS finite_value FROM ({source}))"""
+_POINTS_PAGE_ROWS: Final = 250_000
+"""Two row groups of a file: less would decode some of them twice for nothing."""
 
-_REDUCE_POINTS = """SELECT {cell} AS cell,
-    arg_min(value, time_ns) AS first, arg_max(value, time_ns) AS last,
-    coalesce(min(finite_value), 'nan'::DOUBLE) AS minimum,
-    coalesce(max(finite_value), 'nan'::DOUBLE) AS maximum,
-    coalesce(sum(finite_value), 0) AS total, count(finite_value) AS finite,
-    count(*) - count(finite_value) AS nonfinite, max(time_ns) AS last_ns
-    FROM {points} GROUP BY ALL"""
-_REDUCE_CELLS = """SELECT {cell} AS cell,
-    arg_min(first, place) AS first, arg_max(last, last_ns) AS last,
-    coalesce(min(minimum), 'nan'::DOUBLE) AS minimum,
-    coalesce(max(maximum), 'nan'::DOUBLE) AS maximum,
-    coalesce(sum(total), 0) AS total, sum(finite)::BIGINT AS finite,
-    sum(nonfinite)::BIGINT AS nonfinite, max(last_ns) AS last_ns
-    FROM ({cells}) GROUP BY ALL"""
-
-_REDUCED: Final = (
-    *("first", "last", "minimum", "maximum", "total"),
-    *("finite", "nonfinite", "last_ns"),
-)
+_ROLLUP_COLUMNS: Final = """series, first_ns, last_ns, first, last,
+    coalesce(minimum, 'inf'::DOUBLE) AS minimum, coalesce(maximum, '-inf'::DOUBLE) AS maximum,
+    coalesce(total, 0) AS total, finite, nonfinite"""
 
 POINT_COLUMNS: Final = "series, time_ns, step, value"
 SPAN_COLUMNS: Final = "run, journal, name, span, edge, time_ns, step, place"
@@ -77,32 +59,39 @@ class View:
         return list(chosen.values())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Keys:
     """A set of series as a condition that prunes files and row groups."""
 
-    low: int
-    high: int
+    ids: Integers
+    """Ascending."""
     condition: str
 
     @classmethod
     def of(cls, series: Iterable[int]) -> Keys | None:
         ids = sorted(set(series))
-        if not ids:
-            return None
-        low, high = ids[0], ids[-1]
-        bounds = f"series BETWEEN {low} AND {high}"
-        if high - low == len(ids) - 1:
-            return cls(low, high, f"series = {low}" if low == high else bounds)
-        runs = _contiguous(ids)
-        if len(runs) <= _MANY_RANGES:
-            ranges = " OR ".join(f"series BETWEEN {a} AND {b}" for a, b in runs)
-        else:
-            ranges = f"series IN ({', '.join(map(str, ids))})"
-        return cls(low, high, f"{bounds} AND ({ranges})")
+        return cls(np.array(ids, np.int64), _condition(ids)) if ids else None
+
+    def between(self, low: int, high: int) -> Keys:
+        first, after = np.searchsorted(self.ids, [low, high + 1])
+        ids = self.ids[first:after]
+        return Keys(ids, _condition(ids.tolist()))
 
     def touch(self, block: Block) -> bool:
-        return block.key_min <= self.high and block.key_max >= self.low
+        return bool(block.key_min <= self.ids[-1] and block.key_max >= self.ids[0])
+
+
+def _condition(ids: Sequence[int]) -> str:
+    low, high = ids[0], ids[-1]
+    bounds = f"series BETWEEN {low} AND {high}"
+    if high - low == len(ids) - 1:
+        return f"series = {low}" if low == high else bounds
+    runs = _contiguous(ids)
+    if len(runs) <= _MANY_RANGES:
+        ranges = " OR ".join(f"series BETWEEN {a} AND {b}" for a, b in runs)
+    else:
+        ranges = f"series IN ({', '.join(map(str, ids))})"
+    return f"{bounds} AND ({ranges})"
 
 
 def _contiguous(ids: Sequence[int]) -> list[tuple[int, int]]:
@@ -115,75 +104,204 @@ def _contiguous(ids: Sequence[int]) -> list[tuple[int, int]]:
     return runs
 
 
-class Reader:
-    """Asks one view through one connection."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Page:
+    """Some series over some time, and the blocks that may have rows of them."""
 
-    def __init__(self, connection: Connection, view: View, files: BlockFiles | None) -> None:
+    keys: Keys
+    start_ns: int | None
+    end_ns: int | None
+    blocks: Sequence[Block]
+
+    @classmethod
+    def of(
+        cls, keys: Keys, start_ns: int | None, end_ns: int | None, blocks: Iterable[Block]
+    ) -> Page:
+        touched = [b for b in blocks if keys.touch(b) and b.overlaps(start_ns, end_ns)]
+        return cls(keys, start_ns, end_ns, touched)
+
+    def of_series(self, low: int, high: int) -> Page:
+        return Page.of(self.keys.between(low, high), self.start_ns, self.end_ns, self.blocks)
+
+    def of_minutes(self, first: int, last: int) -> Page:
+        start, end = first * MINUTE_NS, (last + 1) * MINUTE_NS
+        start = start if self.start_ns is None else max(start, self.start_ns)
+        end = end if self.end_ns is None else min(end, self.end_ns)
+        return Page.of(self.keys, start, end, self.blocks)
+
+    def chosen(self, kind: Kind) -> list[Block]:
+        return [block for block in self.blocks if block.kind == kind]
+
+    @property
+    def where(self) -> str:
+        return self.keys.condition + _between(self.start_ns, self.end_ns)
+
+    @property
+    def where_rollup(self) -> str:
+        """Roll-ups that begin in the page."""
+        return self.keys.condition + _between(self.start_ns, self.end_ns, "first_ns")
+
+
+class Reader:
+    """Asks one view through one connection, in one transaction."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        view: View,
+        files: BlockFiles | None,
+        *,
+        hot_points: int,
+        page_rows: int,
+    ) -> None:
         self._connection = connection
         self._view = view
         self._files = files
+        self._hot_points = hot_points
+        self._page_rows = page_rows
+        connection.begin()
 
     def close(self) -> None:
         self._connection.close()
 
-    # ── points ─────────────────────────────────────────────────────────────────────────────────
+    # ── curves ─────────────────────────────────────────────────────────────────────────────────
 
-    def bounds(self, keys: Keys, axis: Axis) -> tuple[int, int] | None:
-        """First and last place on the axis, both inclusive."""
-        blocks = self._view.parts("rollup") if axis == "time" else self._view.closed("points")
-        blocks = [block for block in blocks if keys.touch(block)]
-        at = "time_ns" if axis == "time" else "step"
-        raw = self._points_source(keys.condition, [b for b in blocks if b.kind == "points"])
-        asked = [f"SELECT min({at}) AS low, max({at}) AS high FROM ({raw})"]
-        rollups = [block for block in blocks if block.kind == "rollup"]
+    def curves(
+        self, keys: Keys, axis: Axis, start: int | None, end: int | None, buckets: int
+    ) -> list[Curve]:
+        ask = self._curves_by_time if axis == "time" else self._curves_by_step
+        return ask(keys, start, end, buckets)
+
+    def _curves_by_time(
+        self, keys: Keys, start: int | None, end: int | None, buckets: int
+    ) -> list[Curve]:
+        if start is None or end is None:
+            bounds = self._times(keys)
+            if bounds is None:
+                return []
+            start = bounds[0] if start is None else start
+            end = bounds[1] + 1 if end is None else end
+        cells = grid("time", start, end, buckets)
+        if cells is None:
+            return []
+        blocks = self._view.parts("rollup" if cells.by_minutes else "points")
+        pages = self._pages(Page.of(keys, cells.start, cells.end, blocks), self._page_rows)
+        parts = [part for page in pages for part in self._cells(page, keys.ids, cells)]
+        return reduction.curves(parts, keys.ids, "time", cells)
+
+    def _curves_by_step(
+        self, keys: Keys, start: int | None, end: int | None, buckets: int
+    ) -> list[Curve]:
+        points = Page.of(keys, None, None, self._view.closed("points"))
+        pages = self._pages(points, self._page_rows)
+        found: list[Found] = []
+        if start is None or end is None:
+            if len(pages) == 1:  # what the bounds need is what the curve needs
+                found = [self._by_step(pages[0], start, end)]
+                bounds = _lowest_and_highest(found[0]["place"])
+            else:
+                bounds = self._steps(points)
+            if bounds is None:
+                return []
+            start = bounds[0] if start is None else start
+            end = bounds[1] + 1 if end is None else end
+        cells = grid("step", start, end, buckets)
+        if cells is None:
+            return []
+        each = found or (self._by_step(page, cells.start, cells.end) for page in pages)
+        parts = [part for rows in each for part in reduction.cells_of_points(rows, keys.ids, cells)]
+        return reduction.curves(parts, keys.ids, "step", cells)
+
+    def _cells(self, page: Page, ids: Integers, grid: Grid) -> Iterator[Cells]:
+        points = self._points(page, "time_ns, value", page.where)
+        points["place"] = points["time_ns"]
+        yield from reduction.cells_of_points(points, ids, grid)
+        rollups = page.chosen("rollup")
+        if rollups:
+            rows = f"SELECT {_ROLLUP_COLUMNS} FROM {self._scan(rollups)} WHERE {page.where_rollup}"
+            yield from reduction.cells_of_rollup(self._columns(rows), ids, grid)
+
+    def _by_step(self, page: Page, start: int | None, end: int | None) -> Found:
+        where = page.where + " AND step IS NOT NULL" + _between(start, end, "step")
+        return self._points(page, "step AS place, time_ns, value", where)
+
+    def _points(self, page: Page, columns: str, where: str) -> Found:
+        """The columns asked for, and `series`."""
+        one = len(page.keys.ids) == 1
+        wanted = columns if one else f"series, {columns}"
+        found = self._columns(self._source("points", wanted, where, page.chosen("points")))
+        if one:  # costs a third of a long curve to read, and says nothing
+            found["series"] = np.broadcast_to(page.keys.ids, len(found["time_ns"]))
+        return found
+
+    def _times(self, keys: Keys) -> tuple[int, int] | None:
+        page = Page.of(keys, None, None, self._view.parts("rollup"))
+        points = self._source("points", "time_ns", page.where, page.chosen("points"))
+        asked = [f"SELECT min(time_ns) AS low, max(time_ns) AS high FROM ({points})"]
+        rollups = page.chosen("rollup")
         if rollups:
             asked.append(
                 "SELECT min(first_ns) AS low, max(last_ns) AS high "
-                f"FROM {self._scan(rollups)} WHERE {keys.condition}"
+                f"FROM {self._scan(rollups)} WHERE {page.where}"
             )
-        row = self._connection.execute(
-            f"SELECT min(low), max(high) FROM ({' UNION ALL '.join(asked)})"
-        ).fetchone()
-        return None if row is None or row[0] is None else (int(row[0]), int(row[1]))
+        return self._pair(f"SELECT min(low), max(high) FROM ({' UNION ALL '.join(asked)})")
 
-    def curves(self, keys: Keys, axis: Axis, grid: Grid) -> list[Curve]:
-        points, rollups = self._blocks_for(keys, axis, grid)
-        at = "time_ns" if axis == "time" else "step"
-        where = f"{keys.condition} AND {at} >= {grid.start} AND {at} < {grid.end}"
-        source = _POINTS.format(source=self._points_source(where, points))
-        if not rollups:
-            query = _REDUCE_POINTS.format(cell=_cell(keys, at, grid), points=source)
-        else:
-            where = f"{keys.condition} AND first_ns >= {grid.start} AND first_ns < {grid.end}"
-            cells = f"SELECT {_POINT_AS_CELL.format(at=at)} FROM {source} UNION ALL " + (
-                f"SELECT {_CELL.format(at='first_ns')} FROM {self._scan(rollups)} WHERE {where}"
-            )
-            query = _REDUCE_CELLS.format(cell=_cell(keys, "place", grid), cells=cells)
-        return _curves(self._connection.execute(query).fetchnumpy(), keys, axis, grid)
+    def _steps(self, page: Page) -> tuple[int, int] | None:
+        points = self._source("points", "step", page.where, page.blocks)
+        return self._pair(f"SELECT min(step), max(step) FROM ({points})")
+
+    # ── raw points ─────────────────────────────────────────────────────────────────────────────
 
     def points(
         self, keys: Keys, start_ns: int | None, end_ns: int | None, rows: int
     ) -> Iterator[PointColumns]:
-        blocks = [b for b in self._view.closed("points") if keys.touch(b)]
-        blocks = [block for block in blocks if block.overlaps(start_ns, end_ns)]
-        source = self._points_source(keys.condition + _between(start_ns, end_ns), blocks)
-        result = self._connection.execute(f"{source} ORDER BY series, time_ns")
-        while chunk := result.fetchmany(rows):
-            yield PointColumns(*map(list, zip(*chunk, strict=True)))
+        whole = Page.of(keys, start_ns, end_ns, self._view.closed("points"))
+        columns = f"series, time_ns, coalesce(step, {NO_STEP}) AS step, value"
+        held: list[PointColumns] = []
+        for page in self._pages(whole, min(max(rows, _POINTS_PAGE_ROWS), self._page_rows)):
+            query = self._source("points", columns, page.where, page.blocks)
+            found = PointColumns.joined([*held, _in_order(PointColumns(**self._columns(query)))])
+            whole_parts = len(found) // rows * rows
+            yield from (found.taken(slice(at, at + rows)) for at in range(0, whole_parts, rows))
+            held = [found.taken(slice(whole_parts, None))]
+        if held and len(held[0]):
+            yield held[0]
 
-    def _blocks_for(self, keys: Keys, axis: Axis, grid: Grid) -> tuple[list[Block], list[Block]]:
-        if axis == "step":
-            return [block for block in self._view.closed("points") if keys.touch(block)], []
-        blocks = [
-            block
-            for block in self._view.parts("rollup" if grid.by_minutes else "points")
-            if keys.touch(block) and block.overlaps(grid.start, grid.end)
-        ]
-        points = [block for block in blocks if block.kind == "points"]
-        return points, [block for block in blocks if block.kind == "rollup"]
+    # ── pages ──────────────────────────────────────────────────────────────────────────────────
 
-    def _points_source(self, where: str, blocks: Sequence[Block]) -> str:
-        return self._source("points", POINT_COLUMNS, where, blocks)
+    def _pages(self, page: Page, rows: int) -> list[Page]:
+        """The page in pieces of at most about `rows` rows, in (series, time) order."""
+        if sum(block.rows for block in page.blocks) + self._hot_points <= rows:
+            return [page]
+        pages = []
+        for (low, high), count in cut(self._counts(page, "series"), rows):
+            part = page.of_series(low, high)
+            if count <= rows:
+                pages.append(part)
+            else:
+                minutes = cut(self._counts(part, floored("place", MINUTE_NS)), rows)
+                pages += [part.of_minutes(first, last) for (first, last), _ in minutes]
+        return pages
+
+    def _counts(self, page: Page, key: str) -> list[tuple[int, int]]:
+        """Rows by series or by minute.  Roll-ups know how many points each minute has."""
+        rollups = {block.part: block for block in self._view.closed("rollup")}
+        points = page.chosen("points")
+        known = [rollups[block.part] for block in points if block.part in rollups]
+        unknown = [block for block in points if block.part not in rollups]
+        asked = [self._source("points", "series, time_ns AS place, 1 AS n", page.where, unknown)]
+        for blocks, n in ((known, "finite + nonfinite"), (page.chosen("rollup"), "1")):
+            if blocks:
+                ended = _between(page.start_ns, None, "last_ns")
+                begun = _between(None, page.end_ns, "first_ns")
+                asked.append(
+                    f"SELECT series, first_ns AS place, {n} AS n FROM {self._scan(blocks)} "
+                    f"WHERE {page.keys.condition}{ended}{begun}"
+                )
+        return self._connection.execute(
+            f"SELECT {key} AS key, sum(n)::BIGINT FROM ({' UNION ALL '.join(asked)}) "
+            "GROUP BY key ORDER BY key"
+        ).fetchall()
 
     # ── spans and events ───────────────────────────────────────────────────────────────────────
 
@@ -227,97 +345,49 @@ class Reader:
         assert self._files is not None
         return scan(self._files, (block.file for block in blocks))
 
+    def _columns(self, query: str) -> Found:
+        # Not `execute`: that streams through a small buffer, and costs twice as much.
+        found = self._connection.sql(query).fetchnumpy()
+        return {name: np.asarray(column) for name, column in found.items()}
+
+    def _pair(self, query: str) -> tuple[int, int] | None:
+        ((low, high),) = self._connection.execute(query).fetchall()
+        return None if low is None else (int(low), int(high))
+
 
 def scan(files: BlockFiles, names: Iterable[str]) -> str:
     quoted = ", ".join("'" + str(files.path(name)).replace("'", "''") + "'" for name in names)
     return f"read_parquet([{quoted}])"
 
 
-def _between(start_ns: int | None, end_ns: int | None) -> str:
-    text = "" if start_ns is None else f" AND time_ns >= {max(start_ns, LOWEST)}"
-    return text + ("" if end_ns is None else f" AND time_ns < {min(end_ns, HIGHEST)}")
+def floored(column: str, unit: int) -> str:
+    """The number of whole units; SQL's own division rounds towards zero."""
+    return f"({column} // {unit} - ({column} % {unit} < 0)::BIGINT)"
 
 
-def _cell(keys: Keys, at: str, grid: Grid) -> str:
-    """Series and bucket in one number: grouping by one small key is a sixth cheaper than by two."""
-    cells = (keys.high - keys.low + 1) * grid.buckets
-    if cells > HIGHEST:
-        raise UsageError(f"{grid.buckets} buckets are too many for series of so many metrics")
-    wide = at if grid.fits_int64 else f"{at}::HUGEINT"
-    bucket = f"(({wide} - ({grid.start})) // {grid.width})::BIGINT"
-    whole = f"(series - {keys.low}) * {grid.buckets} + {bucket}"
-    return f"({whole})::INTEGER" if cells < 2**31 else whole
+def cut(counts: Iterable[tuple[int, int]], rows: int) -> list[tuple[tuple[int, int], int]]:
+    """Ranges of keys (both ends inclusive) with about `rows` rows each, and how many they have."""
+    ranges: list[tuple[tuple[int, int], int]] = []
+    for key, count in counts:
+        if ranges and ranges[-1][1] + count <= rows:
+            (low, _), held = ranges[-1]
+            ranges[-1] = ((low, key), held + count)
+        else:
+            ranges.append(((key, key), count))
+    return ranges
 
 
-def _curves(found: dict[str, npt.NDArray[Any]], keys: Keys, axis: Axis, grid: Grid) -> list[Curve]:
-    cell = np.asarray(found["cell"], np.int64)
-    if not len(cell):
-        return []
-    order = np.argsort(cell)
-    series, bucket = np.divmod(cell[order], grid.buckets)
-    series += keys.low
-    columns = {name: np.asarray(found[name])[order] for name in _REDUCED}
-    starts = np.flatnonzero(np.concatenate([[True], series[1:] != series[:-1]]))
-    table = _Table(
-        _positions(bucket, grid),
-        columns,
-        np.logical_or.reduceat(columns["finite"] == 0, starts).tolist(),
-    )
-    edges = pairwise([*starts.tolist(), len(series)])
-    ids = series[starts].tolist()
-    return [table.curve(i, ids[i], axis, grid.width, a, b) for i, (a, b) in enumerate(edges)]
+def _between(start: int | None, end: int | None, column: str = "time_ns") -> str:
+    text = "" if start is None else f" AND {column} >= {max(start, LOWEST)}"
+    return text + ("" if end is None else f" AND {column} < {min(end, HIGHEST)}")
 
 
-def _positions(bucket: npt.NDArray[np.int64], grid: Grid) -> npt.NDArray[np.int64]:
-    if grid.fits_int64:
-        return grid.start + grid.width * bucket
-    return np.array([grid.start + grid.width * index for index in bucket.tolist()], np.int64)
+def _lowest_and_highest(column: Integers) -> tuple[int, int] | None:
+    return (int(column.min()), int(column.max())) if len(column) else None
 
 
-class _Table:
-    """All curves below one another; cut into arrays, not lists.
-
-    A heat map of 1,000 series has 3 million numbers, and making a Python object of each would
-    cost more than the query.
-    """
-
-    def __init__(
-        self,
-        position: npt.NDArray[np.int64],
-        columns: dict[str, npt.NDArray[Any]],
-        gaps: list[bool],
-    ) -> None:
-        mean = columns["total"] / np.maximum(columns["finite"], 1)
-        self._finite = columns["finite"]
-        self._gaps = gaps
-        """Whether a curve has a bucket without a finite value."""
-        self._bytes = {name: column.tobytes() for name, column in columns.items()}
-        self._bytes |= {"position": position.tobytes(), "mean": mean.tobytes()}
-
-    def curve(self, index: int, series: int, axis: Axis, width: int, a: int, b: int) -> Curve:
-        optional = self._optional if self._gaps[index] else self._floats
-        return Curve(
-            series,
-            axis,
-            self._integers("position", a, b),
-            width,
-            self._floats("first", a, b),
-            self._floats("last", a, b),
-            optional("minimum", a, b),
-            optional("maximum", a, b),
-            optional("mean", a, b),
-            self._integers("finite", a, b),
-            self._integers("nonfinite", a, b),
-            self._integers("last_ns", a, b),
-        )
-
-    def _integers(self, name: str, a: int, b: int) -> Sequence[int]:
-        return array("q", self._bytes[name][8 * a : 8 * b])
-
-    def _floats(self, name: str, a: int, b: int) -> Sequence[float]:
-        return array("d", self._bytes[name][8 * a : 8 * b])
-
-    def _optional(self, name: str, a: int, b: int) -> Sequence[float | None]:
-        values = self._floats(name, a, b)
-        finite = self._finite[a:b].tolist()
-        return [value if count else None for value, count in zip(values, finite, strict=True)]
+def _in_order(points: PointColumns) -> PointColumns:
+    series, time_ns = np.diff(points.series), np.diff(points.time_ns)
+    if ((series > 0) | ((series == 0) & (time_ns >= 0))).all():
+        return points
+    return points.taken(np.lexsort((points.time_ns, points.series)))

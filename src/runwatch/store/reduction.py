@@ -8,7 +8,7 @@ cells to a bucket, and only these cells are sorted and folded once more.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -41,40 +41,59 @@ class Cells(NamedTuple):
     nonfinite: Integers
 
 
-def cells_of_points(found: Found, ids: Integers, grid: Grid) -> Cells:
-    """From columns `place`, `time_ns`, `value` and, when `ids` are several, `series`."""
-    time_ns, value = found["time_ns"], found["value"]
+def cells_of_points(
+    found: Found, ids: Integers, grid: Grid, *, rows: int = 1 << 18
+) -> Iterator[Cells]:
+    """From columns `series`, `place`, `time_ns` and `value`.
+
+    So many rows at a time that what is being worked on stays in the processor's cache.
+    """
+    at, end = 0, len(found["value"])
+    while at < end:
+        columns = {name: column[at : at + rows] for name, column in found.items()}
+        cells, starts = _cells(columns, ids, grid)
+        if at + rows >= end or len(starts) == 1:
+            yield cells
+            at += rows
+        else:  # the last cell may go on in the next slice: there it is whole
+            yield Cells._make(column[:-1] for column in cells)
+            at += int(starts[-1])
+
+
+def _cells(found: Found, ids: Integers, grid: Grid) -> tuple[Cells, Integers]:
+    series, time_ns, value = found["series"], found["time_ns"], found["value"]
     bucket = _buckets(found["place"], grid)
     edge = np.ones(len(value), bool)
     np.not_equal(bucket[1:], bucket[:-1], out=edge[1:])
+    edge[1:] |= series[1:] != series[:-1]
     edge[1:] |= time_ns[1:] < time_ns[:-1]
-    if len(ids) > 1:
-        edge[1:] |= found["series"][1:] != found["series"][:-1]
     starts = np.flatnonzero(edge)
-    rank: Integers | int = _ranks(found["series"][starts], ids) if len(ids) > 1 else 0
     ends = np.append(starts[1:], len(value)) - 1
-    return Cells(
-        rank * grid.buckets + bucket[starts].view(np.int64),
+    cells = Cells(
+        _ranks(series[starts], ids) * grid.buckets + bucket[starts].view(np.int64),
         time_ns[starts],
         time_ns[ends],
         value[starts],
         value[ends],
         *_folded(value, starts),
     )
+    return cells, starts
 
 
-def cells_of_rollup(found: Found, ids: Integers, grid: Grid) -> Cells:
+def cells_of_rollup(found: Found, ids: Integers, grid: Grid) -> Iterator[Cells]:
     """From rows of a roll-up, each of which lies within one bucket."""
+    if not len(found["series"]):
+        return
     bucket = _buckets(found["first_ns"], grid).view(np.int64)
     cell = _ranks(found["series"], ids) * grid.buckets + bucket
-    return Cells(cell, *(found[name] for name in Cells._fields[1:]))
+    yield Cells(cell, *(found[name] for name in Cells._fields[1:]))
 
 
 def curves(parts: Sequence[Cells], ids: Integers, axis: Axis, grid: Grid) -> list[Curve]:
     """Cells from anywhere, in any order, as one curve per series that has some."""
-    cells = _merged(Cells._make(map(np.concatenate, zip(*parts, strict=True))))
-    if not len(cells.cell):
+    if not parts:
         return []
+    cells = _merged(Cells._make(map(np.concatenate, zip(*parts, strict=True))))
     rank, bucket = np.divmod(cells.cell, grid.buckets)
     starts = _starts(rank)
     table = _Table(cells, _positions(bucket, grid), starts)
@@ -86,19 +105,22 @@ def curves(parts: Sequence[Cells], ids: Integers, axis: Axis, grid: Grid) -> lis
 def _buckets(place: Integers, grid: Grid) -> npt.NDArray[np.uint64]:
     # Unsigned and wrapping: right even where the range is wider than an int64 can say.
     bucket: npt.NDArray[np.uint64] = place.view(np.uint64) - np.uint64(grid.start % 2**64)
-    bucket //= np.uint64(grid.width)
+    bucket //= np.uint64(min(grid.width, 2**64 - 1))
     return bucket
 
 
 def _positions(bucket: Integers, grid: Grid) -> Integers:
-    offset = bucket.view(np.uint64) * np.uint64(grid.width)
-    return (offset + np.uint64(grid.start % 2**64)).view(np.int64)
+    offset = bucket.view(np.uint64) * np.uint64(grid.width % 2**64)
+    position: npt.NDArray[np.uint64] = offset + np.uint64(grid.start % 2**64)
+    return position.view(np.int64)
 
 
 def _ranks(series: Integers, ids: Integers) -> Integers:
-    if ids[-1] - ids[0] == len(ids) - 1:
-        return series - ids[0]
-    return np.searchsorted(ids, series)
+    low, high = int(ids[0]), int(ids[-1])
+    if high - low == len(ids) - 1:
+        return series - low
+    ranks: Integers = np.searchsorted(ids, series)
+    return ranks
 
 
 def _starts(column: Integers) -> Integers:
@@ -107,9 +129,6 @@ def _starts(column: Integers) -> Integers:
 
 def _folded(value: Floats, starts: Integers) -> tuple[Floats, Floats, Floats, Integers, Integers]:
     """Minimum, maximum and total of the finite values, and how many are finite and not."""
-    if not len(starts):
-        none = np.zeros(0, np.int64)
-        return value, value, value, none, none
     rows = np.diff(starts, append=len(value))
     with np.errstate(over="ignore", invalid="ignore"):
         total = np.add.reduceat(value, starts)

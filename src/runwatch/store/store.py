@@ -6,6 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from runwatch.record import (
     Batch,
     Curve,
@@ -33,14 +36,34 @@ class Retention:
     events_days: float | None = 730
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class PointColumns:
     """A stretch of raw points, column by column, in (series, time) order."""
 
-    series: Sequence[int]
-    time_ns: Sequence[int]
-    step: Sequence[int | None]
-    value: Sequence[float]
+    series: npt.NDArray[np.int64]
+    time_ns: npt.NDArray[np.int64]
+    step: npt.NDArray[np.int64]
+    """`NO_STEP` where a point has none."""
+    value: npt.NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def taken(self, rows: slice | npt.NDArray[np.int64]) -> PointColumns:
+        return PointColumns(
+            self.series[rows], self.time_ns[rows], self.step[rows], self.value[rows]
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[PointColumns]) -> PointColumns:
+        if len(parts) == 1:
+            return parts[0]
+        return cls(
+            np.concatenate([part.series for part in parts]),
+            np.concatenate([part.time_ns for part in parts]),
+            np.concatenate([part.step for part in parts]),
+            np.concatenate([part.value for part in parts]),
+        )
 
 
 @dataclass(frozen=True, slots=True)

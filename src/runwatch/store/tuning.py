@@ -22,6 +22,8 @@ class DuckSettings:
     """How long after its end a day is merged for good."""
     reserve_bytes: int = 32 << 20
     """Free space below which nothing more is taken; 0 waits for the engine to fail."""
+    page_rows: int = 4_000_000
+    """Most rows a question about points holds at a time; about 100 MB."""
     memory_limit: str = "1GB"
     checkpoint_threshold: str = "16MB"
     threads: int = 0

@@ -229,11 +229,11 @@ def test_a_real_process_at_work() -> None:
     assert list(collector.collect()) == []
 
 
-def test_all_collectors_on_this_machine() -> None:
+def test_all_collectors_on_this_machine(tmp_path: Path) -> None:
     def targets() -> list[tuple[int, int, Mapping[str, str]]]:
         return [(os.getpid(), 0, {"rank": "0"})]
 
-    collectors = [make(targets) for make in COLLECTORS]
+    collectors = [make(tmp_path, targets) for make in COLLECTORS]
     assert sorted(c.name for c in collectors) == ["disk", "host", "network", "processes"]
     metrics = set()
     for collector in collectors:

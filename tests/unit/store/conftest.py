@@ -15,8 +15,9 @@ class Engine:
     """Opens stores and closes what a test left open."""
 
     def __init__(self, kind: str, root: Path) -> None:
-        self.keeps = kind == "duck-disk"
+        self.keeps = kind != "duck-memory"
         """Whether what was written is there after `reopen`."""
+        self._page_rows = 5 if kind == "duck-pages" else 4_000_000
         self._root = root
         self._count = 0
         self._store: DuckStore | None = None
@@ -37,12 +38,14 @@ class Engine:
     def _open(self) -> DuckStore:
         self.close()
         directory = self._root / str(self._count) if self.keeps else None
-        settings = DuckSettings(threads=1, merge_parts=3, reserve_bytes=0)
+        settings = DuckSettings(
+            threads=1, merge_parts=3, reserve_bytes=0, page_rows=self._page_rows
+        )
         self._store = DuckStore.open(directory, settings=settings)
         return self._store
 
 
-@pytest.fixture(params=["duck-memory", "duck-disk"])
+@pytest.fixture(params=["duck-memory", "duck-disk", "duck-pages"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     made = Engine(request.param, tmp_path)
     yield made
