@@ -18,9 +18,10 @@ def test_a_cuda_scalar_is_recorded_without_waiting_for_the_device(tmp_path: Path
         """
         import json, torch, runwatch
         run = runwatch.init("cuda")
-        run.log(first=torch.ones((), device="cuda"))  # the first pinned page is slow to come
-        torch.cuda.synchronize()
         matrix = torch.randn(8192, 8192, device="cuda")
+        # The first pinned page, and the first use of each kernel, wait for the device.
+        run.log(first=(matrix @ matrix / 90)[0, 0] * 0 + 1)
+        torch.cuda.synchronize()
         finished = torch.cuda.Event()
         product, unfinished = matrix, []
         for step in range(10):

@@ -12,6 +12,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, fields, replace
+from itertools import chain
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -327,16 +328,18 @@ class Catalog:
         self, run: RunId | None, metric: str | None, journal: JournalId | None
     ) -> Iterable[int]:
         """Those of the narrowest list that holds all that are wanted."""
-        lists: list[list[int]] = []
+        found: Sequence[int] = range(len(self.series))
         if metric is not None:
             number = self._by_metric.get(metric)
-            lists.append([] if number is None else self._in_metric[number])
+            found = () if number is None else self._in_metric[number]
         if journal is not None:
             known = self._by_journal.get(journal)
-            lists.append([] if known is None else known.defined)
+            found = min(found, () if known is None else known.defined, key=len)
         if run:
-            lists.append(sorted(slot for each in self._journals(run) for slot in each.defined))
-        return tuple(min(lists, key=lambda slots: len(slots), default=range(len(self.series))))
+            lists = [each.defined for each in self._journals(run)]
+            if sum(map(len, lists)) < len(found):
+                found = sorted(chain.from_iterable(lists))
+        return tuple(found)
 
     def _journals(self, run: RunId | None) -> Sequence[Journal]:
         """Those that may have something of the run, by number."""
