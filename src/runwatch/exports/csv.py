@@ -4,40 +4,29 @@ from __future__ import annotations
 
 import csv
 import io
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
-from runwatch.exports.rows import COLUMNS, ExportBatch
-from runwatch.views.times import rfc3339
+from runwatch.exports import text
+from runwatch.exports.rows import COLUMNS, ExportBatch, Head
+
+_END = "\r\n"
 
 
 def csv_text(batches: Iterable[ExportBatch]) -> Iterator[str]:
     """The text in pieces, the header first."""
-    yield ",".join(COLUMNS) + "\r\n"
+    yield ",".join(COLUMNS) + _END
     for batch in batches:
-        piece = io.StringIO()
-        csv.writer(piece).writerows(
-            zip(
-                batch.run,
-                batch.attempt,
-                batch.host,
-                batch.process,
-                batch.device,
-                batch.metric,
-                batch.step,
-                map(rfc3339, batch.time_ns),
-                _numbers(batch.value),
-                strict=True,
-            )
+        yield text.lines(
+            batch,
+            text.heads(batch, _head),
+            text.integers(batch.step, absent=""),
+            text.numbers(batch.value, exponents=True),
+            around_time=(",", ","),
+            end=_END,
         )
-        yield piece.getvalue()
 
 
-def _numbers(values: Sequence[float]) -> Iterator[float | str]:
-    return (value if math.isfinite(value) else spelled(value) for value in values)
-
-
-def spelled(value: float) -> str:
-    if math.isnan(value):
-        return "NaN"
-    return "Infinity" if value > 0 else "-Infinity"
+def _head(head: Head) -> str:
+    row = io.StringIO()
+    csv.writer(row, lineterminator=",").writerow(head)
+    return row.getvalue()

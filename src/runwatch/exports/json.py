@@ -2,50 +2,35 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from runwatch.exports.csv import spelled
-from runwatch.exports.rows import ExportBatch
-from runwatch.views.times import rfc3339
+from runwatch.exports import text
+from runwatch.exports.rows import COLUMNS, ExportBatch, Head
 
-
-class _Row(msgspec.Struct):
-    run: str
-    attempt: int | None
-    host: str
-    process: int
-    device: str | None
-    metric: str
-    step: int | None
-    time: str
-    value: float | str
+_END = ",\n"
 
 
 def json_text(batches: Iterable[ExportBatch]) -> Iterator[str]:
     """The text in pieces; an array that is cut off was not finished."""
-    encode = msgspec.json.Encoder().encode
     separator = "[\n"
     for batch in batches:
-        lines = [encode(row).decode() for row in _rows(batch)]
-        if lines:
-            yield separator + ",\n".join(lines)
-            separator = ",\n"
-    yield "\n]\n" if separator == ",\n" else "[]\n"
-
-
-def _rows(batch: ExportBatch) -> Iterator[_Row]:
-    for index, value in enumerate(batch.value):
-        yield _Row(
-            batch.run[index],
-            batch.attempt[index],
-            batch.host[index],
-            batch.process[index],
-            batch.device[index] or None,
-            batch.metric[index],
-            batch.step[index],
-            rfc3339(batch.time_ns[index]),
-            value if math.isfinite(value) else spelled(value),
+        made = text.lines(
+            batch,
+            text.heads(batch, _head),
+            text.integers(batch.step, absent="null"),
+            text.numbers(batch.value, exponents=False, quote='"'),
+            around_time=(',"time":"', '","value":'),
+            end="}" + _END,
         )
+        yield separator + made.removesuffix(_END)
+        separator = _END
+    yield "\n]\n" if separator == _END else "[]\n"
+
+
+def _head(head: Head) -> str:
+    run, attempt, host, process, device, metric = head
+    known = (run, attempt, host, process, device or None, metric)
+    named = dict(zip(COLUMNS, known, strict=False))
+    return msgspec.json.encode(named).decode()[:-1] + ',"step":'

@@ -13,13 +13,16 @@ value    a double; in CSV and JSON what is not finite is spelled NaN, Infinity, 
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, groupby
 from typing import Final
 
-from runwatch.record import RunId, SeriesRow
+import numpy as np
+import numpy.typing as npt
+
+from runwatch.record import NO_STEP, RunId, SeriesRow
 from runwatch.store.store import PointColumns, Store
 from runwatch.views.runs import attempts
 from runwatch.views.series import AttemptOf, Question, attempt_of, choose
@@ -38,6 +41,10 @@ COLUMNS: Final = (
 BATCH_ROWS: Final = 20_000
 
 
+Head = tuple[str, int | None, str, int, str, str]
+"""The columns before the step."""
+
+
 @dataclass(slots=True)
 class ExportBatch:
     run: list[str] = field(default_factory=list)
@@ -52,6 +59,14 @@ class ExportBatch:
 
     def __len__(self) -> int:
         return len(self.value)
+
+    def stretches(self) -> Iterator[tuple[Head, int]]:
+        """Consecutive rows that differ in step, time and value only, and how many they are."""
+        same = zip(
+            self.run, self.attempt, self.host, self.process, self.device, self.metric, strict=True
+        )
+        for head, rows in groupby(same):
+            yield head, len(list(rows))
 
 
 def export_batches(
@@ -87,13 +102,22 @@ class _Describe:
     ) -> None:
         self.series = {row.series: row for row in chosen}
         self._attempt = {row.series: attempt_of(row, numbers) for row in chosen}
-        self._start_ns = [start_ns for start_ns, _ in starts]
-        self._newest = list(accumulate((attempt for _, attempt in starts), max))
+        self._start_ns = np.array([start_ns for start_ns, _ in starts], np.int64)
+        self._newest: list[int | None] = [None]
+        """How many starts there were -> the attempt."""
+        self._newest += accumulate((attempt for _, attempt in starts), max)
 
     def batch(self, columns: PointColumns) -> ExportBatch:
-        batch = ExportBatch(step=columns.step, time_ns=columns.time_ns, value=columns.value)
-        for series, stretch in groupby(columns.series):
-            self._extend(batch, self.series[series], sum(1 for _ in stretch))
+        batch = ExportBatch(
+            step=_steps(columns.step),
+            # Arrays are sequences of plain numbers, and columns to whoever wants them whole.
+            time_ns=array("q", columns.time_ns.tobytes()),
+            value=array("d", columns.value.tobytes()),
+        )
+        starts = np.flatnonzero(np.diff(columns.series, prepend=columns.series[0] - 1))
+        counts = np.diff(starts, append=len(batch)).tolist()
+        for series, count in zip(columns.series[starts].tolist(), counts, strict=True):
+            self._extend(batch, self.series[series], count)
         return batch
 
     def _extend(self, batch: ExportBatch, row: SeriesRow, count: int) -> None:
@@ -107,8 +131,15 @@ class _Describe:
         if attempt is not None:
             batch.attempt += [attempt] * count
         else:
-            batch.attempt += map(self._attempt_at, batch.time_ns[begin : begin + count])
+            batch.attempt += self._attempts_at(batch.time_ns[begin : begin + count])
 
-    def _attempt_at(self, time_ns: int) -> int | None:
-        place = bisect_right(self._start_ns, time_ns)
-        return self._newest[place - 1] if place else None
+    def _attempts_at(self, time_ns: Sequence[int]) -> list[int | None]:
+        places = np.searchsorted(self._start_ns, np.asarray(time_ns, np.int64), side="right")
+        return [self._newest[place] for place in places.tolist()]
+
+
+def _steps(column: npt.NDArray[np.int64]) -> list[int | None]:
+    steps: list[int | None] = column.tolist()
+    if (column == NO_STEP).any():
+        return [None if step == NO_STEP else step for step in steps]
+    return steps

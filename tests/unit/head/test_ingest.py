@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from runwatch.errors import StoreDamaged, StoreFull
+from runwatch.head import ingest as module
+from runwatch.head.ingest import Ingest
+from runwatch.record import Batch, JournalId, Origin, Position, Series, Verdict
+from runwatch.store.duck import DuckStore
+from tests.integration.processes import until
+
+
+class GatedStore:
+    """A real store whose writes wait for a gate, or fail as told."""
+
+    def __init__(self) -> None:
+        self.inner = DuckStore.open(None)
+        self.gate = threading.Event()
+        self.fail: Exception | None = None
+
+    def write(self, batches: Sequence[Batch]) -> list[Verdict]:
+        self.gate.wait(20)
+        if self.fail is not None:
+            raise self.fail
+        return self.inner.write(batches)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+@pytest.fixture
+def store() -> Iterator[GatedStore]:
+    made = GatedStore()
+    yield made
+    made.inner.close()
+
+
+def batch(start: int, end: int, journal: str = "j") -> Batch:
+    made = Batch(Origin(JournalId(journal), "h", 1, 0), Position(start), Position(end))
+    made.definitions.append(Series(1, "loss"))
+    for number in range(start, end):
+        made.points.append(1, number, number, float(number))
+    return made
+
+
+def test_a_batch_is_acknowledged_after_it_is_stored_and_not_before(store: GatedStore) -> None:
+    ingest = Ingest(store)
+    waiting = ingest.submit(batch(0, 10))
+    assert not waiting.done()
+    store.gate.set()
+    assert waiting.result(20) == Verdict(JournalId("j"), Position(10), accepted=True)
+    assert store.cursor(JournalId("j")) == 10
+    ingest.close()
+
+
+def test_what_waits_is_bounded(store: GatedStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "QUEUE_POINTS", 100)
+    ingest = Ingest(store)
+    futures = []
+    for number in range(50):
+        if not ingest.has_room:
+            break
+        futures.append(ingest.submit(batch(number * 10, number * 10 + 10)))
+    assert 0 < len(futures) < 20
+    assert not ingest.wait_for_room(0.01)
+    store.gate.set()
+    assert ingest.wait_for_room(20)
+    assert [future.result(20).accepted for future in futures] == [True] * len(futures)
+    ingest.close()
+    assert ingest.points_stored == 10 * len(futures)
+
+
+def test_a_full_disk_stops_acknowledging_says_so_and_resumes(
+    store: GatedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RETRY_SECONDS", 0.01)
+    ingest = Ingest(store)
+    store.fail = StoreFull("no space left for DIR: 3 bytes free")
+    store.gate.set()
+    waiting = ingest.submit(batch(0, 10))
+    until(lambda: ingest.problem, 20, "the problem to be told")
+    assert "3 bytes free" in ingest.problem
+    assert not waiting.done()
+    store.fail = None
+    assert waiting.result(20).accepted
+    assert ingest.problem == ""
+    ingest.close()
+
+
+def test_repeats_are_answered_with_the_cursor_and_stored_once(store: GatedStore) -> None:
+    store.gate.set()
+    ingest = Ingest(store)
+    first, again = ingest.submit(batch(0, 10)), ingest.submit(batch(0, 10))
+    gap = ingest.submit(batch(20, 30))
+    assert first.result(20).accepted
+    assert again.result(20) == Verdict(JournalId("j"), Position(10), accepted=False)
+    assert gap.result(20) == Verdict(JournalId("j"), Position(10), accepted=False)
+    ingest.close()
+    assert (ingest.points_stored, ingest.batches_refused) == (10, 2)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_store_that_fails_is_not_hidden(store: GatedStore) -> None:
+    store.fail = StoreDamaged("the store in DIR failed")
+    store.gate.set()
+    ingest = Ingest(store)
+    with pytest.raises(StoreDamaged):
+        ingest.submit(batch(0, 10)).result(20)
+    until(lambda: ingest.failure, 20)
+    assert ingest.submit(batch(0, 10)).cancelled()
+    ingest.close()
