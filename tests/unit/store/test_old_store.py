@@ -1,0 +1,38 @@
+"""A store as schema version 1 wrote it on the day it landed is opened, read and written to."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+from runwatch.record import JournalId, RunId
+from runwatch.store.duck import DuckStore
+from tests.unit.store.make_old_store import JOURNAL, POINTS, RUN, more
+
+FIXTURE = Path(__file__).parents[2] / "fixtures" / "store" / "v1.tar.gz"
+
+
+def test_a_version_1_store_is_read(tmp_path: Path) -> None:
+    with tarfile.open(FIXTURE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    store = DuckStore.open(tmp_path / "store")
+    try:
+        [process] = store.processes(RunId(RUN))
+        assert (process.host, process.rank, process.world_size) == ("gpu-1", 3, 8)
+        [loss] = store.series(RunId(RUN), metric="loss")
+        assert (loss.unit, loss.device, loss.labels) == ("1", "0", {"split": "train"})
+        values = [v for part in store.points([loss.series]) for v in part.value]
+        assert values == [float(number) for number in range(POINTS)]
+        [curve] = store.curves([loss.series], axis="step", buckets=2)
+        assert list(curve.count) == [POINTS // 2, POINTS // 2]
+        assert [event.kind for event in store.events(RunId(RUN))] == ["run_start", "log"]
+        assert [(span.name, span.edge) for span in store.spans(RunId(RUN))] == [
+            ("step", 0),
+            ("step", 1),
+        ]
+        batch = more(store.cursor(JournalId(JOURNAL)))
+        assert store.write([batch])[0].accepted
+        values = [v for part in store.points([loss.series]) for v in part.value]
+        assert len(values) == POINTS + len(batch.points)
+    finally:
+        store.close()
