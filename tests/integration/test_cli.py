@@ -142,6 +142,18 @@ def test_config_says_where_a_value_came_from(recorded: Path) -> None:
     assert head["bind"]["from"] == "default"
 
 
+def test_two_commands_at_once_on_one_directory(recorded: Path) -> None:
+    from runwatch.head.main import LocalHead
+
+    following = LocalHead(recorded)  # as `runwatch show` does while it follows a run
+    try:
+        done = runwatch(recorded, "runs", "--json")
+        assert json.loads(done.stdout)["total"] == 1
+        assert "in use" in done.stderr
+    finally:
+        following.close()
+
+
 def test_a_directory_that_a_head_serves_is_asked_through_that_head(
     recorded: Path, tmp_path: Path
 ) -> None:

@@ -12,6 +12,8 @@ import argparse
 import asyncio
 import json
 import os
+import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -27,6 +29,7 @@ from runwatch.head.main import LocalHead, read_address
 from runwatch.settings import runwatch_dir
 
 TIMEOUT_SECONDS: Final = 30.0
+PATIENCE_SECONDS: Final = 1.0
 CHUNK: Final = 1 << 16
 
 Chunks = Iterator[bytes]
@@ -73,13 +76,19 @@ def _choose(given: argparse.Namespace) -> Source:
             f"there is no Runwatch directory {root}; name one with --dir, or record a run first "
             "(`runwatch demo` makes one)"
         )
-    try:
-        return LocalSource(root)
-    except StoreBusy:
-        serving = read_address(root)
-        if serving is None:
-            raise
-        return RemoteSource(serving.http, serving.token or token)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return LocalSource(root)
+        except StoreBusy as busy:
+            serving = read_address(root)
+            if serving is not None:
+                return RemoteSource(serving.http, serving.token or token)
+            if time.monotonic() > deadline:
+                # Another command follows a run: what the journals still hold answers as well.
+                print(f"runwatch: {busy.args[0].split(';')[0]}: reading journals", file=sys.stderr)
+                return LocalSource(root, in_memory=True)
+            time.sleep(0.05)
 
 
 def http_address(text: str) -> str:
@@ -144,9 +153,9 @@ class RemoteSource:
 class LocalSource:
     """The directory's store opened here, with its journals read up to now."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, in_memory: bool = False) -> None:
         self.name = str(root)
-        self._head = LocalHead(root)
+        self._head = LocalHead(root, in_memory=in_memory)
         self._loop = asyncio.new_event_loop()
         self._exchange: Exchange | None = None
         self.refresh()

@@ -64,13 +64,16 @@ class LocalHead:
         self,
         root: Path,
         *,
+        in_memory: bool = False,
         retention: Retention | None = None,
         agents: Callable[[], Mapping[str, AgentState]] = dict,
         access: AccessSettings | None = None,
         clock: Clock = system_clock,
     ) -> None:
         self.live = Live()
-        self.store = DuckStore.open(root / "store" if _writable(root) else None, clock=clock)
+        self.store = DuckStore.open(
+            root / "store" if _writable(root) and not in_memory else None, clock=clock
+        )
         self.ingest = Ingest(self.store, retention=retention, on_stored=self._stored, clock=clock)
         self.tail = LocalTail(root, self.ingest, clock=clock)
         self._agents = agents
