@@ -1,0 +1,129 @@
+"""The agent as a process: one per node, ends when idle, samples the host and each rank."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runwatch.agent.lock import AgentLock, end_agents
+from runwatch.head.main import LocalHead
+from runwatch.journal.liveness import this_host
+from runwatch.record import RunId, SeriesRow
+from tests.integration.processes import until
+
+PROGRAM = """
+import sys, runwatch
+run = runwatch.init("watched")
+run.log(loss=1.0)
+sys.stdin.readline()
+run.finish()
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    end_agents(tmp_path)
+
+
+def environment(root: Path, **more: str) -> dict[str, str]:
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("RUNWATCH_")}
+    return inherited | {"RUNWATCH_DIR": str(root)} | more
+
+
+def start_agent(root: Path, *flags: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "runwatch.agent", "--dir", str(root), *flags]
+    return subprocess.Popen(command, env=environment(root), stderr=subprocess.DEVNULL)
+
+
+def start_program(root: Path, **more: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], env=environment(root, **more), stdin=subprocess.PIPE
+    )
+
+
+def held(root: Path) -> int | None:
+    """The pid of the agent that has the lock now."""
+    lock = AgentLock(root, this_host())
+    if not lock.path.exists():
+        return None
+    if lock.acquire():
+        lock.release()
+        return None
+    return lock.holder()
+
+
+def series(root: Path, run: str) -> list[SeriesRow]:
+    head = LocalHead(root)
+    try:
+        while head.tail.round():
+            pass
+        found = head.store.series(RunId(run))
+        known = {point.series for point in head.store.latest([row.series for row in found])}
+        return [row for row in found if row.series in known]
+    finally:
+        head.close()
+
+
+def test_one_agent_per_node_and_the_second_ends_at_once(root: Path) -> None:
+    first = start_agent(root, "--idle", "0")
+    try:
+        until(lambda: held(root) == first.pid, 30, "the first agent")
+        said = subprocess.run(
+            [sys.executable, "-m", "runwatch.cli", "agent", "--dir", str(root)],
+            env=environment(root),
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+        assert said.returncode == 0
+        assert "already" in said.stdout
+        assert first.poll() is None
+    finally:
+        end_agents(root)
+        assert first.wait(20) == 0
+
+
+def test_the_sdk_starts_one_and_it_ends_when_idle(root: Path) -> None:
+    program = start_program(root, RUNWATCH_AGENT_IDLE="0.5")
+    agent = until(lambda: held(root), 30, "the agent that the SDK starts")
+    assert agent != program.pid
+    program.communicate(b"go\n", timeout=30)
+    until(lambda: held(root) is None, 30, "the agent to end by itself")
+    until(lambda: not Path(f"/proc/{agent}").exists(), 30)
+    assert any((root / "journals").glob("*/ended.json"))
+
+
+def test_off_forbids_it(root: Path) -> None:
+    program = start_program(root, RUNWATCH_AGENT="off")
+    program.communicate(b"go\n", timeout=30)
+    assert not (root / "agent").exists()
+
+
+def test_the_host_and_each_rank_are_sampled(root: Path) -> None:
+    agent = start_agent(root, "--idle", "0", "--period", "0.05")
+    program = start_program(root, RUNWATCH_AGENT="off", RANK="3", WORLD_SIZE="8")
+    try:
+        wanted = {"process_cpu_percent", "process_resident_bytes"}
+
+        def of_run() -> list[SeriesRow]:
+            return [row for row in series(root, "watched") if row.metric in wanted]
+
+        rows = until(lambda: len(found := of_run()) == 2 and found, 30, "the rank's numbers")
+        assert {row.metric for row in rows} == wanted
+        assert {row.rank for row in rows} == {3}
+        of_host = {row.metric for row in series(root, "")}
+        assert {
+            "host_memory_used_bytes",
+            "host_cpu_utilization_percent",
+            "agent_late_seconds",
+        } <= of_host
+    finally:
+        program.communicate(b"go\n", timeout=30)
+        end_agents(root)
+        agent.wait(20)
