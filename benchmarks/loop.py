@@ -4,7 +4,8 @@
 
 A loop of NumPy steps of about 5 ms with 20 scalars each, in blocks of ten steps that alternate
 between bare and recorded, in one process; each pair of neighbouring blocks gives one ratio of their
-best steps (best, since on a shared machine the others are slow for reasons that are not ours).
+best steps (best, since on a shared machine the others are slow for reasons that are not ours; the
+price is that a cost which comes only now and then is not seen).
 Reported are the median ratio with the standard error of that median, the share of a step that the
 calls themselves take in the median, and the CPU time of the process's other threads in percent of
 one core.  The last case records nothing in either kind of block: what it shows is noise.
@@ -296,7 +297,8 @@ def _times(cases: list[Case], numbers: dict[str, list[dict[str, float]]]) -> Tab
         table.rows.append((case.name, f"{init:.1f}", *init_bar, f"{leave:.0f}", *leave_bar))
     table.notes.append(
         "`init` includes what it imports beyond `import runwatch`; where a tool is closed by hand "
-        "(all but the first kind of Runwatch), that is before the end of main."
+        "(all but Runwatch run.log), that is before the end of main.  mldiagnostics would create "
+        "its run over a network; that is left out."
     )
     return table
 

@@ -46,16 +46,14 @@ def work(request: dict[str, Any]) -> None:
     tool, place, home = NAMED[request["tool"]], Path(request["place"]), Path(request["home"])
     if request["mode"] == "read":
         values = tool.stored(place, home)
-        answer(request["directory"], {"readable": len(set(values)), "repeated": _repeated(values)})
+        there = {int(value) for value in values}
+        lost = sum(number not in there for number in range(request["returned"]))
+        answer(request["directory"], {"lost": lost, "repeated": len(values) - len(there)})
         return
     names = tool.open(place, home)
     with (place / "returned").open("r+b") as file:
         returned = mmap.mmap(file.fileno(), COUNTER.size)
     record_for_ever(tool, names, returned, request["hertz"])
-
-
-def _repeated(values: list[float]) -> int:
-    return len(values) - len(set(values))
 
 
 def record_for_ever(tool: Tool, names: dict[str, Any], returned: mmap.mmap, hertz: float) -> None:
@@ -127,11 +125,11 @@ def trial(tool: Tool, home: Path, hertz: float, seconds: float) -> dict[str, int
                 settle(place)
             end(process, others)
         returned = _read(counter)
-        asked = {"mode": "read", "place": str(place), "home": str(home)}
+        # Each number by itself: the call that the signal came into may be there too, and a mere
+        # count would let it stand for one that is missing.
+        asked = {"mode": "read", "place": str(place), "home": str(home), "returned": returned}
         found = ask("sigkill.py", tool, asked)
-        # One more than returned may be there: the call that the signal came into.
-        lost = max(returned - found["readable"], 0)
-        return {"returned": returned, "lost": lost, "repeated": found["repeated"]}
+        return {"returned": returned, **found}
 
 
 def _read(counter: mmap.mmap) -> int:

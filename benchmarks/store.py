@@ -1,4 +1,4 @@
-"""What the embedded store costs: rows written a second, bytes a point, three queries.
+"""What the embedded store costs: rows written and read a second, bytes a point, three queries.
 
     python benchmarks/store.py --points 20000000
 
@@ -211,6 +211,15 @@ def queries(store: Store, start: int) -> dict[str, Callable[[], object]]:
     }
 
 
+def read_rate(store: Store, start: int) -> float:
+    """Rows a second of `points`, over all series in the first half hour."""
+    ids = [row.series for row in store.series()]
+    began = time.perf_counter()
+    found = store.points(ids, start_ns=start, end_ns=start + HOUR * SECOND // 2)
+    rows = sum(len(columns) for columns in found)
+    return rows / (time.perf_counter() - began)
+
+
 def on_one_core(root: Path) -> None:
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(allowed)})
@@ -256,7 +265,10 @@ def measure(root: Path, wanted: int, rounds: int) -> None:
             ask()
             p50, p95 = timed(ask, rounds)
             print(f"{name:45} {p50:8.1f} ms p50 {p95:8.1f} ms p95")
+        rate = read_rate(store, start)
+        print(f"{'raw points, read in order':45} {rate / 1e6:8.2f} M rows/s")
     print(f"{'points taken meanwhile':45} {ingest.written:8,}")
+    print(f"{'load average, 1 minute':45} {os.getloadavg()[0]:8.1f}")
     store.close()
 
 

@@ -161,9 +161,9 @@ class LocalSource:
         self.refresh()
 
     def refresh(self) -> None:
-        with progress(f"reading journals in {self.name}") as step:
-            while stored := self._head.tail.round():
-                step(stored)
+        with progress(f"reading journals in {self.name}", "rounds") as step:
+            while self._head.tail.round():
+                step(1)
 
     def get(self, path: str, **parameters: Any) -> Any:
         return json.loads(b"".join(self.stream(path, **parameters)))

@@ -13,6 +13,7 @@ from runwatch.record import JournalId, Verdict
 from runwatch.ship.tail import Tail
 
 POLL_SECONDS: Final = 0.1
+HURRY_BYTES: Final = 256 << 10
 
 
 class LocalTail:
@@ -38,18 +39,21 @@ class LocalTail:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            if self.round() == 0:
+            # Little at a time would be a transaction for every few records.
+            if self.round() < HURRY_BYTES:
                 self._stop.wait(POLL_SECONDS)
 
     def round(self) -> int:
-        """Store what is new; returns the number of batches there were."""
+        """Store what is new; returns how many bytes of journal that was."""
         self._tail.discover()
+        read = 0
         pending: list[Future[Verdict]] = []
         for _, batch in self._tail.read():
             while not self._ingest.wait_for_room(POLL_SECONDS):
                 if self._stop.is_set():
                     return 0
             pending.append(self._ingest.submit(batch))
+            read += batch.end - batch.start
         for future in pending:
             if future.cancelled():
                 self._stop.set()
@@ -57,4 +61,4 @@ class LocalTail:
             verdict = future.result()
             if not verdict.accepted:
                 self._tail.resume(verdict.journal, verdict.position)
-        return len(pending)
+        return read

@@ -45,6 +45,7 @@ from runwatch.journal.segment import (
 from runwatch.record import START, Batch, Event, Origin, Position, position
 
 READ_BYTES: Final = 1 << 20
+_PEEK_BYTES: Final = 16 << 10
 HOLE_GRACE_SECONDS: Final = 2.0
 NETWORK_GRACE_SECONDS: Final = 60.0
 _SOMETHING: Final = re.compile(rb"[^\0]")
@@ -277,11 +278,14 @@ class JournalReader:
     # ── bytes to records ──────────────────────────────────────────────────────────────────────
 
     def _read_some(self, segment: _Open, batch: Batch, max_bytes: int) -> int:
-        if not any(os.pread(segment.fd, 8, segment.offset)):
-            return 0  # most of the time there is nothing new, and a megabyte of zeros to copy
-        data = os.pread(segment.fd, max_bytes, segment.offset)
+        # Most of the time there is little or nothing new, and a megabyte of zeros to copy.
+        data = os.pread(segment.fd, min(max_bytes, _PEEK_BYTES), segment.offset)
+        if not any(data[:8]):
+            return 0
+        if len(data) == _PEEK_BYTES and any(data[-8:]):
+            data += os.pread(segment.fd, max_bytes - len(data), segment.offset + len(data))
         used = self._decode(data, segment, batch)
-        if not used and len(data) == max_bytes < MAX_RECORD:  # one record larger than that
+        if not used and len(data) < MAX_RECORD:  # one record larger than that, or a torn one
             used = self._decode(os.pread(segment.fd, MAX_RECORD, segment.offset), segment, batch)
         return used
 

@@ -62,7 +62,10 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class ShipSettings:
-    poll_seconds: float = 0.1
+    poll_seconds: float = 0.2
+    """How long new records may wait, so that they travel in fewer messages."""
+    hurry_bytes: int = 256 << 10
+    """A round that found so much in one journal is followed by the next at once."""
     answer_seconds: float = 10.0
     """A head that has not answered for so long is taken for gone."""
     ping_seconds: float = 3.0
@@ -235,11 +238,11 @@ class _Session:
         self._shipper._backoff.reset()
 
     def _round(self) -> None:
-        """Send what is new; wait a little when there was nothing, or too much is unanswered."""
+        """Send what is new, then wait a little, unless there is plenty more."""
         tail = self._shipper._tail
         for followed in tail.discover():
             self._open(followed)
-        sent = False
+        hurry = False
         for followed, batch in tail.read():
             message = pb.Up(batch=batch_to_message(batch))
             size = message.ByteSize()
@@ -248,12 +251,12 @@ class _Session:
                 pending.append((batch.end, size))
                 self._in_flight += size
             self._send(message)
-            sent = True
+            hurry = hurry or batch.end - batch.start >= self._settings.hurry_bytes
             self._wait_for_room()
         self._ping()
+        if not hurry:
+            self._shipper._stop.wait(self._settings.poll_seconds)
         with self._changed:
-            if not sent:
-                self._changed.wait(self._settings.poll_seconds)
             self._check()
 
     def _wait_for_room(self) -> None:
