@@ -53,7 +53,7 @@ import json
 import os
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -108,6 +108,15 @@ POINTS_HEAD = struct.Struct("<HBxqqI")
 def points_body(count: int) -> struct.Struct:
     pad = 4 if count % 2 == 0 else 0
     return struct.Struct(f"<HBxqqI{count}I{pad}x{count}d")
+
+
+def points_of(series: Sequence[int]) -> tuple[struct.Struct, struct.Struct, bytes]:
+    """For records of these series again and again: the body and the whole record with the series
+    as ready-made bytes, and those bytes.  The same layout as `points_body`."""
+    count = len(series)
+    pad = 4 if count % 2 == 0 else 0
+    body = struct.Struct(f"<HBxqqI{4 * count}s{pad}x{count}d")
+    return body, struct.Struct(f"<I{body.size}s"), struct.pack(f"<{count}I", *series)
 
 
 def padded(length: int) -> int:

@@ -22,6 +22,7 @@ T = TypeVar("T")
 logger = logging.getLogger("runwatch")
 
 MAX_KINDS: Final = 200
+_PLAIN: Final = frozenset((float, int))
 
 # What the quick way cannot take: a new name, an odd value, a step beyond 64 bits.  It raises
 # before anything is written, and the slow way looks closely.
@@ -134,8 +135,8 @@ class Edge:
     """Series ids of names that `log` may write at once."""
     _recordable: dict[str, int]
     """The same for `metrics.record`, which leaves out the system metrics' names."""
-    _plans: dict[tuple[str, ...], tuple[int, ...]]
-    """Series ids for the key sets seen by `log`."""
+    _plans: dict[tuple[str, ...], Callable[[tuple[float, ...], int], None]]
+    """How to write the key sets seen by `log`."""
     _step: int
 
     def __init__(self) -> None:
@@ -170,11 +171,8 @@ class Edge:
                             return
                 else:
                     numbers = tuple(mine.values())
-                    for value in numbers:
-                        if type(value) is not float and type(value) is not int:
-                            break
-                    else:
-                        self._points(self._plans[tuple(mine)], numbers, at)
+                    if _PLAIN.issuperset(map(type, numbers)):
+                        self._plans[tuple(mine)](numbers, at)
                         return
         except _ODD:
             pass

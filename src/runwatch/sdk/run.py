@@ -258,11 +258,13 @@ class Run(Intake):
 
     def _remember(self, names: Mapping[str, Any]) -> None:
         known = [self._series.get(name) for name in names]
-        if len(known) < 2 or None in known:
+        writer = self._writer
+        if writer is None or len(known) < 2 or None in known:
             return
         if len(self._plans) >= MAX_PLANS:
             self._plans.clear()
-        self._plans[tuple(names)] = tuple(number for number in known if number is not None)
+        ids = tuple(number for number in known if number is not None)
+        self._plans[tuple(names)] = writer.recorder(ids)
 
     def _own_series(self, name: str) -> int:
         """Series of our own metrics, which every rank records."""
