@@ -53,10 +53,13 @@ $(STAMP)/test: $(STAMP)/run dropin/pyproject.toml
 	@$(BIN)/python -m pip install -q --no-deps -e dropin
 	@touch $@
 
+# The peers' dependencies clash with ours, so they get an environment of their own.
 $(STAMP)/bench: $(STAMP)/test
 	@echo "Installing the peers that Runwatch is measured beside …"
-	@$(BIN)/python -m pip install --progress-bar on --group bench
+	@$(PYTHON) scripts/make_venv.py .venv-bench
+	@$(BIN)/python scripts/bench_requirements.py > .venv-bench/requirements.txt
+	@.venv-bench/bin/python -m pip install --progress-bar on -r .venv-bench/requirements.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-bench .mypy_cache .ruff_cache .pytest_cache .hypothesis

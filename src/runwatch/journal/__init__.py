@@ -1,8 +1,8 @@
 """The crash-safe local log that every producer writes and every shipper reads.
 
-`segment.py` defines the bytes, `writer.py` appends (in the training thread, so it is quick),
-`reader.py` decodes and follows (and survives torn tails and damage), `liveness.py` tells whether
-a writer still lives, `retention.py` keeps a directory of journals within its budget, and
-`file_system.py` knows which places other hosts can see.  Getting records to a head is next door,
-in `ship/`.
+`segment.py` defines the bytes, `mapped.py` is a segment's file in memory, `writer.py` appends (in
+the training thread, so it is quick), `reader.py` decodes and follows (and survives torn tails and
+damage), `liveness.py` tells whether a writer still lives, `retention.py` keeps a directory of
+journals within its budget, and `file_system.py` knows which places other hosts can see.  Getting
+records to a head is next door, in `ship/`.
 """

@@ -20,8 +20,6 @@ A segment gets its name when its header, origin and definitions are in it: whoev
 from __future__ import annotations
 
 import contextlib
-import errno
-import io
 import json
 import mmap
 import os
@@ -37,6 +35,7 @@ from typing import Any, Final, Protocol
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import SegmentError
 from runwatch.journal.file_system import is_network_file_system
+from runwatch.journal.mapped import MappedSegment, populate
 from runwatch.journal.segment import (
     DEFAULT_SEGMENT_BYTES,
     DEFINE,
@@ -71,9 +70,7 @@ from runwatch.record import NO_STEP, Definition, Origin, RunScope, Series, SpanN
 DEFAULT_BUDGET_BYTES: Final = 1 << 30
 KEEPER_SECONDS: Final = 1.0
 _ONE_THREAD_AT_A_TIME: Final = getattr(sys, "_is_gil_enabled", lambda: True)()
-_POPULATE_WRITE: Final = 23  # madvise(2): fault pages in for writing; Linux 5.14
 _FIRST_TOUCH: Final = 256 << 10
-_POPULATE_CHUNK: Final = 128 << 10  # the call holds the interpreter lock, so in small bites
 
 
 class PointCall(Protocol):
@@ -82,65 +79,6 @@ class PointCall(Protocol):
 
 class PointsCall(Protocol):
     def __call__(self, values: Sequence[float], step: int = NO_STEP) -> None: ...
-
-
-class _Segment:
-    """One mapped file."""
-
-    __slots__ = ("map", "file", "path", "index", "definitions", "offset")
-
-    def __init__(self, path: Path, header: Header) -> None:
-        self.path = path
-        self.index = header.index
-        self.definitions = 0
-        self.offset = HEADER_LENGTH
-        # A new file, never an old one made empty: truncating what is mapped is a SIGBUS.
-        path.unlink(missing_ok=True)
-        self.file = io.FileIO(path, "x+")  # an object closes itself when an exception interrupts us
-        try:
-            os.fchmod(self.file.fileno(), 0o600)
-            allocate(self.file.fileno(), header.length)
-            self.map = mmap.mmap(self.file.fileno(), header.length)
-        except OSError:
-            path.unlink(missing_ok=True)
-            raise
-        self.map[:HEADER_LENGTH] = header.pack()
-
-    def put(self, record: bytes) -> None:
-        end = self.offset + len(record)
-        self.map[self.offset : end] = record
-        self.offset = end
-
-    def sync(self) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            os.fdatasync(self.file.fileno())
-
-    def close(self) -> None:
-        self.map.close()
-        self.file.close()
-
-
-def allocate(fd: int, length: int) -> None:
-    """Really allocate: a sparse file on a full disk would kill the writer with SIGBUS."""
-    try:
-        os.posix_fallocate(fd, 0, length)
-    except OSError as error:
-        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
-            raise
-        zeros, start = bytes(1 << 20), 0
-        while start < length:
-            start += os.pwrite(fd, zeros[: length - start], start)
-
-
-def populate(segment: _Segment, start: int, end: int) -> None:
-    """Touch the pages so that the training thread does not wait for them."""
-    for chunk in range(start, end, _POPULATE_CHUNK):
-        size = min(_POPULATE_CHUNK, end - chunk)
-        try:
-            segment.map.madvise(_POPULATE_WRITE, chunk, size)
-        except (OSError, ValueError):
-            return  # an older kernel, or closed meanwhile: the pages come on first use
-        os.sched_yield()  # lets go of the interpreter lock between bites
 
 
 _writers: weakref.WeakSet[JournalWriter] = weakref.WeakSet()
@@ -201,8 +139,8 @@ class JournalWriter:
         )
         self._known: dict[object, int] = {}
         self._next_span = 0
-        self._retired: list[_Segment] = []
-        self._prepared: _Segment | None = None
+        self._retired: list[MappedSegment] = []
+        self._prepared: MappedSegment | None = None
         self._kept: list[tuple[int, int]] = []  # (index, records before it) of segments on disk
         self._on_keep = on_keep
         self._lock = threading.RLock()
@@ -221,7 +159,7 @@ class JournalWriter:
             if not folder.is_dir():
                 os.makedirs(folder, mode=0o700, exist_ok=True)
         self._shared = is_network_file_system(self.directory)
-        self._segment: _Segment | None = None
+        self._segment: MappedSegment | None = None
         self._map: mmap.mmap | bytearray = bytearray()
         self._starved = self._turning = False
         self._scratch: list[tuple[bytes, int]] = []
@@ -431,14 +369,14 @@ class JournalWriter:
             self._segment = None
             self._retired.append(old)
 
-    def _next_segment(self) -> _Segment | None:
+    def _next_segment(self) -> MappedSegment | None:
         new, self._prepared = self._prepared, None
         # On a full disk only the keeper tries again, once a second.
         if new is not None or self._starved:
             return new
         return self._new_segment(self.directory / MADE_IN_TURN, self._kept[-1][0] + 1)
 
-    def _begin(self, segment: _Segment) -> None:
+    def _begin(self, segment: MappedSegment) -> None:
         # `records before` is known only now; the header's crc covers it, so it is written again.
         segment.map[:HEADER_LENGTH] = self._header(segment.index).pack()
         for record in self._definitions[segment.definitions :]:
@@ -463,8 +401,8 @@ class JournalWriter:
             index, self.segment_bytes, self.records, self._wall_ns, self._mono_ns, self._now()
         )
 
-    def _new_segment(self, path: Path, index: int) -> _Segment:
-        segment = _Segment(path, self._header(index))
+    def _new_segment(self, path: Path, index: int) -> MappedSegment:
+        segment = MappedSegment(path, self._header(index))
         segment.put(text_record(ORIGIN, self._now(), origin_to_json(self.origin)))
         return segment
 
