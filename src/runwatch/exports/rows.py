@@ -103,9 +103,9 @@ class _Describe:
         self.series = {row.series: row for row in chosen}
         self._attempt = {row.series: attempt_of(row, numbers) for row in chosen}
         self._start_ns = np.array([start_ns for start_ns, _ in starts], np.int64)
-        self._newest: list[int | None] = [None]
+        newest = accumulate((attempt for _, attempt in starts), max)
+        self._newest: list[int | None] = [None, *newest]
         """How many starts there were -> the attempt."""
-        self._newest += accumulate((attempt for _, attempt in starts), max)
 
     def batch(self, columns: PointColumns) -> ExportBatch:
         batch = ExportBatch(

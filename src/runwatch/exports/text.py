@@ -1,4 +1,4 @@
-"""Columns of numbers as columns of text, a column at a time: a call per cell would cost the most."""
+"""Columns of numbers as columns of text; a call per cell would be most of an export's time."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ from runwatch.store.clustering import Clusterer, Merge, plan_merges
 from runwatch.store.hot import Seed
 from runwatch.store.leases import Leases
 from runwatch.store.lock import DirectoryLock
-from runwatch.store.reading import EVENT_COLUMNS, SPAN_COLUMNS, Keys, Reader, View
+from runwatch.store.reading import EVENT_COLUMNS, SPAN_COLUMNS, Keys, Reader, RowGroups, View
 from runwatch.store.store import Axis, PointColumns, Retention, StoreHealth
 from runwatch.store.tuning import DuckSettings
 
@@ -82,6 +82,7 @@ class DuckStore:
         self._writing = threading.RLock()
         self._maintaining = threading.Lock()
         self._leases = Leases()
+        self._row_groups = RowGroups(self._files)
         self._broken: duckdb.Error | None = None
         self._adopt(self._open_files())
         self._part = max((block.part for block in self._view.blocks), default=0)
@@ -342,6 +343,7 @@ class DuckStore:
                 self._base.cursor(),
                 self._view,
                 self._files,
+                row_groups=self._row_groups,
                 hot_points=self._hot_points(),
                 page_rows=self._settings.page_rows,
             )
@@ -511,6 +513,7 @@ class DuckStore:
             self._change += 1
             if generation is not None:
                 del self._rows[generation]
+            self._row_groups.forget(gone)
             kept = tuple(block for block in self._view.blocks if block.file not in gone)
             self._view = View(tuple(self._rows), kept + tuple(add))
 

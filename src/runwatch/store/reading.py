@@ -142,6 +142,38 @@ class Page:
         return self.keys.condition + _between(self.start_ns, self.end_ns, "first_ns")
 
 
+class RowGroups:
+    """How many rows of some series a block can have, by the keys of its row groups.
+
+    A block never changes, so each is asked once, and its answer outlives the reader.
+    """
+
+    def __init__(self, files: BlockFiles | None) -> None:
+        self._files = files
+        self._known: dict[str, tuple[Integers, Integers, Integers]] = {}
+
+    def forget(self, files: Iterable[str]) -> None:
+        for file in files:
+            self._known.pop(file, None)
+
+    def rows(self, connection: Connection, block: Block, keys: Keys) -> int:
+        low, high, rows = self._known.get(block.file) or self._load(connection, block)
+        touched = (low <= keys.ids[-1]) & (high >= keys.ids[0])
+        return int(rows[touched].sum())
+
+    def _load(self, connection: Connection, block: Block) -> tuple[Integers, Integers, Integers]:
+        assert self._files is not None
+        found = connection.execute(
+            f"""SELECT coalesce(stats_min_value::BIGINT, {block.key_min}),
+                       coalesce(stats_max_value::BIGINT, {block.key_max}), row_group_num_rows
+                FROM parquet_metadata({quoted(self._files, block.file)})
+                WHERE path_in_schema = 'series'"""
+        ).fetchall()
+        low, high, rows = np.array(found, np.int64).reshape(-1, 3).T
+        self._known[block.file] = low, high, rows
+        return low, high, rows
+
+
 class Reader:
     """Asks one view through one connection, in one transaction."""
 
@@ -151,12 +183,14 @@ class Reader:
         view: View,
         files: BlockFiles | None,
         *,
+        row_groups: RowGroups,
         hot_points: int,
         page_rows: int,
     ) -> None:
         self._connection = connection
         self._view = view
         self._files = files
+        self._row_groups = row_groups
         self._hot_points = hot_points
         self._page_rows = page_rows
         connection.begin()
@@ -222,7 +256,7 @@ class Reader:
             yield from reduction.cells_of_rollup(self._columns(rows), ids, grid)
 
     def _by_step(self, page: Page, start: int | None, end: int | None) -> Found:
-        where = page.where + " AND step IS NOT NULL" + _between(start, end, "step")
+        where = page.where + (_between(start, end, "step") or " AND step IS NOT NULL")
         return self._points(page, "step AS place, time_ns, value", where)
 
     def _points(self, page: Page, columns: str, where: str) -> Found:
@@ -271,7 +305,7 @@ class Reader:
 
     def _pages(self, page: Page, rows: int) -> list[Page]:
         """The page in pieces of at most about `rows` rows, in (series, time) order."""
-        if sum(block.rows for block in page.blocks) + self._hot_points <= rows:
+        if self._at_most(page) <= rows:
             return [page]
         pages = []
         for (low, high), count in cut(self._counts(page, "series"), rows):
@@ -282,6 +316,12 @@ class Reader:
                 minutes = cut(self._counts(part, floored("place", MINUTE_NS)), rows)
                 pages += [part.of_minutes(first, last) for (first, last), _ in minutes]
         return pages
+
+    def _at_most(self, page: Page) -> int:
+        """Cheap, and never too few."""
+        return self._hot_points + sum(
+            self._row_groups.rows(self._connection, block, page.keys) for block in page.blocks
+        )
 
     def _counts(self, page: Page, key: str) -> list[tuple[int, int]]:
         """Rows by series or by minute.  Roll-ups know how many points each minute has."""
@@ -356,8 +396,11 @@ class Reader:
 
 
 def scan(files: BlockFiles, names: Iterable[str]) -> str:
-    quoted = ", ".join("'" + str(files.path(name)).replace("'", "''") + "'" for name in names)
-    return f"read_parquet([{quoted}])"
+    return f"read_parquet([{', '.join(quoted(files, name) for name in names)}])"
+
+
+def quoted(files: BlockFiles, name: str) -> str:
+    return "'" + str(files.path(name)).replace("'", "''") + "'"
 
 
 def floored(column: str, unit: int) -> str:

@@ -15,9 +15,8 @@ class Engine:
     """Opens stores and closes what a test left open."""
 
     def __init__(self, kind: str, root: Path) -> None:
-        self.keeps = kind != "duck-memory"
+        self.keeps = kind == "duck-disk"
         """Whether what was written is there after `reopen`."""
-        self._page_rows = 5 if kind == "duck-pages" else 4_000_000
         self._root = root
         self._count = 0
         self._store: DuckStore | None = None
@@ -38,14 +37,14 @@ class Engine:
     def _open(self) -> DuckStore:
         self.close()
         directory = self._root / str(self._count) if self.keeps else None
-        settings = DuckSettings(
-            threads=1, merge_parts=3, reserve_bytes=0, page_rows=self._page_rows
-        )
+        # Every other store answers from tiny pages: a question must not tell the difference.
+        page_rows = 5 if self._count % 2 else 4_000_000
+        settings = DuckSettings(threads=1, merge_parts=3, reserve_bytes=0, page_rows=page_rows)
         self._store = DuckStore.open(directory, settings=settings)
         return self._store
 
 
-@pytest.fixture(params=["duck-memory", "duck-disk", "duck-pages"])
+@pytest.fixture(params=["duck-memory", "duck-disk"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     made = Engine(request.param, tmp_path)
     yield made

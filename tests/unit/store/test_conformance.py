@@ -215,6 +215,27 @@ def test_a_changed_definition_starts_a_new_series(store: Store) -> None:
     assert [(metric[row[0]], row[3]) for row in stored(store)] == [("before", 0.0), ("after", 1.0)]
 
 
+def test_series_follow_their_scope_to_another_run(engine: Engine) -> None:
+    store = engine.fresh()
+    writer = Writer(definitions=definitions(rank=1))
+    store.write([writer.batch(ramp(1)), Writer(origin("other"), definitions("run-c")).batch()])
+    assert [(row.device, row.rank) for row in store.series(RUN)] == [("1", 1), ("2", 1), ("3", 1)]
+    assert [row.device for row in store.series(RUN, metric="metric")] == ["1", "2", "3"]
+    writer.definitions = definitions("run-b", rank=2)
+    store.write([writer.batch(ramp(1, first=1))])
+    for _ in range(2):
+        assert (store.series(RUN), store.processes(RUN)) == ([], [])
+        moved = store.series(RunId("run-b"))
+        assert [(row.device, row.rank, row.journal) for row in moved] == [
+            (str(i), 2, "journal-a") for i in (1, 2, 3)
+        ]
+        assert store.series(RunId("run-b"), journal=JournalId("other")) == []
+        assert [row.rank for row in store.processes(RunId("run-b"))] == [2]
+        assert len(store.series(RunId("run-c"))) == 3
+        if engine.keeps:
+            store = engine.reopen()
+
+
 def test_text_of_any_kind_comes_back(engine: Engine) -> None:
     store = engine.fresh()
     odd = "é'\";--\\ \n 世界 \U0001f600"
