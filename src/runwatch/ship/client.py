@@ -62,7 +62,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class ShipSettings:
-    poll_seconds: float = 0.2
+    poll_seconds: float = 0.5
     """How long new records may wait, so that they travel in fewer messages."""
     hurry_bytes: int = 256 << 10
     """A round that found so much in one journal is followed by the next at once."""

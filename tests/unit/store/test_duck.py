@@ -274,7 +274,11 @@ def test_a_damaged_block_is_set_aside_and_the_rest_served(
     assert sum(curve.count) == 3000, "the roll-up of the lost part still serves curves"
     narrow = store.curves(ids, start=EPOCH + DAY + 1, end=EPOCH + DAY + 10**12, buckets=9)
     assert narrow == [] or sum(narrow[0].count) > 0
-    assert len(steps(store)) == 2000
+    try:
+        served = steps(store)
+    except StoreDamaged:  # half-way through an answer it cannot be hidden; asked again it is well
+        served = steps(store)
+    assert len(served) == 2000
     assert any(bad.file in note for note in store.health().notes)
     store.close()
 
