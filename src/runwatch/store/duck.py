@@ -282,7 +282,7 @@ class DuckStore:
                     yield part
             return
         except duckdb.Error as error:
-            # What was given cannot be taken back: the bad file is set aside, and asking again helps.
+            # What was given cannot be taken back: the bad file is set aside, asking again helps.
             if not self._repaired(error) or begun:
                 raise self._translated(error) from error
         yield from self.points(series, start_ns=start_ns, end_ns=end_ns, rows=rows)
