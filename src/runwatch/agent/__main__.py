@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from runwatch.settings import load
@@ -43,6 +45,9 @@ def run(arguments: argparse.Namespace, argv: list[str]) -> bool:
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     settings = load(AgentSettings, section="agent", flags=vars(arguments)).values
+    # Not the directory of whoever started us: it may be on a file system that wants unmounting.
+    settings = replace(settings, dir=settings.root.absolute())
+    os.chdir("/")
     return run_agent(settings)
 
 
