@@ -13,7 +13,8 @@ import pytest
 from runwatch.agent.lock import AgentLock, end_agents
 from runwatch.head.main import LocalHead
 from runwatch.journal.liveness import this_host
-from runwatch.record import RunId, SeriesRow
+from runwatch.record import RunId
+from runwatch.rows import SeriesRow
 from tests.integration.processes import until
 
 PROGRAM = """

@@ -1,7 +1,6 @@
 """A training loop for the crash trials; see processes.Trainer."""
 
 import mmap
-import struct
 import sys
 import time
 
@@ -11,8 +10,8 @@ import runwatch
 def main(run: str, counter: str, hertz: float, count: int, api: str) -> None:
     runwatch.init(run)
     with open(counter, "r+b") as file:
-        returned = mmap.mmap(file.fileno(), 8)
-    put = struct.Struct("<q").pack_into
+        # One store of eight bytes: `struct.pack_into` clears them first, and a kill may come then.
+        returned = memoryview(mmap.mmap(file.fileno(), 8)).cast("q")
     begin, period = time.perf_counter(), 1 / hertz if hertz else 0.0
     log, record = runwatch.log, runwatch.metrics.record
     for number in range(count):
@@ -20,7 +19,7 @@ def main(run: str, counter: str, hertz: float, count: int, api: str) -> None:
             log(value=float(number), step=number)
         else:
             record("value", float(number), step=number)
-        put(returned, 0, number + 1)
+        returned[0] = number + 1
         if period and (wait := begin + (number + 1) * period - time.perf_counter()) > 0:
             time.sleep(wait)
     runwatch.finish()

@@ -22,7 +22,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from runwatch.record import NO_STEP, RunId, SeriesRow
+from runwatch.record import NO_STEP, RunId
+from runwatch.rows import SeriesRow
 from runwatch.store.store import PointColumns, Store
 from runwatch.views.runs import attempts
 from runwatch.views.series import AttemptOf, Question, attempt_of, choose

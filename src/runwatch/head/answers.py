@@ -34,7 +34,8 @@ from runwatch.head.api_types import (
 )
 from runwatch.head.parameters import Given
 from runwatch.head.reading import Card, Reading
-from runwatch.record import Curve, EventRow, Latest, RunId, SeriesRow
+from runwatch.record import RunId
+from runwatch.rows import Curve, EventRow, Latest, SeriesRow
 from runwatch.views.runs import (
     AttemptSummary,
     ProcessState,

@@ -11,7 +11,8 @@ from itertools import chain
 
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import NotFound
-from runwatch.record import EventRow, JournalId, Latest, RunId, SeriesRow
+from runwatch.record import JournalId, RunId
+from runwatch.rows import EventRow, Latest, SeriesRow
 from runwatch.store.store import Store
 from runwatch.views.configs import Configs, merge_configs
 from runwatch.views.runs import (

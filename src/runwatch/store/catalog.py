@@ -18,19 +18,8 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from runwatch.record import (
-    Definition,
-    EventRow,
-    JournalId,
-    Origin,
-    ProcessRow,
-    RunId,
-    RunScope,
-    Series,
-    SeriesRow,
-    SpanName,
-    SpanRow,
-)
+from runwatch.record import Definition, JournalId, Origin, RunId, RunScope, Series, SpanName
+from runwatch.rows import EventRow, ProcessRow, SeriesRow, SpanRow
 
 Integers = npt.NDArray[np.int64]
 Row = tuple[Any, ...]

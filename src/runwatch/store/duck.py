@@ -23,19 +23,8 @@ import duckdb
 
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import StoreDamaged, StoreFull
-from runwatch.record import (
-    Batch,
-    Curve,
-    EventRow,
-    JournalId,
-    Latest,
-    Position,
-    ProcessRow,
-    RunId,
-    SeriesRow,
-    SpanRow,
-    Verdict,
-)
+from runwatch.record import Batch, JournalId, Position, RunId, Verdict
+from runwatch.rows import Curve, EventRow, Latest, ProcessRow, SeriesRow, SpanRow
 from runwatch.store import hot, ingest, opening
 from runwatch.store.blocks import Block, BlockFiles, Kind
 from runwatch.store.clustering import Clusterer, Merge, plan_merges

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from runwatch.record import NO_STEP, Latest
+from runwatch.record import NO_STEP
+from runwatch.rows import Latest
 from runwatch.store.catalog import Integers
 
 Floats = npt.NDArray[np.float64]

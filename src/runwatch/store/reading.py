@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from runwatch.record import NO_STEP, Curve
+from runwatch.record import NO_STEP
+from runwatch.rows import Curve
 from runwatch.store import reduction
 from runwatch.store.blocks import Block, BlockFiles, Kind
 from runwatch.store.catalog import Integers

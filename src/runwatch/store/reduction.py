@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from runwatch.record import Curve
+from runwatch.rows import Curve
 from runwatch.store.catalog import Integers
 from runwatch.store.grid import Grid
 from runwatch.store.latest import Floats

@@ -9,19 +9,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from runwatch.record import (
-    Batch,
-    Curve,
-    EventRow,
-    JournalId,
-    Latest,
-    Position,
-    ProcessRow,
-    RunId,
-    SeriesRow,
-    SpanRow,
-    Verdict,
-)
+from runwatch.record import Batch, JournalId, Position, RunId, Verdict
+from runwatch.rows import Curve, EventRow, Latest, ProcessRow, SeriesRow, SpanRow
 
 Axis = Literal["time", "step"]
 

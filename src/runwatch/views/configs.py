@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from runwatch.record import EventRow
+from runwatch.rows import EventRow
 
 PARTS: Final = ("user", "software", "system")
 

@@ -12,7 +12,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from runwatch.record import EventRow, JournalId, ProcessRow, RunId
+from runwatch.record import JournalId, RunId
+from runwatch.rows import EventRow, ProcessRow
 from runwatch.views.times import to_the_second
 
 State = Literal["running", "completed", "failed", "killed", "lost"]

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from runwatch.record import JournalId, Latest, RunId, SeriesRow
+from runwatch.record import JournalId, RunId
+from runwatch.rows import Latest, SeriesRow
 
 AttemptOf = Mapping[tuple[JournalId, RunId], int]
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Final
 
-from runwatch.record import BEGIN, END, JournalId, Latest, RunId, SeriesRow, SpanRow
+from runwatch.record import BEGIN, END, JournalId, RunId
+from runwatch.rows import Latest, SeriesRow, SpanRow
 
 STEP: Final = "step"
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from runwatch.record import (
     NO_STEP,
     Batch,
-    Curve,
     Definition,
     Event,
     JournalId,
@@ -22,6 +21,7 @@ from runwatch.record import (
     SpanName,
     Spans,
 )
+from runwatch.rows import Curve
 
 SECOND = 10**9
 DAY = 86_400 * SECOND

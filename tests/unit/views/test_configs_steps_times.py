@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runwatch.record import BEGIN, END, EventRow, JournalId, Latest, RunId, SeriesRow, SpanRow
+from runwatch.record import BEGIN, END, JournalId, RunId
+from runwatch.rows import EventRow, Latest, SeriesRow, SpanRow
 from runwatch.views.configs import Configs, merge_configs
 from runwatch.views.steps import (
     RankSteps,

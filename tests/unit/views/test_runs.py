@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runwatch.record import EventRow, JournalId, ProcessRow, RunId
+from runwatch.record import JournalId, RunId
+from runwatch.rows import EventRow, ProcessRow
 from runwatch.views.runs import (
     STATES,
     ProcessState,

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from runwatch.record import JournalId, Latest, RunId, SeriesRow
+from runwatch.record import JournalId, RunId
+from runwatch.rows import Latest, SeriesRow
 from runwatch.views.series import (
     Headline,
     Question,
