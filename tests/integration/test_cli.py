@@ -171,3 +171,24 @@ def test_a_directory_that_a_head_serves_is_asked_through_that_head(
         assert json.loads(by_address.stdout)["total"] == 1
     finally:
         cluster.close()
+
+
+def test_damage_and_what_was_not_recorded_are_shown_with_the_run(tmp_path: Path) -> None:
+    program = """
+import runwatch
+run = runwatch.init("hurt")
+for step in range(2000):
+    run.log(loss=1.0, step=step)
+run.log(odd=object())
+run.finish()
+"""
+    run(tmp_path, sys.executable, "-c", program)
+    [segment] = tmp_path.glob("journals/*/00000000.seg")
+    content = bytearray(segment.read_bytes())
+    content[40_000:40_100] = b"?" * 100
+    segment.write_bytes(content)
+    said = runwatch(tmp_path, "show", "hurt").stdout
+    assert "rank 0: part of its journal could not be read (damaged)" in said
+    assert "not recorded: value builtins.object × 1" in said
+    rows = runwatch(tmp_path, "export", "hurt").stdout.splitlines()
+    assert 1990 < len(rows) - 1 < 2000

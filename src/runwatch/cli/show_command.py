@@ -22,6 +22,7 @@ from runwatch.errors import NotFound
 
 REFRESH_SECONDS: Final = 1.0
 MOST_CURVES: Final = 4
+MOST_TROUBLES: Final = 8
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,6 +63,7 @@ def _picture(
     key = run["run"]
     processes = head.get(f"/runs/{key}/processes")["processes"]
     parts: list[RenderableType] = [_headline(run), process_table(processes)]
+    parts += [Text(line, style="yellow") for line in _troubles(head, key)]
     by_metric: dict[str, list[dict[str, Any]]] = {}
     for curve in _curves(head, run, arguments, buckets=max(20, (width - 12) * 2)):
         by_metric.setdefault(curve["metric"], []).append(curve)
@@ -72,6 +74,28 @@ def _picture(
         if len(curves) > MOST_CURVES:
             parts.append(Text(f"and {len(curves) - MOST_CURVES} more (--rank)", style="dim"))
     return Group(*parts), run["state"] == "running"
+
+
+def _troubles(head: source.Source, run: str) -> list[str]:
+    """What is missing from this run's records, and what its numbers must be read with."""
+    kinds = ["journal_gap", "journal_loss", "clock_jump", "warning"]
+    answer = head.get(f"/runs/{run}/events", kind=kinds, limit=1000)
+    lines: dict[tuple[Any, ...], str] = {}
+    for event in answer["events"]:  # oldest first: counts are totals, the newest one holds
+        who, kind, body = f"rank {event['rank']}", event["kind"], event["body"]
+        if kind == "journal_gap":
+            text = f"{who}: part of its journal could not be read ({body.get('reason')})"
+            lines[kind, event["journal"], body.get("reason")] = text
+        elif kind == "journal_loss":
+            lost = sum(v for v in body.values() if isinstance(v, int))
+            lines[kind, event["journal"]] = f"{who}: {lost:,} records dropped for want of disk"
+        elif kind == "clock_jump":
+            lines[kind, event["host"]] = f"{event['host']}: its clock jumped {body['seconds']:+g} s"
+        else:
+            lines[kind, event["journal"], body["what"]] = (
+                f"{who}: not recorded: {body['what']} × {body['count']}"
+            )
+    return list(lines.values())[:MOST_TROUBLES]
 
 
 def _headline(run: dict[str, Any]) -> Text:

@@ -273,7 +273,9 @@ class JournalReader:
         batch.skipped_records += records or 1
         if self._passed is not None:
             self._passed += records or 1
-        batch.events.append(Event(self._clock.wall_ns(), "journal_gap", body))
+        # A process defines its run first, as 1: so the gap is seen with the run that it is in.
+        scope = 0 if batch.origin.role == "agent" else 1
+        batch.events.append(Event(self._clock.wall_ns(), "journal_gap", body, scope=scope))
 
     # ── bytes to records ──────────────────────────────────────────────────────────────────────
 

@@ -100,9 +100,9 @@ class JournalWriter:
         "budget_bytes", "closed", "directory", "dropped_records", "lost_records", "origin",
         "point", "records", "segment_bytes", "_clock", "_clock_offset", "_definition_room",
         "_definitions", "_keeper", "_keeping", "_kept", "_known", "_last_definition", "_lock",
-        "_map", "_mono_ns", "_next_span", "_now", "_offset", "_on_keep", "_pid", "_prepared",
-        "_reported", "_retired", "_room", "_scratch", "_segment", "_shared", "_starved", "_stop",
-        "_turning", "_wake", "_wall_ns", "__weakref__",
+        "_map", "_mono_ns", "_next_span", "_now", "_offset", "_on_keep", "_own_scope", "_pid",
+        "_prepared", "_reported", "_retired", "_room", "_scratch", "_segment", "_shared",
+        "_starved", "_stop", "_turning", "_wake", "_wall_ns", "__weakref__",
     )  # fmt: skip
 
     def __init__(
@@ -139,6 +139,7 @@ class JournalWriter:
         )
         self._known: dict[object, int] = {}
         self._next_span = 0
+        self._own_scope = 0
         self._retired: list[MappedSegment] = []
         self._prepared: MappedSegment | None = None
         self._kept: list[tuple[int, int]] = []  # (index, records before it) of segments on disk
@@ -297,7 +298,10 @@ class JournalWriter:
 
     def scope(self, run: RunScope) -> int:
         """Ids in `run`, `series` and `span_name` are given here; the argument's id is ignored."""
-        return self._define(("run", run.run, run.rank), run)
+        number = self._define(("run", run.run, run.rank), run)
+        if self.origin.role != "agent":  # an agent's are other processes' runs
+            self._own_scope = number
+        return number
 
     def series(
         self,
@@ -499,12 +503,13 @@ class JournalWriter:
         counts = (self.dropped_records, self.lost_records)
         if counts != self._reported and self._segment is not None and not self.closed:
             self._reported = counts
-            self.event("journal_loss", {"dropped_records": counts[0], "lost_records": counts[1]})
+            body = {"dropped_records": counts[0], "lost_records": counts[1]}
+            self.event("journal_loss", body, scope=self._own_scope)
         offset = self._clock.wall_ns() - self._clock.mono_ns()
         moved = (offset - self._clock_offset) / 1e9
         if abs(moved) > 1.0 and not self.closed:
             self._clock_offset = offset
-            self.event("clock_jump", {"seconds": round(moved, 3)})
+            self.event("clock_jump", {"seconds": round(moved, 3)}, scope=self._own_scope)
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 
