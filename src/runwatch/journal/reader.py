@@ -281,6 +281,7 @@ class JournalReader:
 
     def _read_some(self, segment: _Open, batch: Batch, max_bytes: int) -> int:
         # Most of the time there is little or nothing new, and a megabyte of zeros to copy.
+        max_bytes = max(max_bytes, RECORD.size)  # less would not show whether there is a record
         data = os.pread(segment.fd, min(max_bytes, _PEEK_BYTES), segment.offset)
         if not any(data[:8]):
             return 0
