@@ -28,12 +28,13 @@ class MappedSegment:
         self.offset = HEADER_LENGTH
         # A new file, never an old one made empty: truncating what is mapped is a SIGBUS.
         path.unlink(missing_ok=True)
-        self.file = io.FileIO(path, "x+")  # an object closes itself when an exception interrupts us
+        self.file = io.FileIO(path, "x+")
         try:
             os.fchmod(self.file.fileno(), 0o600)
             allocate(self.file.fileno(), header.length)
             self.map = mmap.mmap(self.file.fileno(), header.length)
-        except OSError:
+        except BaseException:
+            self.file.close()
             path.unlink(missing_ok=True)
             raise
         self.map[:HEADER_LENGTH] = header.pack()
@@ -50,6 +51,12 @@ class MappedSegment:
     def close(self) -> None:
         self.map.close()
         self.file.close()
+
+    def __del__(self) -> None:
+        # A signal handler's exception may have cut short whoever was to close us.
+        file = getattr(self, "file", None)
+        if file is not None:
+            file.close()
 
 
 def allocate(fd: int, length: int) -> None:
