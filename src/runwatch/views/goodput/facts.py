@@ -1,0 +1,400 @@
+"""What was recorded, as steps and spans of a ledger.
+
+Two ways to tell the story of a process are understood, also in one journal: Runwatch's own (span
+edges, waits for data) and the entries of `GoodputRecorder` (points `goodput.*`, whose value is the
+time they speak of).  A process that records starts of its own (`job_start_time`) has its attempts
+told by them.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final
+
+from runwatch.record import (
+    BEGIN,
+    NO_STEP,
+    Batch,
+    Event,
+    JournalId,
+    Points,
+    RunId,
+    RunScope,
+    Series,
+    SpanName,
+)
+from runwatch.views.goodput.account import Life
+from runwatch.views.goodput.classes import Spent
+from runwatch.views.goodput.ledger import AttemptKey, Ledger
+from runwatch.views.goodput.track import Track
+from runwatch.views.runs import ProcessState
+
+STEP: Final = "step"
+DATA_WAIT: Final = "data_wait_seconds"
+ENTRY_PREFIX: Final = "goodput."
+ENTRY_EVENT: Final = "goodput_entry"
+ELAPSED_EVENT: Final = "elapsed"
+
+JOB_START, JOB_END, STEP_START = "job_start_time", "job_end_time", "step_start_time"
+
+_PAIRS: Final[Mapping[str, str]] = {
+    "tpu_init": "accelerator_init",
+    "training_prep": "training_preparation",
+    "data_loading": "data_loading",
+    "elastic_reinit": "elastic_reinitialization",
+}
+
+
+def nanoseconds(seconds: float) -> int:
+    """Whole microseconds kept exact: a float of today's epoch seconds holds no more."""
+    return round(seconds * 1_000_000) * 1_000
+
+
+# ── entries ────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(slots=True)
+class _Sitting:
+    """One start of a program that says itself when it starts."""
+
+    attempt: AttemptKey
+    rank: int
+    start_ns: int
+    track: Track
+    end_ns: int | None = None
+
+
+class Diary:
+    """One process's entries, in order."""
+
+    def __init__(self, ledger: Ledger, key: str, attempt: int, rank: int) -> None:
+        self._ledger = ledger
+        self._key = key
+        self._attempt = attempt
+        self._rank = rank
+        self.sittings: list[_Sitting] = []
+        self.imported = False
+
+    def entry(self, what: str, kind: str, step: int, time_ns: int) -> None:
+        """`what` is the entry's time field, `kind` the type of a custom or elastic event."""
+        if what == JOB_START:
+            self._sit(time_ns)
+            return
+        sitting = self.sittings[-1] if self.sittings else self._sit(time_ns)
+        track = sitting.track
+        if what == STEP_START:
+            sitting.end_ns = None
+            track.begin(time_ns, step)
+        elif what == JOB_END:
+            track.end(time_ns)
+            track.now_ns = sitting.end_ns = max(time_ns, track.now_ns)
+        elif what.endswith("_start_time"):
+            sitting.end_ns = None
+            name = _span_name(what, kind)
+            track.open(time_ns, self._ledger.names.of_span(name), name)
+        else:
+            track.close(time_ns, _span_name(what, kind))
+
+    def steps(self, times: array[int], numbers: array[int]) -> None:
+        """Many steps that began one after the other, with nothing between them."""
+        sitting = self.sittings[-1] if self.sittings else self._sit(times[0])
+        sitting.end_ns = None
+        sitting.track.begins(times, numbers)
+
+    def track(self, time_ns: int) -> Track:
+        return (self.sittings[-1] if self.sittings else self._sit(time_ns)).track
+
+    def checkpoint(self, entry: Mapping[str, Any]) -> None:
+        """A save or a restore as Orbax tells it: a start and how long it blocked."""
+        known = _checkpoint(entry)
+        if known is None:
+            return
+        start_ns, took_ns, spent = known
+        if not self.sittings:
+            self._sit(start_ns)
+        self.sittings[-1].track.elapsed(start_ns + took_ns, took_ns, spent)
+
+    def _sit(self, start_ns: int) -> _Sitting:
+        at = self._attempt, len(self.sittings) + 1
+        if self.sittings:
+            self._ledger.end([self.sittings[-1].track.key])
+        track = self._ledger.track(
+            f"{self._key}#{at[1]}", attempt=at, rank=self._rank, start_ns=start_ns
+        )
+        sitting = _Sitting(at, self._rank, start_ns, track)
+        self.sittings.append(sitting)
+        return sitting
+
+    def lives(self, process: ProcessState | None = None) -> list[Life]:
+        """When the program said it ran; how it ended, if its process tells what it did not."""
+        return [
+            self._life(sitting, process if sitting is self.sittings[-1] else None)
+            for sitting in self.sittings
+        ]
+
+    def _life(self, sitting: _Sitting, process: ProcessState | None) -> Life:
+        plain = (sitting.attempt, sitting.rank, sitting.start_ns)
+        key = sitting.track.key
+        if sitting.end_ns is not None:
+            return Life(*plain, sitting.end_ns, key=key)
+        if self.imported and sitting is self.sittings[-1]:
+            return Life(*plain, sitting.track.now_ns, False, "the log ends here", False, key)
+        if process is None or process.ended_ns is None:
+            return Life(*plain, key=key)
+        ended_ns = max(process.ended_ns, sitting.track.now_ns)
+        ok = process.state == "completed"
+        return Life(*plain, ended_ns, ok, cause(process), process.state != "lost", key)
+
+
+@lru_cache(maxsize=4096)
+def _span_name(what: str, kind: str) -> str:
+    stem = what.removesuffix("_time").removesuffix("_start").removesuffix("_end")
+    if stem in _PAIRS:
+        return _PAIRS[stem]
+    if stem == "elastic_wait":
+        return "elastic_scale_up" if "scale_up" in kind.lower() else "elastic_slice_down"
+    return kind.lower() or stem
+
+
+def _checkpoint(entry: Mapping[str, Any]) -> tuple[int, int, int] | None:
+    save = entry.get("event_type") == "save"
+    if not save and entry.get("event_type") not in ("restore", "emergency_restore"):
+        return None
+    stem = "checkpoint_manager_blocking" if save else "checkpoint_manager"
+    start, took = entry.get(f"{stem}_start_time"), entry.get(f"{stem}_duration_secs")
+    if not isinstance(start, int | float) or not isinstance(took, int | float) or took < 0:
+        return None
+    spent = Spent.CHECKPOINT_SAVE if save else Spent.CHECKPOINT_RESTORE
+    return nanoseconds(start), nanoseconds(took), spent
+
+
+# ── journals ───────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(slots=True)
+class _Journal:
+    track: Track
+    attempt: int
+    rank: int
+    scopes: set[int] = field(default_factory=set)
+    names: dict[int, int] = field(default_factory=dict)
+    """Class of each span name of this run; `_STEP` for steps."""
+    waits: set[int] = field(default_factory=set)
+    """Series of waits for data."""
+    entries: dict[int, tuple[str, str]] = field(default_factory=dict)
+    """Series of entries: their time field and type."""
+    diary: Diary | None = None
+    imported: bool = False
+
+
+_STEP: Final = -1
+_EDGE, _WAIT, _ENTRY, _TOLD = range(4)
+
+
+class Scribe:
+    """Feeds the batches of one run's journals into a ledger, each journal's in order.
+
+    Processes are announced first, each with its attempt (`views.runs.attempts`); what a journal
+    that was not announced holds is not this run's.
+    """
+
+    def __init__(self, run: RunId, ledger: Ledger) -> None:
+        self.run = run
+        self.ledger = ledger
+        self._journals: dict[JournalId, _Journal] = {}
+
+    def enter(self, journal: JournalId, attempt: int, rank: int, start_ns: int) -> None:
+        """Announce a process; known ones are left alone.  `Stale` if it comes too late."""
+        if journal not in self._journals:
+            track = self.ledger.track(journal, attempt=(attempt, 0), rank=rank, start_ns=start_ns)
+            self._journals[journal] = _Journal(track, attempt, rank)
+
+    def batch(self, batch: Batch) -> None:
+        journal = self._journals.get(batch.origin.journal)
+        if journal is None:
+            return
+        self._define(journal, batch)
+        if not journal.scopes:
+            return
+        told = [e for e in batch.events if e.scope in journal.scopes]
+        told = [e for e in told if e.kind in (ENTRY_EVENT, ELAPSED_EVENT, "run_start")]
+        if told or journal.entries:
+            self._in_order(journal, batch, told)
+        else:
+            self._edges(journal, batch)
+
+    def lives(self, states: Iterable[ProcessState]) -> list[Life]:
+        """What `draw_up` needs to know of the run's processes."""
+        found = []
+        for state in states:
+            journal = self._journals.get(state.journal)
+            if state.ended_ns is not None:
+                self.ledger.end([state.journal])
+            if journal is not None and journal.diary is not None:
+                found += journal.diary.lives(state)
+            elif state.run == self.run:
+                found.append(life_of(state))
+        return found
+
+    # ── inside ────────────────────────────────────────────────────────────────────────────────
+
+    def _define(self, journal: _Journal, batch: Batch) -> None:
+        for definition in batch.definitions:
+            if isinstance(definition, RunScope):
+                if definition.run == self.run:
+                    journal.scopes.add(definition.id)
+            elif definition.scope not in journal.scopes:
+                continue
+            elif isinstance(definition, SpanName):
+                name = definition.name
+                spent = _STEP if name == STEP else self.ledger.names.of_span(name)
+                journal.names[definition.id] = spent
+            elif isinstance(definition, Series):
+                self._define_series(journal, definition)
+
+    def _define_series(self, journal: _Journal, series: Series) -> None:
+        if series.metric == DATA_WAIT:
+            journal.waits.add(series.id)
+        elif series.metric.startswith(ENTRY_PREFIX):
+            what = series.metric.removeprefix(ENTRY_PREFIX)
+            journal.entries[series.id] = what, series.labels.get("type", "")
+            self._diary(journal)
+
+    def _diary(self, journal: _Journal) -> Diary:
+        if journal.diary is None:
+            key = journal.track.key
+            self.ledger.forget((journal.attempt, 0), key)
+            journal.diary = Diary(self.ledger, key, journal.attempt, journal.rank)
+            journal.diary.imported = journal.imported
+        return journal.diary
+
+    def _waits(self, journal: _Journal, points: Points) -> Iterator[tuple[int, int, int]]:
+        """When it was said, of which step, how many nanoseconds its data was waited for."""
+        waits = journal.waits
+        if not waits:
+            return
+        columns = zip(points.series, points.time_ns, points.step, points.value, strict=True)
+        for series, time_ns, step, value in columns:
+            if series in waits:
+                yield time_ns, step, round(value * 1e9)
+
+    def _edges(self, journal: _Journal, batch: Batch) -> None:
+        track, names, spans = journal.track, journal.names, batch.spans
+        waits = self._waits(journal, batch.points)
+        wait = next(waits, None)
+        columns = zip(spans.name, spans.span, spans.edge, spans.time_ns, spans.step, strict=True)
+        for name, span, edge, time_ns, step in columns:
+            while wait is not None and wait[0] < time_ns:  # said before this edge
+                track.waited(wait[1], wait[2])
+                wait = next(waits, None)
+            spent = names.get(name)
+            if spent is not None:
+                self._edge(track, spent, span, edge, time_ns, step)
+        while wait is not None:
+            track.waited(wait[1], wait[2])
+            wait = next(waits, None)
+
+    def _edge(
+        self, track: Track, spent: int, span: int, edge: int, time_ns: int, step: int
+    ) -> None:
+        if spent == _STEP:
+            if edge == BEGIN:
+                track.begin(time_ns, track.next_step if step == NO_STEP else step)
+            else:
+                track.end(time_ns)
+        elif edge == BEGIN:
+            track.open(time_ns, spent, span)
+        else:
+            track.close(time_ns, span)
+
+    def _in_order(self, journal: _Journal, batch: Batch, told: list[Event]) -> None:
+        """The same where entries and events lie among the edges: all by the time of recording."""
+        spans, points, entries = batch.spans, batch.points, journal.entries
+        facts: list[tuple[int, int, tuple[Any, ...]]] = [
+            (time_ns, _EDGE, (journal.names[name], span, edge, time_ns, step))
+            for name, span, edge, time_ns, step in zip(
+                spans.name, spans.span, spans.edge, spans.time_ns, spans.step, strict=True
+            )
+            if name in journal.names
+        ]
+        if not facts and not told and not journal.waits:
+            self._entries(journal, points)
+            return
+        facts += [
+            (time_ns, _ENTRY, (*entries[series], step, value))
+            for series, time_ns, step, value in zip(
+                points.series, points.time_ns, points.step, points.value, strict=True
+            )
+            if series in entries
+        ]
+        facts += [(wait[0], _WAIT, wait) for wait in self._waits(journal, points)]
+        facts += [(event.time_ns, _TOLD, (event,)) for event in told]
+        facts.sort(key=_recorded)
+        for _, form, fact in facts:
+            if form == _EDGE:
+                self._edge(self._track(journal, fact[3]), *fact)
+            elif form == _WAIT:
+                self._track(journal, fact[0]).waited(fact[1], fact[2])
+            elif form == _ENTRY and journal.diary is not None:
+                what, kind, step, value = fact
+                journal.diary.entry(what, kind, step, nanoseconds(value))
+            elif form == _TOLD:
+                self._tell(journal, fact[0])
+
+    def _entries(self, journal: _Journal, points: Points) -> None:
+        diary, entries = journal.diary, journal.entries
+        if diary is None:
+            return
+        kinds = {entries.get(series, ("",))[0] for series in set(points.series)}
+        if kinds == {STEP_START}:
+            diary.steps(array("q", map(nanoseconds, points.value)), points.step)
+            return
+        for series, step, value in zip(points.series, points.step, points.value, strict=True):
+            known = entries.get(series)
+            if known is not None:
+                diary.entry(*known, step, nanoseconds(value))
+
+    def _track(self, journal: _Journal, time_ns: int) -> Track:
+        return journal.track if journal.diary is None else journal.diary.track(time_ns)
+
+    def _tell(self, journal: _Journal, event: Event) -> None:
+        if event.kind == "run_start":
+            if event.body.get("imported") is True and journal.diary is not None:
+                journal.diary.imported = True
+            journal.imported = journal.imported or event.body.get("imported") is True
+        elif event.kind == ENTRY_EVENT:
+            entry = event.body.get("entry")
+            if isinstance(entry, Mapping):
+                self._diary(journal).checkpoint(entry)
+        else:
+            name, seconds = event.body.get("name"), event.body.get("seconds")
+            if isinstance(name, str) and isinstance(seconds, int | float) and seconds >= 0:
+                spent = self.ledger.names.of_span(name)
+                track = self._track(journal, event.time_ns)
+                track.elapsed(event.time_ns, round(seconds * 1e9), spent)
+
+
+def _recorded(fact: tuple[int, int, tuple[Any, ...]]) -> int:
+    return fact[0]
+
+
+def life_of(state: ProcessState) -> Life:
+    return Life(
+        attempt=(state.attempt, 0),
+        rank=state.rank,
+        start_ns=state.started_ns,
+        end_ns=state.ended_ns,
+        ok=state.state in ("completed", "running"),
+        cause=cause(state),
+        exact=state.state != "lost",
+        key=state.journal,
+    )
+
+
+def cause(state: ProcessState) -> str:
+    if state.state in ("completed", "running"):
+        return ""
+    return f"rank {state.rank} on {state.host} {state.state}: {state.reason}"

@@ -1,0 +1,316 @@
+"""One process's records, in their order, as steps and what the time around them was spent on.
+
+A track knows which spans are open.  The most recently begun one has the time, except that all of
+an elastic re-initialisation is that.  Rules for what programs get wrong:
+
+* a step that begins while another is open ends that one: recorders that only say when a step
+  begins are read so; a second beginning of the open step says nothing new;
+* a span of a known kind that is still open when a step begins ended there; one with a name of the
+  user's own encloses steps;
+* an end without a beginning is nothing; a time before the one said before counts as that one;
+* a step number that is not higher than the one before goes back: from there a new lap is counted.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from runwatch.views.goodput.classes import Spent, is_custom, is_elastic
+
+Piece = tuple[int, int, int]
+"""From, until, class."""
+
+
+RUN_STEPS: Final = 256
+
+
+class Stride(NamedTuple):
+    """A completed step, and the time since the one before it."""
+
+    lap: int
+    step: int
+    since_ns: int
+    begin_ns: int
+    end_ns: int
+    gap: list[Piece]
+    """What is claimed of [since, begin)."""
+    inside: list[Piece]
+    """What is claimed of [begin, end)."""
+
+
+class OpenState(NamedTuple):
+    """Where a track is when it is asked: after its last completed step."""
+
+    since_ns: int
+    begin_ns: int | None
+    """When the open step began, if one is open."""
+    gap: list[Piece]
+    inside: list[Piece]
+
+
+def insert(pieces: list[Piece], start: int, end: int, spent: int) -> None:
+    """Claim [start, end) as far as no piece has it; keeps the list in order."""
+    if start >= end:
+        return
+    if not pieces or pieces[-1][1] <= start:
+        pieces.append((start, end, spent))
+        return
+    for a, b, _ in list(pieces):
+        if b <= start:
+            continue
+        if a >= end:
+            break
+        if start < a:
+            pieces.append((start, a, spent))
+        start = max(start, b)
+    if start < end:
+        pieces.append((start, end, spent))
+    pieces.sort()
+
+
+class Track:
+    __slots__ = (
+        "ended", "handed", "inferred_ns", "key", "lap", "now_ns", "own_ns", "rank", "since_ns",
+        "start_ns", "step", "steps", "_begin", "_done", "_floor", "_gap", "_inside", "_last",
+        "_on_run", "_on_stride", "_open", "_turned",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        key: str,
+        rank: int,
+        start_ns: int,
+        on_stride: Callable[[Track, Stride], None],
+        on_run: Callable[[int, array[int]], int] | None = None,
+    ) -> None:
+        self.key = key
+        self.rank = rank
+        self.start_ns = self.since_ns = self.now_ns = start_ns
+        """End of the last completed step; at first, when the process began."""
+        self.lap = 0
+        self.step: int | None = None
+        """The open step."""
+        self.ended = False
+        self.handed: tuple[int, int] | None = None
+        """Lap and number of the last step that was handed on."""
+        self.steps = self.own_ns = 0
+        """Completed steps, and the time in them that no span claimed."""
+        self.inferred_ns = 0
+        """Claimed by spans whose end is not known."""
+        self._last: int | None = None
+        self._begin = 0
+        self._gap: list[Piece] = []
+        self._inside: list[Piece] = []
+        self._open: list[tuple[int, object, int]] = []
+        self._floor = 0
+        """How many of the open spans were open when the step began: they have no say in it."""
+        self._turned = start_ns
+        self._done: Stride | None = None
+        self._on_stride = on_stride
+        self._on_run = on_run
+
+    # ── what is recorded ──────────────────────────────────────────────────────────────────────
+
+    def begin(self, time_ns: int, step: int) -> None:
+        if step == self.step:
+            return
+        now = self.now_ns = time_ns if time_ns > self.now_ns else self.now_ns
+        if self.step is not None:
+            self.end(now)
+        if self._done is not None:
+            self.flush()
+        if self._open:
+            self._turn(now)
+            self._cut(now)
+        if self._last is not None and step <= self._last:
+            self.lap += 1
+        self._last = self.step = step
+        self._begin = self._turned = now
+        self._floor = len(self._open)
+
+    def begins(self, times: array[int], numbers: array[int]) -> None:
+        """As many `begin`s, quickly where nothing but plain steps follow one another."""
+        at, count = 0, len(times)
+        while at < count:
+            until = min(at + RUN_STEPS, count)
+            booked = self._run(times[at:until], numbers[at:until])
+            if not booked:
+                booked = until - at
+                for time_ns, number in zip(times[at:until], numbers[at:until], strict=True):
+                    self.begin(time_ns, number)
+            at += booked
+
+    def _run(self, times: array[int], numbers: array[int]) -> int:
+        """How many of these steps were booked at once: each ends the one before."""
+        step, first = self.step, self._begin
+        if self._on_run is None or step is None or self._open or self._gap or self._inside:
+            return 0
+        if self._done is not None or numbers.tolist() != list(
+            range(step + 1, step + 1 + len(times))
+        ):
+            return 0
+        times.insert(0, first)
+        booked = self._on_run(step, times)
+        if booked:
+            self.handed = self.lap, step + booked - 1
+            self._last = self.step = step + booked
+            self._begin = self._turned = self.since_ns = self.now_ns = times[booked]
+            self.steps += booked
+            self.own_ns += times[booked] - first
+        return booked
+
+    @property
+    def next_step(self) -> int:
+        """For a step whose number was not said."""
+        return 0 if self._last is None else self._last + 1
+
+    def end(self, time_ns: int) -> None:
+        """The open step is over."""
+        step = self.step
+        if step is None:
+            return
+        now = self.now_ns = time_ns if time_ns > self.now_ns else self.now_ns
+        if self._open:
+            self._turn(now)
+        if self._done is not None:
+            self.flush()
+        inside, self._inside = self._inside, []
+        gap, self._gap = self._gap, []
+        self.steps += 1
+        self.own_ns += now - self._begin
+        for start, end, _ in inside:
+            self.own_ns -= end - start
+        self._done = Stride(self.lap, step, self.since_ns, self._begin, now, gap, inside)
+        self.step = None
+        self.since_ns = self._turned = now
+        self._floor = 0
+
+    def waited(self, step: int, wait_ns: int) -> None:
+        """The data of the step that was just completed was waited for until it began."""
+        done = self._done
+        if done is not None and done.step == step:
+            start = max(done.begin_ns - wait_ns, done.since_ns)
+            insert(done.gap, start, done.begin_ns, Spent.DATA_LOADING)
+
+    def open(self, time_ns: int, spent: int, key: object) -> None:
+        now = self.now_ns = time_ns if time_ns > self.now_ns else self.now_ns
+        self._turn(now)
+        if isinstance(key, str):  # named rather than numbered: one of a kind at a time
+            self._forget(key, now)
+        self._open.append((spent, key, now))
+
+    def close(self, time_ns: int, key: object) -> None:
+        now = self.now_ns = time_ns if time_ns > self.now_ns else self.now_ns
+        for at in range(len(self._open) - 1, -1, -1):
+            if self._open[at][1] == key:
+                self._turn(now)
+                del self._open[at]
+                self._floor -= at < self._floor
+                return
+
+    def elapsed(self, time_ns: int, nanoseconds: int, spent: int) -> None:
+        """Something that is known when it is over.  It has the time that no ended span has."""
+        start = time_ns - max(nanoseconds, 0)
+        if time_ns > self._turned:
+            self._turn(max(start, self._turned))
+            self._turned = time_ns
+        self.now_ns = max(self.now_ns, time_ns)
+        if self._done is not None:
+            self._claim(self._done.gap, start, time_ns, spent, self._done[2:4])
+            self._claim(self._done.inside, start, time_ns, spent, self._done[3:5])
+        begin = self._begin if self.step is not None else self.now_ns
+        self._claim(self._gap, start, time_ns, spent, (self.since_ns, begin))
+        self._claim(self._inside, start, time_ns, spent, (begin, self.now_ns))
+
+    def _claim(
+        self, pieces: list[Piece], start: int, end: int, spent: int, within: tuple[int, ...]
+    ) -> None:
+        insert(pieces, max(start, within[0]), min(end, within[1]), spent)
+
+    def flush(self) -> None:
+        """Hand the completed step on; until then its data wait may still be said."""
+        done, self._done = self._done, None
+        if done is not None:
+            self.handed = done.lap, done.step
+            self._on_stride(self, done)
+
+    @property
+    def pending(self) -> Stride | None:
+        """Completed, and not handed on yet."""
+        return self._done
+
+    def opened(self, until_ns: int) -> OpenState:
+        """What has been going on since the last completed step, as of `until_ns`."""
+        gap, inside = list(self._gap), list(self._inside)
+        spent = self._claims()
+        if spent is not None and until_ns > self._turned:
+            (gap if self.step is None else inside).append((self._turned, until_ns, spent))
+        return OpenState(self.since_ns, None if self.step is None else self._begin, gap, inside)
+
+    # ── inside ────────────────────────────────────────────────────────────────────────────────
+
+    def _claims(self) -> int | None:
+        """The class of the span that has the time now."""
+        open_spans = self._open
+        if len(open_spans) <= (self._floor if self.step is not None else 0):
+            return None
+        for spent, _, _ in open_spans:
+            if is_elastic(spent):
+                return spent
+        return open_spans[-1][0]
+
+    def _turn(self, now: int) -> None:
+        if now > self._turned:
+            spent = self._claims()
+            if spent is not None:
+                pieces = self._gap if self.step is None else self._inside
+                pieces.append((self._turned, now, spent))
+            self._turned = now
+
+    def _cut(self, now: int) -> None:
+        """A step begins: known kinds that are still open were never ended."""
+        for spent, _, since in self._open:
+            if not is_custom(spent):
+                self.inferred_ns += now - since
+        self._open = [span for span in self._open if is_custom(span[0])]
+
+    def _forget(self, key: str, now: int) -> None:
+        for at, (_, known, since) in enumerate(self._open):
+            if known == key:
+                self.inferred_ns += now - since
+                del self._open[at]
+                self._floor -= at < self._floor
+                return
+
+    # ── saved ─────────────────────────────────────────────────────────────────────────────────
+
+    _PLAIN = (
+        "ended", "handed", "inferred_ns", "key", "lap", "now_ns", "own_ns", "rank", "since_ns",
+        "start_ns", "step", "steps", "_begin", "_floor", "_gap", "_inside", "_last",
+        "_open", "_turned",
+    )  # fmt: skip
+
+    def state(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._PLAIN} | {"_done": self._done}
+
+    @classmethod
+    def of_state(
+        cls,
+        state: dict[str, Any],
+        on_stride: Callable[[Track, Stride], None],
+        on_run: Callable[[int, array[int]], int] | None = None,
+    ) -> Track:
+        track = cls(state["key"], state["rank"], 0, on_stride, on_run)
+        for name in cls._PLAIN:
+            setattr(track, name, state[name])
+        if track.handed is not None:
+            track.handed = (track.handed[0], track.handed[1])
+        for name in ("_gap", "_inside", "_open"):
+            setattr(track, name, [tuple(item) for item in state[name]])
+        if (done := state["_done"]) is not None:
+            lap, step, since, begin, end, *pieces = done
+            gap, inside = ([tuple(piece) for piece in found] for found in pieces)
+            track._done = Stride(lap, step, since, begin, end, gap, inside)
+        return track
