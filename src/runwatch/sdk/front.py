@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from runwatch.record import RunId
@@ -15,8 +16,11 @@ from runwatch.sdk.config import ConfigDict
 from runwatch.sdk.guard import attempt, front, guarded, tally, text_of
 from runwatch.sdk.identity import Identity, identify, slug
 from runwatch.sdk.intake import Waiting
+from runwatch.sdk.kinds import Kind
 from runwatch.sdk.plain import config_values
 from runwatch.sdk.run import Run
+from runwatch.sdk.step import Span, Spanning
+from runwatch.sdk.step import data as step_data
 
 T = TypeVar("T")
 AnyRun = TypeVar("AnyRun", bound=Run)
@@ -126,29 +130,61 @@ def log(data: Mapping[str, Any] | None = None, /, step: int | None = None, **val
 
 def steps(items: Iterable[T], *, start: int = 0) -> Iterator[tuple[int, T]]:
     """`Run.steps` of the current run."""
-    run = current_run()
+    run = _run_or_warn()
     if run is None:
-        tally.count("no run", _NO_RUN)
         return enumerate(items, start)
     return run.steps(items, start=start)
 
 
 def step(number: int) -> AbstractContextManager[None]:
     """`Run.step` of the current run."""
+    run = _run_or_warn()
+    return nullcontext() if run is None else run.step(number)
+
+
+def data(items: Iterable[T]) -> Iterable[T]:
+    """`Run.data` of the run that is current when the items are asked for."""
+    return step_data(_run_or_warn, items)
+
+
+def span(name: Kind | str) -> Spanning:
+    """`Run.span` of the run that is current when the block or the decorated function is entered."""
+    return _CurrentSpan(name)
+
+
+class _CurrentSpan(Spanning):
+    """Functions are decorated when a module is loaded, before there is a run."""
+
+    __slots__ = ("_name", "_open")
+
+    def __init__(self, name: Kind | str) -> None:
+        self._name = name
+        self._open: Span | None = None
+
+    def again(self) -> _CurrentSpan:
+        return _CurrentSpan(self._name)
+
+    def __enter__(self) -> None:
+        run = _run_or_warn()
+        self._open = None if run is None else run.span(self._name)
+        if self._open is not None:
+            self._open.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._open is not None:
+            self._open.__exit__(kind, error, traceback)
+
+
+def _run_or_warn() -> Run | None:
     run = current_run()
     if run is None:
         tally.count("no run", _NO_RUN)
-        return nullcontext()
-    return run.step(number)
-
-
-def span(name: str) -> AbstractContextManager[None]:
-    """`Run.span` of the current run."""
-    run = current_run()
-    if run is None:
-        tally.count("no run", _NO_RUN)
-        return nullcontext()
-    return run.span(name)
+    return run
 
 
 def finish(status: str | None = None, reason: str | None = None) -> None:

@@ -18,13 +18,15 @@ from runwatch.sdk import collect, launch
 from runwatch.sdk.config import ConfigDict
 from runwatch.sdk.ending import EndWatch, describe, when_worker_ends
 from runwatch.sdk.guard import attempt, guarded, tally, text_of
+from runwatch.sdk.hooks.install import Hooks
 from runwatch.sdk.identity import Identity
 from runwatch.sdk.intake import Intake
+from runwatch.sdk.kinds import DATA_LOADING, Kind
 from runwatch.sdk.metric_types import METRIC_UNITS, SYSTEM_METRICS
 from runwatch.sdk.pending import Collector, Said, is_pending
 from runwatch.sdk.place import open_journal
 from runwatch.sdk.plain import mapping, plain, text
-from runwatch.sdk.step import DATA_WAIT_SECONDS, STEP_SECONDS, Span, Step, steps
+from runwatch.sdk.step import DATA_WAIT_SECONDS, STEP_SECONDS, DataWait, Span, Step, data, steps
 from runwatch.sdk.values import PerDevice, Reading, Text, Unrecordable, metric_name, step_number
 
 T = TypeVar("T")
@@ -81,6 +83,11 @@ class Run(Intake):
         self._own_ids: dict[str, int] = {}
         self._collector = Collector(self._write, clock)
         self._end_watch = EndWatch(self._on_exception, self._on_exit)
+        self._thread = threading.get_ident()
+        """The one that takes the steps; until there are any, the one that called `init`."""
+        self._awaits_data = False
+        """Whether that thread is waiting for a loader's next item."""
+        self._hooks = Hooks(self)
 
     def __repr__(self) -> str:
         return f"<runwatch run {self.id} rank {self.rank}/{self.world_size} {self.status}>"
@@ -96,9 +103,14 @@ class Run(Intake):
         known = _number(number)
         return Step(self, NO_STEP if known is None else known)
 
-    def span(self, name: str) -> AbstractContextManager[None]:
-        """`with run.span("checkpoint_save"):` records when it began and ended."""
-        return Span(self, attempt("name a span", None, lambda: metric_name(name)) or "span")
+    def data(self, items: Iterable[T]) -> Iterable[T]:
+        """The loader `items`, with each wait for an item recorded; for loops that use `step`."""
+        return data(lambda: self, items)
+
+    def span(self, name: Kind | str) -> Span:
+        """`with run.span("checkpoint_save"):` or `@run.span(…)`: records begin and end."""
+        clean = attempt("name a span", None, lambda: metric_name(name)) or "span"
+        return DataWait(self) if clean == DATA_LOADING else Span(self, clean)
 
     @guarded("finish")
     def finish(self, status: str | None = None, reason: str | None = None) -> None:
@@ -151,6 +163,7 @@ class Run(Intake):
         writer.event("run_start", body, scope=self._scope)
         if self.config:
             self._record_config()
+        self._hooks.look()
         self._report()
 
     def _details(self) -> Mapping[str, Any]:
@@ -298,6 +311,7 @@ class Run(Intake):
         if self._writer is None:
             return
         if not self._is_child:
+            self._hooks.look()
             self._collect()
             self._ask_for_agent()
         self._report()
@@ -362,6 +376,7 @@ class Run(Intake):
             return
         self._finishing = True
         try:
+            self._hooks.remove()
             self._collector.finish(DRAIN_SECONDS)
             if self._open() is not None:
                 self._collect()
@@ -407,6 +422,7 @@ class Run(Intake):
         self._span_ids, self._own_ids = {}, {}
         self._lock = threading.RLock()
         self._opening = False
+        self._hooks.forget()
         self._collector.forget()
         if writer is not None:
             self._parent_journal = writer.origin.journal

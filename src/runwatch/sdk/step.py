@@ -2,26 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
+from functools import wraps
+from inspect import iscoroutinefunction
+from threading import get_ident
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, cast
 
 from runwatch.record import BEGIN, END, NO_STEP
 from runwatch.sdk.guard import guarded
+from runwatch.sdk.kinds import BACKGROUND, DATA_LOADING, ELAPSED
 
 if TYPE_CHECKING:
     from runwatch.journal.writer import JournalWriter
     from runwatch.sdk.run import Run
 
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 
 STEP: Final = "step"
 STEP_SECONDS: Final = "step_seconds"
 DATA_WAIT_SECONDS: Final = "data_wait_seconds"
+SHORT_NS: Final = 10_000_000
+"""A stretch known only at its end is not worth a record if it was shorter than this."""
 
 
-class Span(AbstractContextManager[None]):
+class Spanning(AbstractContextManager[None]):
+    """Around a block (`with`) or around each call of a function (`@`), which may be a coroutine."""
+
+    __slots__ = ()
+
+    def again(self) -> AbstractContextManager[None]:
+        """One more like this, so that calls may overlap, in one thread or in several."""
+        raise NotImplementedError
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        if iscoroutinefunction(function):
+            return cast(Callable[P, R], self._around_coroutine(function))
+
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            with self.again():
+                return function(*args, **kwargs)
+
+        return call
+
+    def _around_coroutine(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+        @wraps(function)
+        async def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            with self.again():
+                return await function(*args, **kwargs)
+
+        return call
+
+
+class Span(Spanning):
     """One stretch.  Its end is written also when an exception ends it."""
 
     __slots__ = ("_begin_ns", "_name", "_name_id", "_run", "_span", "_writer")
@@ -31,8 +68,12 @@ class Span(AbstractContextManager[None]):
         self._name = name
         self._writer: JournalWriter | None = None
 
+    def again(self) -> Span:
+        return type(self)(self._run, self._name)
+
     def __enter__(self) -> None:
-        self.begin(self._run._step)
+        run = self._run
+        self.begin(run._step, beside=get_ident() != run._thread)
 
     def __exit__(
         self,
@@ -43,12 +84,13 @@ class Span(AbstractContextManager[None]):
         self.end(self._run._step)
 
     @guarded("begin a span")
-    def begin(self, step: int) -> None:
+    def begin(self, step: int, beside: bool = False) -> None:
+        """`beside`: the thread that takes the steps does not wait for it."""
         self._writer = None
         writer = self._run._open()
         if writer is None:
             return
-        self._name_id = self._run._span_id(self._name)
+        self._name_id = self._run._span_id(self._name + BACKGROUND if beside else self._name)
         self._span = writer.new_span()
         self._begin_ns = writer.span(self._name_id, self._span, BEGIN, step)
         self._writer = writer
@@ -66,17 +108,49 @@ class Span(AbstractContextManager[None]):
         return (end_ns - self._begin_ns) / 1e9
 
 
+class DataWait(Span):
+    """A span of data loading.  Files that are read meanwhile are data, whatever they look like."""
+
+    __slots__ = ("_outer",)
+
+    def __init__(self, run: Run, name: str = DATA_LOADING) -> None:
+        super().__init__(run, name)
+
+    def __enter__(self) -> None:
+        run = self._run
+        beside = get_ident() != run._thread
+        self._outer = run._awaits_data
+        run._awaits_data = self._outer or not beside
+        self.begin(run._step, beside)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._run._awaits_data = self._outer
+        self.end(self._run._step)
+
+
 class Step(Span):
     """One training step.  `step_seconds` is recorded if it was completed."""
 
-    __slots__ = ("_number", "_waited_ns")
+    __slots__ = ("_asked_ns", "_number")
 
-    def __init__(self, run: Run, number: int, waited_ns: int = -1) -> None:
+    def __init__(self, run: Run, number: int, asked_ns: int = -1) -> None:
         super().__init__(run, STEP)
         self._number = number
-        self._waited_ns = waited_ns
+        self._asked_ns = asked_ns
+
+    def again(self) -> Step:
+        return Step(self._run, self._number)
 
     def __enter__(self) -> None:
+        self._run._thread = get_ident()
+        self.enter()
+
+    def enter(self) -> None:
         self._run._step = self._number
         self.begin(self._number)
 
@@ -94,30 +168,102 @@ class Step(Span):
         if seconds is None or not whole:
             return
         run = self._run
-        if self._waited_ns < 0:
+        if self._asked_ns < 0:
             run._point(run._own_series(STEP_SECONDS), seconds, self._number)
             return
         ids = (run._own_series(STEP_SECONDS), run._own_series(DATA_WAIT_SECONDS))
-        run._points(ids, (seconds, self._waited_ns / 1e9), self._number)
+        # The wait ends where the step begins: whoever knows the step's begin knows the wait's, too.
+        run._points(ids, (seconds, (self._begin_ns - self._asked_ns) / 1e9), self._number)
 
 
 def steps(run: Run, items: Iterable[T], start: int) -> Iterator[tuple[int, T]]:
     """(number, item) for each item; the time until the item came is data wait, the rest step."""
     number = start if -(2**63) < start < 2**63 else NO_STEP
     now = run._clock.mono_ns
-    iterator = iter(items)
+    run._thread = get_ident()
+    asked = now()
+    run._awaits_data = True
+    try:
+        iterator = iter(items)  # a loader starts its workers here
+        while True:
+            try:
+                item = next(iterator)
+            except StopIteration:
+                break
+            run._awaits_data = False
+            step = Step(run, number, asked)
+            step.enter()
+            try:
+                yield number, item
+            finally:
+                # Also after `break`.  An exception in the loop's body does not come here until its
+                # traceback is let go, so the step it cut short has no end: just what happened.
+                step.complete()
+            number += 1
+            asked = now()
+            run._awaits_data = True
+    finally:
+        run._awaits_data = False
+    elapsed(run, DATA_LOADING, asked, now())  # that the loader had no more
+
+
+def data(run_now: Callable[[], Run | None], items: Iterable[T]) -> Iterable[T]:
+    """`items`, each waited for in a span; iterable once or often, as `items` is."""
+    if hasattr(items, "__next__"):
+        return waits(run_now, items)
+    return Data(run_now, items)
+
+
+class Data(Generic[T]):
+    """A loader that is waited for in spans.  Everything else is asked of the loader itself."""
+
+    __slots__ = ("_items", "_run_now")
+
+    def __init__(self, run_now: Callable[[], Run | None], items: Iterable[T]) -> None:
+        self._run_now = run_now
+        self._items = items
+
+    def __iter__(self) -> Iterator[T]:
+        return waits(self._run_now, self._items)
+
+    def __len__(self) -> int:
+        return len(cast(Any, self._items))
+
+    def __bool__(self) -> bool:
+        return bool(self._items)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in Data.__slots__:  # not set yet: it is being copied
+            raise AttributeError(name)
+        return getattr(self._items, name)
+
+
+def waits(run_now: Callable[[], Run | None], items: Iterable[T]) -> Iterator[T]:
+    run = run_now()
+    if run is None:
+        yield from items
+        return
+    wait = DataWait(run)
+    with wait:
+        iterator = iter(items)  # a loader starts its workers here
     while True:
-        asked = now()
-        try:
-            item = next(iterator)
-        except StopIteration:
-            return
-        step = Step(run, number, now() - asked)
-        step.__enter__()
-        try:
-            yield number, item
-        finally:
-            # Also after `break`.  An exception in the loop's body does not come here until its
-            # traceback is let go, so the step it cut short has no end: just what happened.
-            step.complete()
-        number += 1
+        with wait:
+            try:
+                item = next(iterator)
+            except StopIteration:
+                return
+        yield item
+
+
+@guarded("record a stretch of time")
+def elapsed(
+    run: Run, name: str, begin_ns: int, end_ns: int, *, short_ns: int = SHORT_NS, source: str = ""
+) -> None:
+    """A stretch known only at its end, between two monotonic times; nothing if it was short."""
+    writer = run._writer
+    if writer is None or end_ns - begin_ns < short_ns:
+        return
+    body: dict[str, Any] = {"name": name, "seconds": (end_ns - begin_ns) / 1e9}
+    if source:
+        body["source"] = source
+    writer.event(ELAPSED, body, run._step, run._scope, end_ns)

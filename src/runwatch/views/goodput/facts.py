@@ -34,6 +34,8 @@ from runwatch.views.runs import ProcessState
 
 STEP: Final = "step"
 DATA_WAIT: Final = "data_wait_seconds"
+BACKGROUND: Final = "/background"
+"""Ends the name of a span in a thread that takes no steps: nobody waits for it."""
 ENTRY_PREFIX: Final = "goodput."
 ENTRY_EVENT: Final = "goodput_entry"
 ELAPSED_EVENT: Final = "elapsed"
@@ -250,8 +252,9 @@ class Scribe:
                 continue
             elif isinstance(definition, SpanName):
                 name = definition.name
-                spent = _STEP if name == STEP else self.ledger.names.of_span(name)
-                journal.names[definition.id] = spent
+                if not name.endswith(BACKGROUND):
+                    spent = _STEP if name == STEP else self.ledger.names.of_span(name)
+                    journal.names[definition.id] = spent
             elif isinstance(definition, Series):
                 self._define_series(journal, definition)
 
@@ -371,7 +374,9 @@ class Scribe:
                 self._diary(journal).checkpoint(entry)
         else:
             name, seconds = event.body.get("name"), event.body.get("seconds")
-            if isinstance(name, str) and isinstance(seconds, int | float) and seconds >= 0:
+            if not isinstance(name, str) or name.endswith(BACKGROUND):
+                return
+            if isinstance(seconds, int | float) and seconds >= 0:
                 spent = self.ledger.names.of_span(name)
                 track = self._track(journal, event.time_ns)
                 track.elapsed(event.time_ns, round(seconds * 1e9), spent)

@@ -1,0 +1,35 @@
+"""Orbax: what blocks in its checkpointers and its `CheckpointManager`.
+
+A manager's `save` may be called at every step and mostly decides not to; so it is told afterwards,
+if it took its time.  What is written after `save` has returned is the work of Orbax's own threads.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import Final
+
+from runwatch.sdk.hooks.teller import Teller
+from runwatch.sdk.kinds import CHECKPOINT_RESTORE, CHECKPOINT_SAVE
+
+MANAGER: Final = "CheckpointManager"
+_CLASSES: Final = ("Checkpointer", "AsyncCheckpointer", "StandardCheckpointer", MANAGER)
+
+
+def install(tell: Teller) -> None:
+    package = vars(sys.modules["orbax.checkpoint"])
+    for name in _CLASSES:
+        if name in package:
+            _wrap_methods(tell, package[name], surely=name != MANAGER)
+
+
+def _wrap_methods(tell: Teller, owner: type, *, surely: bool) -> None:
+    wrappers = {
+        "save": partial(tell.spanned if surely else tell.timed, CHECKPOINT_SAVE),
+        "restore": partial(tell.spanned, CHECKPOINT_RESTORE),
+        "wait_until_finished": partial(tell.timed, CHECKPOINT_SAVE),
+    }
+    for method, wrap in wrappers.items():
+        if method in vars(owner):  # an inherited one is wrapped where it is defined
+            tell.replace(method, [owner], wrap)

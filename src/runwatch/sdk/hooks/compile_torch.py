@@ -1,0 +1,85 @@
+"""torch.compile, by the callbacks of its tracer.
+
+The tracer is not loaded before `torch.compile` is called, and may compile the moment it is; so that
+function is wrapped, to register as soon as it returns.  A compilation counts as blocking whichever
+thread it is in: backward passes are compiled in autograd's threads, while the step waits.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Final, ParamSpec, TypeVar
+
+from runwatch.sdk.guard import guarded
+from runwatch.sdk.hooks.teller import Teller
+from runwatch.sdk.kinds import COMPILE
+from runwatch.sdk.step import Span
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_CALLBACKS: Final = "torch._dynamo.callback"
+_LISTS: Final = ("start_callbacks", "end_callbacks")
+
+
+def install(tell: Teller) -> None:
+    listener = Listener(tell)
+    tell.replace("compile", [sys.modules["torch"]], listener.registered_after)
+    tell.every_second.append(listener.register)
+    tell.at_the_end.append(listener.unregister)
+
+
+class Listener:
+    def __init__(self, tell: Teller) -> None:
+        self._tell = tell
+        self._lock = threading.RLock()
+        self._span: Span | None = None
+        # Two objects, so that they are found again.
+        self._callbacks: Final[tuple[Callable[..., None], ...]] = (self._begin, self._end)
+
+    def registered_after(self, function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            result = function(*args, **kwargs)
+            if self._tell.listens:
+                self.register()
+            return result
+
+        return call
+
+    @guarded("listen to torch.compile")
+    def register(self) -> None:
+        """Also after `torch._dynamo.reset`, which forgets us."""
+        with self._lock:
+            for callbacks, ours in zip(_lists(), self._callbacks, strict=False):
+                if ours not in callbacks:
+                    callbacks.append(ours)
+
+    def unregister(self) -> None:
+        with self._lock:
+            for callbacks, ours in zip(_lists(), self._callbacks, strict=False):
+                if ours in callbacks:
+                    callbacks.remove(ours)
+
+    @guarded("note that torch compiles")
+    def _begin(self, *_: Any) -> None:
+        if self._tell.listens:
+            self._span = Span(self._tell.run, COMPILE)
+            self._span.begin(self._tell.run._step)
+
+    @guarded("note that torch has compiled")
+    def _end(self, *_: Any) -> None:
+        span, self._span = self._span, None
+        if span is not None:
+            span.end(self._tell.run._step)
+
+
+def _lists() -> list[list[Any]]:
+    """Both lists, or none where this version has no such thing or has not loaded it."""
+    handler = getattr(sys.modules.get(_CALLBACKS), "callback_handler", None)
+    found = [getattr(handler, name, None) for name in _LISTS]
+    lists = [each for each in found if isinstance(each, list)]
+    return lists if len(lists) == len(_LISTS) else []

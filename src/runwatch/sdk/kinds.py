@@ -1,0 +1,36 @@
+"""What the account of a run's time knows by name.
+
+A span of one of these kinds is counted in the class of that name; any other name is a class of its
+own, under exactly the name it was given.  Nothing is guessed: "eval" is not "evaluation".
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, get_args
+
+Kind = Literal[
+    "accelerator_init",
+    "training_preparation",
+    "data_loading",
+    "checkpoint_save",
+    "checkpoint_restore",
+    "evaluation",
+    "compile",
+    "elastic_slice_down",
+    "elastic_scale_up",
+    "elastic_reinitialization",
+]
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+
+DATA_LOADING: Final = "data_loading"
+CHECKPOINT_SAVE: Final = "checkpoint_save"
+CHECKPOINT_RESTORE: Final = "checkpoint_restore"
+COMPILE: Final = "compile"
+
+BACKGROUND: Final = "/background"
+"""Ends the name of a stretch in a thread other than the one that takes the steps: it ran beside
+them, so none of the run's time was spent on it."""
+
+ELAPSED: Final = "elapsed"
+"""The event that stands for a stretch known only at its end: `{"name": kind, "seconds": …}` at that
+end, the same as a span from that much earlier."""
