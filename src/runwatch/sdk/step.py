@@ -25,6 +25,7 @@ T = TypeVar("T")
 STEP: Final = "step"
 STEP_SECONDS: Final = "step_seconds"
 DATA_WAIT_SECONDS: Final = "data_wait_seconds"
+LATE_NS: Final = 1_000_000
 SHORT_NS: Final = 10_000_000
 """A stretch known only at its end is not worth a record if it was shorter than this."""
 
@@ -259,11 +260,17 @@ def waits(run_now: Callable[[], Run | None], items: Iterable[T]) -> Iterator[T]:
 def elapsed(
     run: Run, name: str, begin_ns: int, end_ns: int, *, short_ns: int = SHORT_NS, source: str = ""
 ) -> None:
-    """A stretch known only at its end, between two monotonic times; nothing if it was short."""
+    """A stretch known only at its end, between two monotonic times; nothing if it was short.
+
+    One that is told long after its end keeps its place in the journal and says how long ago it was.
+    """
     writer = run._writer
     if writer is None or end_ns - begin_ns < short_ns:
         return
     body: dict[str, Any] = {"name": name, "seconds": (end_ns - begin_ns) / 1e9}
+    now_ns = run._clock.mono_ns()
+    if now_ns - end_ns > LATE_NS:
+        body["ago_seconds"], end_ns = (now_ns - end_ns) / 1e9, now_ns
     if source:
         body["source"] = source
     writer.event(ELAPSED, body, run._step, run._scope, end_ns)

@@ -206,6 +206,12 @@ class Books:
         return self.timeline.end_ns
 
     @property
+    def first_step(self) -> int | None:
+        if self.laps:
+            return self.laps[0].first_step
+        return self._warming[0].step if self._warming else None
+
+    @property
     def last_step(self) -> int | None:
         if self._warming:
             return self._warming[-1].step

@@ -40,6 +40,7 @@ ENTRY_PREFIX: Final = "goodput."
 ENTRY_EVENT: Final = "goodput_entry"
 ELAPSED_EVENT: Final = "elapsed"
 
+SAME_START_NS: Final = 10_000_000_000
 JOB_START, JOB_END, STEP_START = "job_start_time", "job_end_time", "step_start_time"
 
 _PAIRS: Final[Mapping[str, str]] = {
@@ -66,24 +67,37 @@ class _Sitting:
     rank: int
     start_ns: int
     track: Track
+    said: bool
+    """Whether the program said that it starts; else it just began to record."""
     end_ns: int | None = None
 
 
 class Diary:
-    """One process's entries, in order."""
+    """One process's entries, in order.
 
-    def __init__(self, ledger: Ledger, key: str, attempt: int, rank: int) -> None:
+    A start that follows another at once, with nothing recorded in between, is the same start: two
+    wrote it down.  Entries before the first start belong to it.  `native` is the track of a process
+    that has recorded steps or spans before its first entry: then its attempt is told by its life.
+    """
+
+    def __init__(
+        self, ledger: Ledger, key: str, attempt: int, rank: int, native: Track | None = None
+    ) -> None:
         self._ledger = ledger
         self._key = key
         self._attempt = attempt
         self._rank = rank
+        self.native = native
         self.sittings: list[_Sitting] = []
         self.imported = False
+        if native is not None:
+            self.sittings.append(_Sitting((attempt, 0), rank, native.start_ns, native, True))
 
     def entry(self, what: str, kind: str, step: int, time_ns: int) -> None:
         """`what` is the entry's time field, `kind` the type of a custom or elastic event."""
         if what == JOB_START:
-            self._sit(time_ns)
+            if not self._is_known_start(time_ns):
+                self._sit(time_ns, said=True)
             return
         sitting = self.sittings[-1] if self.sittings else self._sit(time_ns)
         track = sitting.track
@@ -119,14 +133,25 @@ class Diary:
             self._sit(start_ns)
         self.sittings[-1].track.elapsed(start_ns + took_ns, took_ns, spent)
 
-    def _sit(self, start_ns: int) -> _Sitting:
+    def _is_known_start(self, time_ns: int) -> bool:
+        if self.native is not None:
+            return True
+        if not self.sittings:
+            return False
+        last = self.sittings[-1]
+        if not last.said and last.track.handed is None and last.track.step is None:
+            last.said = True
+            return True
+        return last.track.is_blank and time_ns - last.start_ns < SAME_START_NS
+
+    def _sit(self, start_ns: int, *, said: bool = False) -> _Sitting:
         at = self._attempt, len(self.sittings) + 1
         if self.sittings:
             self._ledger.end([self.sittings[-1].track.key])
         track = self._ledger.track(
             f"{self._key}#{at[1]}", attempt=at, rank=self._rank, start_ns=start_ns
         )
-        sitting = _Sitting(at, self._rank, start_ns, track)
+        sitting = _Sitting(at, self._rank, start_ns, track, said)
         self.sittings.append(sitting)
         return sitting
 
@@ -192,6 +217,9 @@ class _Journal:
     imported: bool = False
 
 
+_Fact = tuple[int, int, tuple[Any, ...]]
+"""When it was recorded, its form, and what it says."""
+
 _STEP: Final = -1
 _EDGE, _WAIT, _ENTRY, _TOLD = range(4)
 
@@ -211,6 +239,7 @@ class Scribe:
     def enter(self, journal: JournalId, attempt: int, rank: int, start_ns: int) -> None:
         """Announce a process; known ones are left alone.  `Stale` if it comes too late."""
         if journal not in self._journals:
+            self.ledger.announce(attempt, journal)
             track = self.ledger.track(journal, attempt=(attempt, 0), rank=rank, start_ns=start_ns)
             self._journals[journal] = _Journal(track, attempt, rank)
 
@@ -235,8 +264,9 @@ class Scribe:
             journal = self._journals.get(state.journal)
             if state.ended_ns is not None:
                 self.ledger.end([state.journal])
-            if journal is not None and journal.diary is not None:
-                found += journal.diary.lives(state)
+            diary = None if journal is None else journal.diary
+            if diary is not None and diary.native is None:
+                found += diary.lives(state)
             elif state.run == self.run:
                 found.append(life_of(state))
         return found
@@ -264,13 +294,15 @@ class Scribe:
         elif series.metric.startswith(ENTRY_PREFIX):
             what = series.metric.removeprefix(ENTRY_PREFIX)
             journal.entries[series.id] = what, series.labels.get("type", "")
-            self._diary(journal)
 
     def _diary(self, journal: _Journal) -> Diary:
+        """Made with the first entry."""
         if journal.diary is None:
-            key = journal.track.key
-            self.ledger.forget((journal.attempt, 0), key)
-            journal.diary = Diary(self.ledger, key, journal.attempt, journal.rank)
+            track = journal.track
+            native = None if track.is_blank else track
+            if native is None:
+                self.ledger.forget((journal.attempt, 0), track.key)
+            journal.diary = Diary(self.ledger, track.key, journal.attempt, journal.rank, native)
             journal.diary.imported = journal.imported
         return journal.diary
 
@@ -290,7 +322,7 @@ class Scribe:
         wait = next(waits, None)
         columns = zip(spans.name, spans.span, spans.edge, spans.time_ns, spans.step, strict=True)
         for name, span, edge, time_ns, step in columns:
-            while wait is not None and wait[0] < time_ns:  # said before this edge
+            while wait is not None and (wait[0] < time_ns or wait[0] == time_ns and edge == BEGIN):
                 track.waited(wait[1], wait[2])
                 wait = next(waits, None)
             spent = names.get(name)
@@ -307,7 +339,7 @@ class Scribe:
             if edge == BEGIN:
                 track.begin(time_ns, track.next_step if step == NO_STEP else step)
             else:
-                track.end(time_ns)
+                track.end(time_ns, None if step == NO_STEP else step)
         elif edge == BEGIN:
             track.open(time_ns, spent, span)
         else:
@@ -315,42 +347,54 @@ class Scribe:
 
     def _in_order(self, journal: _Journal, batch: Batch, told: list[Event]) -> None:
         """The same where entries and events lie among the edges: all by the time of recording."""
+        said = self._said(journal, batch)
+        if not told and not journal.waits and not len(batch.spans):
+            self._entries(journal, batch.points)
+            return
+        asides: list[_Fact] = [
+            (wait[0], _WAIT, wait) for wait in self._waits(journal, batch.points)
+        ]
+        asides += [(event.time_ns, _TOLD, (event,)) for event in told]
+        for fact in _woven(said, sorted(asides, key=_moment)):
+            self._take(journal, *fact)
+
+    def _said(self, journal: _Journal, batch: Batch) -> list[_Fact]:
+        """Edges and entries; each of them in its own order, which time alone does not tell."""
         spans, points, entries = batch.spans, batch.points, journal.entries
-        facts: list[tuple[int, int, tuple[Any, ...]]] = [
+        edges: list[_Fact] = [
             (time_ns, _EDGE, (journal.names[name], span, edge, time_ns, step))
             for name, span, edge, time_ns, step in zip(
                 spans.name, spans.span, spans.edge, spans.time_ns, spans.step, strict=True
             )
             if name in journal.names
         ]
-        if not facts and not told and not journal.waits:
-            self._entries(journal, points)
-            return
-        facts += [
+        if not entries:
+            return edges
+        edges += [
             (time_ns, _ENTRY, (*entries[series], step, value))
             for series, time_ns, step, value in zip(
                 points.series, points.time_ns, points.step, points.value, strict=True
             )
             if series in entries
         ]
-        facts += [(wait[0], _WAIT, wait) for wait in self._waits(journal, points)]
-        facts += [(event.time_ns, _TOLD, (event,)) for event in told]
-        facts.sort(key=_recorded)
-        for _, form, fact in facts:
-            if form == _EDGE:
-                self._edge(self._track(journal, fact[3]), *fact)
-            elif form == _WAIT:
-                self._track(journal, fact[0]).waited(fact[1], fact[2])
-            elif form == _ENTRY and journal.diary is not None:
-                what, kind, step, value = fact
-                journal.diary.entry(what, kind, step, nanoseconds(value))
-            elif form == _TOLD:
-                self._tell(journal, fact[0])
+        return sorted(edges, key=_moment)
+
+    def _take(self, journal: _Journal, time_ns: int, form: int, fact: tuple[Any, ...]) -> None:
+        if form == _EDGE:
+            self._edge(self._track(journal, time_ns), *fact)
+        elif form == _ENTRY:
+            what, kind, step, value = fact
+            self._diary(journal).entry(what, kind, step, nanoseconds(value))
+        elif form == _WAIT:
+            self._track(journal, time_ns).waited(fact[1], fact[2])
+        else:
+            self._tell(journal, fact[0])
 
     def _entries(self, journal: _Journal, points: Points) -> None:
-        diary, entries = journal.diary, journal.entries
-        if diary is None:
+        entries = journal.entries
+        if not any(series in entries for series in points.series):
             return
+        diary = self._diary(journal)
         kinds = {entries.get(series, ("",))[0] for series in set(points.series)}
         if kinds == {STEP_START}:
             diary.steps(array("q", map(nanoseconds, points.value)), points.step)
@@ -373,17 +417,40 @@ class Scribe:
             if isinstance(entry, Mapping):
                 self._diary(journal).checkpoint(entry)
         else:
-            name, seconds = event.body.get("name"), event.body.get("seconds")
-            if not isinstance(name, str) or name.endswith(BACKGROUND):
-                return
-            if isinstance(seconds, int | float) and seconds >= 0:
-                spent = self.ledger.names.of_span(name)
-                track = self._track(journal, event.time_ns)
-                track.elapsed(event.time_ns, round(seconds * 1e9), spent)
+            self._elapsed(journal, event)
+
+    def _elapsed(self, journal: _Journal, event: Event) -> None:
+        name, seconds = event.body.get("name"), event.body.get("seconds")
+        ago = event.body.get("ago_seconds", 0)
+        if not isinstance(name, str) or name.endswith(BACKGROUND):
+            return
+        if isinstance(seconds, int | float) and isinstance(ago, int | float) and seconds >= 0:
+            spent = self.ledger.names.of_span(name)
+            track = self._track(journal, event.time_ns)
+            track.elapsed(event.time_ns - round(ago * 1e9), round(seconds * 1e9), spent)
 
 
-def _recorded(fact: tuple[int, int, tuple[Any, ...]]) -> int:
+def _moment(fact: _Fact) -> int:
     return fact[0]
+
+
+def _begins(fact: _Fact) -> bool:
+    _, form, what = fact
+    return bool(what[2] == BEGIN if form == _EDGE else what[0].endswith("_start_time"))
+
+
+def _woven(said: Iterable[_Fact], asides: Iterable[_Fact]) -> Iterator[_Fact]:
+    """All by time; at one time an aside, which speaks of what is over, precedes what begins."""
+    waiting = iter(asides)
+    aside = next(waiting, None)
+    for fact in said:
+        while aside is not None and (aside[0] < fact[0] or (aside[0] == fact[0] and _begins(fact))):
+            yield aside
+            aside = next(waiting, None)
+        yield fact
+    if aside is not None:
+        yield aside
+        yield from waiting
 
 
 def life_of(state: ProcessState) -> Life:

@@ -18,7 +18,7 @@ import base64
 import json
 from array import array
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from runwatch.views.goodput.books import Books, Cell
@@ -47,6 +47,7 @@ class _Meeting:
     begun_last: int
     gap: list[Piece]
     end_ns: int
+    ended_last: int
     inside: list[Piece]
     begun_first_ns: int
     ranks: int = 1
@@ -54,22 +55,19 @@ class _Meeting:
     @classmethod
     def of(cls, stride: Stride, rank: int) -> _Meeting:
         begin = stride.begin_ns
-        return cls(begin, rank, stride.gap, stride.end_ns, stride.inside, begin)
+        return cls(begin, rank, stride.gap, stride.end_ns, rank, stride.inside, begin)
 
     def join(self, stride: Stride, rank: int) -> None:
-        # Ties are settled by what is said, so that the order of arrival never shows.
-        if (stride.begin_ns, stride.gap, rank) > (self.begin_ns, self.gap, self.begun_last):
+        # Ties go to the lower rank, so that the order of arrival never shows.
+        if (stride.begin_ns, -rank) > (self.begin_ns, -self.begun_last):
             self.begin_ns, self.gap, self.begun_last = stride.begin_ns, stride.gap, rank
-        if (stride.end_ns, stride.inside) > (self.end_ns, self.inside):
-            self.end_ns, self.inside = stride.end_ns, stride.inside
+        if (stride.end_ns, -rank) > (self.end_ns, -self.ended_last):
+            self.end_ns, self.inside, self.ended_last = stride.end_ns, stride.inside, rank
         self.begun_first_ns = min(self.begun_first_ns, stride.begin_ns)
         self.ranks += 1
 
     def copy(self) -> _Meeting:
-        return _Meeting(
-            self.begin_ns, self.begun_last, self.gap, self.end_ns, self.inside,
-            self.begun_first_ns, self.ranks,
-        )  # fmt: skip
+        return replace(self)
 
     def cell(self, lap: int, step: int) -> Cell:
         return Cell(lap, step, self.begin_ns, self.gap, self.end_ns, self.inside)
@@ -100,6 +98,22 @@ class Attempt:
     awaited: dict[int, Awaited] = field(default_factory=dict)
     booked: tuple[int, int] | None = None
     lenient: bool = False
+    expected: int = 0
+    """Processes that were announced for it."""
+
+    @property
+    def is_alone(self) -> bool:
+        return len(self.tracks) == 1 and self.expected <= 1
+
+    @property
+    def first_step(self) -> int | None:
+        """The first step that it began."""
+        if self.booked is not None:
+            return self.books.first_step
+        strides = [t.pending for t in self.tracks.values() if t.pending is not None]
+        begun = [t.step for t in self.tracks.values() if t.step is not None]
+        first = min([*self.meetings, *(stride[:2] for stride in strides)], default=None)
+        return first[1] if first is not None else min(begun, default=None)
 
     @property
     def start_ns(self) -> int:
@@ -115,7 +129,7 @@ class Attempt:
 
     def take(self, track: Track, stride: Stride) -> None:
         lap, step, _, begin, end, gap, inside = stride
-        if len(self.tracks) == 1:
+        if self.is_alone:
             self.books.add(Cell(lap, step, begin, gap, end, inside))
             self.booked = lap, step
             return
@@ -128,7 +142,7 @@ class Attempt:
 
     def take_run(self, step: int, times: array[int]) -> int:
         """Steps from `step` on, each lasting until the next; how many of them could be booked."""
-        if len(self.tracks) > 1 or self.booked is None:
+        if not self.is_alone or self.booked is None:
             return 0
         lap, last = self.booked
         if step != last + 1:
@@ -139,12 +153,13 @@ class Attempt:
 
     def book(self) -> None:
         """Book what every rank has passed."""
-        if len(self.tracks) == 1 or not self.meetings:
+        if not self.meetings:
             return
         present = [track for track in self.tracks.values() if not track.ended]
         passed = min((track.handed for track in present if track.handed), default=None)
         ready = sorted(at for at in self.meetings if passed is None or at <= passed)
-        if any(track.handed is None for track in present) or passed is None:
+        missing = len(self.tracks) < self.expected
+        if missing or passed is None or any(track.handed is None for track in present):
             ready = ready[: max(0, len(self.meetings) - HELD_STEPS)]
         for at in ready:
             meeting = self.meetings.pop(at)
@@ -180,6 +195,7 @@ class Attempt:
             "awaited": [[rank, a.steps, a.nanoseconds] for rank, a in self.awaited.items()],
             "booked": self.booked,
             "lenient": self.lenient,
+            "expected": self.expected,
         }  # fmt: skip
 
     @classmethod
@@ -188,14 +204,14 @@ class Attempt:
         for saved in state["tracks"]:
             track = Track.of_state(saved, attempt.take, attempt.take_run)
             attempt.tracks[track.key] = track
-        for lap, step, begin, last, gap, end, inside, first, ranks in state["meetings"]:
+        for lap, step, begin, last, gap, end, ended, inside, first, ranks in state["meetings"]:
             pieces = [[tuple(piece) for piece in found] for found in (gap, inside)]
             attempt.meetings[lap, step] = _Meeting(
-                begin, last, pieces[0], end, pieces[1], first, ranks
+                begin, last, pieces[0], end, ended, pieces[1], first, ranks
             )
         attempt.awaited = {rank: Awaited(steps, ns) for rank, steps, ns in state["awaited"]}
         attempt.booked = None if state["booked"] is None else tuple(state["booked"])
-        attempt.lenient = state["lenient"]
+        attempt.lenient, attempt.expected = state["lenient"], state["expected"]
         return attempt
 
 
@@ -223,12 +239,22 @@ class Ledger:
         self.lenient = lenient
         self.attempts: dict[AttemptKey, Attempt] = {}
         self.names = ClassNames()
+        self._announced: dict[int, set[str]] = {}
+
+    def announce(self, attempt: int, key: str) -> None:
+        """This process belongs to the attempt; the others' steps wait for it for a while."""
+        known = self._announced.setdefault(attempt, set())
+        known.add(key)
+        for (number, _), found in self.attempts.items():
+            if number == attempt:
+                found.expected = len(known)
 
     def track(self, key: str, *, attempt: AttemptKey, rank: int, start_ns: int) -> Track:
         """The track of a process; made when it is new.  `Stale` if it comes too late."""
         found = self.attempts.get(attempt)
         if found is None:
-            found = Attempt(attempt, Books(start_ns), lenient=self.lenient)
+            expected = len(self._announced.get(attempt[0], ()))
+            found = Attempt(attempt, Books(start_ns), lenient=self.lenient, expected=expected)
             self.attempts[attempt] = found
         known = found.tracks.get(key)
         return found.enter(key, rank, start_ns) if known is None else known
@@ -259,6 +285,7 @@ class Ledger:
             "version": STATE_VERSION,
             "custom": self.names.custom,
             "lenient": self.lenient,
+            "announced": [[n, sorted(keys)] for n, keys in self._announced.items()],
             "attempts": [attempt.state() for attempt in self.attempts.values()],
         }
         return json.dumps(state, default=_packed).encode()
@@ -271,6 +298,7 @@ class Ledger:
             raise ValueError(f"not a goodput state of version {STATE_VERSION}")
         ledger = cls(lenient=state["lenient"])
         ledger.names = ClassNames(tuple(state["custom"]))
+        ledger._announced = {number: set(keys) for number, keys in state["announced"]}
         for saved_attempt in state["attempts"]:
             attempt = Attempt.of_state(saved_attempt)
             ledger.attempts[attempt.key] = attempt

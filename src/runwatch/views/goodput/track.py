@@ -162,14 +162,19 @@ class Track:
         return booked
 
     @property
+    def is_blank(self) -> bool:
+        """Whether nothing was recorded yet."""
+        return self.now_ns == self.start_ns and self._last is None and not self._open
+
+    @property
     def next_step(self) -> int:
         """For a step whose number was not said."""
         return 0 if self._last is None else self._last + 1
 
-    def end(self, time_ns: int) -> None:
-        """The open step is over."""
+    def end(self, time_ns: int, number: int | None = None) -> None:
+        """The open step is over; of another than the open one nothing is said by its end."""
         step = self.step
-        if step is None:
+        if step is None or (number is not None and number != step):
             return
         now = self.now_ns = time_ns if time_ns > self.now_ns else self.now_ns
         if self._open:
@@ -213,6 +218,8 @@ class Track:
     def elapsed(self, time_ns: int, nanoseconds: int, spent: int) -> None:
         """Something that is known when it is over.  It has the time that no ended span has."""
         start = time_ns - max(nanoseconds, 0)
+        if any(is_elastic(spent) for spent, _, _ in self._open):
+            return
         if time_ns > self._turned:
             self._turn(max(start, self._turned))
             self._turned = time_ns

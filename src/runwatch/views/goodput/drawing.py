@@ -1,0 +1,417 @@
+"""Puts the attempts of a ledger on one time axis, with what is known of the processes' lives.
+
+The rules, beside those of `track.py` and `books.py`:
+
+* an attempt begins with its first process and lasts until the next begins;
+* a rank that dies and after whose death no step is done stopped the attempt there; from then on
+  until the next attempt begins is infrastructure recovery (while others live, an open step that
+  began after the death has the benefit of the doubt until it is a stall);
+* a step that was cut short is wasted progress, unless the run went on with the step after it; what
+  it took beyond the usual is a stall;
+* work that is done again is wasted progress in the place where it was first done, from the step
+  that the run went back to; this is the one rule by which booked time changes its class;
+* before an attempt's first step, time that nothing claims is training preparation; elsewhere it is
+  unattributed, and so is all of a run that does no steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from runwatch.views.goodput.account import (
+    AttemptAccount,
+    Disruption,
+    Goodput,
+    Life,
+    Range,
+    RankShare,
+    Stretch,
+    normalised,
+)
+from runwatch.views.goodput.books import REST, Lap, Pace, Quotas, claimed_ns, fill
+from runwatch.views.goodput.classes import Spent
+from runwatch.views.goodput.ledger import Attempt, AttemptKey, Awaited, Ledger
+from runwatch.views.goodput.timeline import Timeline
+from runwatch.views.goodput.track import Track
+
+
+@dataclass(slots=True)
+class _Scene:
+    """What one attempt is drawn from."""
+
+    attempt: Attempt | None
+    lives: Sequence[Life]
+    start_ns: int
+    next_ns: int | None
+    """When the next attempt began."""
+    now_ns: int
+    goes_on_at: int | None
+    """The first step that is done after this attempt."""
+    has_steps: bool
+    """Whether the run does steps at all."""
+    prior_ns: int | None = None
+    """How long a step took in the attempts before."""
+
+    @property
+    def limit_ns(self) -> int:
+        return self.now_ns if self.next_ns is None else min(self.next_ns, self.now_ns)
+
+    @property
+    def is_restarted(self) -> bool:
+        return self.next_ns is not None and self.next_ns <= self.now_ns
+
+    @property
+    def tracks(self) -> Sequence[Track]:
+        return () if self.attempt is None else tuple(self.attempt.tracks.values())
+
+
+@dataclass(slots=True)
+class _Ending:
+    """How an attempt came to its end."""
+
+    stop_ns: int
+    """When it stopped doing anything."""
+    close_ns: int
+    """Up to when its time is its own: the next attempt's start, the run's end, or now."""
+    broken: bool
+    """Stopped, rather than finished or going on."""
+    cause: str = ""
+    inferred_ns: int = 0
+
+
+@dataclass(slots=True)
+class _Drawn:
+    """One attempt on the run's time axis."""
+
+    start_ns: int
+    done_ns: int
+    """End of its last completed step."""
+    ending: _Ending
+    laps: list[Lap]
+    pace: Pace
+    steps: int
+    stalled: bool = False
+    wasted_open_ns: int = 0
+    inferred_ns: int = 0
+    stretches: list[Stretch] = field(default_factory=list)
+    awaited: Mapping[int, Awaited] = field(default_factory=dict)
+
+    @property
+    def first_begin_ns(self) -> int | None:
+        return self.laps[0].begins[0] if self.laps else None
+
+    def lay(self, timeline: Timeline, until_ns: int) -> None:
+        start = max(timeline.start_ns, self.start_ns)
+        end = min(timeline.end_ns, until_ns)
+        if start < end:
+            self.stretches.append(Stretch(timeline, start, end))
+
+
+def draw_up(ledger: Ledger, lives: Iterable[Life], now_ns: int) -> Goodput | None:
+    """The account as of `now_ns`; None if nothing has begun by then."""
+    scenes = _scenes(ledger, lives, now_ns)
+    drawn: list[_Drawn] = []
+    prior: int | None = None
+    for scene in scenes:
+        scene.prior_ns = prior
+        found = _draw(scene)
+        prior = found.pace.usual_ns or prior
+        drawn.append(found)
+    return _assemble(ledger, drawn, scenes[-1].lives) if drawn else None
+
+
+def _scenes(ledger: Ledger, lives: Iterable[Life], now_ns: int) -> list[_Scene]:
+    """The attempts that have begun, in order of time."""
+    by_attempt: dict[AttemptKey, list[Life]] = {}
+    for life in lives:
+        by_attempt.setdefault(life.attempt, []).append(life)
+    starts = {key: attempt.start_ns for key, attempt in ledger.attempts.items()}
+    for key, members in by_attempt.items():
+        starts[key] = min(life.start_ns for life in members)
+    has_steps = any(a.first_step is not None for a in ledger.attempts.values())
+    scenes: list[_Scene] = []
+    next_ns = goes_on_at = None
+    for start, key in sorted(((s, k) for k, s in starts.items() if s <= now_ns), reverse=True):
+        attempt = ledger.attempts.get(key)
+        members = by_attempt.get(key, [])
+        scenes.append(_Scene(attempt, members, start, next_ns, now_ns, goes_on_at, has_steps))
+        next_ns = start
+        if attempt is not None and attempt.first_step is not None:
+            goes_on_at = attempt.first_step
+    return scenes[::-1]
+
+
+# ── one attempt ────────────────────────────────────────────────────────────────────────────────
+
+
+def _draw(scene: _Scene) -> _Drawn:
+    start, limit = scene.start_ns, scene.limit_ns
+    if scene.attempt is None:
+        ending = _ending(scene, start, start, scene.prior_ns)
+        found = _Drawn(start, start, ending, [], Pace(scene.prior_ns), 0)
+    else:
+        found = _draw_steps(scene, scene.attempt, start, limit)
+    _draw_open(scene, found)
+    timeline = Timeline(found.ending.stop_ns)
+    timeline.append(found.ending.close_ns, Spent.INFRASTRUCTURE_RECOVERY)
+    found.lay(timeline, found.ending.close_ns)
+    found.inferred_ns += found.ending.inferred_ns
+    return found
+
+
+def _draw_steps(scene: _Scene, attempt: Attempt, start: int, limit: int) -> _Drawn:
+    tail = attempt.tail(scene.prior_ns)
+    laps = attempt.books.laps + tail.books.laps
+    done = min(max(tail.books.end_ns, start), limit)
+    last_begin = laps[-1].begins[-1] if laps else start
+    found = _Drawn(
+        start,
+        done,
+        _ending(scene, done, last_begin, tail.books.pace.usual_ns or scene.prior_ns),
+        laps,
+        tail.books.pace,
+        attempt.books.steps + tail.books.steps,
+        awaited=tail.awaited,
+    )
+    before = Timeline(start)
+    before.append(attempt.start_ns, _idle(scene, found))
+    for timeline in (before, attempt.books.timeline, tail.books.timeline):
+        found.lay(timeline, done)
+    found.inferred_ns = attempt.books.inferred_ns + tail.books.inferred_ns
+    found.inferred_ns += sum(track.inferred_ns for track in scene.tracks)
+    return found
+
+
+def _idle(scene: _Scene, found: _Drawn) -> Spent:
+    """What time is that nothing claims, outside steps."""
+    if found.laps or not scene.has_steps:
+        return Spent.UNATTRIBUTED
+    return Spent.TRAINING_PREPARATION
+
+
+def _ending(scene: _Scene, done_ns: int, last_begin_ns: int, usual_ns: int | None) -> _Ending:
+    ends = [life.end_ns for life in scene.lives if life.end_ns is not None]
+    over = bool(scene.lives) and len(ends) == len(scene.lives)
+    restarted, limit = scene.is_restarted, scene.limit_ns
+    close = limit if restarted or not over else min(max(*ends, done_ns), limit)
+    fatal = [
+        (life.end_ns, life.rank, life)
+        for life in scene.lives
+        if not life.ok and life.end_ns is not None and life.end_ns >= last_begin_ns
+    ]
+    if fatal and (over or restarted or not _goes_on(scene, min(fatal)[0], usual_ns)):
+        end, _, life = min(fatal, key=lambda item: item[:2])
+        stop = min(max(end, done_ns), close)
+        return _Ending(stop, close, True, life.cause, 0 if life.exact else close - stop)
+    if over:
+        stop = min(max(*ends, done_ns), close)
+        return _Ending(stop, close, restarted, "ended and was started again" if restarted else "")
+    if restarted:
+        heard = max((track.now_ns for track in scene.tracks), default=scene.start_ns)
+        stop = min(max(heard, done_ns), close)
+        return _Ending(stop, close, True, "started again; its end was not seen", close - stop)
+    return _Ending(close, close, False)
+
+
+def _goes_on(scene: _Scene, died_ns: int, usual_ns: int | None) -> bool:
+    """Whether a step that began after the death may still be done."""
+    states = [track.opened(scene.now_ns) for track in scene.tracks]
+    begins = [state.begin_ns for state in states if state.begin_ns is not None]
+    began = max((begin for begin in begins if begin > died_ns), default=None)
+    return began is not None and not Pace(usual_ns).is_stall(scene.now_ns - began)
+
+
+def _furthest_behind(scene: _Scene) -> Track | None:
+    """The rank that the others wait for: of the last step that was completed, or not in one."""
+    done = {life.key for life in scene.lives if life.ok and life.end_ns is not None}
+    tracks = [track for track in scene.tracks if track.key not in done] or scene.tracks
+    stepping = [track for track in tracks if track.steps or track.step is not None] or tracks
+
+    def behind(track: Track) -> tuple[int, int, bool, int, int]:
+        pending = track.pending
+        lap, step = (pending.lap, pending.step) if pending else track.handed or (-1, 0)
+        return lap, step, track.step is not None, -track.now_ns, track.rank
+
+    return min(stepping, key=behind, default=None)
+
+
+def _draw_open(scene: _Scene, found: _Drawn) -> None:
+    """From the last completed step to where the attempt stopped, as the slowest rank tells it."""
+    stop, idle, track = found.ending.stop_ns, _idle(scene, found), _furthest_behind(scene)
+    timeline = Timeline(found.done_ns)
+    if track is None:
+        timeline.append(stop, idle)
+        found.lay(timeline, stop)
+        return
+    state = track.opened(stop)
+    begin = stop if state.begin_ns is None else min(state.begin_ns, stop)
+    if idle == Spent.TRAINING_PREPARATION:
+        since = max(found.done_ns, found.start_ns)
+        found.inferred_ns += max(0, begin - since - claimed_ns(state.gap, since, begin))
+    fill(timeline, state.gap, begin, [(REST, idle)])
+    begin = max(begin, timeline.end_ns)
+    own = max(0, stop - begin) - claimed_ns(state.inside, begin, stop)
+    kept = not found.ending.broken
+    step = track.step
+    if step is not None and found.ending.broken and scene.goes_on_at is not None:
+        kept = scene.goes_on_at > step
+    fill(timeline, state.inside, stop, _open_quotas(scene, found, own, kept))
+    found.lay(timeline, stop)
+    if step is not None and kept and found.ending.broken and begin < stop:
+        lap = Lap()
+        lap.add(step, begin, stop)
+        found.laps.append(lap)
+        found.steps += 1
+
+
+def _open_quotas(scene: _Scene, found: _Drawn, own_ns: int, kept: bool) -> Quotas:
+    pace = Pace(found.pace.usual_ns or scene.prior_ns)
+    spent = Spent.PRODUCTIVE if kept else Spent.WASTED_PROGRESS
+    usual = pace.usual_ns
+    if usual is None or not pace.is_stall(own_ns):
+        found.wasted_open_ns = 0 if kept else own_ns
+        return [(REST, spent)]
+    found.stalled = True
+    found.inferred_ns += usual
+    found.wasted_open_ns = 0 if kept else usual
+    return [(usual, spent), (REST, Spent.STALL)] if usual else [(REST, Spent.STALL)]
+
+
+# ── the run ────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(slots=True)
+class _Kept:
+    """The part of a lap whose work still stands."""
+
+    lap: Lap
+    steps: int
+    end_ns: int
+
+
+@dataclass(slots=True)
+class _Redone:
+    """Work that was done again later."""
+
+    ranges: list[Range] = field(default_factory=list)
+    steps: int = 0
+
+
+def _redone(drawn: Sequence[_Drawn]) -> tuple[list[Range], list[_Redone], list[_Kept]]:
+    """All that was done again; of that, what each attempt's end cost; and what stands."""
+    kept: list[_Kept] = []
+    everything: list[Range] = []
+    cost = [_Redone() for _ in drawn]
+    stopped: int | None = None  # the last attempt that did steps
+    for at, attempt in enumerate(drawn):
+        for number, lap in enumerate(attempt.laps):
+            again = _go_back(kept, lap.first_step)
+            everything += again.ranges
+            if not number and stopped is not None:  # later laps went back of their own accord
+                cost[stopped] = again
+            kept.append(_Kept(lap, len(lap), lap.end_ns))
+        if attempt.laps:
+            stopped = at
+    return everything, cost, kept
+
+
+def _go_back(kept: list[_Kept], step: int) -> _Redone:
+    """Take back what was kept from `step` on."""
+    again = _Redone()
+    while kept and kept[-1].lap.index(step) < kept[-1].steps:
+        last = kept[-1]
+        at = last.lap.index(step)
+        again.ranges.append((last.lap.begins[at], last.end_ns))
+        again.steps += last.steps - at
+        last.steps, last.end_ns = at, last.lap.begins[at]
+        if at:
+            break
+        kept.pop()
+    return again
+
+
+def _assemble(ledger: Ledger, drawn: Sequence[_Drawn], last: Sequence[Life]) -> Goodput:
+    everything, cost, kept = _redone(drawn)
+    stretches = [stretch for attempt in drawn for stretch in attempt.stretches]
+    goodput = Goodput(
+        names=ledger.names,
+        start_ns=drawn[0].start_ns,
+        end_ns=drawn[-1].ending.close_ns,
+        live=not last or any(life.end_ns is None for life in last),
+        inferred_ns=sum(attempt.inferred_ns for attempt in drawn),
+        attempts=[_attempt(number, attempt) for number, attempt in enumerate(drawn, 1)],
+        disruptions=(),
+        ranks=_ranks(ledger, drawn),
+        steps=sum(lap.steps for lap in kept),
+        max_productive_step=max((k.lap.step_at(k.steps - 1) for k in kept), default=None),
+        ideal_step_ns=next((a.pace.usual_ns for a in reversed(drawn) if a.pace.usual_ns), None),
+        _stretches=stretches,
+        _redone=normalised(everything),
+        _starts=[stretch.start_ns for stretch in stretches],
+    )
+    goodput.disruptions = _disruptions(goodput, drawn, cost)
+    return goodput
+
+
+def _attempt(number: int, drawn: _Drawn) -> AttemptAccount:
+    return AttemptAccount(
+        attempt=number,
+        start_ns=drawn.start_ns,
+        stop_ns=drawn.ending.stop_ns,
+        steps=drawn.steps,
+        first_step=drawn.laps[0].first_step if drawn.laps else None,
+        last_step=drawn.laps[-1].last_step if drawn.laps else None,
+        ideal_step_ns=drawn.pace.usual_ns if drawn.laps else None,
+    )
+
+
+def _ranks(ledger: Ledger, drawn: Sequence[_Drawn]) -> list[RankShare]:
+    steps: dict[int, int] = {}
+    own: dict[int, int] = {}
+    for attempt in ledger.attempts.values():
+        for track in attempt.tracks.values():
+            steps[track.rank] = steps.get(track.rank, 0) + track.steps
+            own[track.rank] = own.get(track.rank, 0) + track.own_ns
+    waits: dict[int, Awaited] = {}
+    for found in drawn:
+        for rank, awaited in found.awaited.items():
+            mine = waits.setdefault(rank, Awaited())
+            mine.steps += awaited.steps
+            mine.nanoseconds += awaited.nanoseconds
+    return [
+        RankShare(
+            rank=rank,
+            steps=steps[rank],
+            mean_step_ns=own[rank] // steps[rank] if steps[rank] else None,
+            awaited_steps=waits[rank].steps if rank in waits else 0,
+            awaited_ns=waits[rank].nanoseconds if rank in waits else 0,
+        )
+        for rank in sorted(steps)
+    ]
+
+
+def _disruptions(
+    goodput: Goodput, drawn: Sequence[_Drawn], cost: Sequence[_Redone]
+) -> list[Disruption]:
+    found = []
+    for at, attempt in enumerate(drawn):
+        if not attempt.ending.broken:
+            continue
+        stop = attempt.ending.stop_ns
+        after = drawn[at + 1] if at + 1 < len(drawn) else None
+        backs = [a.first_begin_ns for a in drawn[at + 1 : at + 2] if a.first_begin_ns is not None]
+        lost_ns = sum(goodput.productive_ns(a, b) for a, b in cost[at].ranges)
+        found.append(
+            Disruption(
+                attempt=at + 1,
+                time_ns=stop,
+                cause=attempt.ending.cause,
+                hung=attempt.stalled,
+                lost_steps=cost[at].steps,
+                wasted_ns=attempt.wasted_open_ns + lost_ns,
+                recovery_ns=None if after is None else after.start_ns - stop,
+                back_ns=backs[0] - stop if backs else None,
+            )
+        )
+    return found
