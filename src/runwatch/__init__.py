@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 from runwatch._version import __version__
 
 if TYPE_CHECKING:
-    from runwatch import metric_types, metrics
+    from runwatch import goodput, goodput_utils, metric_types, metrics, monitoring
     from runwatch.sdk.config import ConfigDict
-    from runwatch.sdk.front import current_run, finish, init, log, span, step, steps
+    from runwatch.sdk.front import current_run, data, finish, init, log, span, step, steps
     from runwatch.sdk.mlrun import machinelearning_run
 
     config: ConfigDict
@@ -28,12 +28,16 @@ __all__ = [
     "__version__",
     "config",
     "current_run",
+    "data",
     "finish",
+    "goodput",
+    "goodput_utils",
     "init",
     "log",
     "machinelearning_run",
     "metric_types",
     "metrics",
+    "monitoring",
     "span",
     "step",
     "steps",
@@ -41,16 +45,34 @@ __all__ = [
 
 _HOMES: Final = {
     **dict.fromkeys(
-        ("current_run", "finish", "init", "log", "span", "step", "steps"), "runwatch.sdk.front"
+        ("current_run", "data", "finish", "init", "log", "span", "step", "steps"),
+        "runwatch.sdk.front",
     ),
     "machinelearning_run": "runwatch.sdk.mlrun",
 }
+# Loaded when asked for; most are what programs for ml-goodput-measurement import.
+_MODULES: Final = frozenset(
+    (
+        "checkpoint_badput_calculator",
+        "exclusion_utils",
+        "gcp_metrics",
+        "goodput",
+        "goodput_cache",
+        "goodput_elastic",
+        "goodput_exclusion",
+        "goodput_utils",
+        "metric_types",
+        "metrics",
+        "monitoring",
+        "monitoring_elastic",
+    )
+)
 
 
 def __getattr__(name: str) -> Any:
     if name == "config":
         return import_module("runwatch.sdk.front").config()  # of the run that is current now
-    if name in ("metrics", "metric_types"):
+    if name in _MODULES:
         return import_module(f"runwatch.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'runwatch' has no attribute {name!r}")

@@ -36,6 +36,8 @@ class _State:
         self.config = ConfigDict()
         self.ids: dict[RunId, str] = {}
         """Names by the ids used in this process."""
+        self.begun: dict[str, Run] = {}
+        """Runs by name that something else than `init` began: `init` takes them over."""
 
 
 _state = _State()
@@ -85,14 +87,24 @@ def begin(
                     current.config.update(config)
                 return current
             current.finish()
-        run = make(_distinct(identity))
+        begun = _state.begun.pop(identity.name, None)
+        if begun is not None and not begun._finished and isinstance(begun, kind):
+            run = begun
+            run.config.update({**_state.config, **config})
+        else:
+            run = make(_distinct(identity))
+            run._start({**_state.config, **config})
         _state.run = run
-        run._start({**_state.config, **config})
         _state.config = ConfigDict()
         tally.listener = run._report
         front.edge = run
         _deliver(run)
         return run
+
+
+def offer(run: Run) -> None:
+    """A run that is not the current one; `init` with its name makes it that."""
+    _state.begun[run.name] = run
 
 
 @guarded("deliver what was recorded before the run")

@@ -1,0 +1,11 @@
+"""`runwatch.goodput_exclusion`."""
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from runwatch.goodput_exclusion import *  # noqa: F403
+else:
+    import runwatch.goodput_exclusion
+
+    sys.modules[__name__] = runwatch.goodput_exclusion
