@@ -153,6 +153,9 @@ class Attempt:
 
     def book(self) -> None:
         """Book what every rank has passed."""
+        for track in self.tracks.values():
+            if track.ended and not self.is_alone:
+                track.flush()  # nobody waits for it any more, so its last step is handed on now
         if not self.meetings:
             return
         present = [track for track in self.tracks.values() if not track.ended]
@@ -172,7 +175,9 @@ class Attempt:
         books = self.books.fork()
         meetings = {at: meeting.copy() for at, meeting in self.meetings.items()}
         for track in self.tracks.values():
-            if track.pending is not None:
+            if track.pending is not None and (
+                self.booked is None or track.pending[:2] > self.booked
+            ):
                 _meet(meetings, track.pending[:2], track.pending, track.rank)
         awaited = {rank: Awaited(a.steps, a.nanoseconds) for rank, a in self.awaited.items()}
         for at in sorted(meetings):

@@ -1,0 +1,267 @@
+"""Attempts on one time axis: how they end, what is lost, what lies between them."""
+
+from __future__ import annotations
+
+import pytest
+
+from runwatch.views.goodput.account import (
+    mean_time_between_failures_ns,
+    mean_time_to_recovery_ns,
+)
+from runwatch.views.goodput.drawing import draw_up
+from runwatch.views.goodput.ledger import Ledger
+from runwatch.views.runs import State
+from tests.unit.views.goodput.story import SECOND, Notebook, rows, spent, told
+
+
+def first_try(*, last: int = 9, length: int = 10) -> Notebook:
+    """Steps 0 to `last`, back to back from 0."""
+    return Notebook().steps(0, *range(0, (last + 2) * length, length))
+
+
+# ── how an attempt ends ────────────────────────────────────────────────────────────────────────
+
+
+def test_nothing_has_begun() -> None:
+    assert draw_up(Ledger(), [], 100) is None
+
+
+def test_a_run_that_goes_on_is_accounted_for_until_now() -> None:
+    goodput = told(Notebook().steps(0, 0, 10, 20).step(2, 20), now=25)
+    assert rows(goodput) == [(0, 25, "productive")]
+    assert goodput.live
+    assert (goodput.steps, goodput.attempts[0].stop_ns) == (2, 25 * SECOND)
+
+
+def test_a_run_that_ended_well_is_accounted_for_until_its_end() -> None:
+    goodput = told(Notebook().steps(0, 0, 10, 20).exits(23), now=1000)
+    assert rows(goodput) == [(0, 20, "productive"), (20, 23, "unattributed")]
+    assert not goodput.live
+    assert goodput.disruptions == []
+
+
+def test_a_run_without_steps_is_unattributed_but_for_its_spans() -> None:
+    goodput = told(Notebook().span("evaluation", 5, 15).exits(20))
+    assert rows(goodput) == [(0, 5, "unattributed"), (5, 15, "evaluation"), (15, 20, "unattributed")]
+    assert (goodput.steps, goodput.max_productive_step, goodput.ideal_step_ns) == (0, None, None)
+
+
+def test_before_the_first_step_is_preparation_also_while_it_lasts() -> None:
+    goodput = told(Notebook().span("accelerator_init", 2, 6).step(0, 10), now=10)
+    assert rows(goodput) == [
+        (0, 2, "training_preparation"), (2, 6, "accelerator_init"), (6, 10, "training_preparation"),
+    ]  # fmt: skip
+
+
+def test_a_zero_length_run_has_no_time_and_no_goodput() -> None:
+    goodput = told(Notebook(start=5).exits(5))
+    account = goodput.account()
+    assert (account.total_ns, account.goodput, rows(goodput)) == (0, None, [])
+    assert set(account.spent_ns.values()) == {0}
+
+
+@pytest.mark.parametrize("state", ["killed", "failed"])
+def test_a_crash_cuts_a_step_short_and_is_recovered_from(state: State) -> None:
+    first = Notebook().steps(0, 0, 10, 20, 30).step(3, 30).exits(34, state, "for a reason")
+    second = Notebook(attempt=2, start=100).steps(3, 110, 120, 130).exits(130)
+    goodput = told(first, second)
+    assert rows(goodput) == [
+        (0, 30, "productive"),
+        (30, 34, "wasted_progress"),
+        (34, 100, "infrastructure_recovery"),
+        (100, 110, "training_preparation"),
+        (110, 130, "productive"),
+    ]
+    (disruption,) = goodput.disruptions
+    assert (disruption.attempt, disruption.time_ns, disruption.lost_steps) == (1, 34 * SECOND, 0)
+    assert (disruption.wasted_ns, disruption.hung) == (4 * SECOND, False)
+    assert (disruption.recovery_ns, disruption.back_ns) == (66 * SECOND, 76 * SECOND)
+    assert "for a reason" in disruption.cause
+
+
+def test_a_crash_that_nothing_follows_yet() -> None:
+    goodput = told(first_try(last=3).killed(45), now=300)
+    (disruption,) = goodput.disruptions
+    assert (disruption.recovery_ns, disruption.back_ns) == (None, None)
+    assert (goodput.end_ns, goodput.live) == (45 * SECOND, False)
+
+
+def test_recovery_lasts_until_the_next_attempt_also_where_ranks_linger() -> None:
+    dead = Notebook(0).steps(0, 0, 10, 20).killed(20)
+    lingers = Notebook(1).steps(0, 0, 10, 20).killed(60)
+    again = [Notebook(rank, 2, 90).steps(2, 90, 100).exits(100) for rank in (0, 1)]
+    goodput = told(dead, lingers, *again)
+    assert spent(goodput) == {"productive": 30, "infrastructure_recovery": 70}
+
+
+def test_an_attempt_whose_end_nobody_saw_was_heard_of_last_when_it_was() -> None:
+    first = Notebook().steps(0, 0, 10, 20).step(2, 20)
+    second = Notebook(attempt=2, start=100).steps(2, 110, 120).exits(120)
+    goodput = told(first, second)
+    assert spent(goodput)["infrastructure_recovery"] == 80
+    assert goodput.disruptions[0].cause == "started again; its end was not seen"
+    assert goodput.inferred_ns == (80 + 10) * SECOND
+
+
+def test_a_process_that_fell_silent_may_have_gone_on_and_that_is_said() -> None:
+    first = Notebook().steps(0, 0, 10, 20).exits(20, "lost", "silent")
+    second = Notebook(attempt=2, start=50).steps(2, 50, 60).exits(60)
+    goodput = told(first, second)
+    assert spent(goodput) == {"productive": 30, "infrastructure_recovery": 30}
+    assert goodput.inferred_ns == 30 * SECOND
+
+
+def test_an_attempt_that_ended_well_and_was_started_again() -> None:
+    goodput = told(first_try(last=1).exits(20), Notebook(attempt=2, start=70).steps(2, 70, 80).exits(80))
+    assert rows(goodput) == [
+        (0, 20, "productive"), (20, 70, "infrastructure_recovery"), (70, 80, "productive"),
+    ]  # fmt: skip
+    assert goodput.disruptions[0].cause == "ended and was started again"
+
+
+def test_attempts_that_overlap_are_cut_where_the_next_begins() -> None:
+    first = Notebook().steps(0, *range(0, 110, 10)).killed(100)
+    second = Notebook(attempt=2, start=45).steps(4, 50, 60, 70).exits(100)
+    goodput = told(first, second)
+    assert spent(goodput)["training_preparation"] == 5
+    assert goodput.end_ns - goodput.start_ns == 100 * SECOND
+
+
+# ── hangs ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_open_step_that_takes_too_long_is_a_stall_as_of_now() -> None:
+    book = Notebook().steps(0, 0, 10, 20, 30).step(3, 30)
+    assert rows(told(book, now=60)) == [(0, 60, "productive")]
+    assert rows(told(book, now=61)) == [(0, 40, "productive"), (40, 61, "stall")]
+    assert told(book, now=61).inferred_ns == 10 * SECOND
+
+
+def test_a_hang_that_ends_in_a_kill() -> None:
+    first = Notebook().steps(0, 0, 10, 20, 30).step(3, 30).killed(400)
+    second = Notebook(attempt=2, start=500).steps(3, 500, 510).exits(510)
+    goodput = told(first, second)
+    assert rows(goodput) == [
+        (0, 30, "productive"),
+        (30, 40, "wasted_progress"),
+        (40, 400, "stall"),
+        (400, 500, "infrastructure_recovery"),
+        (500, 510, "productive"),
+    ]
+    assert goodput.disruptions[0].hung
+
+
+def test_a_hang_in_the_first_step_of_an_attempt_is_known_by_the_attempt_before() -> None:
+    first = Notebook().steps(0, 0, 10, 20, 30).killed(30)
+    second = Notebook(attempt=2, start=40).step(3, 40)
+    assert rows(told(first, second, now=200))[-2:] == [(40, 50, "productive"), (50, 200, "stall")]
+
+
+def test_a_span_that_is_open_is_no_stall() -> None:
+    book = Notebook().steps(0, 0, 10, 20, 30).step(3, 30)
+    book.begin("checkpoint_save", 35)
+    assert rows(told(book, now=400)) == [(0, 35, "productive"), (35, 400, "checkpoint_save")]
+
+
+# ── work done again ────────────────────────────────────────────────────────────────────────────
+
+
+def test_work_done_again_is_wasted_where_it_was_first_done() -> None:
+    goodput = told(first_try().killed(100), Notebook(attempt=2, start=150).steps(6, 150, 160, 170))
+    assert rows(goodput) == [
+        (0, 60, "productive"),
+        (60, 100, "wasted_progress"),
+        (100, 150, "infrastructure_recovery"),
+        (150, 170, "productive"),
+    ]
+    (disruption,) = goodput.disruptions
+    assert (disruption.lost_steps, disruption.wasted_ns) == (4, 40 * SECOND)
+    assert (goodput.steps, goodput.max_productive_step) == (8, 7)
+
+
+def test_only_what_was_productive_is_wasted() -> None:
+    first = Notebook().steps(0, 0, 10, 20).span("checkpoint_save", 20, 25).steps(2, 25, 35, 45)
+    goodput = told(first.killed(45), Notebook(attempt=2, start=45).steps(2, 45, 55).exits(55))
+    assert rows(goodput) == [
+        (0, 20, "productive"),
+        (20, 25, "checkpoint_save"),
+        (25, 45, "wasted_progress"),
+        (45, 55, "productive"),
+    ]
+
+
+def test_going_back_further_wastes_more_and_never_twice() -> None:
+    second = Notebook(attempt=2, start=100).steps(6, 100, 110, 120, 130).killed(130)
+    third = Notebook(attempt=3, start=130).steps(4, 130, 140, 150).exits(150)
+    goodput = told(first_try().killed(100), second, third)
+    assert rows(goodput) == [(0, 40, "productive"), (40, 130, "wasted_progress"), (130, 150, "productive")]
+    assert [d.lost_steps for d in goodput.disruptions] == [4, 5]
+    assert goodput.steps == 6
+
+
+def test_going_back_in_place_is_no_disruption() -> None:
+    book = Notebook().steps(0, 0, 10, 20, 30, 40).steps(2, 40, 50, 60, 70).exits(70)
+    goodput = told(book)
+    assert rows(goodput) == [(0, 20, "productive"), (20, 40, "wasted_progress"), (40, 70, "productive")]
+    assert goodput.disruptions == []
+
+
+def test_going_back_in_place_after_a_disruption_is_not_its_cost() -> None:
+    again = Notebook(attempt=2, start=110).steps(5, 110, 120, 130, 140).steps(6, 140, 150).exits(150)
+    (disruption,) = told(first_try().killed(100), again).disruptions
+    assert (disruption.lost_steps, disruption.wasted_ns) == (5, 50 * SECOND)
+
+
+def test_what_is_lost_is_the_cost_of_the_attempt_that_did_it_also_in_a_crash_loop() -> None:
+    loop = [Notebook(attempt=n, start=100 + n * 10).killed(105 + n * 10) for n in (2, 3)]
+    last = Notebook(attempt=4, start=200).steps(5, 200, 210).exits(210)
+    goodput = told(first_try().killed(100), *loop, last)
+    assert [d.lost_steps for d in goodput.disruptions] == [5, 0, 0]
+    assert [d.back_ns is None for d in goodput.disruptions] == [True, True, False]
+
+
+def test_work_is_not_lost_before_it_is_done_again() -> None:
+    """While the next attempt has not begun a step, nobody knows where it will go on."""
+    first, second = first_try().killed(100), Notebook(attempt=2, start=150)
+    assert spent(told(first, second, now=160))["productive"] == 100
+
+
+def test_an_open_step_already_takes_back_what_it_will_do_again_once_it_is_done() -> None:
+    first = first_try().killed(100)
+    second = Notebook(attempt=2, start=150).step(6, 150, 160)
+    assert spent(told(first, second))["wasted_progress"] == 40
+
+
+@pytest.mark.parametrize("goes_on_at, kept", [(3, True), (7, True), (2, False), (0, False)])
+def test_an_unfinished_step_was_kept_if_the_run_goes_on_after_it(goes_on_at: int, kept: bool) -> None:
+    first = Notebook().steps(0, 0, 10, 20).step(2, 20).killed(30)
+    second = Notebook(attempt=2, start=50).steps(goes_on_at, 50, 60).exits(60)
+    name = "productive" if kept else "wasted_progress"
+    assert rows(told(first, second), 20, 30) == [(20, 30, name)]
+
+
+# ── means ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_means_over_disruptions() -> None:
+    second = Notebook(attempt=2, start=120).steps(10, 130, 140).killed(140)
+    third = Notebook(attempt=3, start=180).steps(11, 200, 210).exits(220)
+    goodput = told(first_try().killed(100), second, third)
+    assert mean_time_between_failures_ns(goodput) == (220 - 20 - 40) * SECOND // 2
+    assert mean_time_to_recovery_ns(goodput) == (30 + 60) * SECOND // 2
+
+
+def test_means_over_nothing() -> None:
+    goodput = told(first_try().exits(100))
+    assert mean_time_between_failures_ns(goodput) is mean_time_to_recovery_ns(goodput) is None
+    down = told(first_try().killed(100))
+    assert mean_time_between_failures_ns(down) == 100 * SECOND
+    assert mean_time_to_recovery_ns(down) is None
+
+
+def test_attempts_are_summed_up() -> None:
+    goodput = told(first_try().killed(104), Notebook(attempt=2, start=150).steps(6, 150, 165, 180))
+    first, second = goodput.attempts
+    assert (first.steps, first.first_step, first.last_step) == (10, 0, 9)
+    assert (first.start_ns, first.stop_ns, first.ideal_step_ns) == (0, 104 * SECOND, 10 * SECOND)
+    assert (second.steps, second.first_step, second.last_step) == (2, 6, 7)

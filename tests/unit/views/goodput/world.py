@@ -1,0 +1,506 @@
+"""A simulated cluster run whose every nanosecond is known.
+
+`simulate(seed)` decides what happens (who is slow, what blocks, which fault comes when) and writes
+two things from its decisions: what the processes would record, and the truth: what the run's time
+was spent on.  The truth is never computed from the records, nor by the code that is tested.
+
+Faults come as a Poisson process at the published rate of 3.79 per 1,000 node-days, with time
+scaled so that a history of some dozen steps has several; restarts take 200 to 900 seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Literal
+
+from tests.unit.views.goodput.story import SECOND, Notebook
+
+FAULTS_PER_NODE_SECOND = 3.79 / (1_000 * 86_400)
+KNOWN_AFTER = 4
+"""So many steps tell how long a step takes."""
+EPOCH = 1_760_000_000 * SECOND
+Span = tuple[str, int, int]
+"""Name, from, until."""
+Form = Literal["native", "entries"]
+Fault = Literal["crash", "hang", "preemption", "crash while starting", "crash while saving"]
+FAULTS: tuple[Fault, ...] = (
+    "crash", "crash", "hang", "preemption", "crash while starting", "crash while saving",
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Piece:
+    """A stretch of the truth."""
+
+    start: int
+    end: int
+    spent: str
+    step: int | None = None
+    """The step whose work was done in it."""
+
+
+@dataclass(slots=True)
+class World:
+    """What was recorded, and what was so."""
+
+    books: list[Notebook]
+    truth: list[Piece]
+    faults: list[Fault] = field(default_factory=list)
+    scale: float = 1.0
+    """How much faster than the published rate faults came."""
+
+    @property
+    def intervals(self) -> list[tuple[int, int, str]]:
+        found: list[tuple[int, int, str]] = []
+        for piece in self.truth:
+            if found and found[-1][2] == piece.spent:
+                found[-1] = found[-1][0], piece.end, piece.spent
+            else:
+                found.append((piece.start, piece.end, piece.spent))
+        return found
+
+    @property
+    def spent_ns(self) -> dict[str, int]:
+        sums: dict[str, int] = {}
+        for piece in self.truth:
+            sums[piece.spent] = sums.get(piece.spent, 0) + piece.end - piece.start
+        return sums
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run is like."""
+
+    ranks: int
+    steps: int
+    step_ns: int
+    jitter: float
+    save_every: int
+    evaluate_every: int
+    hangs: bool
+    form: Form
+
+    @classmethod
+    def drawn(cls, dice: Random, form: Form, hangs_and_jitter: bool, most_ranks: int) -> Plan:
+        hangs = hangs_and_jitter or dice.random() < 0.6
+        counts = [n for n in (1, 1, 2, 2, 3, 4, 5, 8, 16, 64) if n <= most_ranks]
+        return cls(
+            ranks=1 if form == "entries" else dice.choice(counts),
+            steps=dice.randrange(5, 70),
+            step_ns=_nanoseconds(dice, 0.3, 20),
+            # With jitter a hang's length is only known to within a step.
+            jitter=0.4 if hangs_and_jitter else 0.0 if hangs else dice.choice((0.0, 0.1, 0.4)),
+            save_every=dice.randrange(3, 12),
+            evaluate_every=dice.randrange(8, 30),
+            hangs=hangs,
+            form=form,
+        )
+
+
+def _nanoseconds(dice: Random, low: float, high: float) -> int:
+    """A whole number of microseconds: entries of the original's kind hold no more."""
+    return round(dice.uniform(low, high) * 1e6) * 1_000
+
+
+def simulate(
+    seed: int, form: Form = "native", *, hangs_and_jitter: bool = False, most_ranks: int = 8
+) -> World:
+    dice = Random(seed)
+    plan = Plan.drawn(dice, form, hangs_and_jitter, most_ranks)
+    return Simulator(dice, plan).run()
+
+
+class Simulator:
+    def __init__(self, dice: Random, plan: Plan) -> None:
+        self.dice = dice
+        self.plan = plan
+        self.world = World([], [])
+        self.attempt = 0
+        self.now = EPOCH
+        """Up to when the truth is known: where the run's last step ended."""
+        self.next_step = 0
+        self.saved = 0
+        """The step to go on with after a crash."""
+        self.steady = 0
+        """Steps done since the program started."""
+        self.paced = self.stalled = False
+        """Whether a start before did enough steps to know the pace; whether this one has hung."""
+        wanted = dice.uniform(1.0, 4.0)
+        planned = plan.steps * plan.step_ns / SECOND
+        self.world.scale = wanted / (FAULTS_PER_NODE_SECOND * plan.ranks * planned)
+        self.fault_at = self._until_fault()
+        self.tick = 0 if plan.form == "entries" else 1
+        """Between the records of a process; the times that entries speak of may be the same."""
+        self.ranks: list[Rank] = []
+
+    def run(self) -> World:
+        while self.next_step < self.plan.steps:
+            if self.attempt and self._dies_while_starting():
+                continue
+            self._start()
+            if self._train():
+                self._finish()
+        return self.world
+
+    # ── faults ────────────────────────────────────────────────────────────────────────────────
+
+    def _until_fault(self) -> float:
+        """Seconds of training until the next one."""
+        rate = FAULTS_PER_NODE_SECOND * self.plan.ranks * self.world.scale
+        return self.dice.expovariate(rate)
+
+    def _fault_due(self) -> Fault | None:
+        self.fault_at -= self.plan.step_ns / SECOND
+        if self.fault_at > 0 or self.attempt >= 8:
+            return None
+        self.fault_at = self._until_fault()
+        fault = self.dice.choice(FAULTS)
+        if fault == "hang" and not (self.plan.hangs and self._pace_is_known()):
+            return "crash"
+        if fault == "preemption" and self.next_step + 1 >= self.plan.steps:
+            return "crash"  # nothing would come after it
+        return "crash" if fault == "crash while starting" else fault
+
+    def _pace_is_known(self) -> bool:
+        return (self.paced and not self.steady) or self.steady > KNOWN_AFTER
+
+    def _dies_while_starting(self) -> bool:
+        """A start that comes to nothing: all ranks initialise together, then one dies."""
+        if self.dice.random() > 0.15 or self.attempt >= 8:
+            return False
+        self._begin_attempt(together=True)
+        self.world.faults.append("crash while starting")
+        name, length = "accelerator_init", _nanoseconds(self.dice, 3, 60)
+        death = self.now + _nanoseconds(self.dice, 1, 90)
+        spans = [rank.span(name, length, until=death) for rank in self.ranks]
+        _, start, end = spans[0]
+        self._true(start, "training_preparation")
+        self._true(min(end, death), name)
+        self._true(death, "training_preparation")
+        self._die(death)
+        return True
+
+    # ── an attempt ────────────────────────────────────────────────────────────────────────────
+
+    def _begin_attempt(self, *, together: bool = False) -> None:
+        self.attempt += 1
+        self.steady, self.stalled = 0, False
+        late = 0 if together else SECOND
+        starts = [self.now] + [
+            self.now + self.dice.randrange(late + 1) for _ in range(1, self.plan.ranks)
+        ]
+        self.ranks = [
+            Rank(rank, self.attempt, start, self.tick, self.plan.form)
+            for rank, start in enumerate(starts)
+        ]
+        self.world.books += [rank.book for rank in self.ranks]
+
+    def _start(self) -> None:
+        """From the processes' start to where the last of them begins its first step."""
+        self._begin_attempt()
+        resumes = self.next_step > 0
+        phases = [("accelerator_init", 3, 60), ("", 0.1, 2), ("training_preparation", 1, 30)]
+        if resumes:
+            phases.insert(2, ("checkpoint_restore", 5, 60))
+        if self.dice.random() < 0.5:
+            phases.append(("data_loading", 1, 20))
+        self._gap(phases, idle="training_preparation")
+
+    def _train(self) -> bool:
+        """Steps until the last one is done, or a fault ends the attempt: False."""
+        while self.next_step < self.plan.steps:
+            if self.steady:
+                self._between_steps()
+            fault = self._fault_due()
+            if fault is not None:
+                self.world.faults.append(fault)
+                self._fail(fault)
+                return False
+            self._step()
+        return True
+
+    def _finish(self) -> None:
+        """The last save, and everyone leaves."""
+        self._leave("completed")
+
+    def _leave(self, state: Literal["completed", "killed"]) -> None:
+        saves = [rank.span("checkpoint_save", _nanoseconds(self.dice, 1, 9)) for rank in self.ranks]
+        last = max(range(len(saves)), key=lambda at: saves[at][2])
+        self._true_spans(self.ranks[last], [saves[last]], self.ranks[last].now, "unattributed")
+        idle = 0 if self.plan.form == "entries" else _nanoseconds(self.dice, 0.001, 2)
+        ends = [self.now + idle + self.dice.randrange(1, 1_000) * self.tick for _ in self.ranks]
+        for rank, end in zip(self.ranks, ends, strict=True):
+            rank.exits(end, state)
+        # One that leaves well leaves when its last process does; one that is killed with its first.
+        self._true(max(ends) if state == "completed" else min(ends), self._idle)
+
+    @property
+    def _idle(self) -> str:
+        """After a step, what is unclaimed is not attributed; recorders of beginnings do not know
+        that the step is over."""
+        return "productive" if self.plan.form == "entries" else "unattributed"
+
+    # ── between steps ─────────────────────────────────────────────────────────────────────────
+
+    def _between_steps(self) -> None:
+        phases: list[tuple[str, float, float]] = []
+        if self.next_step % self.plan.evaluate_every == 0:
+            phases.append(("evaluation", 5, 60))
+        if self.next_step % self.plan.save_every == 0:
+            phases.append(("checkpoint_save", 0.5, 20))
+        if self.dice.random() < 0.1:
+            phases.append(("data_loading", 0.5, 9))
+        if self.dice.random() < 0.05:
+            phases.append(("push to hub", 0.5, 9))
+        if self.dice.random() < 0.2 and self.plan.form == "native":
+            phases.append(("", 0.001, 1))
+        self._gap(phases, idle=self._idle)
+        if self.next_step % self.plan.save_every == 0:
+            self.saved = self.next_step
+
+    def _gap(self, phases: Sequence[tuple[str, float, float]], idle: str) -> None:
+        """Every rank does these things, each at its own speed, and begins the step.  The last to
+        begin is who the others wait for, so the time was spent on what that one did."""
+        found: list[list[Span]] = []
+        for rank in self.ranks:
+            spans = []
+            for name, low, high in phases:
+                length = _nanoseconds(self.dice, low, high)
+                spans += [rank.span(name, length)] if name else rank.rest(length)
+            found.append(spans)
+            rank.begin(self.next_step)
+        last = max(range(len(self.ranks)), key=lambda at: (self.ranks[at].begun, -at))
+        self._true_spans(self.ranks[last], found[last], self.ranks[last].begun, idle)
+
+    # ── a step ────────────────────────────────────────────────────────────────────────────────
+
+    def _step(self) -> None:
+        """Collective: nobody is done before the last rank has begun and computed."""
+        own = self._own_time()
+        stall = 0
+        if self._may_stall() and self.dice.random() < 0.05:
+            stall = self._hang_time()
+            self.stalled = True
+        claims: list[tuple[str, int]] = []
+        if not self.steady:
+            claims.append(("compile", _nanoseconds(self.dice, 5, 300)))
+        if self.dice.random() < 0.05:
+            claims.append(("checkpoint_save", _nanoseconds(self.dice, 0.5, 9)))
+        if self.dice.random() < 0.05:
+            claims.append(("data_loading", _nanoseconds(self.dice, 0.5, 9)))
+        slowest = self.dice.choice(self.ranks)
+        since = self.now
+        spans = self._inside(slowest, own, claims)
+        for name, start, end in spans:
+            self._true(start, "productive")
+            self._true(end, "program_startup" if name == "compile" else name)
+        self._true(self.now + own - self._worked(since, spans), "productive")
+        self._true(self.now + stall, "stall")
+        for rank in self.ranks:
+            early = 0 if rank is slowest else self.dice.randrange(1, 1_000) * self.tick
+            rank.end(max(self.now - early, rank.now + self.tick))
+        self.now = max(self.now, *(rank.now for rank in self.ranks))
+        for rank in self.ranks:
+            rank.maybe_background(self.dice)
+        self.next_step += 1
+        self.steady += 1
+        self.paced = self.paced or self.steady > KNOWN_AFTER
+
+    def _may_stall(self) -> bool:
+        """Once in an attempt, so that hanging is not what usually happens."""
+        return self.plan.hangs and self.steady > KNOWN_AFTER and not self.stalled
+
+    def _own_time(self) -> int:
+        jitter = self.plan.jitter
+        return round(self.plan.step_ns * self.dice.uniform(1 - jitter, 1 + jitter) / 1_000) * 1_000
+
+    def _hang_time(self) -> int:
+        longest = self.plan.step_ns * (1 + self.plan.jitter) / SECOND
+        return _nanoseconds(self.dice, 6 * longest, 6 * longest + 1_800)
+
+    def _inside(self, rank: Rank, own: int, claims: Sequence[tuple[str, int]]) -> list[Span]:
+        """The slowest rank's stretches within the step, with its own work between them."""
+        spans = []
+        at = self.now
+        for name, length in claims:
+            at += self.dice.randrange(own // 4) // 1_000 * 1_000 + 1_000
+            spans.append(rank.stretch(name, at, at + length, self.dice))
+            at += length
+        return spans
+
+    @staticmethod
+    def _worked(since: int, spans: Sequence[Span]) -> int:
+        """How much of the step's own work was done by the end of the last stretch."""
+        until = spans[-1][2] if spans else since
+        return until - since - sum(end - start for _, start, end in spans)
+
+    # ── ends ──────────────────────────────────────────────────────────────────────────────────
+
+    def _fail(self, fault: Fault) -> None:
+        """The step has begun on every rank, and will not be done."""
+        own = self._own_time()
+        if fault == "preemption":
+            self._preempted()
+            return
+        if fault == "hang":
+            death = self.now + own + self._hang_time()
+            self._true(self.now + own, "wasted_progress")
+            self._true(death, "stall")
+        else:
+            death = self.now + self.dice.randrange(1, own // 1_000) * 1_000
+            if fault == "crash while saving":
+                self._save_cut_short(death)
+            self._true(death, "wasted_progress")
+        self._take_back(self.saved)
+        self._die(death)
+
+    def _save_cut_short(self, death: int) -> None:
+        """The last rank to begin the step was writing when it died."""
+        last = max(self.ranks, key=lambda rank: (rank.begun, -rank.number))
+        start = self.now + (death - self.now) // 2_000 * 1_000
+        if last.open("checkpoint_save", start):
+            self._true(start, "wasted_progress")
+            self._true(death, "checkpoint_save")
+
+    def _preempted(self) -> None:
+        """A warning comes: the step is completed, saved, and the run goes on with the next."""
+        self._step()
+        self.saved = self.next_step
+        self._leave(self.dice.choice(("completed", "killed")))
+        self._recover()
+
+    def _die(self, death: int) -> None:
+        """One rank dies, the others are killed after it."""
+        victim = self.dice.choice(self.ranks)
+        for rank in self.ranks:
+            late = 0 if rank is victim else _nanoseconds(self.dice, 0.1, 60)
+            rank.exits(death + late, "killed")
+        self._recover()
+
+    def _recover(self) -> None:
+        self._true(self.now + _nanoseconds(self.dice, 200, 900), "infrastructure_recovery")
+
+    def _take_back(self, step: int) -> None:
+        """Everything from this step on will be done again."""
+        for piece in self.world.truth:
+            if piece.spent == "productive" and piece.step is not None and piece.step >= step:
+                piece.spent = "wasted_progress"
+        self.next_step = step
+
+    # ── the truth ─────────────────────────────────────────────────────────────────────────────
+
+    def _true(self, until: int, spent: str) -> None:
+        if until > self.now:
+            self.world.truth.append(Piece(self.now, until, _class(spent), self.next_step))
+            self.now = until
+
+    def _true_spans(self, rank: Rank, spans: Sequence[Span], until: int, idle: str) -> None:
+        for name, start, end in spans:
+            self._true(start, idle)
+            self._true(end, name)
+        self._true(until, idle)
+
+
+def _class(spent: str) -> str:
+    return "custom:push to hub" if spent == "push to hub" else spent
+
+
+class Rank:
+    """One process; it writes down what it does, as Runwatch or as a recorder does."""
+
+    STEMS = {
+        "accelerator_init": "tpu_init",
+        "training_preparation": "training_prep",
+        "data_loading": "data_loading",
+    }
+
+    def __init__(self, number: int, attempt: int, start: int, tick: int, form: Form) -> None:
+        self.number = number
+        self.book = Notebook(number, attempt, start, unit_ns=1)
+        self.now = start
+        self.begun = start
+        self._tick = tick
+        self._form = form
+        self._step = 0
+        self._span = 0
+        if form == "entries":
+            self.book.entry("job_start_time", start)
+
+    def _next(self) -> int:
+        """When its next record is made."""
+        self.now += self._tick
+        return self.now
+
+    def rest(self, length: int) -> list[Span]:
+        self.now += length
+        return []
+
+    def begin(self, step: int) -> None:
+        self._step, self.begun = step, self._next()
+        if self._form == "native":
+            self._span = self.book.begin("step", self.begun, step)
+        else:
+            self.book.entry("step_start_time", self.begun, step)
+
+    def end(self, at: int) -> None:
+        self.now = at
+        if self._form == "native":
+            self.book.end("step", self._span, at, self._step)
+
+    def span(self, name: str, length: int, until: int | None = None) -> Span:
+        """`until`: when it dies, if that is before the end."""
+        start = self._next()
+        self._edge(name, "start", start)
+        end = start + length
+        if until is None or end < until:
+            self.now = end
+            self._edge(name, "end", end)
+        return name, start, end
+
+    def open(self, name: str, start: int) -> bool:
+        """Begin what will not be ended; a checkpoint by entries is known only at its end."""
+        if self._form == "entries" or start <= self.now:
+            return False
+        self.book.begin(name, start)
+        self.now = start
+        return True
+
+    def _edge(self, name: str, edge: Literal["start", "end"], at: int) -> None:
+        book = self.book
+        if self._form == "native" and edge == "start":
+            self._inner = book.begin(name, at)
+        elif self._form == "native":
+            book.end(name, self._inner, at)
+        elif name.startswith("checkpoint"):
+            if edge == "start":
+                self._inner = at
+            else:
+                book.checkpoint(name.removeprefix("checkpoint_"), self._inner, at - self._inner)
+        elif name in self.STEMS:
+            book.entry(f"{self.STEMS[name]}_{edge}_time", at)
+        else:
+            book.entry(f"custom_badput_event_{edge}_time", at, kind=name)
+
+    def stretch(self, name: str, start: int, end: int, dice: Random) -> Span:
+        """Within a step: with both edges, or told when it is over."""
+        start = max(start, self.now + self._tick)
+        if self._form == "native" and (name == "compile" or dice.random() < 0.5):
+            self.book.elapsed(name, end - start, end)
+        else:
+            self._edge(name, "start", start)
+            self._edge(name, "end", end)
+        self.now = end
+        return name, start, end
+
+    def maybe_background(self, dice: Random) -> None:
+        """Something beside the steps, which takes none of their time."""
+        if self._form == "native" and dice.random() < 0.05:
+            span = self.book.begin("checkpoint_save/background", self._next())
+            self.book.end("checkpoint_save/background", span, self._next())
+
+    def exits(self, at: int, state: Literal["completed", "killed"]) -> None:
+        if self._form == "entries" and state == "completed":
+            self.book.entry("job_end_time", at)
+        self.book.exits(at, state, "killed by SIGKILL" if state == "killed" else "")
