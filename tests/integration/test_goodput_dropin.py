@@ -155,10 +155,9 @@ goodput_calculator = goodput.GoodputCalculator(job_name=config.run_name, logger_
 total_goodput, _, _ = goodput_calculator.get_job_goodput()
 print(f"Total job goodput: {total_goodput:.2f}%")
 
-# The guide calls the first of these `goodput` and then wants the module of that name.
-found, badput_breakdown, last_step = goodput_calculator.get_job_goodput(include_badput_breakdown=True)
+goodput, badput_breakdown, last_step = goodput_calculator.get_job_goodput(include_badput_breakdown=True)
 print(f"Last step recorded: {last_step}")
-print(f"Goodput: {found:.2f}%")
+print(f"Goodput: {goodput:.2f}%")
 print(f"Badput due to TPU initialization: {badput_breakdown[goodput.BadputType.TPU_INITIALIZATION]:.2f}%")
 print(f"Badput due to training preparation: {badput_breakdown[goodput.BadputType.TRAINING_PREP]:.2f}%")
 print(f"Badput due to program startup: {badput_breakdown[goodput.BadputType.PROGRAM_STARTUP]:.2f}%")
@@ -215,6 +214,56 @@ goodput_monitor = monitoring.GoodputMonitor(
       monitoring_enabled=True,
       include_badput_breakdown=True,
       pathway_enabled=True
+    )
+
+goodput_monitor = monitoring.GoodputMonitor(
+      job_name=config.run_name,
+      logger_name=logger_name,
+      tensorboard_dir=config.tensorboard_dir,
+      upload_interval=config.goodput_upload_interval_seconds,
+      monitoring_enabled=True,
+      include_badput_breakdown=True,
+      include_step_deviation=True,
+      configured_ideal_step_time=None # Optional, the library will compute ideal step time if it is not provided
+    )
+
+gcp_options = goodput_utils.GCPOptions(
+      project_id=None, # If None, the library will automatically identify from GCE internal metadata
+      location=None, # If None, the library will automatically identify from GCE internal metadata
+      replica_id='0', # Default is '0'
+      acc_type=None, # If None, the library will automatically identify from GCE internal metadata
+      enable_gcp_goodput_metrics=True,
+      enable_gcp_step_deviation_metrics=True,
+    )
+
+goodput_monitor = monitoring.GoodputMonitor(
+      job_name=config.run_name,
+      logger_name=logger_name,
+      tensorboard_dir=config.tensorboard_dir,
+      upload_interval=config.goodput_upload_interval_seconds,
+      monitoring_enabled=True,
+      include_badput_breakdown=True,
+      include_step_deviation=True,
+      configured_ideal_step_time=None, # Optional, the library will compute ideal step time if it is not provided
+      gcp_options=gcp_options
+    )
+
+gcp_options = goodput_utils.GCPOptions(
+      project_id=None, # If None, the library will automatically identify from GCE internal metadata
+      location=None, # If None, the library will automatically identify from GCE internal metadata
+      replica_id='0', # Default is '0'
+      acc_type=None, # If None, the library will automatically identify from GCE internal metadata
+      enable_gcp_goodput_metrics=True,
+    )
+
+goodput_monitor = monitoring.GoodputMonitor(
+      job_name=config.run_name,
+      logger_name=logger_name,
+      tensorboard_dir=config.tensorboard_dir,
+      upload_interval=config.goodput_upload_interval_seconds,
+      monitoring_enabled=True,
+      include_badput_breakdown=True,
+      gcp_options=gcp_options
     )
 
 gcp_options = goodput_utils.GCPOptions(

@@ -248,11 +248,10 @@ class JournalLogger:
     def _open_log(self) -> Log:
         # Who only records need not load it.
         from runwatch.goodput.following import Journals, is_of_job
-        from runwatch.goodput.remote import HeadLog, head_of, named_head
+        from runwatch.goodput.remote import HeadLog, head_of, named_head, run_names
 
         name = text_of(self.job_name)
-        runs = [os.environ.get("RUNWATCH_RUN_ID", ""), slug(name), name]
-        runs = [run for run in dict.fromkeys(runs) if run]
+        runs = run_names(name)
         head = named_head() if self._root is None else None
         if head is not None:
             return HeadLog(*head, runs, self._logger)

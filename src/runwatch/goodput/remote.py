@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
@@ -20,6 +20,7 @@ from runwatch.goodput.entries import (
     time_ns_of,
     to_record,
 )
+from runwatch.sdk.identity import slug
 
 TIMEOUT_SECONDS: Final = 10.0
 ADDRESS_FILE: Final = "head.json"
@@ -91,10 +92,14 @@ class HeadLog:
     def _page(self) -> Any:
         """None when the head knows no such run: to its caller that is an empty log."""
         asked = {"logger": self._logger} | ({"after": self._after} if self._after else {})
+        return self.ask("goodput/entries", list(asked.items()))
+
+    def ask(self, what: str, parameters: Sequence[tuple[str, str]]) -> Any:
+        """What the head says about the run; None when it knows no such run."""
         while self._runs:
             run = quote(self._runs[0], safe="")
             try:
-                found = self._get(f"/api/v1/runs/{run}/goodput/entries?{urlencode(asked)}")
+                found = self._get(f"/api/v1/runs/{run}/{what}?{urlencode(parameters)}")
             except FileNotFoundError:
                 if len(self._runs) == 1:
                     return None  # it may come yet
@@ -143,6 +148,12 @@ def _checked(answer: Any, address: str) -> tuple[list[Entry], str]:
     except (KeyError, TypeError) as error:
         raise WireError(f"{address} answered something else than log entries: {error}") from error
     return entries, str(following or "")
+
+
+def run_names(job_name: str) -> list[str]:
+    """Ids and names that the job's run may have, the likeliest first."""
+    names = [os.environ.get("RUNWATCH_RUN_ID", ""), slug(job_name), job_name]
+    return [name for name in dict.fromkeys(names) if name]
 
 
 def named_head(environment: Mapping[str, str] = os.environ) -> tuple[str, str] | None:

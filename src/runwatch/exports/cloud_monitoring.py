@@ -1,0 +1,163 @@
+"""A job's goodput as time series of Google Cloud Monitoring.
+
+Names, labels and units are those that dashboards for `compute.googleapis.com/workload/…` know.
+`window_type` is spelled as each metric's dashboards have it: small letters for the job's totals,
+capitals for the slice efficiencies.
+
+Two metrics describe the step time, and each means one thing only: `performance` is the ideal step
+time, `step_time_deviation` how far the steps of late are from it.  (Others have written the mean
+deviation to `performance` too, under the same labels, so that neither could be read.)
+
+Nothing here talks to the service; `goodput/cloud.py` does.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+PREFIX: Final = "compute.googleapis.com/workload/"
+RESOURCE: Final = "compute.googleapis.com/Workload"
+NOT_BADPUT: Final = frozenset(("DATA_LOADING_ASYNC",))
+"""Loading that overlaps training costs no time."""
+
+Parts = Mapping[str, float | Mapping[str, float]]
+"""Amounts by the name of what they are; a part may be made of named parts."""
+
+
+class ValueType(enum.Enum):
+    BOOL = "bool_value"
+    INT = "int64_value"
+    DOUBLE = "double_value"
+    STRING = "string_value"
+    DISTRIBUTION = "distribution_value"
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One point of one time series; when it was is said by who sends it."""
+
+    metric: str
+    value: float
+    labels: Mapping[str, str]
+
+    @property
+    def value_type(self) -> ValueType:
+        return ValueType.INT if isinstance(self.value, int) else ValueType.DOUBLE
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Whose series they are."""
+
+    job_name: str
+    location: str
+    replica_id: str = "0"
+    accelerator_type: str = "UNKNOWN"
+    cluster_name: str | None = None
+
+    def series(self, metric: str, value: float, **labels: str) -> Series:
+        found = {"accelerator_type": self.accelerator_type, **labels}
+        if self.cluster_name:
+            found["cluster_name"] = self.cluster_name
+        return Series(metric, value, found)
+
+    def request(self, series: Series) -> dict[str, Any]:
+        """As `GCPMetrics.send_metrics` takes it."""
+        return {
+            "metric_type": PREFIX + series.metric,
+            "value": series.value,
+            "value_type": series.value_type,
+            "metric_labels": dict(series.labels),
+            "resource_type": RESOURCE,
+            "resource_labels": {
+                "location": self.location,
+                "workload_id": self.job_name,
+                "replica_id": self.replica_id,
+            },
+        }
+
+
+def job_times(workload: Workload, goodput_seconds: float, badput_seconds: Parts) -> list[Series]:
+    """Where the time went, in seconds."""
+    return [
+        workload.series("goodput_time", float(goodput_seconds), goodput_source="TOTAL"),
+        *(
+            workload.series("badput_time", seconds, badput_source=source)
+            for source, seconds in flat(badput_seconds)
+        ),
+    ]
+
+
+def job_totals(
+    workload: Workload, *, disruptions: int, max_step: int, elapsed_seconds: float
+) -> list[Series]:
+    return [
+        workload.series("disruptions", int(disruptions), window_type="cumulative"),
+        workload.series("max_productive_steps", int(max_step)),
+        workload.series("total_elapsed_time", float(elapsed_seconds), window_type="cumulative"),
+    ]
+
+
+def step_times(
+    workload: Workload, *, ideal_seconds: float | None, deviation_seconds: float | None
+) -> list[Series]:
+    """What is not known is left out."""
+    found = []
+    if deviation_seconds is not None and math.isfinite(deviation_seconds):
+        found.append(workload.series("step_time_deviation", float(deviation_seconds)))
+    if ideal_seconds and math.isfinite(ideal_seconds):
+        found.append(Series("performance", float(ideal_seconds), {}))  # it knows no labels
+    return found
+
+
+def window_shares(
+    workload: Workload, window_seconds: int, goodput_percent: float, badput_percent: Parts
+) -> list[Series]:
+    """Where the time of the last `window_seconds` went, in percent."""
+    size = str(window_seconds)
+    return [
+        workload.series(
+            "interval_goodput",
+            float(goodput_percent),
+            goodput_source="TOTAL",
+            rolling_window_size=size,
+        ),
+        *(
+            workload.series(
+                "interval_badput", percent, badput_source=source, rolling_window_size=size
+            )
+            for source, percent in flat(badput_percent)
+        ),
+    ]
+
+
+def slice_efficiencies(
+    workload: Workload, stepping: float | None, available: float | None, window_seconds: int = 0
+) -> list[Series]:
+    """Shares of the slices that were stepping and available; 0 seconds is since the job began."""
+    shares = {"stepping_slice_efficiency": stepping, "available_slice_efficiency": available}
+    return [
+        workload.series(
+            metric,
+            float(share),
+            window_type="INTERVAL" if window_seconds else "CUMULATIVE",
+            rolling_window_size=str(window_seconds),
+        )
+        for metric, share in shares.items()
+        if share is not None
+    ]
+
+
+def flat(parts: Parts) -> Iterator[tuple[str, float]]:
+    """Sources as `badput_source` names them: `OTHER`, `CUSTOM_BADPUT_EVENTS.EVAL_STEP`."""
+    for source, amount in parts.items():
+        if source in NOT_BADPUT:
+            continue
+        if isinstance(amount, Mapping):
+            yield from ((f"{source}.{part.upper()}", float(x)) for part, x in amount.items())
+        else:
+            yield source, float(amount)
