@@ -1,7 +1,8 @@
 """The steps of one attempt, booked in their order: what was productive, and what was not.
 
 The first steps wait until sixteen more are known, for only then it can be said how long a step of
-this attempt takes: what the first took longer is program startup.  A later step that took more
+this attempt takes: what the first took longer is program startup, unless it was recorded that
+something was compiled for it: then that is.  A later step that took more
 than three times the usual is a stall: what it took longer than usual.
 """
 
@@ -98,8 +99,8 @@ class Lap:
 
 
 def median(values: Sequence[int]) -> int:
-    """The upper of the middle two when there are two: an integer, and a value that occurred."""
-    return sorted(values)[len(values) // 2]
+    """The lower of the middle two when there are two: a step errs upwards, if at all."""
+    return sorted(values)[(len(values) - 1) // 2]
 
 
 @dataclass(slots=True)
@@ -287,9 +288,11 @@ class Books:
         self.inferred_ns += begin - before - claimed_ns(cell.gap, before, begin)
         fill(self.timeline, cell.gap, begin, [(REST, Spent.TRAINING_PREPARATION)])
         usual = self.pace.usual_ns
-        compiled = any(spent == Spent.PROGRAM_STARTUP for _, _, spent in cell.inside)
+        compiled = any(p[2] == Spent.PROGRAM_STARTUP for p in (*cell.gap, *cell.inside))
         extra = 0 if usual is None or compiled else max(0, own_ns - usual)
-        if extra and usual is not None:
+        if usual is None and not compiled:
+            self.inferred_ns += own_ns
+        elif extra and usual is not None:
             self.inferred_ns += usual
         quotas = [(extra, int(Spent.PROGRAM_STARTUP))] if extra else []
         fill(self.timeline, cell.inside, cell.end_ns, [*quotas, (REST, Spent.PRODUCTIVE)])

@@ -78,6 +78,8 @@ class _Ending:
     """Stopped, rather than finished or going on."""
     cause: str = ""
     inferred_ns: int = 0
+    over: bool = True
+    """Finished or stopped."""
 
 
 @dataclass(slots=True)
@@ -203,15 +205,25 @@ def _ending(scene: _Scene, done_ns: int, last_begin_ns: int, usual_ns: int | Non
     if fatal and (over or restarted or not _goes_on(scene, min(fatal)[0], usual_ns)):
         end, _, life = min(fatal, key=lambda item: item[:2])
         stop = min(max(end, done_ns), close)
-        return _Ending(stop, close, True, life.cause, 0 if life.exact else close - stop)
+        unsure = _unsure_ns(scene, stop) + (0 if life.exact else close - stop)
+        return _Ending(stop, close, True, life.cause, unsure)
     if over:
         stop = min(max(*ends, done_ns), close)
         return _Ending(stop, close, restarted, "ended and was started again" if restarted else "")
     if restarted:
         heard = max((track.now_ns for track in scene.tracks), default=scene.start_ns)
         stop = min(max(heard, done_ns), close)
-        return _Ending(stop, close, True, "started again; its end was not seen", close - stop)
-    return _Ending(close, close, False)
+        unsure = _unsure_ns(scene, stop) + close - stop
+        return _Ending(stop, close, True, "started again; its end was not seen", unsure)
+    return _Ending(close, close, False, over=False)
+
+
+def _unsure_ns(scene: _Scene, stop_ns: int) -> int:
+    """How much earlier than thought an attempt may have stopped: a rank whose end was not seen may
+    have died right after its last sign of life."""
+    seen = {life.key for life in scene.lives if life.end_ns is not None and life.exact}
+    last = [track.now_ns for track in scene.tracks if track.key not in seen]
+    return max(0, stop_ns - min(last, default=stop_ns))
 
 
 def _goes_on(scene: _Scene, died_ns: int, usual_ns: int | None) -> bool:
@@ -222,23 +234,29 @@ def _goes_on(scene: _Scene, died_ns: int, usual_ns: int | None) -> bool:
     return began is not None and not Pace(usual_ns).is_stall(scene.now_ns - began)
 
 
-def _furthest_behind(scene: _Scene) -> Track | None:
-    """The rank that the others wait for: of the last step that was completed, or not in one."""
+def _furthest_behind(scene: _Scene, before_first: bool) -> Track | None:
+    """The rank that the others wait for: the one with the fewest steps done, and among those the
+    one that is not in the next step yet (still busy with something, or else heard of last), or
+    began it last."""
     done = {life.key for life in scene.lives if life.ok and life.end_ns is not None}
     tracks = [track for track in scene.tracks if track.key not in done] or scene.tracks
-    stepping = [track for track in tracks if track.steps or track.step is not None] or tracks
+    stepping = [track for track in tracks if track.steps or track.step is not None]
+    if before_first or not stepping:
+        stepping = list(tracks)
 
-    def behind(track: Track) -> tuple[int, int, bool, int, int]:
-        pending = track.pending
+    def behind(track: Track) -> tuple[int, int, bool, int, bool, int, int]:
+        pending, begin = track.pending, track.begin_ns
         lap, step = (pending.lap, pending.step) if pending else track.handed or (-1, 0)
-        return lap, step, track.step is not None, -track.now_ns, track.rank
+        idle = not track.is_busy
+        return lap, step, begin is not None, -(begin or 0), idle, -track.now_ns, track.rank
 
     return min(stepping, key=behind, default=None)
 
 
 def _draw_open(scene: _Scene, found: _Drawn) -> None:
     """From the last completed step to where the attempt stopped, as the slowest rank tells it."""
-    stop, idle, track = found.ending.stop_ns, _idle(scene, found), _furthest_behind(scene)
+    stop, idle = found.ending.stop_ns, _idle(scene, found)
+    track = _furthest_behind(scene, not found.laps)
     timeline = Timeline(found.done_ns)
     if track is None:
         timeline.append(stop, idle)
@@ -256,7 +274,11 @@ def _draw_open(scene: _Scene, found: _Drawn) -> None:
     step = track.step
     if step is not None and found.ending.broken and scene.goes_on_at is not None:
         kept = scene.goes_on_at > step
-    fill(timeline, state.inside, stop, _open_quotas(scene, found, own, kept))
+    if begin < stop:
+        compiled = any(p[2] == Spent.PROGRAM_STARTUP for p in (*state.gap, *state.inside))
+        fill(timeline, state.inside, stop, _open_quotas(scene, found, own, kept, compiled))
+    if found.ending.over:
+        found.inferred_ns += track.unended_ns(stop)
     found.lay(timeline, stop)
     if step is not None and kept and found.ending.broken and begin < stop:
         lap = Lap()
@@ -265,11 +287,16 @@ def _draw_open(scene: _Scene, found: _Drawn) -> None:
         found.steps += 1
 
 
-def _open_quotas(scene: _Scene, found: _Drawn, own_ns: int, kept: bool) -> Quotas:
+def _open_quotas(scene: _Scene, found: _Drawn, own_ns: int, kept: bool, compiled: bool) -> Quotas:
     pace = Pace(found.pace.usual_ns or scene.prior_ns)
     spent = Spent.PRODUCTIVE if kept else Spent.WASTED_PROGRESS
     usual = pace.usual_ns
-    if usual is None or not pace.is_stall(own_ns):
+    if usual is None or (not found.laps and not compiled):
+        found.inferred_ns += own_ns
+        extra = 0 if usual is None else max(0, own_ns - usual)
+        found.wasted_open_ns = 0 if kept else own_ns - extra
+        return [*([(extra, Spent.PROGRAM_STARTUP)] if extra else []), (REST, spent)]
+    if not pace.is_stall(own_ns):
         found.wasted_open_ns = 0 if kept else own_ns
         return [(REST, spent)]
     found.stalled = True

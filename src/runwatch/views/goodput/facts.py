@@ -469,4 +469,5 @@ def life_of(state: ProcessState) -> Life:
 def cause(state: ProcessState) -> str:
     if state.state in ("completed", "running"):
         return ""
-    return f"rank {state.rank} on {state.host} {state.state}: {state.reason}"
+    how = state.reason if state.state == "killed" else f"{state.state}: {state.reason}"
+    return f"rank {state.rank} {how} on {state.host}"

@@ -40,6 +40,22 @@ class Stride(NamedTuple):
     """What is claimed of [begin, end)."""
 
 
+class _Open:
+    """A span that has not ended yet."""
+
+    __slots__ = ("key", "since_ns", "spent", "stretched_ns")
+
+    def __init__(self, spent: int, key: object, since_ns: int, stretched_ns: int = -1) -> None:
+        self.spent = spent
+        self.key = key
+        self.since_ns = since_ns
+        self.stretched_ns = stretched_ns
+        """What it has had since a step began in it; -1 before that."""
+
+    def state(self) -> list[Any]:
+        return [self.spent, self.key, self.since_ns, self.stretched_ns]
+
+
 class OpenState(NamedTuple):
     """Where a track is when it is asked: after its last completed step."""
 
@@ -103,7 +119,7 @@ class Track:
         self._begin = 0
         self._gap: list[Piece] = []
         self._inside: list[Piece] = []
-        self._open: list[tuple[int, object, int]] = []
+        self._open: list[_Open] = []
         self._floor = 0
         """How many of the open spans were open when the step began: they have no say in it."""
         self._turned = start_ns
@@ -204,12 +220,12 @@ class Track:
         self._turn(now)
         if isinstance(key, str):  # named rather than numbered: one of a kind at a time
             self._forget(key, now)
-        self._open.append((spent, key, now))
+        self._open.append(_Open(spent, key, now))
 
     def close(self, time_ns: int, key: object) -> None:
         now = self.now_ns = time_ns if time_ns > self.now_ns else self.now_ns
         for at in range(len(self._open) - 1, -1, -1):
-            if self._open[at][1] == key:
+            if self._open[at].key == key:
                 self._turn(now)
                 del self._open[at]
                 self._floor -= at < self._floor
@@ -218,7 +234,7 @@ class Track:
     def elapsed(self, time_ns: int, nanoseconds: int, spent: int) -> None:
         """Something that is known when it is over.  It has the time that no ended span has."""
         start = time_ns - max(nanoseconds, 0)
-        if any(is_elastic(spent) for spent, _, _ in self._open):
+        if any(is_elastic(span.spent) for span in self._open):
             return
         if time_ns > self._turned:
             self._turn(max(start, self._turned))
@@ -251,42 +267,72 @@ class Track:
     def opened(self, until_ns: int) -> OpenState:
         """What has been going on since the last completed step, as of `until_ns`."""
         gap, inside = list(self._gap), list(self._inside)
-        spent = self._claims()
-        if spent is not None and until_ns > self._turned:
-            (gap if self.step is None else inside).append((self._turned, until_ns, spent))
+        span = self._claimant()
+        if span is not None and until_ns > self._turned:
+            (gap if self.step is None else inside).append((self._turned, until_ns, span.spent))
         return OpenState(self.since_ns, None if self.step is None else self._begin, gap, inside)
+
+    def unended_ns(self, until_ns: int) -> int:
+        """How much spans may have too much, should they have been over before `until_ns`.
+
+        One of a journal that is open when its process ends was cut short there; of one that a
+        program names, or that steps were done in, the end may just not have been said.
+        """
+        unended = 0
+        for span in self._open:
+            if span.stretched_ns >= 0:
+                unended += until_ns - max(span.since_ns, self._turned) + span.stretched_ns
+            elif isinstance(span.key, str):
+                unended += until_ns - span.since_ns
+        return unended
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a span has the time now."""
+        return self._claimant() is not None
+
+    @property
+    def begin_ns(self) -> int | None:
+        """When the open step began."""
+        return None if self.step is None else self._begin
 
     # ── inside ────────────────────────────────────────────────────────────────────────────────
 
-    def _claims(self) -> int | None:
-        """The class of the span that has the time now."""
+    def _claimant(self) -> _Open | None:
+        """The span that has the time now."""
         open_spans = self._open
         if len(open_spans) <= (self._floor if self.step is not None else 0):
             return None
-        for spent, _, _ in open_spans:
-            if is_elastic(spent):
-                return spent
-        return open_spans[-1][0]
+        for span in open_spans:
+            if is_elastic(span.spent):
+                return span
+        return open_spans[-1]
 
     def _turn(self, now: int) -> None:
         if now > self._turned:
-            spent = self._claims()
-            if spent is not None:
+            span = self._claimant()
+            if span is not None:
                 pieces = self._gap if self.step is None else self._inside
-                pieces.append((self._turned, now, spent))
+                pieces.append((self._turned, now, span.spent))
+                if span.stretched_ns >= 0:
+                    span.stretched_ns += now - self._turned
             self._turned = now
 
     def _cut(self, now: int) -> None:
-        """A step begins: known kinds that are still open were never ended."""
-        for spent, _, since in self._open:
-            if not is_custom(spent):
-                self.inferred_ns += now - since
-        self._open = [span for span in self._open if is_custom(span[0])]
+        """A step begins: known kinds that are still open were never ended, others enclose it."""
+        enclosing = []
+        for span in self._open:
+            if is_custom(span.spent):
+                span.stretched_ns = max(span.stretched_ns, 0)
+                enclosing.append(span)
+            else:
+                self.inferred_ns += now - span.since_ns
+        self._open = enclosing
 
     def _forget(self, key: str, now: int) -> None:
-        for at, (_, known, since) in enumerate(self._open):
-            if known == key:
-                self.inferred_ns += now - since
+        for at, span in enumerate(self._open):
+            if span.key == key:
+                self.inferred_ns += now - span.since_ns
                 del self._open[at]
                 self._floor -= at < self._floor
                 return
@@ -296,11 +342,13 @@ class Track:
     _PLAIN = (
         "ended", "handed", "inferred_ns", "key", "lap", "now_ns", "own_ns", "rank", "since_ns",
         "start_ns", "step", "steps", "_begin", "_floor", "_gap", "_inside", "_last",
-        "_open", "_turned",
+        "_turned",
     )  # fmt: skip
 
     def state(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self._PLAIN} | {"_done": self._done}
+        open_spans = [span.state() for span in self._open]
+        plain = {name: getattr(self, name) for name in self._PLAIN}
+        return plain | {"_done": self._done, "_open": open_spans}
 
     @classmethod
     def of_state(
@@ -314,8 +362,9 @@ class Track:
             setattr(track, name, state[name])
         if track.handed is not None:
             track.handed = (track.handed[0], track.handed[1])
-        for name in ("_gap", "_inside", "_open"):
+        for name in ("_gap", "_inside"):
             setattr(track, name, [tuple(item) for item in state[name]])
+        track._open = [_Open(*span) for span in state["_open"]]
         if (done := state["_done"]) is not None:
             lap, step, since, begin, end, *pieces = done
             gap, inside = ([tuple(piece) for piece in found] for found in pieces)

@@ -108,7 +108,7 @@ class _Hand:
         self.next = first
         self.form = form
         self._room = HELD_STEPS - 14 if ranks > 1 else 10 * HELD_STEPS
-        """For steps in bulk: what ranks further apart than is held did depends on who came first."""
+        """For steps in bulk: of ranks further apart than is held, the later has no say."""
         self._step: int | None = None
         self._span = 0
         self._open: list[tuple[str, int]] = []

@@ -11,7 +11,7 @@ from tests.unit.views.goodput.story import SECOND, Notebook, rows, spent, told
 
 @pytest.fixture
 def goodput() -> Goodput:
-    """0–10 preparation, productive to 40, a save to 50, 50–70 done again, gap, 100–120 productive."""
+    """Preparation to 10, productive to 40, a save to 50, done again to 70, then from 100 on."""
     first = Notebook().steps(0, 10, 20, 30, 40).span("checkpoint_save", 40, 50).steps(3, 50, 60, 70)
     second = Notebook(attempt=2, start=100).steps(3, 100, 110, 120)
     return told(first.killed(70), second.exits(120))

@@ -42,7 +42,11 @@ def test_a_run_that_ended_well_is_accounted_for_until_its_end() -> None:
 
 def test_a_run_without_steps_is_unattributed_but_for_its_spans() -> None:
     goodput = told(Notebook().span("evaluation", 5, 15).exits(20))
-    assert rows(goodput) == [(0, 5, "unattributed"), (5, 15, "evaluation"), (15, 20, "unattributed")]
+    assert rows(goodput) == [
+        (0, 5, "unattributed"),
+        (5, 15, "evaluation"),
+        (15, 20, "unattributed"),
+    ]
     assert (goodput.steps, goodput.max_productive_step, goodput.ideal_step_ns) == (0, None, None)
 
 
@@ -51,6 +55,7 @@ def test_before_the_first_step_is_preparation_also_while_it_lasts() -> None:
     assert rows(goodput) == [
         (0, 2, "training_preparation"), (2, 6, "accelerator_init"), (6, 10, "training_preparation"),
     ]  # fmt: skip
+    assert goodput.inferred_ns == 6 * SECOND
 
 
 def test_a_zero_length_run_has_no_time_and_no_goodput() -> None:
@@ -103,6 +108,18 @@ def test_an_attempt_whose_end_nobody_saw_was_heard_of_last_when_it_was() -> None
     assert goodput.inferred_ns == (80 + 10) * SECOND
 
 
+def test_what_was_heard_of_last_need_not_be_a_step() -> None:
+    first = Notebook().steps(0, 0, 10, 20).span("evaluation", 22, 30)
+    second = Notebook(attempt=2, start=100).steps(2, 100, 110).exits(110)
+    assert rows(told(first, second)) == [
+        (0, 20, "productive"),
+        (20, 22, "unattributed"),
+        (22, 30, "evaluation"),
+        (30, 100, "infrastructure_recovery"),
+        (100, 110, "productive"),
+    ]
+
+
 def test_a_process_that_fell_silent_may_have_gone_on_and_that_is_said() -> None:
     first = Notebook().steps(0, 0, 10, 20).exits(20, "lost", "silent")
     second = Notebook(attempt=2, start=50).steps(2, 50, 60).exits(60)
@@ -112,7 +129,9 @@ def test_a_process_that_fell_silent_may_have_gone_on_and_that_is_said() -> None:
 
 
 def test_an_attempt_that_ended_well_and_was_started_again() -> None:
-    goodput = told(first_try(last=1).exits(20), Notebook(attempt=2, start=70).steps(2, 70, 80).exits(80))
+    goodput = told(
+        first_try(last=1).exits(20), Notebook(attempt=2, start=70).steps(2, 70, 80).exits(80)
+    )
     assert rows(goodput) == [
         (0, 20, "productive"), (20, 70, "infrastructure_recovery"), (70, 80, "productive"),
     ]  # fmt: skip
@@ -125,6 +144,51 @@ def test_attempts_that_overlap_are_cut_where_the_next_begins() -> None:
     goodput = told(first, second)
     assert spent(goodput)["training_preparation"] == 5
     assert goodput.end_ns - goodput.start_ns == 100 * SECOND
+
+
+# ── who tells of what is going on ──────────────────────────────────────────────────────────────
+
+
+def test_an_open_step_began_with_the_last_rank_whoever_was_heard_of_last() -> None:
+    early = Notebook(0).steps(0, 0, 10, 20, 30, 40).step(4, 41)
+    early.span("checkpoint_save", 55, 58).killed(70)
+    late = Notebook(1).steps(0, 0, 10, 20, 30, 40).span("data_loading", 40, 50).step(4, 50)
+    assert rows(told(early, late.killed(60)), 40) == [
+        (40, 50, "data_loading"), (50, 60, "wasted_progress"), (60, 70, "infrastructure_recovery"),
+    ]  # fmt: skip
+
+
+def test_before_the_first_step_is_done_everyone_is_waited_for() -> None:
+    early = Notebook(0).span("accelerator_init", 0, 5).step(0, 6).killed(70)
+    late = Notebook(1).span("accelerator_init", 0, 50).killed(60)
+    again = [Notebook(rank, 2, 100).steps(0, 100, 110, 120).exits(120) for rank in (0, 1)]
+    assert rows(told(early, late, *again), 0, 100) == [
+        (0, 50, "accelerator_init"), (50, 60, "training_preparation"),
+        (60, 100, "infrastructure_recovery"),
+    ]  # fmt: skip
+
+
+def test_a_rank_whose_end_nobody_saw_may_have_died_at_its_last_sign_of_life() -> None:
+    seen = Notebook(0).steps(0, 0, 10, 20, 30, 40).step(4, 40).killed(60)
+    unseen = Notebook(1).steps(0, 0, 10, 20, 30, 40).step(4, 40)
+    again = [Notebook(rank, 2, 200).steps(4, 200, 210).exits(210) for rank in (0, 1)]
+    goodput = told(seen, unseen, *again)
+    assert spent(goodput)["infrastructure_recovery"] == 140
+    assert goodput.inferred_ns == 20 * SECOND
+
+
+def test_a_span_of_the_users_own_that_never_ended_is_inferred_where_it_enclosed() -> None:
+    book = Notebook().steps(0, 0, 10).span("upload", 10).steps(1, 12, 22).step(2, 25, 35)
+    goodput = told(book.exits(40))
+    assert spent(goodput) == {"productive": 30, "custom:upload": 2 + 3 + 5}
+    assert goodput.inferred_ns >= 8 * SECOND
+
+
+def test_a_named_span_without_an_end_is_inferred_to_where_the_program_ended() -> None:
+    book = Notebook().entry("job_start_time", 0).begins(0, 0, 10, 20).entries("data_loading", 22)
+    goodput = told(book.entry("job_end_time", 40))
+    assert spent(goodput)["data_loading"] == 18
+    assert goodput.inferred_ns >= 18 * SECOND
 
 
 # ── hangs ──────────────────────────────────────────────────────────────────────────────────────
@@ -151,10 +215,22 @@ def test_a_hang_that_ends_in_a_kill() -> None:
     assert goodput.disruptions[0].hung
 
 
-def test_a_hang_in_the_first_step_of_an_attempt_is_known_by_the_attempt_before() -> None:
+def test_an_open_first_step_is_starting_as_it_will_be_once_it_is_done() -> None:
     first = Notebook().steps(0, 0, 10, 20, 30).killed(30)
     second = Notebook(attempt=2, start=40).step(3, 40)
-    assert rows(told(first, second, now=200))[-2:] == [(40, 50, "productive"), (50, 200, "stall")]
+    goodput = told(first, second, now=200)
+    assert rows(goodput, 40) == [(40, 190, "program_startup"), (190, 200, "productive")]
+    assert goodput.inferred_ns == 160 * SECOND
+    assert not goodput.disruptions[0].hung
+
+
+def test_an_open_first_step_that_has_compiled_may_hang() -> None:
+    first = Notebook().steps(0, 0, 10, 20, 30).killed(30)
+    second = Notebook(attempt=2, start=40).step(3, 40).elapsed("compile", 20, 65)
+    assert rows(told(first, second, now=200), 40) == [
+        (40, 45, "productive"), (45, 65, "program_startup"), (65, 70, "productive"),
+        (70, 200, "stall"),
+    ]  # fmt: skip
 
 
 def test_a_span_that_is_open_is_no_stall() -> None:
@@ -194,7 +270,11 @@ def test_going_back_further_wastes_more_and_never_twice() -> None:
     second = Notebook(attempt=2, start=100).steps(6, 100, 110, 120, 130).killed(130)
     third = Notebook(attempt=3, start=130).steps(4, 130, 140, 150).exits(150)
     goodput = told(first_try().killed(100), second, third)
-    assert rows(goodput) == [(0, 40, "productive"), (40, 130, "wasted_progress"), (130, 150, "productive")]
+    assert rows(goodput) == [
+        (0, 40, "productive"),
+        (40, 130, "wasted_progress"),
+        (130, 150, "productive"),
+    ]
     assert [d.lost_steps for d in goodput.disruptions] == [4, 5]
     assert goodput.steps == 6
 
@@ -202,12 +282,18 @@ def test_going_back_further_wastes_more_and_never_twice() -> None:
 def test_going_back_in_place_is_no_disruption() -> None:
     book = Notebook().steps(0, 0, 10, 20, 30, 40).steps(2, 40, 50, 60, 70).exits(70)
     goodput = told(book)
-    assert rows(goodput) == [(0, 20, "productive"), (20, 40, "wasted_progress"), (40, 70, "productive")]
+    assert rows(goodput) == [
+        (0, 20, "productive"),
+        (20, 40, "wasted_progress"),
+        (40, 70, "productive"),
+    ]
     assert goodput.disruptions == []
 
 
 def test_going_back_in_place_after_a_disruption_is_not_its_cost() -> None:
-    again = Notebook(attempt=2, start=110).steps(5, 110, 120, 130, 140).steps(6, 140, 150).exits(150)
+    again = (
+        Notebook(attempt=2, start=110).steps(5, 110, 120, 130, 140).steps(6, 140, 150).exits(150)
+    )
     (disruption,) = told(first_try().killed(100), again).disruptions
     assert (disruption.lost_steps, disruption.wasted_ns) == (5, 50 * SECOND)
 
@@ -233,7 +319,9 @@ def test_an_open_step_already_takes_back_what_it_will_do_again_once_it_is_done()
 
 
 @pytest.mark.parametrize("goes_on_at, kept", [(3, True), (7, True), (2, False), (0, False)])
-def test_an_unfinished_step_was_kept_if_the_run_goes_on_after_it(goes_on_at: int, kept: bool) -> None:
+def test_an_unfinished_step_was_kept_if_the_run_goes_on_after_it(
+    goes_on_at: int, kept: bool
+) -> None:
     first = Notebook().steps(0, 0, 10, 20).step(2, 20).killed(30)
     second = Notebook(attempt=2, start=50).steps(goes_on_at, 50, 60).exits(60)
     name = "productive" if kept else "wasted_progress"

@@ -33,7 +33,11 @@ def test_a_step_begins_with_the_last_rank_and_its_gap_is_what_that_rank_did() ->
     quick = Notebook(0).steps(0, 0, 10).span("evaluation", 10, 12).steps(1, 12, 30)
     slow = Notebook(1).steps(0, 0, 10).span("data_loading", 10, 20).steps(1, 20, 30)
     goodput = told(quick.exits(30), slow.exits(30))
-    assert rows(goodput) == [(0, 10, "productive"), (10, 20, "data_loading"), (20, 30, "productive")]
+    assert rows(goodput) == [
+        (0, 10, "productive"),
+        (10, 20, "data_loading"),
+        (20, 30, "productive"),
+    ]
     assert [(share.rank, share.awaited_steps, share.awaited_ns) for share in goodput.ranks] == [
         (0, 0, 0), (1, 1, 8 * SECOND),
     ]  # fmt: skip
@@ -54,7 +58,11 @@ def test_what_only_a_rank_that_is_waited_for_by_nobody_did_does_not_count() -> N
     idle = Notebook(0).steps(0, 0, 10).span("data_loading", 11, 15).steps(1, 15, 30)
     busy = Notebook(1).steps(0, 0, 14).steps(1, 16, 30)
     goodput = told(idle.exits(30), busy.exits(30))
-    assert rows(goodput) == [(0, 14, "productive"), (14, 16, "unattributed"), (16, 30, "productive")]
+    assert rows(goodput) == [
+        (0, 14, "productive"),
+        (14, 16, "unattributed"),
+        (16, 30, "productive"),
+    ]
 
 
 def test_a_tie_goes_to_the_lower_rank_whoever_is_heard_first() -> None:
@@ -144,6 +152,22 @@ def test_of_several_that_die_the_first_is_the_cause() -> None:
     assert disruption.time_ns == 33 * SECOND
 
 
+def test_a_dead_ranks_last_step_is_met_and_not_done_anew() -> None:
+    """Although nobody waits for it, and it was told before the others were known."""
+    dead = Notebook(0).step(0, 1, 2).killed(3)
+    other = Notebook(1).step(0, 1, 2).step(1, 3, 4).killed(5)
+    scribe = scribe_for([dead])
+    scribe.batch(dead.batch())
+    goodput_of(scribe, [dead, other], 5 * SECOND)
+    scribe.enter(other.journal, 1, 1, 0)
+    scribe.batch(other.batch())
+    scribe.ledger.settle()
+    goodput = goodput_of(scribe, [dead, other], 5 * SECOND)
+    assert goodput is not None
+    assert (goodput.steps, goodput.attempts[0].steps) == (2, 2)
+    assert rows(goodput) == rows(told(dead, other))
+
+
 # ── late news ──────────────────────────────────────────────────────────────────────────────────
 
 
@@ -221,7 +245,10 @@ def test_an_earlier_start_moves_the_attempts() -> None:
 
 
 def test_a_saved_ledger_is_json_and_comes_back_whole() -> None:
-    books = [*lockstep(30, 2), Notebook(0, 2, 400).span("upload", 400, 404).steps(25, 410, 420, 430)]
+    books = [
+        *lockstep(30, 2),
+        Notebook(0, 2, 400).span("upload", 400, 404).steps(25, 410, 420, 430),
+    ]
     scribe = scribe_for(books)
     for book in books:
         scribe.batch(book.batch())
@@ -242,7 +269,11 @@ def test_what_is_not_a_state_is_refused(saved: bytes) -> None:
 def test_seconds_of_two_ranks_are_counted_once() -> None:
     goodput = told(*lockstep(50, 4))
     assert spent(goodput) == {"productive": 500}
-    assert (goodput.steps, goodput.max_productive_step, goodput.ideal_step_ns) == (50, 49, 10 * SECOND)
+    assert (goodput.steps, goodput.max_productive_step, goodput.ideal_step_ns) == (
+        50,
+        49,
+        10 * SECOND,
+    )
 
 
 def _do(track: Track, steps: range, length: int = 10) -> None:

@@ -88,14 +88,22 @@ def test_b08_a_job_may_go_on_after_its_end() -> None:
     book.begins(2, 30, 40)
     goodput = told(book, now=45)
     assert goodput.live
-    assert rows(goodput) == [(0, 20, "productive"), (20, 30, "unattributed"), (30, 45, "productive")]
+    assert rows(goodput) == [
+        (0, 20, "productive"),
+        (20, 30, "unattributed"),
+        (30, 45, "productive"),
+    ]
 
 
 def test_b08_a_name_that_is_used_again_is_a_second_attempt() -> None:
     book = job().begins(0, 0, 10).entry("job_end_time", 20)
     goodput = told(book.entry("job_start_time", 100).begins(0, 100, 110), now=120)
     assert len(goodput.attempts) == 2
-    assert spent(goodput) == {"wasted_progress": 20, "infrastructure_recovery": 80, "productive": 20}
+    assert spent(goodput) == {
+        "wasted_progress": 20,
+        "infrastructure_recovery": 80,
+        "productive": 20,
+    }
 
 
 def test_b09_nested_spans_are_counted_once() -> None:
@@ -117,7 +125,7 @@ def test_b09_init_within_preparation_is_counted_once() -> None:
 
 
 def test_b09_elastic_waits_and_reinitialisation_are_counted_once() -> None:
-    """Original: 152 %, for an elastic wait and a re-initialisation with the run resumed in place."""
+    """Original: 152 %, for a wait and a re-initialisation with the run resumed in place."""
     book = job().begins(0, 0, 10, 20).entries("elastic_wait", 20, 60, "slice_down")
     book.entries("elastic_reinit", 60, 80).begins(2, 80, 90).entry("job_end_time", 100)
     assert spent(told(book)) == {
@@ -220,7 +228,13 @@ def test_b16_excluding_the_whole_job_excludes_all_of_it() -> None:
 
 def test_b17_asking_about_a_window_changes_no_count() -> None:
     """Original: the number of disruptions becomes the window's."""
-    book = job().begins(0, 0, 10, 20).entry("job_start_time", 50).begins(2, 60).entry("job_end_time", 70)
+    book = (
+        job()
+        .begins(0, 0, 10, 20)
+        .entry("job_start_time", 50)
+        .begins(2, 60)
+        .entry("job_end_time", 70)
+    )
     goodput = told(book)
     goodput.account(60 * SECOND, 70 * SECOND)
     assert len(goodput.disruptions) == 1
@@ -228,7 +242,9 @@ def test_b17_asking_about_a_window_changes_no_count() -> None:
 
 def test_b19_a_load_before_a_restart_is_counted_once() -> None:
     """Original: 4 s of synchronous loading though there was one load of 2 s."""
-    book = job().entries("tpu_init", 0, 1).entries("training_prep", 1, 3).entries("data_loading", 3, 5)
+    book = (
+        job().entries("tpu_init", 0, 1).entries("training_prep", 1, 3).entries("data_loading", 3, 5)
+    )
     book.begins(0, 5, 13, 16, 19, 22).entry("job_start_time", 30).begins(2, 35, 43, 46)
     goodput = told(book.entry("job_end_time", 49))
     assert spent(goodput) == {
@@ -250,8 +266,13 @@ def test_b19_a_load_before_a_restart_is_counted_once() -> None:
 def test_b20_custom_events_count_wherever_they_are(start: int, end: int, counted: int) -> None:
     """Original: all but the second are dropped, and their time stays productive."""
     book = job()
-    times: list[tuple[int, str, int]] = [(at, "step_start_time", n) for n, at in enumerate((10, 20, 30, 40, 50))]
-    times += [(start, "custom_badput_event_start_time", 0), (end, "custom_badput_event_end_time", 0)]
+    times: list[tuple[int, str, int]] = [
+        (at, "step_start_time", n) for n, at in enumerate((10, 20, 30, 40, 50))
+    ]
+    times += [
+        (start, "custom_badput_event_start_time", 0),
+        (end, "custom_badput_event_end_time", 0),
+    ]
     for at, field, number in sorted(times):
         custom = field.startswith("custom")
         book.entry(field, at, number, "eval") if custom else book.entry(field, at, number)

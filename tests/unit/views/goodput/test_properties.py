@@ -9,15 +9,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from runwatch.record import Event
 from runwatch.views.goodput.account import Account, Goodput, normalised
 from runwatch.views.goodput.books import Lap
-from runwatch.views.goodput.facts import Scribe
-from runwatch.views.goodput.ledger import AttemptKey, Ledger, Stale
+from runwatch.views.goodput.drawing import draw_up
+from runwatch.views.goodput.facts import Diary, Scribe, nanoseconds
+from runwatch.views.goodput.ledger import Ledger, Stale
 from tests.unit.views.goodput.histories import Form, histories
 from tests.unit.views.goodput.story import (
     RUN,
     SECOND,
     Notebook,
+    Point,
     goodput_of,
     last_ns,
     scribe_for,
@@ -203,6 +206,25 @@ def duplicate_entries_change_nothing(books: Books, data: st.DataObject) -> None:
     assert summary(drawn(books, fold(books))) == once
 
 
+def entries_need_no_journal(books: Books) -> None:
+    """A log that was read from elsewhere is told to a diary directly."""
+    ledger = Ledger()
+    lives = []
+    for book in books:
+        diary = Diary(ledger, book.journal, book.attempt, book.rank)
+        for record in book.records:
+            if isinstance(record, Point):
+                what = record.metric.removeprefix("goodput.")
+                diary.entry(what, record.kind, record.step, nanoseconds(record.value))
+            elif isinstance(record, Event):
+                diary.checkpoint(record.body["entry"])
+        lives += diary.lives(book.process())
+    ledger.settle()
+    goodput = draw_up(ledger, lives, last_ns(books) + 7 * SECOND)
+    assert goodput is not None
+    assert summary(goodput) == summary(drawn(books, fold(books)))
+
+
 # ── as time goes on ────────────────────────────────────────────────────────────────────────────
 
 Change = tuple[int, int, str, str]
@@ -234,14 +256,14 @@ def booked_steps_stay_unless_they_are_done_again(books: Books, data: st.DataObje
         now_ns = max(map(time_of, pieces[:at]), default=max(book.start_ns for book in books))
         old = drawn(books, scribe, now_ns)
         booked = {
-            key: (attempt.start_ns, attempt.books.end_ns, [list(_begins(attempt.books.laps))])
+            key: (attempt.start_ns, attempt.books.end_ns, list(_begins(attempt.books.laps)))
             for key, attempt in scribe.ledger.attempts.items()
         }
         taken(scribe, pieces[at:])
     except Stale:
         return
     new = drawn(books, scribe)
-    for start_ns, end_ns, [begins] in booked.values():
+    for start_ns, end_ns, begins in booked.values():
         found = list(changes(old, new, start_ns, end_ns))
         assert {(was, now) for _, _, was, now in found} <= {("productive", "wasted_progress")}
         if found:
@@ -304,6 +326,7 @@ PROPERTIES: list[tuple[Callable[..., None], tuple[st.SearchStrategy[object], ...
     (any_batching_gives_the_same, (histories("entries", most_ranks=1), data), "of entries"),
     (any_batching_gives_the_same, (histories("entries"), data), "of several ranks' entries"),
     (saving_and_loading_changes_nothing, (histories("native"), data), ""),
+    (entries_need_no_journal, (histories("entries", most_ranks=1),), ""),
     (duplicate_entries_change_nothing, (histories("entries", most_ranks=1), data), ""),
     (booked_steps_stay_unless_they_are_done_again, (histories("native"), data), ""),
     (booked_steps_stay_unless_they_are_done_again, (histories("entries"), data), "of entries"),
@@ -312,7 +335,9 @@ PROPERTIES: list[tuple[Callable[..., None], tuple[st.SearchStrategy[object], ...
 NAMES = [f"{check.__name__.replace('_', ' ')} {more}".strip() for check, _, more in PROPERTIES]
 
 
-def hold(check: Callable[..., None], drawn: Sequence[st.SearchStrategy[object]], often: int) -> None:
+def hold(
+    check: Callable[..., None], drawn: Sequence[st.SearchStrategy[object]], often: int
+) -> None:
     trials = settings(
         max_examples=often,
         deadline=None,

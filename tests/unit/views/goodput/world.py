@@ -24,9 +24,12 @@ EPOCH = 1_760_000_000 * SECOND
 Span = tuple[str, int, int]
 """Name, from, until."""
 Form = Literal["native", "entries"]
-Fault = Literal["crash", "hang", "preemption", "crash while starting", "crash while saving"]
+Fault = Literal[
+    "crash", "hang", "preemption", "crash while starting", "crash while saving",
+    "crash between steps",
+]  # fmt: skip
 FAULTS: tuple[Fault, ...] = (
-    "crash", "crash", "hang", "preemption", "crash while starting", "crash while saving",
+    "crash", "crash", "hang", "preemption", "crash while saving", "crash between steps",
 )  # fmt: skip
 
 
@@ -161,17 +164,28 @@ class Simulator:
             return "crash"
         if fault == "preemption" and self.next_step + 1 >= self.plan.steps:
             return "crash"  # nothing would come after it
-        return "crash" if fault == "crash while starting" else fault
+        if fault == "crash between steps" and (not self.steady or self.plan.form == "entries"):
+            return "crash"  # a save that is cut short would not be told by its entry
+        return fault
 
     def _pace_is_known(self) -> bool:
-        return (self.paced and not self.steady) or self.steady > KNOWN_AFTER
+        return self.paced or self.steady > KNOWN_AFTER
 
     def _dies_while_starting(self) -> bool:
-        """A start that comes to nothing: all ranks initialise together, then one dies."""
-        if self.dice.random() > 0.15 or self.attempt >= 8:
+        """A start that comes to nothing."""
+        if self.dice.random() > 0.2 or self.attempt >= 8:
             return False
-        self._begin_attempt(together=True)
         self.world.faults.append("crash while starting")
+        if self.plan.form == "native" and self.dice.random() < 0.5:
+            self._begin_attempt()
+            self._gap(self._preparations(), "training_preparation", dies=True)
+        else:
+            self._begin_attempt(together=True)
+            self._die_together()
+        return True
+
+    def _die_together(self) -> None:
+        """All ranks do the same at the same time, until one dies."""
         name, length = "accelerator_init", _nanoseconds(self.dice, 3, 60)
         death = self.now + _nanoseconds(self.dice, 1, 90)
         spans = [rank.span(name, length, until=death) for rank in self.ranks]
@@ -180,7 +194,6 @@ class Simulator:
         self._true(min(end, death), name)
         self._true(death, "training_preparation")
         self._die(death)
-        return True
 
     # ── an attempt ────────────────────────────────────────────────────────────────────────────
 
@@ -200,22 +213,27 @@ class Simulator:
     def _start(self) -> None:
         """From the processes' start to where the last of them begins its first step."""
         self._begin_attempt()
-        resumes = self.next_step > 0
-        phases = [("accelerator_init", 3, 60), ("", 0.1, 2), ("training_preparation", 1, 30)]
-        if resumes:
+        self._gap(self._preparations(), "training_preparation")
+
+    def _preparations(self) -> list[tuple[str, float, float]]:
+        phases: list[tuple[str, float, float]] = [
+            ("accelerator_init", 3, 60), ("", 0.1, 2), ("training_preparation", 1, 30),
+        ]  # fmt: skip
+        if self.next_step:
             phases.insert(2, ("checkpoint_restore", 5, 60))
         if self.dice.random() < 0.5:
             phases.append(("data_loading", 1, 20))
-        self._gap(phases, idle="training_preparation")
+        return phases
 
     def _train(self) -> bool:
         """Steps until the last one is done, or a fault ends the attempt: False."""
         while self.next_step < self.plan.steps:
-            if self.steady:
-                self._between_steps()
             fault = self._fault_due()
             if fault is not None:
                 self.world.faults.append(fault)
+            if self.steady and self._between_steps(fault):
+                return False
+            if fault is not None:
                 self._fail(fault)
                 return False
             self._step()
@@ -228,7 +246,7 @@ class Simulator:
     def _leave(self, state: Literal["completed", "killed"]) -> None:
         saves = [rank.span("checkpoint_save", _nanoseconds(self.dice, 1, 9)) for rank in self.ranks]
         last = max(range(len(saves)), key=lambda at: saves[at][2])
-        self._true_spans(self.ranks[last], [saves[last]], self.ranks[last].now, "unattributed")
+        self._true_spans([saves[last]], self.ranks[last].now, "unattributed")
         idle = 0 if self.plan.form == "entries" else _nanoseconds(self.dice, 0.001, 2)
         ends = [self.now + idle + self.dice.randrange(1, 1_000) * self.tick for _ in self.ranks]
         for rank, end in zip(self.ranks, ends, strict=True):
@@ -244,9 +262,10 @@ class Simulator:
 
     # ── between steps ─────────────────────────────────────────────────────────────────────────
 
-    def _between_steps(self) -> None:
+    def _between_steps(self, fault: Fault | None) -> bool:
+        """True if the run dies here."""
         phases: list[tuple[str, float, float]] = []
-        if self.next_step % self.plan.evaluate_every == 0:
+        if self.next_step % self.plan.evaluate_every == 0 or fault == "crash between steps":
             phases.append(("evaluation", 5, 60))
         if self.next_step % self.plan.save_every == 0:
             phases.append(("checkpoint_save", 0.5, 20))
@@ -256,23 +275,51 @@ class Simulator:
             phases.append(("push to hub", 0.5, 9))
         if self.dice.random() < 0.2 and self.plan.form == "native":
             phases.append(("", 0.001, 1))
-        self._gap(phases, idle=self._idle)
+        if self.dice.random() < 0.2 and self.plan.form == "native" and fault is None:
+            phases.append(("wait", 0.001, 3))  # it is said when the step is done
+        self._gap(phases, self._idle, dies=fault == "crash between steps")
+        if fault == "crash between steps":
+            return True
         if self.next_step % self.plan.save_every == 0:
             self.saved = self.next_step
+        return False
 
-    def _gap(self, phases: Sequence[tuple[str, float, float]], idle: str) -> None:
+    def _gap(
+        self, phases: Sequence[tuple[str, float, float]], idle: str, *, dies: bool = False
+    ) -> None:
         """Every rank does these things, each at its own speed, and begins the step.  The last to
         begin is who the others wait for, so the time was spent on what that one did."""
-        found: list[list[Span]] = []
+        found = [self._do(rank, phases) for rank in self.ranks]
         for rank in self.ranks:
-            spans = []
-            for name, low, high in phases:
-                length = _nanoseconds(self.dice, low, high)
-                spans += [rank.span(name, length)] if name else rank.rest(length)
-            found.append(spans)
             rank.begin(self.next_step)
-        last = max(range(len(self.ranks)), key=lambda at: (self.ranks[at].begun, -at))
-        self._true_spans(self.ranks[last], found[last], self.ranks[last].begun, idle)
+        order = sorted(self.ranks, key=lambda rank: (-rank.begun, rank.number))
+        last, others = order[0], order[1:]
+        spans = found[last.number]
+        if dies:
+            self._die_before(last, max([self.now, *(rank.begun for rank in others)]), spans, idle)
+        else:
+            self._true_spans(spans, last.begun, idle)
+
+    def _do(self, rank: Rank, phases: Sequence[tuple[str, float, float]]) -> list[Span]:
+        spans = []
+        for name, low, high in phases:
+            length = _nanoseconds(self.dice, low, high)
+            if name == "wait":
+                spans.append(rank.wait(length))
+            elif name:
+                spans.append(rank.span(name, length))
+            else:
+                rank.rest(length)
+        return spans
+
+    def _die_before(self, last: Rank, after: int, spans: Sequence[Span], idle: str) -> None:
+        """All but the last have begun the step, which that one never does."""
+        after = min(after + 1_000, last.begun - 1)
+        death = after + self.dice.randrange(last.begun - after)
+        last.book.records = [record for record in last.book.records if record.time_ns <= death]
+        self._true_spans([(n, min(a, death), min(b, death)) for n, a, b in spans], death, idle)
+        self._take_back(self.saved)
+        self._die(death)
 
     # ── a step ────────────────────────────────────────────────────────────────────────────────
 
@@ -299,9 +346,10 @@ class Simulator:
         self._true(self.now + own - self._worked(since, spans), "productive")
         self._true(self.now + stall, "stall")
         for rank in self.ranks:
+            if rank is not slowest and claims:
+                rank.stretch_if_room(claims[-1], self.now, self.dice)
             early = 0 if rank is slowest else self.dice.randrange(1, 1_000) * self.tick
-            rank.end(max(self.now - early, rank.now + self.tick))
-        self.now = max(self.now, *(rank.now for rank in self.ranks))
+            rank.end(self.now - early)
         for rank in self.ranks:
             rank.maybe_background(self.dice)
         self.next_step += 1
@@ -345,20 +393,44 @@ class Simulator:
             self._preempted()
             return
         if fault == "hang":
-            death = self.now + own + self._hang_time()
-            self._true(self.now + own, "wasted_progress")
-            self._true(death, "stall")
+            death = self._hang(own)
         else:
-            death = self.now + self.dice.randrange(1, own // 1_000) * 1_000
+            # In a first step before it is longer than usual: it would be taken for compilation.
+            within = own if self.steady else self.plan.step_ns * (1 - self.plan.jitter)
+            death = self.now + self.dice.randrange(1, int(within) // 1_000) * 1_000
+            self._others_go_on(death)
             if fault == "crash while saving":
                 self._save_cut_short(death)
             self._true(death, "wasted_progress")
         self._take_back(self.saved)
         self._die(death)
 
+    @property
+    def _last_to_begin(self) -> Rank:
+        return max(self.ranks, key=lambda rank: (rank.begun, -rank.number))
+
+    def _hang(self, own: int) -> int:
+        """It computes (and compiles before, in a first step), and nothing comes of it."""
+        compiles = [] if self.steady else [("compile", _nanoseconds(self.dice, 5, 300))]
+        since = self.now
+        spans = self._inside(self._last_to_begin, own, compiles)
+        for _, start, end in spans:
+            self._true(start, "wasted_progress")
+            self._true(end, "program_startup")
+        self._true(self.now + own - self._worked(since, spans), "wasted_progress")
+        self._true(self.now + self._hang_time(), "stall")
+        return self.now
+
+    def _others_go_on(self, death: int) -> None:
+        """What ranks do that began the step before the last one did is not what it waits for."""
+        for rank in self.ranks:
+            if rank is not self._last_to_begin and death - self.now > 3_000:
+                start = self.now + (death - self.now) // 3
+                rank.stretch("data_loading", start, start + (death - self.now) // 3, self.dice)
+
     def _save_cut_short(self, death: int) -> None:
         """The last rank to begin the step was writing when it died."""
-        last = max(self.ranks, key=lambda rank: (rank.begun, -rank.number))
+        last = self._last_to_begin
         start = self.now + (death - self.now) // 2_000 * 1_000
         if last.open("checkpoint_save", start):
             self._true(start, "wasted_progress")
@@ -396,7 +468,7 @@ class Simulator:
             self.world.truth.append(Piece(self.now, until, _class(spent), self.next_step))
             self.now = until
 
-    def _true_spans(self, rank: Rank, spans: Sequence[Span], until: int, idle: str) -> None:
+    def _true_spans(self, spans: Sequence[Span], until: int, idle: str) -> None:
         for name, start, end in spans:
             self._true(start, idle)
             self._true(end, name)
@@ -424,7 +496,7 @@ class Rank:
         self._tick = tick
         self._form = form
         self._step = 0
-        self._span = 0
+        self._span = self._inner = self._wait = 0
         if form == "entries":
             self.book.entry("job_start_time", start)
 
@@ -445,9 +517,19 @@ class Rank:
             self.book.entry("step_start_time", self.begun, step)
 
     def end(self, at: int) -> None:
+        assert at > self.now or not self._tick
         self.now = at
         if self._form == "native":
             self.book.end("step", self._span, at, self._step)
+        if self._wait:
+            self.book.waited(self._step, self._wait, self._next())
+            self._wait = 0
+
+    def wait(self, length: int) -> Span:
+        """For data, as `run.steps` does: until the step begins, and said when it is done."""
+        asked, self.now = self.now, self.now + length
+        self._wait = self.now + self._tick - asked
+        return "data_loading", asked, self.now + self._tick
 
     def span(self, name: str, length: int, until: int | None = None) -> Span:
         """`until`: when it dies, if that is before the end."""
@@ -493,6 +575,12 @@ class Rank:
             self._edge(name, "end", end)
         self.now = end
         return name, start, end
+
+    def stretch_if_room(self, claim: tuple[str, int], until: int, dice: Random) -> None:
+        """The same as the slowest rank does, but it has time for it."""
+        name, length = claim
+        if dice.random() < 0.5 and self.now + length < until - SECOND:
+            self.stretch(name, until - SECOND - length, until - SECOND, dice)
 
     def maybe_background(self, dice: Random) -> None:
         """Something beside the steps, which takes none of their time."""
