@@ -11,8 +11,9 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain, compress, islice
 from math import inf
+from operator import lt
 from typing import TYPE_CHECKING, Any, Final
 
 from runwatch.goodput.codes import (
@@ -44,6 +45,8 @@ _TIES: Final = 8
 """So many entries of one instant are looked through for a duplicate; more are kept by name."""
 
 _NOWHERE: Final = -1
+_ONLY_A_TIME: Final = bytes([*PLAIN, STEP])
+_IS_STEP: Final = bytes(code == STEP for code in range(256))
 
 
 class History:
@@ -131,18 +134,45 @@ class History:
         kinds = [_kind(mark) for mark in columns.marks]
         start = 0
         for row, _, entry in columns.others:
-            self._add_rows(columns, kinds, start, row)
+            self._add_stretch(columns, kinds, start, row)
             self.add((entry,))
             start = row
-        self._add_rows(columns, kinds, start, len(columns.code))
+        self._add_stretch(columns, kinds, start, len(columns.code))
+
+    def _add_stretch(
+        self, columns: Columns, kinds: Sequence[tuple[int, Note]], start: int, end: int
+    ) -> None:
+        rows, steps = columns.code[start:end], columns.step[start:end]
+        times = columns.seconds[start:end]
+        if not self._add_all(rows, steps, times, [code for code, _ in kinds]):
+            self._add_rows(zip(rows, steps, times, strict=True), kinds)
+
+    def _add_all(
+        self, rows: array[int], steps: array[int], times: array[float], kinds: Sequence[int]
+    ) -> bool:
+        """At once, if these are steps that follow one another and entries that say a time, each
+        later than the one before; else False, and nothing is added."""
+        if not rows or not self._newest < times[0] or not times[-1] < LATEST_SECONDS:
+            return False
+        codes = bytes(map(kinds.__getitem__, rows))
+        numbers = list(compress(steps, codes.translate(_IS_STEP)))
+        if codes.translate(None, _ONLY_A_TIME) or (numbers and numbers[0] != self._following):
+            return False
+        if numbers and numbers != list(range(numbers[0], numbers[0] + len(numbers))):
+            return False
+        if not all(map(lt, times, islice(times, 1, None))):
+            return False
+        self.codes += codes
+        self.times.extend(times)
+        self._catch_up(times[-1], numbers[-1] + 1 if numbers else self._following)
+        return True
 
     def _add_rows(
-        self, columns: Columns, kinds: Sequence[tuple[int, Note]], start: int, end: int
+        self, rows: Iterable[tuple[int, int, float]], kinds: Sequence[tuple[int, Note]]
     ) -> None:
         put_code, put_time = self.codes.append, self.times.append
         newest, following = self._newest, self._following
-        rows = zip(columns.code, columns.step, columns.seconds, strict=True)
-        for row, number, time in islice(rows, start, end):
+        for row, number, time in rows:
             code, note = kinds[row]
             if newest < time < LATEST_SECONDS:
                 if code == STEP and number == following and following is not None:

@@ -6,6 +6,7 @@ ended.  From a back end that the caller brought it is what its entries tell.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,10 +22,11 @@ from runwatch.settings import runwatch_dir
 from runwatch.ship.tail import Tail
 from runwatch.views.goodput.account import Account, Goodput, Range
 from runwatch.views.goodput.drawing import draw_up
-from runwatch.views.goodput.facts import Diary, Scribe, nanoseconds
+from runwatch.views.goodput.facts import STEP_START, Diary, Scribe, nanoseconds
 from runwatch.views.goodput.ledger import Ledger, Stale
 from runwatch.views.runs import LIFE_KINDS, attempts, process_states
 
+STRETCH: Final = 10_000
 _KINDS: Final = ("custom_badput_event_type", "elastic_wait_event_type")
 
 
@@ -91,14 +93,13 @@ class EntryAccount(_Folded):
         if self._cursor is None:
             self._begin()
         entries, cursor = self._read(self._cursor)
-        facts = _facts(entries)
-        if self._cursor is not None and facts and facts[0][0] < self._told_ns:
+        if not self._told_in_order(entries):
             everything, cursor = self._read(None)
             self._begin()
-            facts = _facts(everything)
+            self._tell(_facts(everything))
         if cursor is not None and cursor != (None, None):
             self._cursor = cursor
-        self._tell(facts)
+        self._ledger.settle()
         return draw_up(self._ledger, self._diary.lives(), now_ns)
 
     def _begin(self) -> None:
@@ -106,14 +107,28 @@ class EntryAccount(_Folded):
         self._diary = Diary(self._ledger, "log", 1, 0)
         self._told_ns = 0
 
-    def _tell(self, facts: Iterable[_Fact]) -> None:
-        for time_ns, what, kind, step, checkpoint in facts:
-            if checkpoint is None:
-                self._diary.entry(what, kind, step, time_ns)
-            else:
-                self._diary.checkpoint(checkpoint)
-            self._told_ns = time_ns
-        self._ledger.settle()
+    def _told_in_order(self, entries: Sequence[Mapping[str, Any]]) -> bool:
+        """A stretch at a time; False as soon as one speaks of earlier than the one before."""
+        for start in range(0, len(entries), STRETCH):
+            facts = _facts(entries[start : start + STRETCH])
+            if facts and facts[0][0] < self._told_ns:
+                return False
+            self._tell(facts)
+        return True
+
+    def _tell(self, facts: Sequence[_Fact]) -> None:
+        if not facts:
+            return
+        if all(what == STEP_START for _, what, _, _, _ in facts):
+            times = array("q", [fact[0] for fact in facts])
+            self._diary.steps(times, array("q", [fact[3] for fact in facts]))
+        else:
+            for time_ns, what, kind, step, checkpoint in facts:
+                if checkpoint is None:
+                    self._diary.entry(what, kind, step, time_ns)
+                else:
+                    self._diary.checkpoint(checkpoint)
+        self._told_ns = facts[-1][0]
 
 
 def _facts(entries: Iterable[Mapping[str, Any]]) -> list[_Fact]:
@@ -128,7 +143,7 @@ def _fact(entry: Mapping[str, Any]) -> _Fact | None:
     if started is not None:
         step = entry.get("step_count")
         if isinstance(step, int) and isinstance(started, int | float):
-            return nanoseconds(started), "step_start_time", "", step, None
+            return nanoseconds(started), STEP_START, "", step, None
         return None
     if "event_type" in entry:
         return _checkpoint_fact(entry)

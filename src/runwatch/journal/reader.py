@@ -54,6 +54,8 @@ NETWORK_GRACE_SECONDS: Final = 60.0
 _SOMETHING: Final = re.compile(rb"[^\0]")
 _LONGEST_RUN: Final = 4096
 _SHORTEST_RUN: Final = 8
+_LITTLE_ENDIAN: Final = sys.byteorder == "little"
+_POINT_LOOKS: Final = bytes([POINT_LENGTH // 8, 0, POINT, 0])
 _POINTS_LOOK: Final = ((4, b"\5"), (5, b"\0"), (6, bytes([POINT])), (7, b"\0"))
 _BEHIND_CRC: Final = struct.Struct("<4x36s")
 
@@ -359,10 +361,12 @@ def _decode_run(data: bytes, at: int, shift: int, points: Points) -> int:
 
     Returns how many; 0 when there are too few for it to pay.
     """
-    ahead = at + (_SHORTEST_RUN - 1) * POINT_LENGTH
-    if data[ahead + 4 : ahead + 8] != b"\5\0\1\0" or sys.byteorder != "little":
+    count, ahead = _SHORTEST_RUN, at + 4 - POINT_LENGTH
+    if not data.startswith(_POINT_LOOKS, ahead + count * POINT_LENGTH) or not _LITTLE_ENDIAN:
         return 0
-    count = min((len(data) - at) // POINT_LENGTH, _LONGEST_RUN)
+    while count < _LONGEST_RUN and data.startswith(_POINT_LOOKS, ahead + count * POINT_LENGTH):
+        count *= 2  # so that a short run costs a short look
+    count = min((len(data) - at) // POINT_LENGTH, count)
     end = at + count * POINT_LENGTH
     for offset, looks in _POINTS_LOOK:
         column = data[at + offset : end : POINT_LENGTH]

@@ -197,8 +197,8 @@ def steps(run: Run, items: Iterable[T], start: int) -> Iterator[tuple[int, T]]:
             try:
                 yield number, item
             finally:
-                # Also after `break`.  An exception in the loop's body does not come here until its
-                # traceback is let go, so the step it cut short has no end: just what happened.
+                # Also after `break`, and when an exception leaves the loop: from here the two
+                # look the same, so a step that fails is told as one that ended.
                 step.complete()
             number += 1
             asked = now()

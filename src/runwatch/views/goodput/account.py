@@ -286,11 +286,3 @@ def mean_time_to_recovery_ns(goodput: Goodput) -> int | None:
     """From a disruption to the first step after it, on average over those that have one."""
     times = [d.back_ns for d in goodput.disruptions if d.back_ns is not None]
     return sum(times) // len(times) if times else None
-
-
-def __getattr__(name: str) -> object:
-    if name == "draw_up":
-        from runwatch.views.goodput.drawing import draw_up
-
-        return draw_up
-    raise AttributeError(name)

@@ -3,6 +3,8 @@
 The rules, beside those of `track.py` and `books.py`:
 
 * an attempt begins with its first process and lasts until the next begins;
+* one that ended well, and after which the run begins again where that one began, was complete: its
+  work stands, and the time until the next attempt is not the run's (excluded);
 * a rank that dies and after whose death no step is done stopped the attempt there; from then on
   until the next attempt begins is infrastructure recovery (while others live, an open step that
   began after the death has the benefit of the doubt until it is a stall);
@@ -62,6 +64,12 @@ class _Scene:
         return self.next_ns is not None and self.next_ns <= self.now_ns
 
     @property
+    def is_complete(self) -> bool:
+        """Whether the run does not go on behind it, but begins again; all ranks ended well."""
+        first = None if self.attempt is None else self.attempt.first_step
+        return self.goes_on_at is None or (first is not None and self.goes_on_at <= first)
+
+    @property
     def tracks(self) -> Sequence[Track]:
         return () if self.attempt is None else tuple(self.attempt.tracks.values())
 
@@ -80,6 +88,8 @@ class _Ending:
     inferred_ns: int = 0
     over: bool = True
     """Finished or stopped."""
+    complete: bool = False
+    """Finished, and what comes after it is another go."""
 
 
 @dataclass(slots=True)
@@ -156,7 +166,8 @@ def _draw(scene: _Scene) -> _Drawn:
         found = _draw_steps(scene, scene.attempt, start, limit)
     _draw_open(scene, found)
     timeline = Timeline(found.ending.stop_ns)
-    timeline.append(found.ending.close_ns, Spent.INFRASTRUCTURE_RECOVERY)
+    after = Spent.EXCLUDED if found.ending.complete else Spent.INFRASTRUCTURE_RECOVERY
+    timeline.append(found.ending.close_ns, after)
     found.lay(timeline, found.ending.close_ns)
     found.inferred_ns += found.ending.inferred_ns
     return found
@@ -209,7 +220,9 @@ def _ending(scene: _Scene, done_ns: int, last_begin_ns: int, usual_ns: int | Non
         return _Ending(stop, close, True, life.cause, unsure)
     if over:
         stop = min(max(*ends, done_ns), close)
-        return _Ending(stop, close, restarted, "ended and was started again" if restarted else "")
+        if not restarted or scene.is_complete:
+            return _Ending(stop, close, False, complete=restarted)
+        return _Ending(stop, close, True, "ended and was started again")
     if restarted:
         heard = max((track.now_ns for track in scene.tracks), default=scene.start_ns)
         stop = min(max(heard, done_ns), close)
@@ -327,6 +340,7 @@ class _Redone:
 
 def _redone(drawn: Sequence[_Drawn]) -> tuple[list[Range], list[_Redone], list[_Kept]]:
     """All that was done again; of that, what each attempt's end cost; and what stands."""
+    stands: list[_Kept] = []
     kept: list[_Kept] = []
     everything: list[Range] = []
     cost = [_Redone() for _ in drawn]
@@ -340,7 +354,9 @@ def _redone(drawn: Sequence[_Drawn]) -> tuple[list[Range], list[_Redone], list[_
             kept.append(_Kept(lap, len(lap), lap.end_ns))
         if attempt.laps:
             stopped = at
-    return everything, cost, kept
+        if attempt.ending.complete:
+            stands, kept, stopped = stands + kept, [], None
+    return everything, cost, stands + kept
 
 
 def _go_back(kept: list[_Kept], step: int) -> _Redone:

@@ -23,7 +23,9 @@ from typing import Any, Final
 
 from runwatch.views.goodput.books import Books, Cell
 from runwatch.views.goodput.classes import ClassNames
-from runwatch.views.goodput.track import Piece, Stride, Track
+from runwatch.views.goodput.track import Piece, Stale, Stride, Track
+
+__all__ = ["Attempt", "AttemptKey", "Awaited", "Ledger", "Stale", "Tail"]
 
 STATE_VERSION: Final = 1
 
@@ -33,10 +35,6 @@ itself (0 if it records none): a program that starts over in place makes two att
 
 HELD_STEPS: Final = 64
 """Steps not booked yet while a process of the attempt may still begin to do steps, too."""
-
-
-class Stale(Exception):
-    """The fold cannot take this any more: fold everything again, in order of time."""
 
 
 @dataclass(slots=True)
@@ -155,7 +153,8 @@ class Attempt:
         """Book what every rank has passed."""
         for track in self.tracks.values():
             if track.ended and not self.is_alone:
-                track.flush()  # nobody waits for it any more, so its last step is handed on now
+                # Nobody waits for it any more, so its last step is handed on now.
+                track.flush() if self.lenient else track.close_step()
         if not self.meetings:
             return
         present = [track for track in self.tracks.values() if not track.ended]

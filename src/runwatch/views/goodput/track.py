@@ -26,6 +26,10 @@ Piece = tuple[int, int, int]
 RUN_STEPS: Final = 256
 
 
+class Stale(Exception):
+    """The fold cannot take this any more: fold everything again, in order of time."""
+
+
 class Stride(NamedTuple):
     """A completed step, and the time since the one before it."""
 
@@ -89,8 +93,8 @@ def insert(pieces: list[Piece], start: int, end: int, spent: int) -> None:
 class Track:
     __slots__ = (
         "ended", "handed", "inferred_ns", "key", "lap", "now_ns", "own_ns", "rank", "since_ns",
-        "start_ns", "step", "steps", "_begin", "_done", "_floor", "_gap", "_inside", "_last",
-        "_on_run", "_on_stride", "_open", "_turned",
+        "start_ns", "step", "steps", "_begin", "_closed", "_done", "_floor", "_gap", "_inside",
+        "_last", "_on_run", "_on_stride", "_open", "_turned",
     )  # fmt: skip
 
     def __init__(
@@ -124,6 +128,7 @@ class Track:
         """How many of the open spans were open when the step began: they have no say in it."""
         self._turned = start_ns
         self._done: Stride | None = None
+        self._closed = False
         self._on_stride = on_stride
         self._on_run = on_run
 
@@ -143,6 +148,7 @@ class Track:
         if self._last is not None and step <= self._last:
             self.lap += 1
         self._last = self.step = step
+        self._closed = False
         self._begin = self._turned = now
         self._floor = len(self._open)
 
@@ -214,6 +220,8 @@ class Track:
         if done is not None and done.step == step:
             start = max(done.begin_ns - wait_ns, done.since_ns)
             insert(done.gap, start, done.begin_ns, Spent.DATA_LOADING)
+        elif self._closed and self.handed == (self.lap, step):
+            raise Stale(f"rank {self.rank} told of step {step} after it was handed on")
 
     def open(self, time_ns: int, spent: int, key: object) -> None:
         now = self.now_ns = time_ns if time_ns > self.now_ns else self.now_ns
@@ -234,6 +242,8 @@ class Track:
     def elapsed(self, time_ns: int, nanoseconds: int, spent: int) -> None:
         """Something that is known when it is over.  It has the time that no ended span has."""
         start = time_ns - max(nanoseconds, 0)
+        if self._closed and start < self.since_ns:
+            raise Stale(f"rank {self.rank} told of a step after it was handed on")
         if any(is_elastic(span.spent) for span in self._open):
             return
         if time_ns > self._turned:
@@ -251,6 +261,11 @@ class Track:
         self, pieces: list[Piece], start: int, end: int, spent: int, within: tuple[int, ...]
     ) -> None:
         insert(pieces, max(start, within[0]), min(end, within[1]), spent)
+
+    def close_step(self) -> None:
+        """As `flush`, though something may still be said about the step; if so, that is `Stale`."""
+        self._closed = self._closed or self._done is not None
+        self.flush()
 
     def flush(self) -> None:
         """Hand the completed step on; until then its data wait may still be said."""
@@ -341,7 +356,7 @@ class Track:
 
     _PLAIN = (
         "ended", "handed", "inferred_ns", "key", "lap", "now_ns", "own_ns", "rank", "since_ns",
-        "start_ns", "step", "steps", "_begin", "_floor", "_gap", "_inside", "_last",
+        "start_ns", "step", "steps", "_begin", "_closed", "_floor", "_gap", "_inside", "_last",
         "_turned",
     )  # fmt: skip
 

@@ -8,12 +8,13 @@ least; the times that entries speak of may be the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, cast
 
 from hypothesis import strategies as st
 
+from runwatch.record import NO_STEP, Event
 from runwatch.views.goodput.ledger import HELD_STEPS
 from runwatch.views.runs import State
 from tests.unit.views.goodput.story import SECOND, Notebook
@@ -71,7 +72,30 @@ Form = Literal["native", "entries"]
 
 def histories(form: Form = "native", *, most_ranks: int = 4) -> st.SearchStrategy[list[Notebook]]:
     tries = _tries if most_ranks == 4 else _tries.map(lambda t: _first_ranks(t, most_ranks))
-    return st.lists(tries, min_size=1, max_size=3).map(lambda found: _written(found, form))
+    written = st.lists(tries, min_size=1, max_size=3).map(lambda found: _written(found, form))
+    return written.filter(_ranks_keep_together)
+
+
+def _ranks_keep_together(books: list[Notebook]) -> bool:
+    """Ranks that are further apart than is held come too late: then it matters who is heard first,
+    and there is no one account."""
+    ranks: dict[int, int] = {}
+    steps: dict[int, set[tuple[int, int]]] = {}
+    for book in books:
+        ranks[book.attempt] = ranks.get(book.attempt, 0) + 1
+        steps.setdefault(book.attempt, set()).update(_steps(book))
+    return all(len(steps[number]) <= HELD_STEPS for number, count in ranks.items() if count > 1)
+
+
+def _steps(book: Notebook) -> Iterator[tuple[int, int]]:
+    """Lap and number."""
+    lap, last = 0, NO_STEP
+    for record in book.records:
+        if isinstance(record, Event) or record.step == NO_STEP:
+            continue
+        lap += record.step < last
+        last = record.step
+        yield lap, last
 
 
 def _first_ranks(found: Try, most: int) -> Try:
@@ -107,8 +131,8 @@ class _Hand:
         self.now = book.start_ns // book.unit_ns
         self.next = first
         self.form = form
-        self._room = HELD_STEPS - 14 if ranks > 1 else 10 * HELD_STEPS
-        """For steps in bulk: of ranks further apart than is held, the later has no say."""
+        self._room = HELD_STEPS - 20 if ranks > 1 else 10 * HELD_STEPS
+        """For steps in bulk."""
         self._step: int | None = None
         self._span = 0
         self._open: list[tuple[str, int]] = []

@@ -332,10 +332,11 @@ def test_an_unfinished_step_was_kept_if_the_run_goes_on_after_it(
 
 
 def test_means_over_disruptions() -> None:
-    second = Notebook(attempt=2, start=120).steps(10, 130, 140).killed(140)
-    third = Notebook(attempt=3, start=180).steps(11, 200, 210).exits(220)
-    goodput = told(first_try().killed(100), second, third)
-    assert mean_time_between_failures_ns(goodput) == (220 - 20 - 40) * SECOND // 2
+    first = Notebook(start=50).steps(0, *range(50, 110, 10)).killed(100)
+    second = Notebook(attempt=2, start=120).steps(5, 130, 140).killed(140)
+    third = Notebook(attempt=3, start=180).steps(6, 200, 210).exits(220)
+    goodput = told(first, second, third)
+    assert mean_time_between_failures_ns(goodput) == (220 - 50 - 20 - 40) * SECOND // 2
     assert mean_time_to_recovery_ns(goodput) == (30 + 60) * SECOND // 2
 
 

@@ -223,6 +223,39 @@ def test_an_announced_process_is_waited_for_before_it_records() -> None:
     assert [share.steps for share in goodput.ranks] == [39, 39]
 
 
+def test_a_process_is_expected_in_its_own_attempt_only() -> None:
+    ledger = Ledger()
+    ledger.announce(1, "a")
+    ledger.track("a", attempt=(1, 0), rank=0, start_ns=0)
+    ledger.announce(2, "b")
+    ledger.announce(2, "c")
+    ledger.announce(1, "a")
+    assert ledger.attempts[1, 0].expected == 1
+    ledger.announce(1, "d")
+    assert ledger.attempts[1, 0].expected == 2
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_batches_of_nothing_but_steps_are_booked_as_any_others(ranks: int) -> None:
+    books = [
+        Notebook(rank).entry("job_start_time", 0).begins(0, *range(5 + rank, 4005, 10))
+        for rank in range(ranks)
+    ]
+    scribe = scribe_for(books)
+    for first, last in ((0, 60), (60, 150), (150, 151), (151, 401)):
+        for book in books:
+            scribe.batch(book.batch(first, last))
+            scribe.ledger.settle()
+    goodput = goodput_of(scribe, books, last_ns(books))
+    assert goodput is not None
+    assert rows(goodput) == [
+        (0, 4 + ranks, "training_preparation"),
+        (4 + ranks, 3994 + ranks, "productive"),
+    ]
+    assert [share.steps for share in goodput.ranks] == [399] * ranks
+    assert [share.awaited_steps for share in goodput.ranks] == ([0] if ranks == 1 else [0, 399])
+
+
 def test_a_process_that_tells_its_own_story_is_forgotten_with_its_attempt() -> None:
     ledger = Ledger()
     ledger.track("a", attempt=(1, 0), rank=0, start_ns=0)

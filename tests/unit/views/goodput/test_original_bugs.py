@@ -99,11 +99,9 @@ def test_b08_a_name_that_is_used_again_is_a_second_attempt() -> None:
     book = job().begins(0, 0, 10).entry("job_end_time", 20)
     goodput = told(book.entry("job_start_time", 100).begins(0, 100, 110), now=120)
     assert len(goodput.attempts) == 2
-    assert spent(goodput) == {
-        "wasted_progress": 20,
-        "infrastructure_recovery": 80,
-        "productive": 20,
-    }
+    assert spent(goodput) == {"productive": 40, "excluded": 80}
+    assert goodput.disruptions == []
+    assert goodput.account().goodput == 1.0
 
 
 def test_b09_nested_spans_are_counted_once() -> None:
