@@ -14,7 +14,7 @@ help:
 	@echo "make check   ruff, mypy --strict, import-linter"
 	@echo "make soak    the slow, exhaustive trials"
 	@echo "make bench   measure Runwatch beside its peers"
-	@echo "make proto   regenerate the wire stubs from spine.proto"
+	@echo "make proto   regenerate the wire stubs from the .proto files"
 
 demo: $(STAMP)/run
 	@$(BIN)/runwatch demo
@@ -35,7 +35,7 @@ bench: $(STAMP)/bench
 	$(BIN)/python benchmarks/run.py $(ARGS)
 
 proto: $(STAMP)/test
-	$(BIN)/python -m grpc_tools.protoc -I src --python_out=src --pyi_out=src src/runwatch/wire/spine.proto
+	$(BIN)/python -m grpc_tools.protoc -I src --python_out=src --pyi_out=src src/runwatch/wire/spine.proto src/runwatch/wire/gswarm.proto
 
 $(STAMP)/venv:
 	@$(PYTHON) scripts/make_venv.py $(VENV)

@@ -122,7 +122,7 @@ def test_a_reader_that_leaves_ends_the_command(recorded: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["demo", "ui", "head", "agent", "runs", "show", "export", "config"]
+    "command", ["demo", "ui", "head", "agent", "runs", "show", "goodput", "export", "config"]
 )
 def test_help_has_an_example(recorded: Path, command: str) -> None:
     said = runwatch(recorded, command, "--help").stdout

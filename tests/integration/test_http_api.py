@@ -506,6 +506,7 @@ def test_the_document_describes_every_route(client: TestClient) -> None:
     assert document["openapi"] == "3.1.0"
     paths = {path.removeprefix("/api/v1/") for path in document["paths"]}
     of_run = {"configs", "series", "curves", "latest", "events", "processes", "export"}
+    of_run |= {"goodput", "goodput/entries"}
     assert paths == {"health", "runs", "runs/{run}", "live"} | {f"runs/{{run}}/{p}" for p in of_run}
     curves = document["paths"]["/api/v1/runs/{run}/curves"]["get"]
     buckets = next(p for p in curves["parameters"] if p["name"] == "buckets")
@@ -518,6 +519,7 @@ def attacks() -> list[Any]:
     paths = ("health", "runs", "runs/{run}") + tuple(
         f"runs/{{run}}/{part}"
         for part in ("configs", "series", "curves", "latest", "events", "processes", "export")
+        + ("goodput", "goodput/entries")
     )
     made = [(path, mode) for path in paths for mode in (modes.POSITIVE, modes.NEGATIVE)]
     made.remove(("health", modes.NEGATIVE))  # it takes nothing that could be wrong
@@ -531,6 +533,9 @@ REAL = st.fixed_dictionaries(
         "metric": st.lists(st.sampled_from(["loss", "odd", "gpu_used_bytes"]), min_size=1),
         "start": st.integers(when(-5), when(130)),
         "end": st.integers(when(-5), when(130)),
+        "since": st.integers(when(-5), when(60)),
+        "until": st.integers(when(60), when(130)),
+        "after": st.just(""),
     },
 )
 

@@ -1,5 +1,8 @@
 """The agent's loop: look for processes, sample, record how they ended, ship, tidy up.
 
+The host is sampled in the loop itself, devices in lanes of their own (`lanes.py`); `book.py` is
+where both write, `attribution.py` knows whose device is whose.
+
 One of the two places in Runwatch that catch everything: one failing collector leaves the others
 running, and says so once in the journal.
 """
@@ -10,16 +13,33 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from runwatch._version import __version__
-from runwatch.agent.collectors import COLLECTORS, Collector, Sample
+from runwatch.agent.attribution import Attribution
+from runwatch.agent.book import Book
+from runwatch.agent.collectors import (
+    COLLECTORS,
+    DEVICES,
+    Collector,
+    DeviceCollector,
+    Devices,
+    Incident,
+    Reading,
+    Sample,
+    Target,
+)
+from runwatch.agent.collectors.base import Held, Owner
+from runwatch.agent.collectors.replay import ReplayCollector
+from runwatch.agent.collectors.replay import load as load_recording
+from runwatch.agent.lanes import Lanes, Source
 from runwatch.agent.lock import AgentLock
 from runwatch.agent.settings import AgentSettings
 from runwatch.agent.watch import Exit, ProcessWatch
-from runwatch.clock import Clock, every, system_clock
+from runwatch.clock import Clock, Tick, every, system_clock
 from runwatch.journal.liveness import boot_id, start_ticks, this_host
 from runwatch.journal.reader import JournalReader
 from runwatch.journal.retention import enforce
@@ -39,7 +59,14 @@ logger = logging.getLogger("runwatch.agent")
 class Agent:
     """Everything one node does.  `run` returns when stopped, or idle for long enough."""
 
-    def __init__(self, settings: AgentSettings, *, clock: Clock = system_clock) -> None:
+    def __init__(
+        self,
+        settings: AgentSettings,
+        *,
+        clock: Clock = system_clock,
+        sources: Sequence[Source] | None = None,
+    ) -> None:
+        """`sources`: the devices to look for, if not those that the settings name."""
         self.settings = settings
         self.host = settings.host or this_host()
         self._clock = clock
@@ -47,12 +74,12 @@ class Agent:
         of_host = None if settings.all_hosts else self.host
         self._tail = Tail(settings.root, of_host=of_host, clock=clock)
         self._watch = ProcessWatch()
-        self._scopes: dict[JournalId, int] = {}
-        self._ranks: dict[JournalId, RunScope] = {}
-        self._writer = JournalWriter(settings.root, self._origin(), clock=clock)
-        self._series: dict[tuple[str, int, str, str], int] = {}
-        self._collectors = [make(settings.root, self._targets) for make in COLLECTORS]
-        self._due: dict[str, int] = {}
+        self._known: dict[JournalId, Target] = {}
+        self._targets: tuple[Target, ...] = ()
+        self._attribution = Attribution(lambda: self._targets, changed=self._owner_changed)
+        self._collectors = [make(settings.root, lambda: self._targets) for make in COLLECTORS]
+        self._lanes = Lanes(self._sources() if sources is None else sources, self, clock=clock)
+        self._book = Book(lambda: JournalWriter(settings.root, self._origin(), clock=clock))
         self._failed: set[str] = set()
         self._busy_ns = clock.mono_ns()
         self._tidied_ns = 0
@@ -83,7 +110,7 @@ class Agent:
         self._stop.set()
 
     def run(self) -> None:
-        self._writer.event("agent_start", {"pid": os.getpid(), "version": __version__})
+        self._book.event("agent_start", {"pid": os.getpid(), "version": __version__})
         shipping = None
         if self._shipper is not None:
             shipping = threading.Thread(target=self._shipper.run, name="runwatch-ship", daemon=True)
@@ -91,12 +118,15 @@ class Agent:
         try:
             for tick in every(self.settings.period_seconds, until=self._wait, clock=self._clock):
                 self._look()
-                self._collect(tick.late_seconds)
+                for collector in self._collectors:
+                    self.round(collector, self._late_seconds(tick))
+                self._hear_lanes()
                 self._tidy()
                 if self._is_idle():
                     break
         finally:
-            self._writer.event("agent_end", {"pid": os.getpid()})
+            self._lanes.stop()
+            self._book.event("agent_end", {"pid": os.getpid()})
             self._end(shipping)
 
     def _wait(self, seconds: float) -> bool:
@@ -112,7 +142,7 @@ class Agent:
         return True
 
     def _end(self, shipping: threading.Thread | None) -> None:
-        self._writer.close()
+        self._book.close()
         if self._shipper is not None and shipping is not None:
             deadline = self._clock.mono_ns() + SHIP_ON_EXIT_SECONDS * 1e9
             pause = threading.Event()
@@ -138,6 +168,7 @@ class Agent:
             if origin.role != "agent" and not self._ended_path(origin).exists():
                 self._watch.add(origin)
         self._tail.forget_missing()
+        self._know_targets()
 
     def _record_exit(self, gone: Exit) -> None:
         journal = gone.origin.journal
@@ -149,8 +180,10 @@ class Agent:
             "core_dumped": gone.core_dumped,
             "oom": gone.oom,
         }
-        self._writer.event("process_exit", body, scope=self._scope(gone.origin) or 0)
-        self._scopes.pop(journal, None)
+        target = self._target(gone.origin)
+        self._book.event("process_exit", body, scope=target.scope if target else 0)
+        self._known.pop(journal, None)
+        self._know_targets()
         try:
             # For an agent that comes after us: this end has been recorded.
             self._ended_path(gone.origin).write_text(json.dumps(body))
@@ -160,9 +193,9 @@ class Agent:
     def _ended_path(self, origin: Origin) -> Path:
         return self.settings.root / "journals" / origin.journal / ENDED
 
-    def _scope(self, origin: Origin) -> int | None:
-        """The run a process belongs to, as a scope in our own journal; None until it says."""
-        known = self._scopes.get(origin.journal)
+    def _target(self, origin: Origin) -> Target | None:
+        """A process and its part in a run; None until it says which."""
+        known = self._known.get(origin.journal)
         if known is not None:
             return known
         reader = JournalReader(self.settings.root / "journals" / origin.journal, clock=self._clock)
@@ -171,57 +204,92 @@ class Agent:
         runs = [d for d in batch.definitions if isinstance(d, RunScope)] if batch else []
         if not runs:
             return None
-        self._ranks[origin.journal] = runs[-1]
-        self._scopes[origin.journal] = self._writer.scope(runs[-1])
-        return self._scopes[origin.journal]
+        scope = runs[-1]
+        labels = {"rank": str(scope.rank), "pid": str(origin.pid), "journal": origin.journal}
+        number = self._book.run(scope)
+        target = Target(origin.pid, number, labels, scope.run, origin.process_start_ticks)
+        self._known[origin.journal] = target
+        return target
 
-    def _targets(self) -> Iterator[tuple[int, int, Mapping[str, str]]]:
-        """(pid, scope, labels) of every live process of a run, for the process collector."""
-        for origin in self._watch.watched():
-            scope = self._scope(origin)
-            if scope is not None:
-                rank = self._ranks[origin.journal].rank
-                yield origin.pid, scope, {"rank": str(rank), "pid": str(origin.pid)}
+    def _know_targets(self) -> None:
+        """Every live process of a run, for collectors; replaced as a whole, other threads look."""
+        found = (self._target(origin) for origin in self._watch.watched())
+        self._targets = tuple(target for target in found if target is not None)
+        self._attribution.refresh()
 
     # ── numbers ───────────────────────────────────────────────────────────────────────────────
 
-    def _collect(self, late_seconds: float) -> None:
-        now = self._clock.mono_ns()
-        series: list[int] = []
-        values: list[float] = []
-        for collector in self._collectors:
-            if now >= self._due.get(collector.name, 0):
-                self._due[collector.name] = now + int((collector.period_seconds - 0.05) * 1e9)
-                for sample in self._samples(collector):
-                    series.append(self._series_of(sample))
-                    values.append(sample.value)
-        series.append(self._series_of(Sample("agent_late_seconds", late_seconds, "s")))
-        values.append(late_seconds)
-        self._writer.points(series, values)
+    def _late_seconds(self, tick: Tick) -> float:
+        return max(0.0, (self._clock.mono_ns() - tick.scheduled_ns) / 1e9)
 
-    def _samples(self, collector: Collector) -> list[Sample]:
+    def round(self, collector: Collector, late_seconds: float) -> None:
+        """Collect once and write it down, with the time at which it began.  Never raises."""
+        begun = self._clock.mono_ns()
+        late = Sample("agent_late_seconds", late_seconds, "s", "", {"collector": collector.name})
         try:
-            return list(collector.collect())
+            readings = list(collector.collect())
+            samples = [reading for reading in readings if isinstance(reading, Sample)]
+            self._book.points([*samples, late], begun)
+            self._tell(readings)
         except Exception as error:  # one of the two edges: see the module's docstring
-            if collector.name not in self._failed:
-                self._failed.add(collector.name)
-                logger.exception("collector %s failed", collector.name)
-                body = {"collector": collector.name, "error": f"{type(error).__name__}: {error}"}
-                self._writer.event("collector_failed", body)
-            return []
+            self._has_failed(collector.name, error)
 
-    def _series_of(self, sample: Sample) -> int:
-        key = (sample.metric, sample.scope, sample.device, sample.labels.get("pid", ""))
-        known = self._series.get(key)
-        if known is None:
-            known = self._series[key] = self._writer.series(
-                sample.metric,
-                scope=sample.scope,
-                unit=sample.unit,
-                device=sample.device,
-                labels=sample.labels,
+    def open(self, source: Source) -> Sequence[DeviceCollector]:
+        """None when that fails.  Never raises."""
+        try:
+            return source.open()
+        except Exception as error:
+            self._has_failed(source.name, error)
+            return ()
+
+    def close(self, collector: DeviceCollector) -> None:
+        try:
+            collector.close()
+        except Exception as error:
+            self._has_failed(collector.name, error)
+
+    def _has_failed(self, name: str, error: Exception) -> None:
+        if name not in self._failed:
+            self._failed.add(name)
+            logger.warning("collector %s failed", name, exc_info=error)
+            body = {"collector": name, "error": f"{type(error).__name__}: {error}"}
+            self._book.event("collector_failed", body)
+
+    # ── devices ───────────────────────────────────────────────────────────────────────────────
+
+    def _sources(self) -> list[Source]:
+        settings = self.settings
+        if settings.device_hz <= 0:
+            return []
+        devices = Devices(
+            self._attribution, self._clock, 1 / settings.device_hz, settings.device_pcie
+        )
+        if settings.device_replay is not None:
+            recording = load_recording(settings.device_replay)
+            player = ReplayCollector(
+                recording,
+                self._attribution,
+                period_seconds=devices.period_seconds,
+                devices=settings.device_replay_count,
+                speed=settings.device_replay_speed,
+                clock=self._clock,
             )
-        return known
+            return [Source("replay", lambda: True, lambda: [player])]
+        return [Source(n, there, partial(make, devices)) for n, (there, make) in DEVICES.items()]
+
+    def _hear_lanes(self) -> None:
+        self._tell(self._lanes.look())
+
+    def _tell(self, readings: Sequence[Reading]) -> None:
+        """Incidents become events, of the run whose device it is."""
+        for reading in readings:
+            if isinstance(reading, Incident):
+                scope = self._attribution.of(reading.device).scope
+                self._book.event(reading.kind, reading.body, scope=scope)
+
+    def _owner_changed(self, held: Held, owner: Owner) -> None:
+        body = {"device": held.device, "uuid": held.uuid, "how": owner.how, **owner.labels}
+        self._book.event("device_owner", body, scope=owner.scope)
 
     # ── housekeeping ──────────────────────────────────────────────────────────────────────────
 
@@ -239,7 +307,7 @@ class Agent:
             clock=self._clock,
         )
         if report.records_dropped:
-            self._writer.event("journal_loss", {"dropped_records": report.records_dropped})
+            self._book.event("journal_loss", {"dropped_records": report.records_dropped})
 
     def _is_idle(self) -> bool:
         """No process of a run for a while, and nothing left to ship to a head that we have."""
@@ -257,9 +325,9 @@ def run_agent(settings: AgentSettings) -> bool:
     lock = AgentLock(settings.root, settings.host or this_host())
     if not lock.acquire():
         return False
-    agent = Agent(settings)
-    _stop_on_signals(agent)
     try:
+        agent = Agent(settings)
+        _stop_on_signals(agent)
         agent.run()
     finally:
         lock.release()

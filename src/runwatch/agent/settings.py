@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from runwatch.errors import UsageError
 from runwatch.settings import runwatch_dir, setting
+
+LEAST_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +20,25 @@ class AgentSettings:
     host: str = setting("", env="RUNWATCH_HOST", help="this node's name, if not the host name")
     all_hosts: bool = setting(False, help="take every host's journals, not just this one's")
     period_seconds: float = setting(1.0, help="how often the host is sampled")
+    device_hz: float = setting(
+        1.0,
+        env="RUNWATCH_DEVICE_HZ",
+        help="how often a second accelerators are sampled, up to 20; 0 = not at all",
+    )
+    device_pcie: bool = setting(
+        False,
+        env="RUNWATCH_DEVICE_PCIE",
+        help="PCIe rates also of GPUs without counters for them: blocks 40 ms each, every 10 s",
+    )
+    device_replay: Path | None = setting(
+        None, env="RUNWATCH_DEVICE_REPLAY", help="play this recording in place of real devices"
+    )
+    device_replay_count: int = setting(
+        0, env="RUNWATCH_DEVICE_REPLAY_COUNT", help="so many devices; 0 = as many as were recorded"
+    )
+    device_replay_speed: float = setting(
+        1.0, env="RUNWATCH_DEVICE_REPLAY_SPEED", help="how many times faster than recorded"
+    )
     idle_seconds: float = setting(
         60.0, env="RUNWATCH_AGENT_IDLE", help="ends after so long without a run; 0 = never"
     )
@@ -26,6 +48,19 @@ class AgentSettings:
     keep_acknowledged_seconds: float = setting(
         3600.0, help="how long stored segments are kept, in case the head loses its store"
     )
+
+    def __post_init__(self) -> None:
+        if not self.period_seconds >= LEAST_SECONDS:
+            raise UsageError(
+                f"period_seconds is {self.period_seconds:g}; at least {LEAST_SECONDS} can be kept"
+            )
+        most = 1 / LEAST_SECONDS
+        if not 0 <= self.device_hz <= most:
+            raise UsageError(
+                f"RUNWATCH_DEVICE_HZ is {self.device_hz:g}: a number from 0 (off) to {most:g}"
+            )
+        if not 0 < self.device_replay_speed < float("inf") or self.device_replay_count < 0:
+            raise UsageError("a recording needs a speed above 0 and a count of 0 or more")
 
     @property
     def root(self) -> Path:

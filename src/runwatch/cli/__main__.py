@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -19,9 +20,15 @@ COMMANDS: Final = {
     "agent": "run this node's agent",
     "runs": "list runs",
     "show": "show one run: state, processes, a chart; follows it live",
+    "goodput": "what a run's time went into, and what disruptions cost",
+    "session": "name a stretch of time; export what every device did in it",
+    "devices": "every accelerator of every node now, those first that hurt",
     "export": "write every point of a run as CSV, Parquet or JSON",
     "config": "show every setting and where it came from",
 }
+
+TIMES: Final = ("--since", "--until", "--exclude")
+"""Options whose value may begin with a minus."""
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
@@ -47,9 +54,20 @@ def parser(chosen: str | None) -> argparse.ArgumentParser:
     return top
 
 
+def _joined(words: Sequence[str]) -> list[str]:
+    """`--since -2h` as one word: apart, -2h would be taken for an option."""
+    joined: list[str] = []
+    for word in words:
+        if joined and joined[-1] in TIMES and re.match(r"-\d", word):
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     try:
-        words = sys.argv[1:] if argv is None else list(argv)
+        words = _joined(sys.argv[1:] if argv is None else list(argv))
         chosen = next((word for word in words if not word.startswith("-")), None)
         arguments = parser(chosen).parse_args(words)
         code: int = arguments.run(arguments)

@@ -11,9 +11,18 @@ MOST_CHUNKS_WAITING: Final = 4
 
 
 class Exchange:
-    """One GET.  `status` is known after construction; `body` yields as the application sends."""
+    """One request.  `status` is known after construction; `body` yields as the application sends.
 
-    def __init__(self, application: Any, loop: asyncio.AbstractEventLoop, target: str) -> None:
+    With something to say it is a POST, else a GET.
+    """
+
+    def __init__(
+        self,
+        application: Any,
+        loop: asyncio.AbstractEventLoop,
+        target: str,
+        said: bytes | None = None,
+    ) -> None:
         parts = urlsplit(target)
         self._loop = loop
         self._chunks: asyncio.Queue[bytes] = asyncio.Queue(MOST_CHUNKS_WAITING)
@@ -22,7 +31,7 @@ class Exchange:
             "type": "http",
             "asgi": {"version": "3.0"},
             "http_version": "1.1",
-            "method": "GET",
+            "method": "GET" if said is None else "POST",
             "scheme": "http",
             "path": unquote(parts.path),
             "raw_path": parts.path.encode(),
@@ -32,6 +41,7 @@ class Exchange:
             "client": ("127.0.0.1", 0),
             "server": ("localhost", 80),
         }
+        self._said = said or b""
         self._asked = False
         self._running = loop.create_task(self._run(application))
         self.status: int = loop.run_until_complete(self._status)
@@ -74,7 +84,7 @@ class Exchange:
         if self._asked:
             await asyncio.Event().wait()  # we never hang up before the answer is complete
         self._asked = True
-        return {"type": "http.request", "body": b"", "more_body": False}
+        return {"type": "http.request", "body": self._said, "more_body": False}
 
     async def _send(self, message: dict[str, Any]) -> None:
         if message["type"] == "http.response.start":

@@ -29,7 +29,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.text import Text
 
 from runwatch.agent.lock import end_agents
-from runwatch.cli import demo_train, tables
+from runwatch.cli import demo_train, goodput_picture, tables
 from runwatch.cli.chart import draw
 from runwatch.cli.runs_command import print_runs
 from runwatch.cli.show_command import attempt_reasons, process_table
@@ -72,7 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
         _report(out, head, arguments.steps)
         if serve:
             out.print(f"\nServing at [bold]{at.link}[/]; look around with")
-            out.print(f"  runwatch show {RUN} --dir {root}\nEnd with Ctrl-C.", highlight=False)
+            out.print(f"  runwatch show {RUN} --dir {root}", highlight=False)
+            out.print(f"  runwatch goodput {RUN} --dir {root}\nEnd with Ctrl-C.", highlight=False)
             _wait_for_interrupt()
     return 0
 
@@ -244,6 +245,9 @@ def _report(out: Console, head: RemoteSource, steps: int) -> None:
     newest = [curve for curve in answer["curves"] if curve["metric"] == "loss"]
     out.print(Text.from_ansi(draw(newest, "step", width=min(out.width, 100), height=14)))
     _say_slow_phase(out, head, steps)
+    out.rule("goodput: what the time went into")
+    answer = head.get(f"/runs/{RUN}/goodput", buckets=min(out.width, goodput_picture.WIDEST))
+    out.print(goodput_picture.account(head.get(f"/runs/{RUN}"), answer, out.width))
 
 
 def _metric_table(head: RemoteSource, curves: list[dict[str, Any]]) -> Any:

@@ -4,12 +4,14 @@ It learns to tell two spirals apart.  Every rank computes gradients on its own d
 them up and sends the mean back, so ranks really wait for one another.  Two things go wrong on
 purpose: rank 2's data comes slowly for a while, and in the first attempt rank 1 is killed.
 
-Run by `runwatch demo`; reads RANK and WORLD_SIZE like any job of its kind.
+Run by `runwatch demo`; reads RANK and WORLD_SIZE like any job of its kind.  It keeps a watch of its
+own, too, so that Runwatch's account of it can be checked against what it really did.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import signal
 import time
@@ -70,6 +72,17 @@ class Model:
         return loss, accuracy, np.concatenate([g.ravel() for g in gradient]).astype(np.float32)
 
 
+class Watch:
+    """Notes what the program does and when, a line each; a note outlives the process."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(exist_ok=True)
+        self._file = path.open("a", buffering=1)
+
+    def note(self, what: str, step: int | None = None) -> None:
+        self._file.write(json.dumps([what, step, time.time_ns()]) + "\n")
+
+
 class Mean:
     """All-reduce by rank 0: every rank hands in a vector and gets the mean of all."""
 
@@ -105,8 +118,11 @@ def _connect(address: str, patience_seconds: float = 30.0) -> Connection:
             time.sleep(0.02)
 
 
-def batches(rank: int, first: int, steps: int, slow: bool) -> Iterator[tuple[Array, Array]]:
+def batches(
+    rank: int, first: int, steps: int, slow: bool, watch: Watch
+) -> Iterator[tuple[Array, Array]]:
     for step in range(first, steps):
+        watch.note("load", step)
         if slow and rank == SLOW_RANK and step in SLOW_STEPS:
             time.sleep(SLOW_SECONDS)  # the injected slow phase: a loader that cannot keep up
         yield spirals(np.random.default_rng((rank, step)), BATCH)
@@ -114,6 +130,8 @@ def batches(rank: int, first: int, steps: int, slow: bool) -> Iterator[tuple[Arr
 
 def train(steps: int, checkpoint: Path, address: str, attempt: int) -> None:
     rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    watch = Watch(checkpoint.parent / "watch" / f"attempt-{attempt}-rank-{rank}.jsonl")
+    watch.note("start")
     settings = {"hidden": HIDDEN, "batch": BATCH, "learning_rate": LEARNING_RATE, "steps": steps}
     run = runwatch.init("demo-spirals", group="demo", config=settings)
     mean, model = Mean(rank, world_size, address), Model(seed=0)
@@ -121,7 +139,9 @@ def train(steps: int, checkpoint: Path, address: str, attempt: int) -> None:
     if checkpoint.exists():
         with run.span("checkpoint_restore"), np.load(checkpoint) as saved:
             model.weights, first = saved["weights"], int(saved["step"])
-    for step, (x, y) in run.steps(batches(rank, first, steps, slow=attempt == 1), start=first):
+    data = batches(rank, first, steps, attempt == 1, watch)
+    for step, (x, y) in run.steps(data, start=first):
+        watch.note("begin", step)
         loss, accuracy, gradient = model.loss_and_gradient(x, y)
         gradient = mean.of(gradient)
         model.weights = model.weights - LEARNING_RATE * gradient
@@ -131,7 +151,9 @@ def train(steps: int, checkpoint: Path, address: str, attempt: int) -> None:
             with run.span("checkpoint_save"):
                 _save(checkpoint, model.weights, step + 1)
         if attempt == 1 and rank == CRASH_RANK and step == CRASH_STEP:
+            watch.note("crash", step)
             os.kill(os.getpid(), signal.SIGKILL)  # the injected crash
+        watch.note("end", step)
     run.finish()
 
 

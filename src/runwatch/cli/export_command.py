@@ -32,10 +32,8 @@ def run(arguments: argparse.Namespace) -> int:
     output: Path | None = arguments.output
     if output is None and arguments.format == "parquet" and sys.stdout.isatty():
         raise UsageError("Parquet is not for a terminal: name a file with -o FILE")
-    if output is not None and output.exists() and not arguments.force:
-        raise UsageError(f"file already exists, will not overwrite without --force: {output}")
-    if output is not None and not output.parent.is_dir():
-        raise UsageError(f"no such directory: {output.parent}")
+    if output is not None:
+        check_output(output, force=arguments.force)
     with source.open_source(arguments) as head:
         chunks = head.stream(f"/runs/{arguments.run_name}/export", format=arguments.format)
         if output is None:
@@ -43,12 +41,19 @@ def run(arguments: argparse.Namespace) -> int:
                 sys.stdout.buffer.write(chunk)
             sys.stdout.buffer.flush()
             return 0
-        _write(output, chunks)
+        write_file(output, chunks)
     print(f"Wrote {output}")
     return 0
 
 
-def _write(output: Path, chunks: source.Chunks) -> None:
+def check_output(output: Path, *, force: bool) -> None:
+    if output.exists() and not force:
+        raise UsageError(f"file already exists, will not overwrite without --force: {output}")
+    if not output.parent.is_dir():
+        raise UsageError(f"no such directory: {output.parent}")
+
+
+def write_file(output: Path, chunks: source.Chunks) -> None:
     """Into a file beside it first: what stands under the name asked for is always whole."""
     fd, name = tempfile.mkstemp(prefix=f".{output.name}.", dir=output.parent)
     try:

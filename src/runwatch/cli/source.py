@@ -44,6 +44,10 @@ class Source(Protocol):
 
     def stream(self, path: str, **parameters: Any) -> Iterator[bytes]: ...
 
+    def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Have something done; the JSON of the answer."""
+        ...
+
     def refresh(self) -> None:
         """Take in what was recorded since."""
         ...
@@ -82,6 +86,11 @@ def _choose(given: argparse.Namespace) -> Source:
             return LocalSource(root)
         except StoreBusy as busy:
             serving = read_address(root)
+            if serving is not None and not serving.http:
+                raise HeadUnreachable(
+                    f"the head of {root} has no HTTP port to be asked on; stop it, or start it "
+                    "with one"
+                ) from busy
             if serving is not None:
                 return RemoteSource(serving.http, serving.token or token)
             if time.monotonic() > deadline:
@@ -128,9 +137,14 @@ class RemoteSource:
         return json.loads(b"".join(self.stream(path, **parameters)))
 
     def stream(self, path: str, **parameters: Any) -> Iterator[bytes]:
-        request = urllib.request.Request(
-            self.name + _query(path, parameters), headers=self._headers
-        )
+        return self._ask(_query(path, parameters), None)
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        return json.loads(b"".join(self._ask(_query(path, {}), json.dumps(body).encode())))
+
+    def _ask(self, target: str, said: bytes | None) -> Iterator[bytes]:
+        headers = self._headers | ({"Content-Type": "application/json"} if said else {})
+        request = urllib.request.Request(self.name + target, data=said, headers=headers)
         try:
             with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
                 while chunk := answer.read(CHUNK):
@@ -169,7 +183,13 @@ class LocalSource:
         return json.loads(b"".join(self.stream(path, **parameters)))
 
     def stream(self, path: str, **parameters: Any) -> Iterator[bytes]:
-        self._exchange = answer = Exchange(self._head.app, self._loop, _query(path, parameters))
+        return self._ask(_query(path, parameters), None)
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        return json.loads(b"".join(self._ask(_query(path, {}), json.dumps(body).encode())))
+
+    def _ask(self, target: str, said: bytes | None) -> Iterator[bytes]:
+        self._exchange = answer = Exchange(self._head.app, self._loop, target, said)
         if answer.status >= 400:
             raise _refused(answer.status, b"".join(answer.body()))
         yield from answer.body()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -31,14 +31,29 @@ class HeadNumbers:
     live_subscribers: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class RunGoodput:
+    """One run's account in short; None is not known."""
+
+    run: str
+    goodput: float | None
+    spent_seconds: Mapping[str, float] = field(default_factory=dict)
+    disruptions: int = 0
+    ideal_step_seconds: float | None = None
+
+
 class HeadMetrics(Collector):
     """A registry of its own, so that two heads in one process do not mix."""
 
     def __init__(
-        self, health: Callable[[], StoreHealth], numbers: Callable[[], HeadNumbers] = HeadNumbers
+        self,
+        health: Callable[[], StoreHealth],
+        numbers: Callable[[], HeadNumbers] = HeadNumbers,
+        goodput: Callable[[], Sequence[RunGoodput]] = tuple,
     ) -> None:
         self._health = health
         self._numbers = numbers
+        self._goodput = goodput
         self._lock = threading.Lock()
         self._answered: Counter[tuple[str, int]] = Counter()
         self._registry = CollectorRegistry()
@@ -74,6 +89,7 @@ class HeadMetrics(Collector):
         yield _gauge("store_disk_bytes", "Bytes on disk", health.bytes_on_disk)
         yield _gauge("store_healthy", "1 when the store takes data", 0 if health.problem else 1)
         yield self._requests()
+        yield from _goodput(self._goodput())
 
     def _requests(self) -> Metric:
         found = CounterMetricFamily(
@@ -83,6 +99,31 @@ class HeadMetrics(Collector):
             for (route, status), count in sorted(self._answered.items()):
                 found.add_metric((route, str(status)), count)
         return found
+
+
+def _goodput(runs: Sequence[RunGoodput]) -> Iterator[Metric]:
+    """A run that has nothing to say about something is not in it."""
+    ratio = _labelled("goodput_ratio", "Productive share of the time that counts", "run")
+    spent = _labelled(
+        "spent_seconds", "Time of the run so far by what it went into", "run", "class"
+    )
+    ideal = _labelled("ideal_step_seconds", "How long a step usually takes", "run")
+    disruptions = CounterMetricFamily(
+        "runwatch_disruptions", "How often the run was stopped and lost time", labels=("run",)
+    )
+    for run in runs:
+        if run.goodput is not None:
+            ratio.add_metric((run.run,), run.goodput)
+        for name, seconds in run.spent_seconds.items():
+            spent.add_metric((run.run, name), seconds)
+        if run.ideal_step_seconds is not None:
+            ideal.add_metric((run.run,), run.ideal_step_seconds)
+        disruptions.add_metric((run.run,), run.disruptions)
+    return (metric for metric in (ratio, spent, ideal, disruptions) if metric.samples)
+
+
+def _labelled(name: str, help: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"runwatch_{name}", help, labels=labels)
 
 
 def _counter(name: str, help: str, value: float) -> Metric:

@@ -12,6 +12,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from runwatch.views.devices import Hurt
+from runwatch.views.devices import State as DeviceState
 from runwatch.views.runs import State
 
 Number = float | Literal["NaN", "Infinity", "-Infinity"]
@@ -209,6 +211,184 @@ class ProcessInfo(Answer):
 class ProcessList(Answer):
     run: str
     processes: list[ProcessInfo]
+
+
+class SpentInfo(Answer):
+    """One class of time: productive, data_loading, … or custom:NAME."""
+
+    name: str
+    ns: int
+    share: float
+    """Of the whole window, excluded time included."""
+
+
+class BucketInfo(Answer):
+    """A part of the window; classes without time are left out."""
+
+    start_ns: int
+    end_ns: int
+    goodput: float | None
+    spent_ns: dict[str, int]
+
+
+class IntervalsInfo(Answer):
+    """What each moment went into, without gap or overlap; one entry per interval."""
+
+    exact: bool
+    """False: there are more than was asked for; each equal part then has its largest class."""
+    start_ns: list[int]
+    end_ns: list[int]
+    name: list[str]
+
+
+class DisruptionInfo(Answer):
+    """An attempt that was stopped, and what that cost."""
+
+    attempt: int
+    time_ns: int
+    cause: str
+    hung: bool
+    lost_steps: int
+    wasted_ns: int
+    recovery_ns: int | None
+    """Until the next attempt began."""
+    back_ns: int | None
+    """Until the next attempt's first step began."""
+
+
+class AttemptSteps(Answer):
+    attempt: int
+    start_ns: int
+    stop_ns: int
+    steps: int
+    first_step: int | None
+    last_step: int | None
+    ideal_step_ns: int | None
+
+
+class RankInfo(Answer):
+    rank: int
+    steps: int
+    mean_step_ns: int | None
+    awaited_steps: int
+    """How often it was the last to begin a step …"""
+    awaited_ns: int
+    """… and how long the first had waited by then."""
+
+
+class GoodputInfo(Answer):
+    """How the time from `start_ns` to `end_ns` was spent: `spent` sums to `total_ns` exactly.
+
+    Attempts, ranks, steps and mean times are about the whole run, disruptions about the window.
+    """
+
+    run: str
+    live: bool
+    """Whether the run goes on; it then ends now."""
+    run_start_ns: int
+    run_end_ns: int
+    start_ns: int
+    end_ns: int
+    spent: list[SpentInfo]
+    total_ns: int = 0
+    counted_ns: int = 0
+    """What goodput is a share of: all but what was excluded."""
+    goodput: float | None = None
+    inferred_ns: int = 0
+    """The most by which any class of the run can be wrong because something was not recorded."""
+    steps: int = 0
+    """Steps whose work was kept."""
+    max_productive_step: int | None = None
+    ideal_step_ns: int | None = None
+    mean_time_between_failures_ns: int | None = None
+    mean_time_to_recovery_ns: int | None = None
+    attempts: list[AttemptSteps] = []
+    disruptions: list[DisruptionInfo] = []
+    ranks: list[RankInfo] = []
+    over_time: list[BucketInfo] | None = None
+    intervals: IntervalsInfo | None = None
+
+
+class EntryList(Answer):
+    """What a GoodputRecorder wrote, in the order in which it was recorded."""
+
+    run: str
+    entries: list[dict[str, Any]]
+    next: str
+    """To be given as `after` next time, whether or not there is more now."""
+
+
+class TroubleInfo(Answer):
+    hurt: Hurt
+    words: str
+    since_ns: int | None
+
+
+class XidInfo(Answer):
+    xid: int
+    time_ns: int
+    meaning: str
+
+
+class DeviceInfo(Answer):
+    """One accelerator now; a number that was not read of late is null."""
+
+    host: str
+    device: str
+    index: str
+    name: str
+    uuid: str
+    run: str
+    """Whose it is; empty: nobody's, or several runs'."""
+    run_name: str
+    rank: int | None
+    state: DeviceState
+    time_ns: int | None
+    """Of its newest sample."""
+    age_seconds: float | None
+    utilization_percent: float | None
+    tensor_percent: float | None
+    sm_activity_percent: float | None
+    memory_percent: float | None
+    memory_used_bytes: float | None
+    memory_total_bytes: float | None
+    dram_bytes_per_second: float | None
+    power_watts: float | None
+    power_limit_watts: float | None
+    temperature_celsius: float | None
+    memory_temperature_celsius: float | None
+    sm_clock_hz: float | None
+    memory_clock_hz: float | None
+    throttle_reasons: list[str]
+    ecc_corrected: int | None
+    ecc_uncorrected: int | None
+    """Since the board was made."""
+    xid: XidInfo | None
+    """The last one within the time asked for."""
+    troubles: list[TroubleInfo]
+    """The worst first."""
+
+
+class DeviceTotals(Answer):
+    """Over all that were asked for, not only those listed; sums and means over who reports."""
+
+    devices: int
+    reporting: int
+    hosts: int
+    hurting: dict[str, int]
+    """How many are hurt most by what."""
+    utilization_percent: float | None
+    tensor_percent: float | None
+    memory_used_bytes: float | None
+    memory_total_bytes: float | None
+    power_watts: float | None
+
+
+class DeviceList(Answer):
+    devices: list[DeviceInfo]
+    totals: DeviceTotals
+    time_ns: int
+    next_offset: int | None
 
 
 class ExportedPoint(Answer):

@@ -30,18 +30,26 @@ from runwatch.exports.json import json_text
 from runwatch.exports.parquet import write_parquet
 from runwatch.exports.prometheus import CONTENT_TYPE, HeadMetrics
 from runwatch.exports.rows import export_batches
-from runwatch.head import answers
+from runwatch.head import answers, device_answers, goodput_answers
 from runwatch.head import api_types as types
 from runwatch.head.access import TRUSTED, Access, AccessSettings
 from runwatch.head.feed import Cards, Pace, feed
+from runwatch.head.fleet import Clients
+from runwatch.head.goodput import Accounts
+from runwatch.head.gswarm import Profiler
+from runwatch.head.gswarm_http import GswarmHttp, info, wants_json
 from runwatch.head.live import Live, TooManySubscribers
 from runwatch.head.openapi import JSON, Operation, Respond, document
 from runwatch.head.parameters import BadRequest, Given, Parameter, decoded, parse
 from runwatch.head.reading import Ambiguous, Reading
 from runwatch.head.replies import error_reply, json_reply
+from runwatch.head.session_answers import SessionDesk
+from runwatch.head.sessions import SessionActive, Sessions
 from runwatch.record import JournalId, RunId
 from runwatch.store.store import Store
+from runwatch.views.devices import ORDERS as device_orders
 from runwatch.views.runs import STATES
+from runwatch.views.sessions import BadName
 
 _ROUTE: Final = "runwatch.route"
 _INDEX: Final = Path(__file__).parent / "static" / "index.html"
@@ -57,21 +65,32 @@ def create_app(
     metrics: HeadMetrics | None = None,
     alive: Callable[[], Collection[JournalId]] = tuple,
     pace: Pace | None = None,
+    accounts: Accounts | None = None,
+    clock_offsets: device_answers.Offsets = dict,
+    desk: SessionDesk | None = None,
+    profiler: Profiler | None = None,
 ) -> Starlette:
     """The app of one store.  Whoever stops the server calls `live.close()` first."""
+    reading = Reading(store, clock=clock, alive=alive)
     api = Api(
-        Reading(store, clock=clock, alive=alive),
+        reading,
         live or Live(),
         metrics or HeadMetrics(store.health),
         pace or Pace(),
+        accounts or Accounts(reading),
+        clock_offsets,
     )
-    operations = api.operations()
+    desk = desk or SessionDesk(
+        Sessions(store, clock=clock), Clients(store, clock=clock), clock=clock
+    )
+    operations = [*api.operations(), *desk.operations()]
     described = document(operations, version=__version__)
-    routes = [Route(op.path, api.endpoint(op), methods=["GET"]) for op in operations]
+    routes = [Route(op.path, api.endpoint(op), methods=[op.method]) for op in operations]
     routes += [
         Route("/api/v1/openapi.json", _constant(json_reply(described)), methods=["GET"]),
         Route("/metrics", api.prometheus, methods=["GET"]),
-        Route("/", _page(), methods=["GET"]),
+        Route("/", _front(), methods=["GET"]),
+        *GswarmHttp(profiler or Profiler(desk)).routes(_routed),
     ]
     app = Starlette(
         routes=routes,
@@ -144,14 +163,66 @@ _EXPORT = (
     _START,
     _END,
 )
+_GOODPUT = (
+    _RUN,
+    Parameter("since", "integer", "only from here on, in nanoseconds since the epoch"),
+    Parameter("until", "integer", "only up to here, in nanoseconds since the epoch"),
+    Parameter(
+        "exclude",
+        "string",
+        "START/END, both in nanoseconds since the epoch; this time is not counted",
+        pattern="^-?[0-9]{1,19}/-?[0-9]{1,19}$",
+        repeated=True,
+    ),
+    Parameter("buckets", "integer", "also in so many equal parts", minimum=1, maximum=2000),
+    Parameter("intervals", "integer", "also as at most so many", minimum=1, maximum=20_000),
+)
+_ENTRIES = (
+    _RUN,
+    Parameter(
+        "after",
+        "string",
+        "what `next` said the last time",
+        longest=goodput_answers.LONGEST_CURSOR,
+        pattern="^[A-Za-z0-9_=-]*$",
+        default="",
+    ),
+    Parameter("logger", "string", "only of the log with this name"),
+    _limit(10_000, 100_000),
+)
+_DEVICES = (
+    Parameter("run", "string", "only of this run, by id or name", shortest=1),
+    Parameter("host", "string", "only of these hosts", repeated=True),
+    Parameter("sort", "string", "by what", choices=device_orders, default="hurt"),
+    Parameter(
+        "within",
+        "integer",
+        "those heard of in the last so many seconds",
+        minimum=1,
+        maximum=10**9,
+        default=device_answers.WITHIN_SECONDS,
+    ),
+    _limit(10_000, 100_000),
+    _OFFSET,
+)
 _LIVE_RUN = Parameter("run", "string", "follow this run, points included", shortest=1)
 
 
 class Api:
-    def __init__(self, reading: Reading, live: Live, metrics: HeadMetrics, pace: Pace) -> None:
+    def __init__(
+        self,
+        reading: Reading,
+        live: Live,
+        metrics: HeadMetrics,
+        pace: Pace,
+        accounts: Accounts,
+        clock_offsets: device_answers.Offsets = dict,
+    ) -> None:
         self.reading = reading
         self.live = live
         self.metrics = metrics
+        self._accounts = accounts
+        self._clock_offsets = clock_offsets
         self._pace = pace
         self._cards = Cards(reading, live, fresh_seconds=pace.all_seconds)
 
@@ -219,6 +290,29 @@ class Api:
                 types.ProcessList,
                 [_RUN],
             ),
+            ask(
+                f"{of_run}/goodput",
+                "What its time went into",
+                self._goodput,
+                types.GoodputInfo,
+                _GOODPUT,
+                (404, 409, 422),
+            ),
+            ask(
+                f"{of_run}/goodput/entries",
+                "What its GoodputRecorder recorded, as log entries",
+                goodput_answers.entries,
+                types.EntryList,
+                _ENTRIES,
+                (404, 409, 422),
+            ),
+            ask(
+                "/devices",
+                "Every accelerator now, those first that hurt",
+                self._devices,
+                types.DeviceList,
+                _DEVICES,
+            ),
             Operation(
                 f"/api/v1{of_run}/export",
                 "Every point, one row each",
@@ -254,6 +348,12 @@ class Api:
             return await run_in_threadpool(encoded)
 
         return respond
+
+    def _goodput(self, reading: Reading, given: Given) -> types.GoodputInfo:
+        return goodput_answers.account(reading, self._accounts, given)
+
+    def _devices(self, reading: Reading, given: Given) -> types.DeviceList:
+        return device_answers.devices(reading, self._clock_offsets, given)
 
     async def _health(self, request: Request, given: Given) -> Response:
         if request.scope[TRUSTED]:
@@ -378,6 +478,25 @@ def _page() -> Callable[[Request], Any]:
     return _constant(reply)
 
 
+def _front() -> Callable[[Request], Any]:
+    page = _page()
+
+    async def respond(request: Request) -> Response:
+        found: Response = await page(request)
+        return info() if wants_json(request) else found
+
+    return respond
+
+
+def _routed(path: str, answer: Callable[[Request], Any]) -> Callable[[Request], Any]:
+    async def respond(request: Request) -> Response:
+        request.scope[_ROUTE] = path
+        found: Response = await answer(request)
+        return found
+
+    return respond
+
+
 def _hashes(tag: str, text: str) -> str:
     """What a policy must name for the inline parts of our own page to run, and no others."""
     found = re.findall(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
@@ -406,7 +525,7 @@ async def _on_http(request: Request, error: Exception) -> Response:
     codes = {404: "not_found", 405: "method_not_allowed"}
     messages = {
         404: f"there is nothing at {request.url.path[:200]!r}; see /api/v1/openapi.json",
-        405: f"{request.method[:20]} is not possible here; use GET",
+        405: f"{request.method[:20]} is not possible here; see /api/v1/openapi.json",
     }
     status = error.status_code
     return error_reply(
@@ -426,6 +545,10 @@ async def _on_not_found(request: Request, error: Exception) -> Response:
     return error_reply(404, "not_found", str(error))
 
 
+async def _on_active(request: Request, error: Exception) -> Response:
+    return error_reply(409, "active", str(error))
+
+
 async def _on_impossible(request: Request, error: Exception) -> Response:
     return error_reply(422, "impossible", str(error))
 
@@ -440,6 +563,8 @@ async def _on_bug(request: Request, error: Exception) -> Response:
 
 _HANDLERS: Final[dict[Any, Any]] = {
     BadRequest: _on_bad_request,
+    BadName: _on_bad_request,
+    SessionActive: _on_active,
     HTTPException: _on_http,
     Ambiguous: _on_ambiguous,
     NotFound: _on_not_found,

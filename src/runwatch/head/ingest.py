@@ -49,6 +49,9 @@ class Ingest:
         self._waiting = 0
         self._changed = threading.Condition()
         self._stopping = threading.Event()
+        self.still = threading.Lock()
+        """While it is held, nothing is stored and nobody is told of anything stored; whoever wants
+        to begin from what is there and miss nothing after holds it, for a moment."""
         self._writer = threading.Thread(target=self._write, name="runwatch-writer", daemon=True)
         self._keeper = threading.Thread(target=self._keep, name="runwatch-compact", daemon=True)
         self._writer.start()
@@ -104,7 +107,6 @@ class Ingest:
             for (batch, future), verdict in zip(taken, verdicts, strict=True):
                 self._count(batch, verdict)
                 future.set_result(verdict)
-            self._on_stored([b for (b, _), v in zip(taken, verdicts, strict=True) if v.accepted])
             with self._changed:
                 self._waiting -= sum(_weight(batch) for batch, _ in taken)
                 self._changed.notify_all()
@@ -125,7 +127,10 @@ class Ingest:
     def _store(self, batches: list[Batch]) -> list[Verdict]:
         while True:
             try:
-                verdicts = self.store.write(batches)
+                with self.still:
+                    verdicts = self.store.write(batches)
+                    stored = zip(batches, verdicts, strict=True)
+                    self._on_stored([batch for batch, verdict in stored if verdict.accepted])
             except StoreFull as error:
                 if not self.problem:
                     logger.error("%s; nothing is acknowledged until there is room", error)

@@ -8,7 +8,7 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -16,20 +16,30 @@ from typing import Any, Final
 import uvicorn
 
 from runwatch.clock import Clock, system_clock
-from runwatch.errors import UsageError
+from runwatch.errors import RunwatchError, UsageError
 from runwatch.exports.prometheus import HeadMetrics, HeadNumbers
 from runwatch.head.access import AccessSettings
+from runwatch.head.fleet import Clients
+from runwatch.head.goodput import Accounts
+from runwatch.head.gswarm import Profiler
+from runwatch.head.gswarm_grpc import ProfilerService
 from runwatch.head.http import create_app
 from runwatch.head.ingest import Ingest
 from runwatch.head.live import Live
 from runwatch.head.local import LocalTail
+from runwatch.head.reading import Reading
+from runwatch.head.session_answers import SessionDesk
+from runwatch.head.session_files import SessionFiles
+from runwatch.head.sessions import SessionDefaults, Sessions
 from runwatch.head.settings import HeadSettings
 from runwatch.head.stream import AgentState, SpineService, serve_grpc
 from runwatch.record import Batch, JournalId
 from runwatch.store.duck import DuckStore
 from runwatch.store.store import Retention
+from runwatch.views.sessions import Session
 
 ADDRESS_FILE: Final = "head.json"
+CLOCK_ROUNDS: Final = 20
 logger = logging.getLogger("runwatch.head")
 
 
@@ -38,6 +48,7 @@ class Listening:
     """Where a head can be reached."""
 
     http: str
+    """Empty when it has no page."""
     grpc: str
     """Empty when it takes no agents."""
     token: str
@@ -45,7 +56,7 @@ class Listening:
 
     @property
     def link(self) -> str:
-        return f"{self.http}/?token={self.token}" if self.token else self.http
+        return f"{self.http}/?token={self.token}" if self.token and self.http else self.http
 
 
 def read_address(root: Path) -> Listening | None:
@@ -68,18 +79,28 @@ class LocalHead:
         retention: Retention | None = None,
         agents: Callable[[], Mapping[str, AgentState]] = dict,
         access: AccessSettings | None = None,
+        session_defaults: SessionDefaults | None = None,
+        session_dir: Path | None = None,
         clock: Clock = system_clock,
     ) -> None:
         self.live = Live()
-        self.store = DuckStore.open(
-            root / "store" if _writable(root) and not in_memory else None, clock=clock
-        )
+        lasts = _writable(root) and not in_memory
+        self.store = DuckStore.open(root / "store" if lasts else None, clock=clock)
         self.ingest = Ingest(self.store, retention=retention, on_stored=self._stored, clock=clock)
         self.tail = LocalTail(root, self.ingest, clock=clock)
         self._agents = agents
         self._clock = clock
         self._lag_seconds: float | None = None
-        metrics = HeadMetrics(self.store.health, self._numbers)
+        self.clients = Clients(self.store, told=True, clock=clock)
+        self.sessions = Sessions(
+            self.store, self.ingest if lasts else None, defaults=session_defaults, clock=clock
+        )
+        self.desk = SessionDesk(self.sessions, self.clients, clock=clock)
+        self.files = SessionFiles(session_dir, self._session_json) if session_dir else None
+        self.profiler = Profiler(self.desk, self.files)
+        reading = Reading(self.store, clock=clock, alive=self.alive)
+        self.accounts = Accounts(reading, self.ingest.still)
+        metrics = HeadMetrics(self.store.health, self._numbers, self.accounts.brief)
         self.app = create_app(
             self.store,
             access=access,
@@ -87,6 +108,10 @@ class LocalHead:
             live=self.live,
             metrics=metrics,
             alive=self.alive,
+            accounts=self.accounts,
+            clock_offsets=self.clock_offsets,
+            desk=self.desk,
+            profiler=self.profiler,
         )
 
     def alive(self) -> frozenset[JournalId]:
@@ -94,16 +119,36 @@ class LocalHead:
         said = [agent.alive for agent in list(self._agents().values())]
         return self.tail.alive().union(*said)
 
+    def clock_offsets(self) -> dict[str, int]:
+        agents = list(self._agents().values())
+        return {agent.host: int(agent.clock_offset_seconds * 1e9) for agent in agents}
+
+    def _session_json(self, session: Session) -> Iterator[bytes]:
+        return self.desk.export(session).json()
+
     def close(self) -> None:
         self.live.close()
         self.tail.close()
+        if self.files is not None:
+            self._end_sessions(self.files)
         self.ingest.close()
+        self.accounts.close()
         self.store.close()
+
+    def _end_sessions(self, files: SessionFiles) -> None:
+        """Who asked for files wants them when the head ends."""
+        try:
+            self.sessions.stop(why="the head ended")
+        except RunwatchError as error:
+            logger.error("sessions stay open: %s", error)
+        files.close()
 
     def _stored(self, batches: Sequence[Batch]) -> None:
         newest = max((b.points.time_ns[-1] for b in batches if len(b.points)), default=None)
         if newest is not None:
             self._lag_seconds = (self._clock.wall_ns() - newest) / 1e9
+        self.clients.stored(batches)
+        self.accounts.stored(batches)
         self.live.stored(batches)
 
     def _numbers(self) -> HeadNumbers:
@@ -140,9 +185,22 @@ class Head:
             ),
             agents=lambda: self.service.agents,
             access=AccessSettings(settings.token, settings.is_loopback, tls),
+            session_defaults=SessionDefaults(
+                settings.device_period_ms * 1_000_000,
+                settings.device_bandwidth,
+                settings.device_nvlink,
+            ),
+            session_dir=settings.session_dir,
             clock=clock,
         )
         self.service = SpineService(self.local.ingest, token=settings.token, clock=clock)
+        self._guests = ProfilerService(
+            self.local.profiler,
+            self.local.ingest,
+            on_exit=self.stop,
+            token=settings.token,
+            clock=clock,
+        )
         self._tails = tail_journals
         self._server: uvicorn.Server | None = None
 
@@ -162,20 +220,21 @@ class Head:
     async def _serve(self, on_ready: Callable[[Listening], None]) -> None:
         settings = self.settings
         certificate = _certificate(settings)
-        http = _listen(settings.bind, settings.http_port)
+        # Without a port the server still takes signals and runs the loop.
+        http = [_listen(settings.bind, settings.http_port)] if settings.http_port >= 0 else []
         grpc_server, grpc_port = None, 0
         if settings.grpc_port >= 0:
             address = f"{_bracketed(settings.bind)}:{settings.grpc_port}"
             grpc_server, grpc_port = await serve_grpc(
-                self.service, address, certificate=certificate
+                self.service, address, certificate=certificate, others=[self._guests.handler()]
             )
         self._server = server = uvicorn.Server(self._config())
-        at = self._listening(http.getsockname()[1], grpc_port)
+        at = self._listening(http[0].getsockname()[1] if http else 0, grpc_port)
         watching = asyncio.ensure_future(self._watch(server, at, on_ready))
         if self._tails:
             self.local.tail.start()
         try:
-            await server.serve(sockets=[http])
+            await server.serve(sockets=http)
         finally:
             watching.cancel()
             self.local.live.close()
@@ -204,17 +263,27 @@ class Head:
             await asyncio.sleep(0.01)
         _write_address(self.settings.root, at)
         on_ready(at)
+        rounds = 0
         while not server.should_exit:
             if self.local.ingest.failure is not None:
                 server.should_exit = True
+            rounds += 1
+            if rounds % CLOCK_ROUNDS == 0:
+                await asyncio.to_thread(self._hear_clocks)
             await asyncio.sleep(0.1)
         self.local.live.close()
+
+    def _hear_clocks(self) -> None:
+        try:
+            self.local.sessions.hear_clocks(self.local.clock_offsets())
+        except RunwatchError as error:
+            logger.warning("clocks of agents are not noted: %s", error)
 
     def _listening(self, http_port: int, grpc_port: int) -> Listening:
         settings = self.settings
         tls = settings.tls_certificate is not None
         host = settings.bind if settings.bind not in ("0.0.0.0", "::") else socket.gethostname()
-        http = f"{'https' if tls else 'http'}://{_bracketed(host)}:{http_port}"
+        http = f"{'https' if tls else 'http'}://{_bracketed(host)}:{http_port}" if http_port else ""
         grpc = f"{'grpcs://' if tls else ''}{_bracketed(host)}:{grpc_port}" if grpc_port else ""
         return Listening(http, grpc, settings.token, os.getpid())
 

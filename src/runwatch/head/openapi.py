@@ -18,8 +18,8 @@ _ERRORS: Final = {
     400: "The request cannot be understood.",
     401: "A token is needed.",
     403: "Not from this page or under this host name.",
-    404: "There is no such run.",
-    409: "Several runs have that name; `choices` lists their ids.",
+    404: "There is no such run, or session.",
+    409: "Several runs have that name (`choices` lists their ids), or the session is active.",
     413: "The body is too large.",
     422: "Understood, but it cannot be answered.",
     503: "The store cannot be read now.",
@@ -40,14 +40,19 @@ class Operation:
     content: Mapping[str, Any] = field(default_factory=dict)
     """Media type → the type of the answer; None is text or bytes."""
     errors: tuple[int, ...] = ()
+    method: str = "GET"
+    body: Any = None
+    """The type of what is sent, as JSON; it may be left out."""
 
     @property
     def name(self) -> str:
-        return "_".join(part.strip("{}") for part in self.path.split("/")[3:])
+        words = "_".join(part.strip("{}") for part in self.path.split("/")[3:])
+        return words if self.method == "GET" else f"{words}_{self.method.lower()}"
 
 
 def document(operations: Sequence[Operation], *, version: str) -> dict[str, Any]:
-    kinds = {kind for op in operations for kind in op.content.values() if kind is not None}
+    said = {kind for op in operations for kind in op.content.values()}
+    kinds = {kind for kind in said | {op.body for op in operations} if kind is not None}
     ordered = [ErrorAnswer, *sorted(kinds, key=str)]
     schemas, components = msgspec.json.schema_components(
         ordered, ref_template="#/components/schemas/{name}"
@@ -61,7 +66,7 @@ def document(operations: Sequence[Operation], *, version: str) -> dict[str, Any]
             "description": "Times are integers, nanoseconds since the epoch. Numbers that are not "
             "finite are the strings NaN, Infinity and -Infinity; absent ones are null.",
         },
-        "paths": {op.path: {"get": _operation(op, by_kind)} for op in operations},
+        "paths": _paths(operations, by_kind),
         "components": {
             "schemas": components,
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
@@ -71,16 +76,29 @@ def document(operations: Sequence[Operation], *, version: str) -> dict[str, Any]
     }
 
 
+def _paths(operations: Sequence[Operation], schemas: Mapping[str, Any]) -> dict[str, Any]:
+    paths: dict[str, Any] = {}
+    for op in operations:
+        paths.setdefault(op.path, {})[op.method.lower()] = _operation(op, schemas)
+    return paths
+
+
 def _operation(op: Operation, schemas: Mapping[str, Any]) -> dict[str, Any]:
+    body = {} if op.body is None else {"requestBody": _body(op.body, schemas)}
     return {
         "operationId": op.name,
         "summary": op.summary,
         "parameters": [_parameter(parameter) for parameter in op.parameters],
+        **body,
         "responses": {
             "200": {"description": op.summary, "content": _content(op.content, schemas)},
             **{str(code): _error(code, schemas) for code in sorted({*_ALWAYS, *op.errors})},
         },
     }
+
+
+def _body(kind: Any, schemas: Mapping[str, Any]) -> dict[str, Any]:
+    return {"required": False, "content": {JSON: {"schema": schemas[str(kind)]}}}
 
 
 def _content(content: Mapping[str, Any], schemas: Mapping[str, Any]) -> dict[str, Any]:

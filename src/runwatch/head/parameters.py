@@ -31,6 +31,9 @@ class Parameter:
     minimum: int = INT64_MIN
     maximum: int = INT64_MAX
     shortest: int = 0
+    longest: int = LONGEST_TEXT
+    pattern: str = ""
+    """What text must look like, where not any will do; `description` says it in words."""
     default: Any = None
     repeated: bool = False
     required: bool = False
@@ -42,7 +45,7 @@ class Parameter:
         elif self.choices:
             one["enum"] = list(self.choices)
         elif self.kind == "string":
-            one |= {"maxLength": LONGEST_TEXT, "pattern": _PRINTABLE}
+            one |= {"maxLength": self.longest, "pattern": self.pattern or _PRINTABLE}
             if self.shortest:
                 one["minLength"] = self.shortest
         if self.default is not None and not self.repeated:
@@ -72,13 +75,15 @@ class Parameter:
     def _text(self, text: str) -> str:
         if self.choices and text not in self.choices:
             raise BadRequest(f"{self.name}={shortened(text)} is none of {', '.join(self.choices)}")
-        if not self.shortest <= len(text) <= LONGEST_TEXT:
+        if not self.shortest <= len(text) <= self.longest:
             raise BadRequest(
                 f"{self.name} has {len(text)} characters; "
-                f"it may have {self.shortest} to {LONGEST_TEXT}"
+                f"it may have {self.shortest} to {self.longest}"
             )
         if not re.fullmatch(_PRINTABLE[1:-1], text):
             raise BadRequest(f"{self.name}={shortened(text)} contains control characters")
+        if self.pattern and not re.search(self.pattern, text):
+            raise BadRequest(f"{self.name}={shortened(text)} is not {self.description}")
         return text
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,7 +14,7 @@ import grpc
 
 from runwatch._version import __version__
 from runwatch.clock import Clock, system_clock
-from runwatch.errors import WireError
+from runwatch.errors import UsageError, WireError
 from runwatch.head.ingest import Ingest
 from runwatch.record import JournalId, Verdict
 from runwatch.wire import spine_pb2 as pb
@@ -178,8 +178,9 @@ async def serve_grpc(
     address: str,
     *,
     certificate: tuple[bytes, bytes] | None = None,
+    others: Sequence[Any] = (),
 ) -> tuple[grpc.aio.Server, int]:
-    """Start listening; returns the server and the port it got."""
+    """Start listening; returns the server and the port it got.  `others` are served beside."""
     server = grpc.aio.server(
         options=[
             ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -188,10 +189,16 @@ async def serve_grpc(
             ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
         ]
     )
-    server.add_generic_rpc_handlers((service.handler(),))
-    if certificate is None:
-        port = server.add_insecure_port(address)
-    else:
-        port = server.add_secure_port(address, grpc.ssl_server_credentials([certificate]))
+    server.add_generic_rpc_handlers((service.handler(), *others))
+    try:
+        if certificate is None:
+            port = server.add_insecure_port(address)
+        else:
+            port = server.add_secure_port(address, grpc.ssl_server_credentials([certificate]))
+    except RuntimeError as error:
+        raise UsageError(
+            f"cannot listen on {address}: it is in use, or not an address of this machine; choose "
+            "another port (0 takes any free one)"
+        ) from error
     await server.start()
     return server, port

@@ -32,7 +32,8 @@ from runwatch.store.hot import Seed
 from runwatch.store.leases import Leases
 from runwatch.store.lock import DirectoryLock
 from runwatch.store.reading import EVENT_COLUMNS, SPAN_COLUMNS, Keys, Reader, RowGroups, View
-from runwatch.store.store import Axis, PointColumns, Retention, StoreHealth
+from runwatch.store.replay import DuckReplay
+from runwatch.store.store import Axis, PointColumns, Replay, Retention, StoreHealth, Wanted
 from runwatch.store.tuning import DuckSettings
 
 __all__ = ["DuckSettings", "DuckStore"]
@@ -320,6 +321,19 @@ class DuckStore:
             )
         )
         return [self._catalog.span_row(*row) for row in rows]
+
+    def replay(self, run: RunId, wanted: Wanted, *, attempts: int = 4) -> Replay:
+        try:
+            return DuckReplay(self._lease(), self._catalog, run, wanted, self._replay_failed)
+        except duckdb.Error as error:
+            if attempts == 1 or not self._repaired(error):
+                raise self._translated(error) from error
+        return self.replay(run, wanted, attempts=attempts - 1)
+
+    def _replay_failed(self, error: duckdb.Error) -> Exception:
+        # What was told cannot be taken back: what is bad is set aside, asking again helps.
+        self._repaired(error)
+        return self._translated(error)
 
     def _keys(self, series: Sequence[int]) -> Keys | None:
         return Keys.of(id for id in series if self._catalog.find_slot(id) is not None)

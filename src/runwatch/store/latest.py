@@ -39,20 +39,20 @@ class LatestValues:
         self._value[slots] = value
 
     def of(self, slots_and_ids: Iterable[tuple[int, int]]) -> list[Latest]:
-        found = []
-        for slot, series in slots_and_ids:
-            if slot >= len(self._time_ns) or self._time_ns[slot] == _NEVER:
-                continue
-            step = int(self._step[slot])
-            found.append(
-                Latest(
-                    series,
-                    int(self._time_ns[slot]),
-                    None if step == NO_STEP else step,
-                    float(self._value[slot]),
-                )
-            )
-        return found
+        asked = list(slots_and_ids)
+        if not asked:
+            return []
+        slots, ids = np.array(asked, np.int64).T
+        times = self._time_ns
+        there = slots < len(times)
+        there[there] = times[slots[there]] != _NEVER
+        slots, ids = slots[there], ids[there]
+        # A call per cell of an array would be most of the time.
+        columns = (ids, times[slots], self._step[slots], self._value[slots])
+        return [
+            Latest(series, time_ns, None if step == NO_STEP else step, value)
+            for series, time_ns, step, value in zip(*(c.tolist() for c in columns), strict=True)
+        ]
 
     def columns(self) -> tuple[Integers, Integers, Integers, Floats]:
         """Slot, time, step and value of every series that has a point; copies."""

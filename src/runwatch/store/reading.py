@@ -106,6 +106,23 @@ def _contiguous(ids: Sequence[int]) -> list[tuple[int, int]]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Rows of one kind, whenever they were."""
+
+    kind: Kind
+    where: str
+    run: int | None = None
+    """Of spans and events …"""
+    keys: Keys | None = None
+    """… and of points: what tells which files can have some."""
+
+    def touches(self, block: Block) -> bool:
+        if self.keys is not None:
+            return self.keys.touch(block)
+        return self.run is None or block.key_min <= self.run <= block.key_max
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Page:
     """Some series over some time, and the blocks that may have rows of them."""
 
@@ -373,6 +390,46 @@ class Reader:
             query += f" LIMIT {limit}"
         given = {"kinds": list(kinds)} if kinds else None
         return self._connection.execute(query, given).fetchall()
+
+    # ── replay ─────────────────────────────────────────────────────────────────────────────────
+
+    def extent(self, asked: Sequence[Part]) -> tuple[int, int, int]:
+        """How many rows, and their first and last time.  From here on the view stands still."""
+        query = self._union(asked, "time_ns", None, None)
+        ((count, low, high),) = self._connection.execute(
+            f"SELECT count(*), coalesce(min(time_ns), 0), coalesce(max(time_ns), 0) FROM ({query})"
+        ).fetchall()
+        return int(count), int(low), int(high)
+
+    def counts(
+        self, asked: Sequence[Part], start_ns: int, end_ns: int, key: str
+    ) -> list[tuple[int, int]]:
+        query = self._union(asked, "time_ns", start_ns, end_ns)
+        return self._connection.execute(
+            f"SELECT {key} AS key, count(*) FROM ({query}) GROUP BY key ORDER BY key"
+        ).fetchall()
+
+    def stretch(self, part: Part, columns: str, start_ns: int, end_ns: int) -> Found:
+        return self._columns(self._union([part], columns, start_ns, end_ns))
+
+    def _union(
+        self, asked: Sequence[Part], columns: str, start_ns: int | None, end_ns: int | None
+    ) -> str:
+        within = _between(start_ns, end_ns)
+        queries = [
+            self._source(
+                part.kind, columns, part.where + within, self._blocks(part, start_ns, end_ns)
+            )
+            for part in asked
+        ]
+        return " UNION ALL ".join(queries) or "SELECT 0 AS time_ns WHERE false"
+
+    def _blocks(self, part: Part, start_ns: int | None, end_ns: int | None) -> list[Block]:
+        return [
+            block
+            for block in self._view.closed(part.kind)
+            if block.overlaps(start_ns, end_ns) and part.touches(block)
+        ]
 
     # ── both ───────────────────────────────────────────────────────────────────────────────────
 

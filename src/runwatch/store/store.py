@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -68,6 +69,37 @@ class StoreHealth:
     """Why the store cannot take data now (disk full …); empty when it can."""
     notes: Sequence[str] = field(default_factory=tuple)
     """What was found damaged at opening and set aside, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What of a run's records is to be told again."""
+
+    metric: Callable[[str], bool]
+    """Points of these metrics …"""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """… whose series have these labels."""
+    kinds: Sequence[str] = ()
+    """Events of these kinds."""
+    spans: bool = True
+    since: Mapping[JournalId, int] | None = None
+    """Only these journals, each from this time on; None: all that the run has, from the start."""
+    rows: int = 100_000
+    """At most about so many records at a time."""
+
+
+class Replay(AbstractContextManager["Replay"], Protocol):
+    """Stretches of time, one after the other; in each a batch of every journal that has something.
+
+    Before the first comes a stretch that has a batch of each journal with all its definitions.
+    A journal's records keep their order, and what is told is what was stored when `replay` was
+    called, however long the reading takes.
+    """
+
+    @property
+    def records(self) -> int: ...
+
+    def __iter__(self) -> Iterator[list[Batch]]: ...
 
 
 class Store(Protocol):
@@ -154,6 +186,10 @@ class Store(Protocol):
         limit: int | None = None,
     ) -> list[SpanRow]:
         """Span edges in time order."""
+        ...
+
+    def replay(self, run: RunId, wanted: Wanted) -> Replay:
+        """What the journals said of the run, as batches; use it in a `with` block."""
         ...
 
     def compact(self, *, force: bool = False) -> int:

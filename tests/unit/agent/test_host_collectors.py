@@ -6,38 +6,23 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from runwatch.agent.cgroup import memory_cgroup
-from runwatch.agent.collectors import COLLECTORS, Collector, Sample
+from runwatch.agent.collectors import COLLECTORS, Collector, Reading, Sample, Target
 from runwatch.agent.collectors.disk import DiskCollector
 from runwatch.agent.collectors.host import HostCollector
 from runwatch.agent.collectors.network import NetworkCollector
 from runwatch.agent.collectors.processes import ProcessCollector
 from runwatch.clock import system_clock
+from tests.unit.agent.hand_clock import HandClock
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 CGROUPS = FIXTURES / "cgroups"
 SECONDS_BETWEEN = 2.0
-
-
-class HandClock:
-    """Time passes only when told to."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000_000
-
-    def wall_ns(self) -> int:
-        return self.now
-
-    def mono_ns(self) -> int:
-        return self.now
-
-    def wait(self, seconds: float, wake: Callable[[float], bool]) -> bool:
-        return wake(0)
 
 
 class Machine:
@@ -58,8 +43,8 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def values(samples: Iterable[Sample]) -> dict[tuple[str, str], float]:
-    found = list(samples)
+def values(readings: Iterable[Reading]) -> dict[tuple[str, str], float]:
+    found = [reading for reading in readings if isinstance(reading, Sample)]
     result = {(s.metric, s.device): s.value for s in found}
     assert len(result) == len(found)
     return result
@@ -171,7 +156,7 @@ def test_a_counter_that_was_reset_gives_no_rate(machine: Machine) -> None:
 
 def test_processes(machine: Machine) -> None:
     labels = {"rank": "0", "pid": "4242"}
-    targets = [(4242, 3, labels), (4243, 3, {"rank": "1"})]  # the second has just gone
+    targets = [Target(4242, 3, labels), Target(4243, 3, {"rank": "1"})]  # the second has just gone
     collector = ProcessCollector(lambda: targets, proc=machine.proc, clock=machine.clock)
     page = os.sysconf("SC_PAGE_SIZE")
     first = list(collector.collect())
@@ -188,7 +173,7 @@ def test_processes(machine: Machine) -> None:
 
 
 def test_a_pid_used_again_gives_no_rate(machine: Machine) -> None:
-    collector = ProcessCollector(lambda: [(4242, 0, {})], proc=machine.proc, clock=machine.clock)
+    collector = ProcessCollector(lambda: [Target(4242, 0)], proc=machine.proc, clock=machine.clock)
     list(collector.collect())
     machine.move_on()
     path = machine.proc / "4242" / "stat"
@@ -201,7 +186,7 @@ def test_nothing_readable_gives_nothing(tmp_path: Path) -> None:
         HostCollector(proc=tmp_path, cgroups=tmp_path),
         DiskCollector([], proc=tmp_path),
         NetworkCollector(proc=tmp_path),
-        ProcessCollector(lambda: [(1, 0, {})], proc=tmp_path),
+        ProcessCollector(lambda: [Target(1, 0)], proc=tmp_path),
     ]
     for collector in collectors:
         assert list(collector.collect()) == []
@@ -216,7 +201,7 @@ def test_a_real_process_at_work() -> None:
     try:
         assert child.stdout is not None
         child.stdout.readline()
-        collector = ProcessCollector(lambda: [(child.pid, 0, {})])
+        collector = ProcessCollector(lambda: [Target(child.pid, 0)])
         found = values(collector.collect())
         assert found["process_resident_bytes", ""] > 50 << 20
         deadline = system_clock.mono_ns() + 30 * 10**9
@@ -230,15 +215,15 @@ def test_a_real_process_at_work() -> None:
 
 
 def test_all_collectors_on_this_machine(tmp_path: Path) -> None:
-    def targets() -> list[tuple[int, int, Mapping[str, str]]]:
-        return [(os.getpid(), 0, {"rank": "0"})]
+    def targets() -> list[Target]:
+        return [Target(os.getpid(), 0, {"rank": "0"})]
 
     collectors = [make(tmp_path, targets) for make in COLLECTORS]
     assert sorted(c.name for c in collectors) == ["disk", "host", "network", "processes"]
     metrics = set()
     for collector in collectors:
-        assert collector.period_seconds > 0
         for sample in collector.collect():
+            assert isinstance(sample, Sample)
             metrics.add(sample.metric)
             assert sample.value >= 0
     assert {"host_memory_used_bytes", "host_disk_free_bytes", "process_resident_bytes"} <= metrics

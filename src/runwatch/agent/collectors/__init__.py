@@ -1,9 +1,10 @@
 """One source of numbers per file, all of the same shape.
 
-A collector reads and yields `Sample`s; it knows nothing of journals, heads or other collectors.
-What cannot be read yields no sample: absent is not zero.  Rates need two readings, so the first
-gives none.  A new source is one new file here and one line in `COLLECTORS`.  The loop that calls
-them, and what happens when one fails, is next door in `agent/main.py`.
+A collector reads and yields `Sample`s, a device collector also `Incident`s; it knows nothing of
+journals, heads or other collectors.  What cannot be read yields no sample: absent is not zero.
+Rates need two readings, so the first gives none.  A new source is one new file here and one line
+in `COLLECTORS` (the host's, read in the agent's own loop) or `DEVICES` (each in a thread of its
+own).  The loop that calls them, and what happens when one fails, is next door in `agent/main.py`.
 """
 
 from __future__ import annotations
@@ -11,13 +12,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from runwatch.agent.collectors.base import Collector, Sample, Targets
+from runwatch.agent.collectors import amd, nvml, tpu
+from runwatch.agent.collectors.base import (
+    Collector,
+    DeviceCollector,
+    Devices,
+    Incident,
+    Reading,
+    Sample,
+    Target,
+    Targets,
+)
 from runwatch.agent.collectors.disk import DiskCollector
 from runwatch.agent.collectors.host import HostCollector
 from runwatch.agent.collectors.network import NetworkCollector
 from runwatch.agent.collectors.processes import ProcessCollector
 
-__all__ = ["COLLECTORS", "Collector", "Sample", "Targets"]
+__all__ = [
+    "COLLECTORS",
+    "DEVICES",
+    "Collector",
+    "DeviceCollector",
+    "Devices",
+    "Incident",
+    "Reading",
+    "Sample",
+    "Target",
+    "Targets",
+]
 
 COLLECTORS: tuple[Callable[[Path, Targets], Collector], ...] = (
     lambda root, targets: HostCollector(),
@@ -25,3 +47,10 @@ COLLECTORS: tuple[Callable[[Path, Targets], Collector], ...] = (
     lambda root, targets: NetworkCollector(),
     lambda root, targets: ProcessCollector(targets),
 )
+
+DEVICES = {
+    "nvml": (nvml.present, nvml.open_collectors),
+    "tpu": (tpu.present, tpu.open_collectors),
+    "amd": (amd.present, amd.open_collectors),
+}
+"""Name -> whether there is such a device here, and how to open its collectors."""

@@ -1,15 +1,28 @@
-"""What a collector is, and what it yields."""
+"""What a collector is, what it yields, and whom the devices it reads belong to."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from runwatch.clock import Clock
 
-Targets = Callable[[], Iterable[tuple[int, int, Mapping[str, str]]]]
-"""Gives (pid, scope, labels) of every live process of a run."""
+NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class Target(NamedTuple):
+    """A live process of a run."""
+
+    pid: int
+    scope: int
+    """The run it belongs to, as the agent numbers them."""
+    labels: Mapping[str, str] = NOTHING
+    run: str = ""
+    start_ticks: int = 0
+
+
+Targets = Callable[[], Iterable[Target]]
 
 
 class Sample(NamedTuple):
@@ -17,17 +30,99 @@ class Sample(NamedTuple):
     value: float
     unit: str
     device: str = ""
-    labels: Mapping[str, str] = MappingProxyType({})
+    labels: Mapping[str, str] = NOTHING
     scope: int = 0
-    """The run it belongs to, in the agent's own journal; 0 is the host itself."""
+    """The run it belongs to, as the agent numbers them; 0 is the host itself."""
+
+
+class Incident(NamedTuple):
+    """Something that happened to a device.  It is recorded as an event, with its owner's run."""
+
+    kind: str
+    device: str
+    body: Mapping[str, object] = MappingProxyType({})
+
+
+Reading = Sample | Incident
 
 
 class Collector(Protocol):
     @property
     def name(self) -> str: ...
+    def collect(self) -> Iterable[Reading]: ...
+
+
+class DeviceCollector(Collector, Protocol):
+    """Reads devices in a thread of its own, since a call into a driver may hang."""
+
     @property
     def period_seconds(self) -> float: ...
-    def collect(self) -> Iterable[Sample]: ...
+    def close(self) -> None: ...
+
+
+# ── whose device it is ────────────────────────────────────────────────────────────────────────
+
+
+class Held(NamedTuple):
+    """A device and the processes that have it open, as its driver says."""
+
+    device: str
+    number: int
+    """Its place in the driver's order."""
+    uuid: str
+    pids: frozenset[int] | None
+    """None where the driver cannot tell."""
+    nodes: tuple[str, ...] = ()
+    """A process that uses such devices has a file open whose name begins so."""
+    variables: tuple[str, ...] = ()
+    """Those that say which devices a process may use."""
+
+
+class Owner(NamedTuple):
+    scope: int = 0
+    labels: Mapping[str, str] = NOTHING
+    how: str = ""
+    """How we know: "process", "process tree" or "environment"."""
+
+
+NOBODY: Final = Owner()
+
+
+class Owners(Protocol):
+    def tell(self, source: str, held: Iterable[Held]) -> None:
+        """All devices of one source, and who has them open now."""
+
+    def of(self, device: str) -> Owner:
+        """The same object for as long as the owner stays the same."""
+
+    def of_process(self, pid: int) -> Owner | None: ...
+
+
+class Devices(NamedTuple):
+    """What the collectors of devices are given."""
+
+    owners: Owners
+    clock: Clock
+    period_seconds: float = 1.0
+    pcie: bool = False
+    """Ask for PCIe rates even where that means calls which block for 20 ms."""
+
+
+class Labels:
+    """A device's labels with its owner's, put together once per owner."""
+
+    __slots__ = ("_last", "_own")
+
+    def __init__(self, own: Mapping[str, str]) -> None:
+        self._own = dict(own)
+        self._last: tuple[Owner, Mapping[str, str]] = (NOBODY, self._own)
+
+    def with_owner(self, owner: Owner) -> Mapping[str, str]:
+        last, joined = self._last  # one read: other threads ask, too
+        if owner is not last:
+            joined = {**self._own, **owner.labels}
+            self._last = (owner, joined)
+        return joined
 
 
 class Rates:
@@ -50,3 +145,24 @@ class Rates:
         if before is None or value < before[1] or self._now <= before[0]:
             return None
         return (value - before[1]) / ((self._now - before[0]) / 1e9)
+
+
+class Due:
+    """Whether something slower than its collector's rounds is due, without drifting."""
+
+    def __init__(self, seconds: float, clock: Clock, *, round_seconds: float = 0.0) -> None:
+        """`round_seconds`: how often we are asked.  Half of that early is in time, since the next
+        round would be later by more."""
+        self.seconds = seconds
+        self._clock = clock
+        self._slack_ns = int(round_seconds * 1e9) // 2
+        self._due_ns: int | None = None
+
+    def is_due(self) -> bool:
+        """True once per period; the next is due a whole number of periods later."""
+        now, period = self._clock.mono_ns(), max(1, int(self.seconds * 1e9))
+        due = now if self._due_ns is None else self._due_ns
+        if now + self._slack_ns < due:
+            return False
+        self._due_ns = due + (max(0, now - due) // period + 1) * period
+        return True

@@ -20,7 +20,6 @@ _SECTOR_BYTES: Final = 512
 
 class DiskCollector:
     name = "disk"
-    period_seconds = 1.0
 
     def __init__(
         self,

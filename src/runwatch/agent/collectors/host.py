@@ -12,7 +12,6 @@ from runwatch.journal.liveness import PROC
 
 class HostCollector:
     name = "host"
-    period_seconds = 1.0
 
     def __init__(self, *, proc: Path = PROC, cgroups: Path = CGROUPS) -> None:
         self._proc = proc

@@ -17,7 +17,6 @@ _COLUMNS: Final = (("rx", 0, 2), ("tx", 8, 10))
 
 class NetworkCollector:
     name = "network"
-    period_seconds = 1.0
 
     def __init__(self, *, proc: Path = PROC, clock: Clock = system_clock) -> None:
         self._proc = proc

@@ -17,7 +17,6 @@ _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 class ProcessCollector:
     name = "processes"
-    period_seconds = 1.0
 
     def __init__(self, targets: Targets, *, proc: Path = PROC, clock: Clock = system_clock) -> None:
         self._targets = targets
@@ -26,10 +25,10 @@ class ProcessCollector:
 
     def collect(self) -> Iterator[Sample]:
         self._rates.begin()
-        for pid, scope, labels in self._targets():
-            stat = read_stat(pid, proc=self._proc)
+        for target in self._targets():
+            stat = read_stat(target.pid, proc=self._proc)
             if stat is not None and not stat.dead:
-                yield from self._process(pid, stat, scope, labels)
+                yield from self._process(target.pid, stat, target.scope, target.labels)
 
     def _process(
         self, pid: int, stat: ProcessStat, scope: int, labels: Mapping[str, str]

@@ -1,0 +1,281 @@
+"""Whose device it is: the run and rank whose processes hold it.
+
+1. The driver names the processes that have a device open.  One of ours, or a descendant of one of
+   ours, makes the device its run's.  In another pid namespace the same process has another
+   number, by which /proc knows it too.
+2. In a container the driver may name no process, or the host's numbers for them, which mean
+   nothing there; some drivers name none at all.  Then a process of ours that has such a device
+   open holds those which its environment lets it see: all of them if its run has one process
+   here, else the one of its local rank.
+
+A device that one run holds is that run's; one that two runs hold, or a run and a stranger, is the
+host's.  What a program sets for itself after its start (os.environ) is not seen.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from runwatch.agent.collectors.base import NOBODY, Held, Owner, Target, Targets
+from runwatch.journal.liveness import PROC, read_stat
+
+PROCESS: Final = "process"
+TREE: Final = "process tree"
+ENVIRONMENT: Final = "environment"
+_GENERATIONS: Final = 16
+# The kernel's number for the namespace that all others are in.
+_FIRST_NAMESPACE: Final = "pid:[4026531836]"
+# Daemons that have every device open for others, and compute nothing themselves.
+_SERVANTS: Final = ("nvidia-cuda-mps", "nvidia-persiste", "dcgm", "nv-hostengine")
+_LOCAL_RANK: Final = (
+    "LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
+)  # fmt: skip
+_LOCAL_SIZE: Final = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
+
+
+class Match(NamedTuple):
+    target: Target
+    how: str
+
+
+class Attribution:
+    """Collectors tell who holds what; the agent, who is alive.  Threads may ask at any time."""
+
+    def __init__(
+        self,
+        targets: Targets,
+        *,
+        changed: Callable[[Held, Owner], None] = lambda held, owner: None,
+        proc: Path = PROC,
+    ) -> None:
+        self._targets = targets
+        self._changed = changed
+        self._proc = proc
+        self._lock = threading.Lock()
+        self._held: dict[str, list[Held]] = {}
+        self._owners: dict[str, Owner] = {}
+        self._by_pid: dict[int, Match | None] = {}
+        self._seen: frozenset[tuple[int, int]] = frozenset()
+        self._wishes: dict[tuple[tuple[int, int], tuple[str, ...]], _Wish] = {}
+
+    def of(self, device: str) -> Owner:
+        return self._owners.get(device, NOBODY)
+
+    def of_process(self, pid: int) -> Owner | None:
+        with self._lock:
+            match = self._match(pid, list(self._targets()))
+        return None if match is None else Owner(match.target.scope, match.target.labels, match.how)
+
+    def tell(self, source: str, held: Iterable[Held]) -> None:
+        with self._lock:
+            self._held[source] = list(held)
+            self._decide()
+
+    def refresh(self) -> None:
+        """Processes came or went: a device is not its dead owner's until its driver notices."""
+        with self._lock:
+            if self._alive() != self._seen:
+                self._decide()
+
+    # ── deciding ──────────────────────────────────────────────────────────────────────────────
+
+    def _alive(self) -> frozenset[tuple[int, int]]:
+        return frozenset((target.pid, target.start_ticks) for target in self._targets())
+
+    def _decide(self) -> None:
+        targets = list(self._targets())
+        alive = self._alive()
+        if alive != self._seen:
+            self._seen = alive
+            self._by_pid.clear()
+            self._wishes = {key: wish for key, wish in self._wishes.items() if key[0] in alive}
+        devices = [held for several in self._held.values() for held in several]
+        numbers = {pid for held in devices for pid in held.pids or ()}
+        self._by_pid = {pid: match for pid, match in self._by_pid.items() if pid in numbers}
+        owners = {held.device: self._owner(held, devices, targets) for held in devices}
+        before, self._owners = (
+            self._owners,
+            {device: self._same(device, owner) for device, owner in owners.items()},
+        )
+        for held in devices:
+            owner = self._owners[held.device]
+            if owner is not before.get(held.device, NOBODY):
+                self._changed(held, owner)
+
+    def _same(self, device: str, owner: Owner) -> Owner:
+        known = self._owners.get(device, NOBODY)
+        return known if known == owner else owner
+
+    def _owner(self, held: Held, devices: Sequence[Held], targets: Sequence[Target]) -> Owner:
+        sees_all = self._sees_every_process()
+        matches = [] if held.pids is None else self._matches(held, targets, sees_all)
+        if sees_all and any(self._is_stranger(pid, targets) for pid in held.pids or ()):
+            return NOBODY
+        if not matches and (held.pids is None or not sees_all):
+            matches = self._by_environment(held, devices, targets)
+        return _joint(matches) if len({match.target.run for match in matches}) == 1 else NOBODY
+
+    def _matches(self, held: Held, targets: Sequence[Target], sees_all: bool) -> list[Match]:
+        found = (self._match(pid, targets) for pid in held.pids or ())
+        # The host's number for a process may by chance be that of one of ours.
+        return [
+            match
+            for match in found
+            if match is not None
+            and (sees_all or self._has_open(match.target.pid, held.nodes) is not False)
+        ]
+
+    def _is_stranger(self, pid: int, targets: Sequence[Target]) -> bool:
+        if self._match(pid, targets) is not None or not (self._proc / str(pid)).exists():
+            return False
+        return not self._status(pid).get("Name", "").startswith(_SERVANTS)
+
+    # ── by process ────────────────────────────────────────────────────────────────────────────
+
+    def _match(self, pid: int, targets: Sequence[Target]) -> Match | None:
+        if pid not in self._by_pid:
+            self._by_pid[pid] = self._find(pid, targets)
+        return self._by_pid[pid]
+
+    def _find(self, pid: int, targets: Sequence[Target]) -> Match | None:
+        by_pid = {target.pid: target for target in targets}
+        how, at = PROCESS, pid
+        for _ in range(_GENERATIONS):
+            found = by_pid.get(at) or self._elsewhere_known_as(at, targets)
+            if found is not None:
+                return Match(found, how)
+            at, how = self._parent(at), TREE
+            if at <= 1:
+                return None
+        return None
+
+    def _elsewhere_known_as(self, pid: int, targets: Sequence[Target]) -> Target | None:
+        """A process of a container seen from the host: its own number differs, its birth not."""
+        inner = self._status(pid).get("NSpid", "").split()[-1:]
+        if inner in ([], [str(pid)]):
+            return None
+        stat = read_stat(pid, proc=self._proc)
+        for target in targets:
+            is_born_then = stat is not None and target.start_ticks == stat.start_ticks
+            if is_born_then and inner == [str(target.pid)]:
+                return target
+        return None
+
+    def _parent(self, pid: int) -> int:
+        text = self._status(pid).get("PPid", "0")
+        return int(text) if text.isdigit() else 0
+
+    def _status(self, pid: int) -> dict[str, str]:
+        try:
+            lines = (self._proc / str(pid) / "status").read_text(errors="replace").splitlines()
+        except OSError:
+            return {}
+        return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+    def _sees_every_process(self) -> bool:
+        try:
+            return os.readlink(self._proc / "self/ns/pid") == _FIRST_NAMESPACE
+        except OSError:
+            return True
+
+    def _has_open(self, pid: int, nodes: tuple[str, ...]) -> bool | None:
+        """None when it cannot be told."""
+        folder = self._proc / str(pid) / "fd"
+        try:
+            files = [os.readlink(folder / number) for number in os.listdir(folder)]
+        except OSError:
+            return None
+        return any(file.startswith(nodes) for file in files)
+
+    # ── by environment ────────────────────────────────────────────────────────────────────────
+
+    def _by_environment(
+        self, held: Held, devices: Sequence[Held], targets: Sequence[Target]
+    ) -> list[Match]:
+        like = [each for each in devices if each.nodes == held.nodes]
+        users = [t for t in targets if not held.nodes or self._has_open(t.pid, held.nodes)]
+        here = Counter(target.run for target in users)
+        matches = []
+        for target in users:
+            wish = self._wish(target, held.variables)
+            if held.device in wish.devices(like, here[target.run]):
+                matches.append(Match(target, ENVIRONMENT))
+        return matches
+
+    def _wish(self, target: Target, variables: tuple[str, ...]) -> _Wish:
+        key = (target.pid, target.start_ticks)
+        if (key, variables) not in self._wishes:
+            path = self._proc / str(target.pid) / "environ"
+            self._wishes[key, variables] = _read_wish(path, variables)
+        return self._wishes[key, variables]
+
+
+class _Wish(NamedTuple):
+    """What a process's environment says about the devices it uses."""
+
+    visible: tuple[str, ...] | None
+    """Numbers or (beginnings of) uuids; None: all."""
+    local_rank: int | None
+    local_size: int | None
+
+    def devices(self, there_are: Sequence[Held], processes: int) -> list[str]:
+        """`processes`: how many of the run there are here, should it not say itself."""
+        ordered = sorted(there_are, key=lambda held: held.number)
+        if self.visible is not None:
+            ordered = [held for word in self.visible for held in ordered if _names(word, held)]
+        names = [held.device for held in ordered]
+        if self.local_rank is None or len(names) < 2 or (self.local_size or processes) == 1:
+            return names
+        return names[self.local_rank : self.local_rank + 1]
+
+
+def _names(word: str, held: Held) -> bool:
+    return held.number == int(word) if word.isdigit() else held.uuid.startswith(word)
+
+
+def _read_wish(path: Path, variables: tuple[str, ...]) -> _Wish:
+    environment = _environment(path)
+    if environment is None:
+        return _Wish((), None, None)  # another user's: we do not guess
+    words = next((environment[name] for name in variables if name in environment), None)
+    visible = None
+    if words is not None:
+        visible = tuple(word.strip() for word in words.split(",") if word.strip())
+    return _Wish(visible, _first(environment, _LOCAL_RANK), _first(environment, _LOCAL_SIZE))
+
+
+def _first(environment: Mapping[str, str], names: tuple[str, ...]) -> int | None:
+    texts = (environment.get(name, "") for name in names)
+    return next((int(text) for text in texts if text.isascii() and text.isdigit()), None)
+
+
+def _environment(path: Path) -> Mapping[str, str] | None:
+    try:
+        pairs = path.read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return None
+    return dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+
+
+def _joint(matches: Sequence[Match]) -> Owner:
+    """Several processes of one run: the lowest rank's, named with the others."""
+    targets = sorted({m.target.pid: m.target for m in matches}.values(), key=_rank)
+    first = targets[0]
+    labels = dict(first.labels)
+    ranks = list(dict.fromkeys(target.labels.get("rank", "") for target in targets))
+    if len(ranks) > 1:
+        labels["ranks"] = ",".join(ranks)
+    if len(targets) > 1:
+        labels.pop("pid", None)
+    how = next(m.how for m in matches if m.target.pid == first.pid)
+    return Owner(first.scope, labels, how)
+
+
+def _rank(target: Target) -> tuple[int, int]:
+    text = target.labels.get("rank", "")
+    return (int(text) if text.isdigit() else 0, target.pid)

@@ -1,0 +1,212 @@
+"""Sessions of one store: starting, stopping, resuming, and which there are.
+
+Each change is one event of a journal of the head's own, and is in force once the store has it
+durably; a head that is killed at any moment comes back with the sessions that it had.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import CancelledError
+from concurrent.futures import TimeoutError as TooLate
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+
+from runwatch._version import __version__
+from runwatch.clock import Clock, system_clock
+from runwatch.errors import NotFound, RunwatchError, StoreBusy, StoreFull
+from runwatch.head.ingest import Ingest
+from runwatch.journal.liveness import boot_id, start_ticks, this_host
+from runwatch.journal.segment import new_journal_id
+from runwatch.record import Batch, Event, Origin, Position, RunId
+from runwatch.rows import EventRow
+from runwatch.store.store import Store
+from runwatch.views import sessions as view
+from runwatch.views.sessions import Session
+
+PATIENCE_SECONDS: Final = 20.0
+CLOCK_STEP_NS: Final = 500_000_000
+"""Clocks that differ by less are not worth a word."""
+
+
+class SessionActive(RunwatchError):
+    """A session of that name goes on already."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionDefaults:
+    """What a session that is started now is like."""
+
+    period_ns: int = view.PERIOD_NS
+    bandwidth: bool = True
+    nvlink: bool = True
+
+
+class Sessions:
+    """Any thread may call.  Without an ingest it can only be read."""
+
+    def __init__(
+        self,
+        store: Store,
+        ingest: Ingest | None = None,
+        *,
+        defaults: SessionDefaults | None = None,
+        on_stopped: Callable[[Session], None] = lambda _: None,
+        clock: Clock = system_clock,
+    ) -> None:
+        self.store = store
+        self.defaults = defaults or SessionDefaults()
+        self.on_stopped = on_stopped
+        self.clock = clock
+        self._ingest = ingest
+        self._lock = threading.Lock()
+        self._origin: Origin | None = None
+        self._place = 0
+        self._sessions: dict[str, Session] | None = None
+
+    # ── which there are ───────────────────────────────────────────────────────────────────────
+
+    def all(self) -> list[Session]:
+        """In the order of their starts."""
+        return list(self._known().values())
+
+    def active(self) -> Sequence[Session]:
+        return view.active(self._known())
+
+    def find(self, key: str) -> Session:
+        found = view.find(self._known(), key)
+        if found is None:
+            raise NotFound(f"there is no session with id or name {key[:80]!r}")
+        return found
+
+    def _known(self) -> Mapping[str, Session]:
+        with self._lock:
+            return self._folded()
+
+    def _folded(self) -> dict[str, Session]:
+        if self._sessions is None or self._ingest is None:
+            self._sessions = view.fold(self.store.events(None, kinds=list(view.KINDS)))
+        return self._sessions
+
+    # ── changes ───────────────────────────────────────────────────────────────────────────────
+
+    def start(self, name: str | None = None, metrics: Iterable[str] = ()) -> Session:
+        """Without a name it gets one from the time."""
+        with self._lock:
+            known = self._folded()
+            taken = {session.name for session in view.active(known)}
+            name = self._new_name(known) if name is None else view.check_name(name)
+            if name in taken:
+                raise SessionActive(f"a session named {name!r} is already active")
+            id = f"{self.clock.wall_ns():x}"
+            while id in known:
+                id = f"{int(id, 16) + 1:x}"
+            body = {
+                "id": id,
+                "name": name,
+                "period_ns": self.defaults.period_ns,
+                "bandwidth": self.defaults.bandwidth,
+                "nvlink": self.defaults.nvlink,
+                "metrics": [str(metric)[:200] for metric in metrics][:100],
+            }
+            self._record(view.START, [body])
+            return self._folded()[id]
+
+    def _new_name(self, known: Mapping[str, Session]) -> str:
+        now = datetime.fromtimestamp(self.clock.wall_ns() / 1e9)
+        base = name = f"profiling_{now:%Y%m%d_%H%M%S}"
+        used, number = {session.name for session in known.values()}, 1
+        while name in used:
+            number += 1
+            name = f"{base}_{number}"
+        return name
+
+    def stop(self, name: str | None = None, why: str = "") -> list[Session]:
+        """The active session of that name (or id), or all; those that were stopped."""
+        with self._lock:
+            chosen = [
+                session
+                for session in view.active(self._folded())
+                if name is None or name in (session.name, session.id)
+            ]
+            if chosen:
+                bodies = [{"id": s.id, "name": s.name, "why": why} for s in chosen]
+                self._record(view.STOP, bodies)
+            stopped = [self._folded()[session.id] for session in chosen]
+        for session in stopped:
+            self.on_stopped(session)
+        return stopped
+
+    def resume(self, key: str) -> Session:
+        """Go on with one that was stopped; one that is active goes on anyway."""
+        session = self.find(key)
+        with self._lock:
+            now = self._folded()
+            if not now[session.id].is_active:
+                if any(other.name == session.name for other in view.active(now)):
+                    raise SessionActive(f"another session named {session.name!r} is active")
+                self._record(view.RESUME, [{"id": session.id, "name": session.name}])
+            return self._folded()[session.id]
+
+    def hear_clocks(self, ahead_ns: Mapping[str, int]) -> None:
+        """How far hosts' clocks are ahead; noted for the sessions that are active."""
+        with self._lock:
+            going = view.active(self._folded())
+            if not going:
+                return
+            news = [
+                {"host": host, "ahead_ns": ns}
+                for host, ns in ahead_ns.items()
+                if any(abs(session.clocks.get(host, 0) - ns) > CLOCK_STEP_NS for session in going)
+            ]
+            if news:
+                self._record(view.CLOCK, news)
+
+    def set_defaults(self, *, bandwidth: bool | None = None, nvlink: bool | None = None) -> None:
+        now = self.defaults
+        self.defaults = replace(
+            now,
+            bandwidth=now.bandwidth if bandwidth is None else bandwidth,
+            nvlink=now.nvlink if nvlink is None else nvlink,
+        )
+
+    # ── the head's own journal ────────────────────────────────────────────────────────────────
+
+    def _record(self, kind: str, bodies: Sequence[Mapping[str, Any]]) -> None:
+        """Returns when the store has it durably, or raises."""
+        if self._ingest is None:
+            raise StoreBusy("this store can only be read here; ask the head that serves it")
+        now_ns = self.clock.wall_ns()
+        events = [Event(now_ns, kind, body) for body in bodies]
+        origin = self._origin = self._origin or _origin(now_ns)
+        start, end = Position(self._place), Position(self._place + len(events))
+        written = self._ingest.submit(Batch(origin, start, end, events=events))
+        try:
+            verdict = written.result(PATIENCE_SECONDS)
+        except CancelledError:
+            raise StoreBusy("this head is stopping; ask again in a moment") from None
+        except TooLate:
+            # Whether it comes to be stored is open: go on in a journal of its own.
+            self._origin, self._place, self._sessions = None, 0, None
+            reason = self._ingest.problem or "the store does not answer"
+            raise StoreFull(f"nothing was changed that is safe: {reason}") from None
+        self._place = verdict.position
+        rows = [_row(origin, event) for event in events]
+        self._sessions = view.fold(rows, self._folded())
+
+
+def _origin(now_ns: int) -> Origin:
+    host, pid = this_host(), os.getpid()
+    journal = new_journal_id(host, pid, now_ns, os.urandom(4).hex())
+    return Origin(
+        journal, host, pid, now_ns, boot_id(), start_ticks(pid) or 0, "agent", __version__
+    )
+
+
+def _row(origin: Origin, event: Event) -> EventRow:
+    return EventRow(
+        origin.journal, RunId(""), origin.host, 0, event.time_ns, None, event.kind, event.body
+    )

@@ -1,0 +1,251 @@
+"""A run told again: its rows as the batches of its journals, in the order of time.
+
+The time a run covers is cut into stretches that hold so many rows at most, so memory is bounded
+and the journals come forward together.  Rows go from the engine's columns to a batch's columns;
+only events become objects.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any, Final
+
+import duckdb
+import numpy as np
+
+from runwatch.record import (
+    NO_STEP,
+    START,
+    Batch,
+    Definition,
+    Event,
+    JournalId,
+    Points,
+    RunId,
+    Spans,
+)
+from runwatch.store.blocks import Kind
+from runwatch.store.catalog import Catalog, Integers, Journal, SeriesEntry
+from runwatch.store.grid import HIGHEST, LOWEST
+from runwatch.store.reading import Keys, Part, Reader, cut, floored
+from runwatch.store.reduction import Found
+from runwatch.store.store import Wanted
+
+_CELLS: Final = 4096
+"""So finely is a stretch of time looked at to cut it where it has enough rows."""
+
+_STEP: Final = f"coalesce(step, {NO_STEP}) AS step"
+_COLUMNS: Final[Mapping[Kind, str]] = {
+    "spans": f"journal, name, span, edge, time_ns, {_STEP}, place",
+    "points": f"series, time_ns, {_STEP}, value",
+    "events": f"journal, scope, time_ns, {_STEP}, kind, body, place",
+}
+
+
+class DuckReplay:
+    """The `Replay` of the embedded engine; holds on to what it reads until it is over."""
+
+    def __init__(
+        self,
+        lease: AbstractContextManager[Reader],
+        catalog: Catalog,
+        run: RunId,
+        wanted: Wanted,
+        failed: Callable[[duckdb.Error], Exception],
+    ) -> None:
+        self._catalog = catalog
+        self._run = run
+        self._wanted = wanted
+        self._failed = failed
+        self._journals = _chosen(catalog, run, wanted.since)
+        self._series = _chosen_series(catalog, self._journals, run, wanted)
+        self._parts = list(self._chosen_parts()) if self._journals else []
+        self._introductions = [
+            Batch(journal.origin, START, START, self._definitions(journal))
+            for journal in self._journals.values()
+        ]
+        with ExitStack() as opening:
+            self._reader = opening.enter_context(lease)
+            self.records, self._low, self._high = self._reader.extent(self._parts)
+            self._held = opening.pop_all()
+
+    def __enter__(self) -> DuckReplay:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
+
+    def __iter__(self) -> Iterator[list[Batch]]:
+        try:
+            with self._held:
+                yield from self._stretches()
+        except duckdb.Error as error:
+            raise self._failed(error) from error
+
+    def _stretches(self) -> Iterator[list[Batch]]:
+        yield self._introductions
+        if self.records:
+            for start_ns, end_ns in self._windows(self._low, self._high + 1, self.records):
+                yield self._stretch(start_ns, end_ns)
+
+    # ── what is wanted ────────────────────────────────────────────────────────────────────────
+
+    def _chosen_parts(self) -> Iterator[Part]:
+        number, wanted = self._catalog.find_run(self._run), self._wanted
+        of_run = f"run = {number}" + self._since("journal", {n: n for n in self._journals})
+        if wanted.spans:
+            yield Part("spans", of_run, number)
+        if wanted.kinds:
+            kinds = ", ".join("'" + kind.replace("'", "''") + "'" for kind in wanted.kinds)
+            yield Part("events", f"{of_run} AND kind IN ({kinds})", number)
+        keys = Keys.of(self._series)
+        if keys is not None:
+            journals = {id: entry.journal for id, entry in self._series.items()}
+            yield Part("points", keys.condition + self._since("series", journals), keys=keys)
+
+    def _since(self, column: str, journals: Mapping[int, int]) -> str:
+        """Rows of these numbers of the column, each from its journal's time on."""
+        since = self._wanted.since
+        if since is None:
+            return ""
+        by_time: dict[int, list[str]] = {}
+        for number, journal in journals.items():
+            at = since[self._journals[journal].origin.journal]
+            by_time.setdefault(at, []).append(str(number))
+        ranges = (
+            f"{column} IN ({', '.join(numbers)}) AND time_ns >= {max(at, LOWEST)}"
+            for at, numbers in by_time.items()
+        )
+        return f" AND (({') OR ('.join(ranges)}))"
+
+    def _definitions(self, journal: Journal) -> list[Definition]:
+        scopes = {s.id: s for s in tuple(journal.scopes.values()) if s.run == self._run}
+        found: list[Definition] = list(scopes.values())
+        names = (self._catalog.span_names[number] for number in tuple(journal.span_names.values()))
+        if self._wanted.spans:
+            found += [name.definition for name in names if name.definition.scope in scopes]
+        mine = (entry for entry in self._series.values() if entry.journal == journal.number)
+        return found + [entry.definition for entry in mine]
+
+    # ── stretches of time ─────────────────────────────────────────────────────────────────────
+
+    def _windows(self, start_ns: int, end_ns: int, records: int) -> Iterator[tuple[int, int]]:
+        if records <= self._wanted.rows or end_ns - start_ns <= 1:
+            yield start_ns, end_ns
+            return
+        width = -(-(end_ns - start_ns) // _CELLS)
+        # Times are whatever was recorded: their span may be more than an integer of the engine's.
+        wide = "::HUGEINT" if end_ns - start_ns > HIGHEST else ""
+        cell = floored(f"(time_ns{wide} - {start_ns})", width)
+        counts = self._reader.counts(self._parts, start_ns, end_ns, cell)
+        for (first, last), count in cut(counts, self._wanted.rows):
+            until_ns = min(start_ns + (last + 1) * width, end_ns)
+            yield from self._windows(start_ns + first * width, until_ns, count)
+
+    def _stretch(self, start_ns: int, end_ns: int) -> list[Batch]:
+        batches: dict[int, Batch] = {}
+        for part in self._parts:
+            found = self._reader.stretch(part, _COLUMNS[part.kind], start_ns, end_ns)
+            if len(found["time_ns"]):
+                self._fill(batches, part.kind, found)
+        return [batches[number] for number in sorted(batches)]
+
+    def _fill(self, batches: dict[int, Batch], kind: Kind, found: Found) -> None:
+        parts = self._by_journal(kind, found)
+        for number, part in parts.items():
+            batch = batches.get(number)
+            if batch is None:
+                origin = self._journals[number].origin
+                batch = batches[number] = Batch(origin, START, START)
+            if kind == "spans":
+                batch.spans = self._spans(found, part)
+            elif kind == "points":
+                batch.points = self._points(found, part)
+            else:
+                batch.events = _events(found, part)
+
+    def _by_journal(self, kind: Kind, found: Found) -> dict[int, slice]:
+        """Puts the rows in order, by journal and in each as they were written; where each lies."""
+        if kind == "points":
+            ids, inverse = np.unique(found["series"], return_inverse=True)
+            journals = np.array([self._series[int(id)].journal for id in ids], np.int64)
+            found["journal"] = journals[inverse]
+            # The engine keeps no order among points of one instant; entries say a time themselves.
+            order = np.lexsort((found["value"], found["time_ns"], found["journal"]))
+        else:
+            order = np.lexsort((found["place"], found["journal"]))
+        for name, column in found.items():
+            found[name] = column[order]
+        numbers, firsts = np.unique(found["journal"], return_index=True)
+        ends = [*firsts[1:].tolist(), len(order)]
+        return {
+            int(number): slice(int(first), end)
+            for number, first, end in zip(numbers, firsts, ends, strict=True)
+        }
+
+    def _spans(self, found: Found, part: slice) -> Spans:
+        spans = Spans()
+        spans.name = self._local_names(found["name"][part])
+        spans.span = _column("I", found["span"][part], np.uint32)
+        spans.edge = _column("B", found["edge"][part], np.uint8)
+        spans.time_ns = _column("q", found["time_ns"][part], np.int64)
+        spans.step = _column("q", found["step"][part], np.int64)
+        return spans
+
+    def _local_names(self, names: Integers) -> array[int]:
+        numbers, inverse = np.unique(names, return_inverse=True)
+        known = self._catalog.span_names
+        local = np.array([known[int(number)].definition.id for number in numbers], np.uint32)
+        return _column("I", local[inverse], np.uint32)
+
+    def _points(self, found: Found, part: slice) -> Points:
+        ids, inverse = np.unique(found["series"][part], return_inverse=True)
+        local = np.array([self._series[int(id)].definition.id for id in ids], np.uint32)
+        return Points(
+            _column("I", local[inverse], np.uint32),
+            _column("q", found["time_ns"][part], np.int64),
+            _column("q", found["step"][part], np.int64),
+            _column("d", found["value"][part], np.float64),
+        )
+
+
+def _chosen(
+    catalog: Catalog, run: RunId, since: Mapping[JournalId, int] | None
+) -> dict[int, Journal]:
+    names = {row.journal for row in catalog.process_rows(run)}
+    names &= names if since is None else since.keys()
+    found = (catalog.find_journal(name) for name in names)
+    return {journal.number: journal for journal in found if journal is not None}
+
+
+def _chosen_series(
+    catalog: Catalog, journals: Mapping[int, Journal], run: RunId, wanted: Wanted
+) -> dict[int, SeriesEntry]:
+    """By the store's own id."""
+    slots = (slot for journal in journals.values() for slot in tuple(journal.defined))
+    entries = (catalog.series[slot] for slot in slots)
+    return {
+        entry.id: entry
+        for entry in entries
+        if wanted.metric(entry.definition.metric)
+        and wanted.labels.items() <= entry.definition.labels.items()
+        and journals[entry.journal].run_of(entry.definition.scope) == run
+    }
+
+
+def _column(code: str, values: Any, kind: Any) -> array[Any]:
+    made: array[Any] = array(code)
+    made.frombytes(np.ascontiguousarray(values, kind).tobytes())
+    return made
+
+
+def _events(found: Found, part: slice) -> list[Event]:
+    columns = ("time_ns", "kind", "body", "step", "scope")
+    rows = zip(*(found[name][part].tolist() for name in columns), strict=True)
+    return [
+        Event(time_ns, kind, json.loads(body), step, scope)
+        for time_ns, kind, body, step, scope in rows
+    ]

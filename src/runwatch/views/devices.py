@@ -1,0 +1,520 @@
+"""How every accelerator stands now, and what hurts.
+
+A device is what its newest samples and its recent incidents say.  It keeps its identity (the
+board's own, where it has one) through changes of owner, restarts of its agent and renumbering.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any, Final, Literal, NamedTuple
+
+from runwatch.record import RunId
+from runwatch.rows import EventRow, Latest, SeriesRow
+
+State = Literal["reporting", "silent", "ended", "lost"]
+"""Silent: it should report and does not.  Ended: its agent said goodbye."""
+
+Hurt = Literal[
+    "lost", "unreadable", "silent", "xid", "thermal", "hardware", "memory_errors", "power",
+    "memory_full", "idle",
+]  # fmt: skip
+HURTS: Final[tuple[Hurt, ...]] = (
+    "lost", "unreadable", "silent", "xid", "thermal", "hardware", "memory_errors", "power",
+    "memory_full", "idle",
+)  # fmt: skip
+"""The worst first."""
+
+INCIDENTS: Final = (
+    "device_lost", "device_added", "device_unreadable", "gpu_xid", "collector_stuck",
+    "collector_resumed", "agent_end",
+)  # fmt: skip
+
+SILENT_SECONDS: Final = 30.0
+FRESH_SECONDS: Final = 60.0
+"""A number that is so much older than its device's newest is no longer true: whoever wrote it has
+stopped to.  Some are read only every 30 s."""
+XID_SECONDS: Final = 3600.0
+"""For so long an error hurts; after that it is only told."""
+FULL_PERCENT: Final = 95.0
+IDLE_PERCENT: Final = 5.0
+_SAME_MOMENT_NS: Final = 5 * 10**9
+
+# NVML's bits, in words.
+REASONS: Final = (
+    (0x1, "idle"),
+    (0x2, "clocks set by hand"),
+    (0x4, "power cap"),
+    (0x8, "hardware slowdown"),
+    (0x10, "sync boost"),
+    (0x20, "thermal limit"),
+    (0x40, "hardware thermal limit"),
+    (0x80, "power brake"),
+    (0x100, "display clocks"),
+)
+_THERMAL: Final = 0x20 | 0x40
+_HARDWARE: Final = 0x8
+_POWER: Final = 0x4 | 0x80
+
+_NUMBERS: Final = {
+    "gpu_utilization_percent": "utilization_percent",
+    "tpu_duty_cycle_percent": "utilization_percent",
+    "gpu_tensor_activity_percent": "tensor_percent",
+    "tpu_tensorcore_utilization_percent": "tensor_percent",
+    "gpu_sm_activity_percent": "sm_activity_percent",
+    "gpu_memory_used_bytes": "memory_used_bytes",
+    "tpu_hbm_used_bytes": "memory_used_bytes",
+    "gpu_memory_used_percent": "memory_percent",
+    "gpu_memory_total_bytes": "memory_total_bytes",
+    "tpu_hbm_total_bytes": "memory_total_bytes",
+    "gpu_dram_bytes_per_second": "dram_bytes_per_second",
+    "gpu_power_watts": "power_watts",
+    "gpu_power_limit_watts": "power_limit_watts",
+    "gpu_temperature_celsius": "temperature_celsius",
+    "gpu_memory_temperature_celsius": "memory_temperature_celsius",
+    "gpu_sm_clock_hz": "sm_clock_hz",
+    "gpu_memory_clock_hz": "memory_clock_hz",
+}
+_LASTING: Final = ("memory_total_bytes", "power_limit_watts")
+_FLAGS: Final = {
+    "gpu_throttle_reasons": "reasons",
+    "gpu_throttled_thermal": "thermal",
+    "gpu_throttled_hardware": "hardware",
+    "gpu_throttled_power": "power",
+    "gpu_remapping_pending": "remapping_pending",
+    "gpu_remapping_failed": "remapping_failed",
+}
+_ECC: Final = "gpu_ecc_errors_total"
+METRICS: Final = (*_NUMBERS, *_FLAGS, _ECC)
+"""What a device is made of."""
+TELLING: Final = tuple(
+    metric
+    for metric, name in _NUMBERS.items()
+    if name.startswith(("sm_", "dram_", "power_limit", "temperature", "memory_temp", "memory_clo"))
+)
+"""Those that are only told …"""
+JUDGING: Final = tuple(metric for metric in METRICS if metric not in TELLING)
+"""… and those that say what hurts, or go into totals."""
+
+
+class Trouble(NamedTuple):
+    hurt: Hurt
+    words: str
+    since_ns: int | None = None
+
+
+class Xid(NamedTuple):
+    number: int
+    time_ns: int
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One accelerator.  A number is None when it was not read of late: absent is not zero."""
+
+    host: str
+    device: str
+    index: str
+    name: str
+    uuid: str
+    run: RunId
+    """Whose it is; empty when it is nobody's, or several runs'."""
+    run_name: str
+    rank: int | None
+    state: State
+    time_ns: int | None
+    """Of its newest sample."""
+    age_seconds: float | None
+    heard_ns: int
+    """When there was last any word of it, an incident included."""
+    utilization_percent: float | None = None
+    tensor_percent: float | None = None
+    sm_activity_percent: float | None = None
+    memory_percent: float | None = None
+    memory_used_bytes: float | None = None
+    memory_total_bytes: float | None = None
+    dram_bytes_per_second: float | None = None
+    power_watts: float | None = None
+    power_limit_watts: float | None = None
+    temperature_celsius: float | None = None
+    memory_temperature_celsius: float | None = None
+    sm_clock_hz: float | None = None
+    memory_clock_hz: float | None = None
+    throttle_reasons: tuple[str, ...] = ()
+    ecc_corrected: int | None = None
+    ecc_uncorrected: int | None = None
+    """Since the board was made."""
+    xid: Xid | None = None
+    """The last one."""
+    troubles: tuple[Trouble, ...] = ()
+    """The worst first."""
+
+
+# ── finding them ───────────────────────────────────────────────────────────────────────────────
+
+Key = tuple[str, str]
+"""Host, and what tells a device from the host's others."""
+
+
+def key_of(row: SeriesRow) -> Key:
+    return row.host, row.labels.get("uuid") or row.device
+
+
+@dataclass(slots=True)
+class _Found:
+    """All that was heard of one device."""
+
+    row: SeriesRow | None = None
+    newest_ns: int = -1
+    values: dict[str, tuple[int, float]] = field(default_factory=dict)
+    incidents: dict[str, EventRow] = field(default_factory=dict)
+    """Kind -> the newest."""
+
+
+class _Host(NamedTuple):
+    ended_ns: int = 0
+    """When its agent last said goodbye; 0: never."""
+    stuck: str = ""
+    """The collector that hangs in its driver."""
+
+
+class Board:
+    """Add samples (of METRICS) and then incidents (of INCIDENTS); ask for devices."""
+
+    def __init__(self) -> None:
+        self._found: dict[Key, _Found] = {}
+        self._hosts: dict[str, _Host] = {}
+
+    def add(self, samples: Iterable[tuple[SeriesRow, Latest]]) -> None:
+        """One long loop: a cluster has tens of thousands of these."""
+        found, names = self._found, {**_NUMBERS, **_FLAGS}
+        for row, point in samples:
+            labels, time_ns = row.labels, point.time_ns
+            key = (row.host, labels.get("uuid") or row.device)
+            heard = found.get(key)
+            if heard is None:
+                heard = found[key] = _Found()
+            if time_ns > heard.newest_ns:
+                heard.newest_ns, heard.row = time_ns, row
+            name = names.get(row.metric) or labels.get("errors", "")
+            before = heard.values.get(name)
+            if (before is None or time_ns > before[0]) and isfinite(point.value):
+                heard.values[name] = (time_ns, point.value)
+
+    def add_incidents(self, incidents: Iterable[EventRow]) -> None:
+        in_order = sorted(incidents, key=lambda event: event.time_ns)
+        self._hosts = _hosts(in_order)
+        by_name = self._by_name()
+        for event in in_order:
+            device, uuid = _text(event, "device"), _text(event, "uuid")
+            if not device:
+                continue
+            key = (event.host, uuid or device)
+            heard = self._found.get(key) or (None if uuid else by_name.get(key))
+            if heard is None:
+                heard = self._found[key] = _Found()
+            # Of what cannot be read only a whole device counts: one number less is no trouble.
+            if event.kind != "device_unreadable" or _text(event, "metric") == "device":
+                heard.incidents[event.kind] = event
+
+    def _by_name(self) -> dict[Key, _Found]:
+        """For who could not ask a device for its identity; of two the one heard of last."""
+        newest_last = sorted(self._found.values(), key=lambda heard: heard.newest_ns)
+        return {(h.row.host, h.row.device): h for h in newest_last if h.row is not None}
+
+    def devices(
+        self,
+        only: Iterable[Key] | None = None,
+        *,
+        now_ns: int,
+        name_of: Callable[[RunId], str] = str,
+        clock_offset_ns: Mapping[str, int] | None = None,
+    ) -> dict[Key, Device]:
+        """`name_of` a run; `clock_offset_ns`: how far a host's clock is ahead of `now_ns`'s."""
+        offsets, hosts, unheard = clock_offset_ns or {}, self._hosts, _Host()
+        return {
+            key: _device(
+                key[0],
+                self._found[key],
+                hosts.get(key[0], unheard),
+                now_ns + offsets.get(key[0], 0),
+                name_of,
+            )
+            for key in (self._found if only is None else only)
+        }
+
+
+def _hosts(in_order: Iterable[EventRow]) -> dict[str, _Host]:
+    ended: dict[str, int] = {}
+    stuck: dict[str, dict[str, None]] = {}
+    for event in in_order:
+        collectors = stuck.setdefault(event.host, {})
+        if event.kind == "agent_end":
+            ended[event.host] = event.time_ns
+            collectors.clear()
+        elif event.kind == "collector_stuck":
+            collectors[_text(event, "collector")] = None
+        elif event.kind == "collector_resumed":
+            collectors.pop(_text(event, "collector"), None)
+    return {host: _Host(ended.get(host, 0), next(iter(names), "")) for host, names in stuck.items()}
+
+
+def _text(event: EventRow, name: str) -> str:
+    value = event.body.get(name)
+    return value if isinstance(value, str) else ""
+
+
+# ── one device ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _device(
+    host: str, heard: _Found, of_host: _Host, now_ns: int, name_of: Callable[[RunId], str]
+) -> Device:
+    row, incidents = heard.row, heard.incidents
+    newest = max(incidents.values(), key=lambda event: event.time_ns, default=None)
+    labels = row.labels if row else {}
+    device = row.device if row else _text(newest, "device") if newest else ""
+    run = row.run if row else RunId("")
+    state = _state(heard, of_host, now_ns)
+    values = _current(heard) if state == "reporting" else _lasting(heard)
+    _share_memory(values)
+    mask = _mask(values)
+    xid = _xid(incidents.get("gpu_xid"))
+    recent = xid if xid and now_ns - xid.time_ns <= XID_SECONDS * 1e9 else None
+    return Device(
+        host=host,
+        device=device,
+        index=device.removeprefix("gpu") if "mig" in labels else labels.get("index", ""),
+        name=labels.get("name", "") or (_text(newest, "name") if newest else ""),
+        uuid=labels.get("uuid", "") or (_text(newest, "uuid") if newest else ""),
+        run=run,
+        run_name=name_of(run) if run else "",
+        rank=row.rank if row and run else None,
+        state=state,
+        time_ns=heard.newest_ns if row else None,
+        age_seconds=max(0, now_ns - heard.newest_ns) / 1e9 if row else None,
+        heard_ns=max(heard.newest_ns, newest.time_ns if newest else 0),
+        throttle_reasons=tuple(words for bit, words in REASONS if mask & bit),
+        ecc_corrected=_count(values.get("corrected")),
+        ecc_uncorrected=_count(values.get("uncorrected")),
+        xid=xid,
+        troubles=tuple(_troubles(heard, of_host, state, values, mask, recent, bool(run))),
+        **{name: values[name] for name in _FIELDS & values.keys()},
+    )
+
+
+_FIELDS: Final = frozenset(_NUMBERS.values())
+
+
+def _state(heard: _Found, host: _Host, now_ns: int) -> State:
+    lost, added = heard.incidents.get("device_lost"), heard.incidents.get("device_added")
+    added_ns = added.time_ns if added else 0
+    # A new agent says nothing of its return; its samples do.
+    if lost and lost.time_ns > max(added_ns, heard.newest_ns - _SAME_MOMENT_NS):
+        return "lost"
+    last_ns = max(heard.newest_ns, added_ns)
+    if now_ns - last_ns <= SILENT_SECONDS * 1e9:
+        return "reporting"
+    return "ended" if host.ended_ns > last_ns - _SAME_MOMENT_NS else "silent"
+
+
+def _current(heard: _Found) -> dict[str, float]:
+    oldest = heard.newest_ns - int(FRESH_SECONDS * 1e9)
+    return {
+        name: value
+        for name, (time_ns, value) in heard.values.items()
+        if time_ns >= oldest or name in _LASTING
+    }
+
+
+def _share_memory(values: dict[str, float]) -> None:
+    used, total = values.get("memory_used_bytes"), values.get("memory_total_bytes")
+    if used is not None and total:
+        values["memory_percent"] = 100 * used / total
+
+
+def _lasting(heard: _Found) -> dict[str, float]:
+    return {name: heard.values[name][1] for name in _LASTING if name in heard.values}
+
+
+def _mask(values: Mapping[str, float]) -> int:
+    told = values.get("reasons")
+    if told is not None:
+        return int(told)
+    return (
+        _THERMAL * bool(values.get("thermal"))
+        | _HARDWARE * bool(values.get("hardware"))
+        | 0x4 * bool(values.get("power"))
+    )
+
+
+def _count(value: float | None) -> int | None:
+    return None if value is None else int(value)
+
+
+def _xid(event: EventRow | None) -> Xid | None:
+    number: Any = event.body.get("xid") if event else None
+    if event is None or not isinstance(number, int):
+        return None
+    return Xid(number, event.time_ns, _text(event, "meaning"))
+
+
+# ── what hurts ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _troubles(
+    heard: _Found,
+    host: _Host,
+    state: State,
+    values: Mapping[str, float],
+    mask: int,
+    xid: Xid | None,
+    is_held: bool,
+) -> Iterator[Trouble]:
+    """In the order of HURTS."""
+    yield from _absence(heard, host, state)
+    if xid is not None:
+        means = f": {xid.meaning}" if xid.meaning else ""
+        yield Trouble("xid", f"XID {xid.number}{means}", xid.time_ns)
+    if mask & _THERMAL:
+        yield Trouble("thermal", "thermal limit")
+    if mask & _HARDWARE:
+        yield Trouble("hardware", "hardware slowdown")
+    yield from _memory_errors(values)
+    if mask & _POWER:
+        yield Trouble("power", "power brake" if mask & 0x80 else "power cap")
+    yield from _memory_full(values)
+    busy = values.get("utilization_percent")
+    if is_held and busy is not None and busy < IDLE_PERCENT:
+        yield Trouble("idle", "idle while its run goes on")
+
+
+def _absence(heard: _Found, host: _Host, state: State) -> Iterator[Trouble]:
+    if state == "lost":
+        lost = heard.incidents["device_lost"]
+        why = _text(lost, "why")
+        yield Trouble("lost", f"lost: {why}" if why else "lost", lost.time_ns)
+    unreadable = heard.incidents.get("device_unreadable")
+    if unreadable is not None and unreadable.time_ns > heard.newest_ns:
+        yield Trouble("unreadable", f"unreadable: {_text(unreadable, 'why')}", unreadable.time_ns)
+    elif state == "silent":
+        why = f"no sample: {host.stuck} hangs in its driver" if host.stuck else "no sample"
+        yield Trouble("silent", why, heard.newest_ns if heard.row else None)
+
+
+def _memory_errors(values: Mapping[str, float]) -> Iterator[Trouble]:
+    """Corrected ones are what the correction is for."""
+    if values.get("remapping_failed"):
+        yield Trouble("memory_errors", "a bad memory row cannot be replaced")
+    elif values.get("remapping_pending"):
+        yield Trouble("memory_errors", "bad memory row: replaced at the next reset")
+    elif count := _count(values.get("uncorrected")):
+        word = "error" if count == 1 else "errors"
+        yield Trouble("memory_errors", f"{count:,} uncorrected memory {word}")
+
+
+def _memory_full(values: Mapping[str, float]) -> Iterator[Trouble]:
+    percent = values.get("memory_percent")
+    if percent is not None and percent >= FULL_PERCENT:
+        yield Trouble("memory_full", f"memory {percent:.0f} % full")
+
+
+# ── order and sums ─────────────────────────────────────────────────────────────────────────────
+
+_RANK: Final = {hurt: place for place, hurt in enumerate(HURTS)}
+
+
+def how_bad(device: Device) -> int:
+    """0 is the worst; what has ended comes last."""
+    if device.troubles:
+        return _RANK[device.troubles[0].hurt]
+    return len(HURTS) + (device.state == "ended")
+
+
+def natural(text: str) -> tuple[tuple[str, int], ...]:
+    """node2 before node10."""
+    return tuple((word, int(number or -1)) for word, number in _WORDS.findall(text))
+
+
+_WORDS: Final = re.compile(r"(\D*)(\d{0,18})")
+
+
+def _place(device: Device) -> Any:
+    return natural(device.host), natural(device.index or device.device), device.uuid
+
+
+def _most_first(value: Callable[[Device], float | None]) -> Callable[[Device], Any]:
+    def key(device: Device) -> Any:
+        found = value(device)
+        return (0, -found) if found is not None else (1, 0.0)
+
+    return key
+
+
+_ORDERS: Final[dict[str, Callable[[Device], Any]]] = {
+    "hurt": lambda device: (how_bad(device), len(HURTS) - len(device.troubles)),
+    "host": lambda device: 0,
+    "run": lambda device: (not device.run, device.run_name, device.rank or 0),
+    "utilization": _most_first(lambda device: device.utilization_percent),
+    "memory": _most_first(lambda device: device.memory_percent),
+    "power": _most_first(lambda device: device.power_watts),
+    "temperature": _most_first(lambda device: device.temperature_celsius),
+}
+ORDERS: Final = tuple(_ORDERS)
+TELLING_ORDERS: Final = ("temperature",)
+"""Those that need more than JUDGING."""
+
+
+def ordered(found: Mapping[Key, Device], order: str = "hurt") -> list[Key]:
+    """Then by host and index."""
+    in_place = sorted(found, key=lambda key: _place(found[key]))
+    return sorted(in_place, key=lambda key: _ORDERS[order](found[key]))
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Over the devices that report; means over those that have the number."""
+
+    devices: int
+    reporting: int
+    hosts: int
+    hurting: Mapping[Hurt, int]
+    """By what hurts a device most."""
+    utilization_percent: float | None
+    tensor_percent: float | None
+    memory_used_bytes: float | None
+    memory_total_bytes: float | None
+    power_watts: float | None
+
+
+def totals(devices: Iterable[Device]) -> Totals:
+    found = list(devices)
+    here = [device for device in found if device.state == "reporting"]
+    hurting = Counter(device.troubles[0].hurt for device in found if device.troubles)
+    sized = [device for device in here if device.memory_used_bytes is not None]
+    return Totals(
+        devices=len(found),
+        reporting=len(here),
+        hosts=len({device.host for device in found}),
+        hurting={hurt: hurting[hurt] for hurt in HURTS if hurting[hurt]},
+        utilization_percent=_mean(device.utilization_percent for device in here),
+        tensor_percent=_mean(device.tensor_percent for device in here),
+        memory_used_bytes=_sum(device.memory_used_bytes for device in sized),
+        memory_total_bytes=_sum(device.memory_total_bytes for device in sized),
+        power_watts=_sum(device.power_watts for device in here),
+    )
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) / len(numbers) if numbers else None
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) if numbers else None

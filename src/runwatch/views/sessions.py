@@ -1,0 +1,156 @@
+"""Sessions: a name, and the stretches of time that it covers.
+
+A session holds no samples.  What was recorded in its time is in it, whoever recorded it, so
+sessions may overlap, cost nothing, and outlive any process: they are folded from four kinds of
+events, each of which is a whole fact.
+
+session_start   {id, name, period_ns, bandwidth, nvlink, metrics}
+session_stop    {id, name, why}
+session_resume  {id, name}
+session_clock   {host, ahead_ns}: that host's clock was so far ahead of the head's
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from runwatch.errors import UsageError
+from runwatch.rows import EventRow
+
+START: Final = "session_start"
+STOP: Final = "session_stop"
+RESUME: Final = "session_resume"
+CLOCK: Final = "session_clock"
+KINDS: Final = (START, STOP, RESUME, CLOCK)
+
+LONGEST_NAME: Final = 200
+_LONGEST_FILE: Final = 240
+"""In bytes: with a suffix it is still a name that every file system takes."""
+PERIOD_NS: Final = 1_000_000_000
+
+
+class BadName(UsageError):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    start_ns: int
+    end_ns: int | None = None
+    """None while it goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    id: str
+    name: str
+    stretches: tuple[Stretch, ...]
+    """Ascending; more than one when it was stopped and resumed."""
+    period_ns: int = PERIOD_NS
+    """How far apart its frames are meant to be."""
+    bandwidth: bool = True
+    nvlink: bool = True
+    metrics: tuple[str, ...] = ()
+    """What was asked for by name; nothing is left out for it."""
+    clocks: Mapping[str, int] = field(default_factory=dict)
+    """Host -> how many nanoseconds its clock is ahead of the head's."""
+
+    @property
+    def start_ns(self) -> int:
+        return self.stretches[0].start_ns
+
+    @property
+    def end_ns(self) -> int | None:
+        return self.stretches[-1].end_ns
+
+    @property
+    def is_active(self) -> bool:
+        return self.end_ns is None
+
+    @property
+    def file(self) -> str:
+        return f"{self.name}.json"
+
+
+def check_name(name: str) -> str:
+    """The name, if a file may be called so; else BadName says what is wrong."""
+    if not name or not name.strip():
+        raise BadName("a session needs a name that is not empty")
+    if len(name) > LONGEST_NAME or len(name.encode("utf-8", "replace")) > _LONGEST_FILE:
+        raise BadName(
+            f"a session's name may have {LONGEST_NAME} characters; this one has {len(name)}"
+        )
+    if ".." in name or name.startswith(".") or set(name) & set("/\\") or not name.isprintable():
+        raise BadName(
+            f"{name[:80]!r} cannot name a session: it may hold no '/', '\\', '..' or control "
+            "character, and not begin with a dot"
+        )
+    return name
+
+
+def fold(
+    events: Iterable[EventRow], known: Mapping[str, Session] | None = None
+) -> dict[str, Session]:
+    """Sessions by id, in the order of their starts; what makes no sense changes nothing."""
+    sessions = dict(known or {})
+    for event in sorted(events, key=lambda event: event.time_ns):
+        if event.kind == CLOCK:
+            _know_clock(sessions, event.body)
+        elif event.kind == START:
+            _begin(sessions, event)
+        elif event.kind in (STOP, RESUME):
+            _change(sessions, event)
+    return sessions
+
+
+def _begin(sessions: dict[str, Session], event: EventRow) -> None:
+    body = event.body
+    id, name = str(body.get("id", "")), str(body.get("name", ""))
+    if id and name and id not in sessions:
+        sessions[id] = Session(
+            id,
+            name,
+            (Stretch(event.time_ns),),
+            max(1, _integer(body.get("period_ns"), PERIOD_NS)),
+            bool(body.get("bandwidth", True)),
+            bool(body.get("nvlink", True)),
+            tuple(str(metric) for metric in body.get("metrics") or ()),
+        )
+
+
+def _change(sessions: dict[str, Session], event: EventRow) -> None:
+    session = sessions.get(str(event.body.get("id", "")))
+    if session is None or session.is_active is (event.kind == RESUME):
+        return
+    *before, last = session.stretches
+    if event.kind == STOP:
+        last = Stretch(last.start_ns, max(last.start_ns, event.time_ns))
+    else:
+        before.append(last)
+        last = Stretch(max(event.time_ns, last.end_ns or 0))
+    sessions[session.id] = replace(session, stretches=(*before, last))
+
+
+def _know_clock(sessions: dict[str, Session], body: Mapping[str, Any]) -> None:
+    host, ahead_ns = str(body.get("host", "")), _integer(body.get("ahead_ns"), 0)
+    for session in sessions.values():
+        if session.is_active:
+            clocks = {**session.clocks, host: ahead_ns}
+            sessions[session.id] = replace(session, clocks=clocks)
+
+
+def _integer(value: Any, default: int) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def find(sessions: Mapping[str, Session], key: str) -> Session | None:
+    """By id, or else the newest of that name."""
+    if key in sessions:
+        return sessions[key]
+    return next((s for s in reversed(list(sessions.values())) if s.name == key), None)
+
+
+def active(sessions: Mapping[str, Session]) -> Sequence[Session]:
+    return [session for session in sessions.values() if session.is_active]

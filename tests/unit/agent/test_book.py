@@ -1,0 +1,103 @@
+"""The agent's journal: goes on in another when one is full of definitions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runwatch.agent.book import Book
+from runwatch.agent.collectors import Sample
+from runwatch.journal.reader import JournalReader
+from runwatch.journal.segment import MIN_SEGMENT_BYTES
+from runwatch.journal.writer import JournalWriter
+from runwatch.record import JournalId, Origin, RunId, RunScope, Series
+from tests.unit.agent.hand_clock import HandClock
+
+
+class Shelf:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.clock = HandClock()
+        self.opened = 0
+        self.book = Book(self.open)
+
+    def open(self) -> JournalWriter:
+        self.opened += 1
+        journal = JournalId(f"journal-{self.opened}")
+        origin = Origin(journal, "host", os.getpid(), 0, role="agent")
+        return JournalWriter(self.root, origin, segment_bytes=MIN_SEGMENT_BYTES, clock=self.clock)
+
+    def read(self) -> Iterator[tuple[str, str, str, float]]:
+        """(journal, metric, run, value) of every point."""
+        for folder in sorted((self.root / "journals").iterdir()):
+            reader = JournalReader(folder, clock=self.clock)
+            series: dict[int, Series] = {}
+            runs: dict[int, str] = {0: ""}
+            while (batch := reader.read(final=True)) is not None:
+                series |= {d.id: d for d in batch.definitions if isinstance(d, Series)}
+                runs |= {d.id: d.run for d in batch.definitions if isinstance(d, RunScope)}
+                for number, value in zip(batch.points.series, batch.points.value, strict=True):
+                    each = series[number]
+                    yield folder.name, each.metric, runs[each.scope], value
+            reader.close()
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Iterator[Shelf]:
+    shelf = Shelf(tmp_path)
+    yield shelf
+    shelf.book.close()
+
+
+def scope(run: str, rank: int = 0) -> RunScope:
+    return RunScope(0, RunId(run), run, rank)
+
+
+def test_more_runs_than_one_journal_can_define(shelf: Shelf) -> None:
+    """An agent that is always there: a thousand runs, each with series of its own."""
+    expected = []
+    for number in range(1000):
+        run = shelf.book.run(scope(f"run-{number}"))
+        labels = {"uuid": "GPU-" + "0" * 36, "name": "NVIDIA H200", "pid": str(number)}
+        samples = [
+            Sample(metric, float(number), "W", "gpu0", labels, run)
+            for metric in ("gpu_power_watts", "gpu_temperature_celsius")
+        ]
+        shelf.book.points([*samples, Sample("host_load", float(number), "")], shelf.clock.now)
+        expected += [(s.metric, f"run-{number}", s.value) for s in samples]
+        expected.append(("host_load", "", float(number)))
+    shelf.book.close()
+    found = list(shelf.read())
+    assert [row[1:] for row in found] == expected
+    assert len({row[0] for row in found}) == shelf.opened > 1
+
+
+def test_a_run_keeps_its_number(shelf: Shelf) -> None:
+    first = shelf.book.run(scope("a"))
+    second = shelf.book.run(scope("a", 1))
+    assert shelf.book.run(scope("a")) == first != second
+
+
+def test_labels_tell_series_apart(shelf: Shelf) -> None:
+    for errors in ("corrected", "uncorrected", "corrected"):
+        sample = Sample("gpu_ecc_errors_total", 1.0, "", "gpu0", {"errors": errors})
+        shelf.book.points([sample], shelf.clock.now)
+    shelf.book.close()
+    reader = JournalReader(shelf.root / "journals" / "journal-1", clock=shelf.clock)
+    batch = reader.read(final=True)
+    reader.close()
+    assert batch is not None
+    named = {d.id: d.labels["errors"] for d in batch.definitions if isinstance(d, Series)}
+    written = [named[number] for number in batch.points.series]
+    assert written == ["corrected", "uncorrected", "corrected"]
+    assert len(named) == 2
+
+
+def test_nothing_is_written_for_nothing(shelf: Shelf) -> None:
+    shelf.book.points([], shelf.clock.now)
+    shelf.book.event("kind", {"a": 1})
+    shelf.book.close()
+    assert list(shelf.read()) == []
