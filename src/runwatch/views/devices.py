@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import isfinite
 from typing import Any, Final, Literal, NamedTuple
 
@@ -162,7 +163,9 @@ Key = tuple[str, str]
 
 
 def key_of(row: SeriesRow) -> Key:
-    return row.host, row.labels.get("uuid") or row.device
+    """The board's own identity; else its name, which two clients of one host may both give."""
+    labels = row.labels
+    return row.host, labels.get("uuid") or labels.get("client", "") + row.device
 
 
 @dataclass(slots=True)
@@ -171,7 +174,10 @@ class _Found:
 
     row: SeriesRow | None = None
     newest_ns: int = -1
-    values: dict[str, tuple[int, float]] = field(default_factory=dict)
+    numbers: dict[str, float] = field(default_factory=dict)
+    flags: dict[str, float] = field(default_factory=dict)
+    times_ns: dict[str, int] = field(default_factory=dict)
+    """Of both."""
     incidents: dict[str, EventRow] = field(default_factory=dict)
     """Kind -> the newest."""
 
@@ -192,19 +198,20 @@ class Board:
 
     def add(self, samples: Iterable[tuple[SeriesRow, Latest]]) -> None:
         """One long loop: a cluster has tens of thousands of these."""
-        found, names = self._found, {**_NUMBERS, **_FLAGS}
+        found = self._found
         for row, point in samples:
             labels, time_ns = row.labels, point.time_ns
-            key = (row.host, labels.get("uuid") or row.device)
+            key = (row.host, labels.get("uuid") or labels.get("client", "") + row.device)
             heard = found.get(key)
             if heard is None:
                 heard = found[key] = _Found()
             if time_ns > heard.newest_ns:
                 heard.newest_ns, heard.row = time_ns, row
-            name = names.get(row.metric) or labels.get("errors", "")
-            before = heard.values.get(name)
-            if (before is None or time_ns > before[0]) and isfinite(point.value):
-                heard.values[name] = (time_ns, point.value)
+            number = _NUMBERS.get(row.metric)
+            name = number or _FLAGS.get(row.metric) or labels.get("errors", "")
+            if time_ns > heard.times_ns.get(name, -1) and isfinite(point.value):
+                heard.times_ns[name] = time_ns
+                (heard.numbers if number else heard.flags)[name] = point.value
 
     def add_incidents(self, incidents: Iterable[EventRow]) -> None:
         in_order = sorted(incidents, key=lambda event: event.time_ns)
@@ -264,8 +271,8 @@ def _hosts(in_order: Iterable[EventRow]) -> dict[str, _Host]:
     return {host: _Host(ended.get(host, 0), next(iter(names), "")) for host, names in stuck.items()}
 
 
-def _text(event: EventRow, name: str) -> str:
-    value = event.body.get(name)
+def _text(event: EventRow | None, name: str) -> str:
+    value = event.body.get(name) if event else None
     return value if isinstance(value, str) else ""
 
 
@@ -275,40 +282,37 @@ def _text(event: EventRow, name: str) -> str:
 def _device(
     host: str, heard: _Found, of_host: _Host, now_ns: int, name_of: Callable[[RunId], str]
 ) -> Device:
-    row, incidents = heard.row, heard.incidents
-    newest = max(incidents.values(), key=lambda event: event.time_ns, default=None)
+    row, newest = heard.row, None
+    if heard.incidents:
+        newest = max(heard.incidents.values(), key=lambda event: event.time_ns)
     labels = row.labels if row else {}
-    device = row.device if row else _text(newest, "device") if newest else ""
+    device = row.device if row else _text(newest, "device")
     run = row.run if row else RunId("")
     state = _state(heard, of_host, now_ns)
-    values = _current(heard) if state == "reporting" else _lasting(heard)
-    _share_memory(values)
-    mask = _mask(values)
-    xid = _xid(incidents.get("gpu_xid"))
+    numbers, flags = _current(heard, state)
+    mask = _mask(flags)
+    xid = _xid(heard.incidents.get("gpu_xid"))
     recent = xid if xid and now_ns - xid.time_ns <= XID_SECONDS * 1e9 else None
     return Device(
-        host=host,
-        device=device,
-        index=device.removeprefix("gpu") if "mig" in labels else labels.get("index", ""),
-        name=labels.get("name", "") or (_text(newest, "name") if newest else ""),
-        uuid=labels.get("uuid", "") or (_text(newest, "uuid") if newest else ""),
-        run=run,
-        run_name=name_of(run) if run else "",
-        rank=row.rank if row and run else None,
-        state=state,
-        time_ns=heard.newest_ns if row else None,
-        age_seconds=max(0, now_ns - heard.newest_ns) / 1e9 if row else None,
-        heard_ns=max(heard.newest_ns, newest.time_ns if newest else 0),
-        throttle_reasons=tuple(words for bit, words in REASONS if mask & bit),
-        ecc_corrected=_count(values.get("corrected")),
-        ecc_uncorrected=_count(values.get("uncorrected")),
+        host,
+        device,
+        device.removeprefix("gpu") if "mig" in labels else labels.get("index", ""),
+        labels.get("name") or _text(newest, "name"),
+        labels.get("uuid") or _text(newest, "uuid"),
+        run,
+        name_of(run) if run else "",
+        row.rank if row and run else None,
+        state,
+        heard.newest_ns if row else None,
+        max(0, now_ns - heard.newest_ns) / 1e9 if row else None,
+        max(heard.newest_ns, newest.time_ns if newest else 0),
+        throttle_reasons=_reasons(mask),
+        ecc_corrected=_count(flags.get("corrected")),
+        ecc_uncorrected=_count(flags.get("uncorrected")),
         xid=xid,
-        troubles=tuple(_troubles(heard, of_host, state, values, mask, recent, bool(run))),
-        **{name: values[name] for name in _FIELDS & values.keys()},
+        troubles=tuple(_troubles(heard, of_host, state, numbers, flags, mask, recent, bool(run))),
+        **numbers,
     )
-
-
-_FIELDS: Final = frozenset(_NUMBERS.values())
 
 
 def _state(heard: _Found, host: _Host, now_ns: int) -> State:
@@ -323,34 +327,35 @@ def _state(heard: _Found, host: _Host, now_ns: int) -> State:
     return "ended" if host.ended_ns > last_ns - _SAME_MOMENT_NS else "silent"
 
 
-def _current(heard: _Found) -> dict[str, float]:
+def _current(heard: _Found, state: State) -> tuple[dict[str, float], dict[str, float]]:
+    """Numbers and flags that hold now."""
+    numbers, flags, times = heard.numbers, heard.flags, heard.times_ns
+    if state != "reporting":
+        return {name: numbers[name] for name in _LASTING if name in numbers}, {}
     oldest = heard.newest_ns - int(FRESH_SECONDS * 1e9)
-    return {
-        name: value
-        for name, (time_ns, value) in heard.values.items()
-        if time_ns >= oldest or name in _LASTING
-    }
-
-
-def _share_memory(values: dict[str, float]) -> None:
-    used, total = values.get("memory_used_bytes"), values.get("memory_total_bytes")
+    if times and min(times.values()) < oldest:
+        numbers = {n: v for n, v in numbers.items() if times[n] >= oldest or n in _LASTING}
+        flags = {n: v for n, v in flags.items() if times[n] >= oldest}
+    used, total = numbers.get("memory_used_bytes"), numbers.get("memory_total_bytes")
     if used is not None and total:
-        values["memory_percent"] = 100 * used / total
+        numbers = numbers | {"memory_percent": 100 * used / total}
+    return numbers, flags
 
 
-def _lasting(heard: _Found) -> dict[str, float]:
-    return {name: heard.values[name][1] for name in _LASTING if name in heard.values}
-
-
-def _mask(values: Mapping[str, float]) -> int:
-    told = values.get("reasons")
+def _mask(flags: Mapping[str, float]) -> int:
+    told = flags.get("reasons")
     if told is not None:
         return int(told)
     return (
-        _THERMAL * bool(values.get("thermal"))
-        | _HARDWARE * bool(values.get("hardware"))
-        | 0x4 * bool(values.get("power"))
+        _THERMAL * bool(flags.get("thermal"))
+        | _HARDWARE * bool(flags.get("hardware"))
+        | 0x4 * bool(flags.get("power"))
     )
+
+
+@lru_cache(maxsize=256)
+def _reasons(mask: int) -> tuple[str, ...]:
+    return tuple(words for bit, words in REASONS if mask & bit)
 
 
 def _count(value: float | None) -> int | None:
@@ -371,13 +376,15 @@ def _troubles(
     heard: _Found,
     host: _Host,
     state: State,
-    values: Mapping[str, float],
+    numbers: Mapping[str, float],
+    flags: Mapping[str, float],
     mask: int,
     xid: Xid | None,
     is_held: bool,
 ) -> Iterator[Trouble]:
     """In the order of HURTS."""
-    yield from _absence(heard, host, state)
+    if state != "reporting" or heard.incidents:
+        yield from _absence(heard, host, state)
     if xid is not None:
         means = f": {xid.meaning}" if xid.meaning else ""
         yield Trouble("xid", f"XID {xid.number}{means}", xid.time_ns)
@@ -385,12 +392,13 @@ def _troubles(
         yield Trouble("thermal", "thermal limit")
     if mask & _HARDWARE:
         yield Trouble("hardware", "hardware slowdown")
-    yield from _memory_errors(values)
+    if any(flags.values()):
+        yield from _memory_errors(flags)
     if mask & _POWER:
         yield Trouble("power", "power brake" if mask & 0x80 else "power cap")
-    yield from _memory_full(values)
-    busy = values.get("utilization_percent")
-    if is_held and busy is not None and busy < IDLE_PERCENT:
+    if (full := numbers.get("memory_percent")) is not None and full >= FULL_PERCENT:
+        yield Trouble("memory_full", f"memory {full:.0f} % full")
+    if is_held and numbers.get("utilization_percent", IDLE_PERCENT) < IDLE_PERCENT:
         yield Trouble("idle", "idle while its run goes on")
 
 
@@ -407,21 +415,15 @@ def _absence(heard: _Found, host: _Host, state: State) -> Iterator[Trouble]:
         yield Trouble("silent", why, heard.newest_ns if heard.row else None)
 
 
-def _memory_errors(values: Mapping[str, float]) -> Iterator[Trouble]:
+def _memory_errors(flags: Mapping[str, float]) -> Iterator[Trouble]:
     """Corrected ones are what the correction is for."""
-    if values.get("remapping_failed"):
+    if flags.get("remapping_failed"):
         yield Trouble("memory_errors", "a bad memory row cannot be replaced")
-    elif values.get("remapping_pending"):
+    elif flags.get("remapping_pending"):
         yield Trouble("memory_errors", "bad memory row: replaced at the next reset")
-    elif count := _count(values.get("uncorrected")):
+    elif count := _count(flags.get("uncorrected")):
         word = "error" if count == 1 else "errors"
         yield Trouble("memory_errors", f"{count:,} uncorrected memory {word}")
-
-
-def _memory_full(values: Mapping[str, float]) -> Iterator[Trouble]:
-    percent = values.get("memory_percent")
-    if percent is not None and percent >= FULL_PERCENT:
-        yield Trouble("memory_full", f"memory {percent:.0f} % full")
 
 
 # ── order and sums ─────────────────────────────────────────────────────────────────────────────
@@ -436,6 +438,7 @@ def how_bad(device: Device) -> int:
     return len(HURTS) + (device.state == "ended")
 
 
+@lru_cache(maxsize=65_536)
 def natural(text: str) -> tuple[tuple[str, int], ...]:
     """node2 before node10."""
     return tuple((word, int(number or -1)) for word, number in _WORDS.findall(text))

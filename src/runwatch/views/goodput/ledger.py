@@ -178,12 +178,20 @@ class Attempt:
                 self.booked is None or track.pending[:2] > self.booked
             ):
                 _meet(meetings, track.pending[:2], track.pending, track.rank)
+        if meetings and not self._is_done(max(meetings)):
+            del meetings[max(meetings)]
         awaited = {rank: Awaited(a.steps, a.nanoseconds) for rank, a in self.awaited.items()}
         for at in sorted(meetings):
             books.add(meetings[at].cell(*at))
             _await(awaited, meetings[at])
         books.settle(prior_ns)
         return Tail(books, awaited)
+
+    def _is_done(self, last: tuple[int, int]) -> bool:
+        """Whether the last step that a rank ended is done: no rank is still in it, or one is in
+        the next.  (A rank that fails leaves its step, too.)"""
+        at = [(track.lap, track.step) for track in self.tracks.values() if track.step is not None]
+        return last not in at or max(at) > last
 
     # ── saved ─────────────────────────────────────────────────────────────────────────────────
 
