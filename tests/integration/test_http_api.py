@@ -507,7 +507,12 @@ def test_the_document_describes_every_route(client: TestClient) -> None:
     paths = {path.removeprefix("/api/v1/") for path in document["paths"]}
     of_run = {"configs", "series", "curves", "latest", "events", "processes", "export"}
     of_run |= {"goodput", "goodput/entries"}
-    assert paths == {"health", "runs", "runs/{run}", "live"} | {f"runs/{{run}}/{p}" for p in of_run}
+    of_session = {"", "/stop", "/resume", "/export"}
+    assert paths == (
+        {"health", "runs", "runs/{run}", "live", "devices", "sessions"}
+        | {f"runs/{{run}}/{part}" for part in of_run}
+        | {f"sessions/{{session}}{part}" for part in of_session}
+    )
     curves = document["paths"]["/api/v1/runs/{run}/curves"]["get"]
     buckets = next(p for p in curves["parameters"] if p["name"] == "buckets")
     assert (buckets["schema"]["minimum"], buckets["schema"]["maximum"]) == (1, 10_000)

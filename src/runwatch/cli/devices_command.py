@@ -22,6 +22,7 @@ from rich.text import Text
 
 from runwatch.cli import device_picture, source, tables
 from runwatch.errors import HeadUnreachable
+from runwatch.views.devices import ORDERS
 
 REFRESH_SECONDS: Final = 1.0
 _AROUND: Final = 6
@@ -32,8 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     source.arguments(parser)
     parser.add_argument("--run", dest="run_name", metavar="RUN", help="only this run's")
     parser.add_argument("--host", action="append", help="only this host's; may be repeated")
-    orders = ("hurt", "host", "run", "utilization", "memory", "power", "temperature")
-    parser.add_argument("--sort", choices=orders, default="hurt", help="default: by what hurts")
+    parser.add_argument("--sort", choices=ORDERS, default="hurt", help="default: by what hurts")
     parser.add_argument(
         "--limit", type=int, metavar="N", help="at most so many (default: what the screen holds)"
     )

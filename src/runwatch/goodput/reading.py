@@ -7,6 +7,7 @@ each time; what is known is not taken twice, and what is not goes to its place i
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol
@@ -15,6 +16,7 @@ from runwatch.goodput.codes import ORDER_FREE, Item, entry_of, item_of
 from runwatch.goodput.entries import Columns
 from runwatch.goodput.history import History
 
+STRETCH: Final = 50_000
 OVERLAP: Final = timedelta(seconds=60)
 
 Entry = Mapping[str, Any]
@@ -97,7 +99,12 @@ def take(history: History, entries: Sequence[Entry]) -> bool:
     """Add what is not there yet; whether something went in between older entries."""
     again = _count_old(history, entries)
     if not again:
-        history.add(entries)
+        # A list that nobody else holds (its maker's copy) is let go as it is read: of millions of
+        # entries it would be half of what we take.  Two: our own name for it, and the call's.
+        if isinstance(entries, list) and sys.getrefcount(entries) <= 2:
+            history.add(_drained(entries))
+        else:
+            history.add(entries)
         return False
     places: dict[int, list[Item]] = {}
     place: int | None = None
@@ -115,6 +122,13 @@ def take(history: History, entries: Sequence[Entry]) -> bool:
         history.insert(at, reversed(places[at]))
     history.add((*reversed(without), *entries[again:]))
     return bool(places)
+
+
+def _drained(entries: list[Entry]) -> Iterator[Entry]:
+    entries.reverse()
+    while entries:
+        yield from reversed(entries[-STRETCH:])
+        del entries[-STRETCH:]
 
 
 def _count_old(history: History, entries: Sequence[Entry]) -> int:

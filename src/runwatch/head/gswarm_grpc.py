@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 import grpc
 
 from runwatch.clock import Clock, system_clock
-from runwatch.head.fleet import GUEST, Client
+from runwatch.head.clients import GUEST, Client
 from runwatch.head.gswarm import Profiler
 from runwatch.head.ingest import Ingest
 from runwatch.journal.segment import new_journal_id

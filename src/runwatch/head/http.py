@@ -33,8 +33,8 @@ from runwatch.exports.rows import export_batches
 from runwatch.head import answers, device_answers, goodput_answers
 from runwatch.head import api_types as types
 from runwatch.head.access import TRUSTED, Access, AccessSettings
+from runwatch.head.clients import Clients
 from runwatch.head.feed import Cards, Pace, feed
-from runwatch.head.fleet import Clients
 from runwatch.head.goodput import Accounts
 from runwatch.head.gswarm import Profiler
 from runwatch.head.gswarm_http import GswarmHttp, info, wants_json

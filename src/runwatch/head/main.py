@@ -19,7 +19,7 @@ from runwatch.clock import Clock, system_clock
 from runwatch.errors import RunwatchError, UsageError
 from runwatch.exports.prometheus import HeadMetrics, HeadNumbers
 from runwatch.head.access import AccessSettings
-from runwatch.head.fleet import Clients
+from runwatch.head.clients import Clients
 from runwatch.head.goodput import Accounts
 from runwatch.head.gswarm import Profiler
 from runwatch.head.gswarm_grpc import ProfilerService

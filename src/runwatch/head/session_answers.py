@@ -13,13 +13,13 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from runwatch.clock import Clock, system_clock
+from runwatch.exports.session import SessionExport
 from runwatch.head.api_types import Answer
-from runwatch.head.fleet import Clients
-from runwatch.head.frames import FrameCounts
+from runwatch.head.clients import Clients
+from runwatch.head.frame_counts import FrameCounts
 from runwatch.head.openapi import JSON, Operation
 from runwatch.head.parameters import BadRequest, Given, Parameter, shortened
 from runwatch.head.replies import json_reply
-from runwatch.head.session_export import SessionExport
 from runwatch.head.sessions import Sessions
 from runwatch.views.sessions import Session
 

@@ -2,8 +2,8 @@
 
 `front.py` is what `import runwatch` offers, `run.py` one process's part in a run, `guard.py` the
 edge at which our failures stop, `step.py` steps and spans (`kinds.py` names those with a meaning),
-`hooks/` what frameworks tell without being asked, `values.py` and `pending.py` turn what people log into numbers,
-`identity.py` and `collect.py` find out who and where we are, `ending.py` notices the end, and
-`launch.py` starts the node's agent.  Standard library only; getting records to a head happens in
+`hooks/` what frameworks tell without being asked, `values.py` and `pending.py` turn what people
+log into numbers, `identity.py` and `collect.py` find out who and where we are, `ending.py` notices
+the end, and `launch.py` starts the node's agent.  Standard library only; getting records to a head happens in
 another process (`agent/`).
 """

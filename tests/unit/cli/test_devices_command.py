@@ -48,7 +48,9 @@ def trouble(hurt: str, words: str, ago: float | None = None) -> dict[str, Any]:
     return {"hurt": hurt, "words": words, "since_ns": since}
 
 
-ABSENT = dict.fromkeys((name for name, value in device().items() if isinstance(value, float)), None)
+ABSENT: dict[str, Any] = dict.fromkeys(
+    (name for name, value in device().items() if isinstance(value, float)), None
+)
 LOST = device(
     index=3, state="lost", **ABSENT | {"age_seconds": 240.0},
     troubles=[trouble("lost", "lost: GPU is lost", 240), trouble("xid", "XID 79: off", 241)],
@@ -109,7 +111,7 @@ def test_absent_is_not_zero() -> None:
     lines = seen(120, device(tensor_percent=None, power_watts=None), device(index=1))
     cells = lines[4].split()
     assert "–" in cells
-    assert "0%" not in lines[4] and "W" not in cells
+    assert "0%" not in cells and "W" not in cells
     nothing = seen(120, device(tensor_percent=None))
     assert "tensor" not in nothing[3]  # a column that nobody has is no column
 
@@ -137,11 +139,11 @@ def test_colour_says_nothing_that_words_do_not() -> None:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A directory in which an agent has just written about three devices."""
+    """A directory in which an agent has just written about four devices."""
     now = time.time_ns()
     origin = Origin(JournalId("an-agent"), "node1", 1, now, boot_id(), 0, "agent", "1")
     writer = JournalWriter(tmp_path, origin)
-    for index in range(3):
+    for index in range(4):
         labels = {"uuid": f"GPU-{index}", "name": "NVIDIA H200", "index": str(index)}
         numbers = {"gpu_utilization_percent": 30.0 * index, "gpu_power_watts": 100.0}
         series = [
@@ -157,13 +159,14 @@ def root(tmp_path: Path) -> Path:
 def test_a_directory_without_a_head(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["devices", "--dir", str(root)]) == 0
     said = capsys.readouterr().out
-    assert "3 devices on 1 host" in said
-    assert [line.split()[1] for line in said.splitlines()[-3:]] == ["node1:2", "node1:0", "node1:1"]
+    assert "4 devices on 1 host" in said
+    found = [line.split()[1] for line in said.splitlines()[-4:]]
+    assert found == ["node1:2", "node1:0", "node1:1", "node1:3"]
     assert main(["devices", "--dir", str(root), "--json", "--sort", "utilization"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [device["index"] for device in found["devices"]] == ["1", "0", "2"]
+    answer = json.loads(capsys.readouterr().out)
+    assert [device["index"] for device in answer["devices"]] == ["3", "1", "0", "2"]
     assert main(["devices", "--dir", str(root), "--limit", "1"]) == 0
-    assert "… 2 more" in capsys.readouterr().out
+    assert "… 3 more" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -193,7 +196,7 @@ def read_until(terminal: int, words: str, seconds: float = 60) -> str:
     text, deadline = "", time.monotonic() + seconds
     while words not in text:
         left = deadline - time.monotonic()
-        assert left > 0, f"{words!r} did not come: {text!r}"
+        assert left > 0, f"{words!r} did not come: {text[-300:]!r}"
         if select.select([terminal], [], [], left)[0]:
             text += os.read(terminal, 65536).decode(errors="replace")
     return text
@@ -208,7 +211,7 @@ def test_watching_ends_cleanly_with_ctrl_c(root: Path) -> None:
     )
     os.close(theirs)
     try:
-        shown = read_until(ours, "more (--limit")  # nine lines have no room for more devices
+        shown = read_until(ours, "more (--limit")  # nine lines have room for three
         assert "node1:2" in shown
         read_until(ours, "more (--limit")  # drawn anew
         process.send_signal(signal.SIGINT)

@@ -381,3 +381,22 @@ class TestCache:
         assert cache.get_step_info() == StepInfo(2.0, {1: 0.5})
         cache.clear_cache()
         assert cache.get_goodput_info() is None and cache.get_step_info() is None
+
+
+def test_a_list_that_the_log_keeps_is_left_alone() -> None:
+    kept = [{"job_name": "job", "job_start_time": 0.0}]
+    kept += [{"job_name": "job", "step_count": n, "step_start_time": 3.0 * n} for n in range(5)]
+    kept += [{"job_name": "job", "job_end_time": 15.0}]
+    before = list(kept)
+
+    class Kept:
+        def read_cloud_logging_entries(self, *_: object, **__: object) -> object:
+            return kept, None
+
+    class Copied:
+        def read_cloud_logging_entries(self, *_: object, **__: object) -> object:
+            return list(kept), None
+
+    for log in (Kept(), Copied()):
+        assert GoodputCalculator("job", "log", log).get_job_goodput()[2] == 4
+    assert kept == before

@@ -86,7 +86,7 @@ def ask(store: Store, *, status: int = 200, offsets: Any = dict, **given: Any) -
 @pytest.fixture
 def cluster(store: Store) -> Store:
     """n1 has a run on four devices, the last too hot; n2 has two that are free; n3 fell silent."""
-    hot = {"gpu_throttle_reasons": 0x20, "gpu_temperature_celsius": 88.0}
+    hot: dict[str, Any] = {"gpu_throttle_reasons": 0x20, "gpu_temperature_celsius": 88.0}
     batches = [
         process("llama"),
         host("n1", 4, run="llama", **hot),

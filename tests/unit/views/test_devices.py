@@ -108,7 +108,7 @@ def test_a_device_that_is_well() -> None:
     assert (device.utilization_percent, device.tensor_percent) == (90, 40)
     assert (device.memory_percent, device.memory_total_bytes) == (50, 140 * GB)
     assert (device.power_watts, device.power_limit_watts) == (650, 700)
-    assert device.troubles == device.throttle_reasons == ()
+    assert (device.troubles, device.throttle_reasons) == ((), ())
 
 
 def test_a_chip_of_another_kind() -> None:
@@ -174,7 +174,7 @@ def test_a_part_of_a_board_is_called_by_its_own_number() -> None:
         ({"remapping_failed": 1.0}, "memory_errors", "a bad memory row cannot be replaced"),
     ],
 )
-def test_what_its_numbers_say(changed: dict[str, float], hurt: str, words: str) -> None:
+def test_what_its_numbers_say(changed: dict[str, Any], hurt: str, words: str) -> None:
     (trouble,) = World().sample(**changed).one().troubles
     assert (trouble.hurt, trouble.words, trouble.since_ns) == (hurt, words, None)
 
@@ -214,7 +214,8 @@ def test_idle_hurts_only_a_run() -> None:
 def test_an_xid_error_hurts_for_an_hour() -> None:
     def told(ago: float) -> Device:
         world = World().sample()
-        about = {"device": "gpu0", "uuid": "a-0", "xid": 94, "meaning": "contained"}
+        about: dict[str, Any] = {"device": "gpu0", "uuid": "a-0", "xid": 94}
+        about["meaning"] = "contained"
         return world.happened("gpu_xid", ago=ago, **about).one()
 
     (trouble,) = told(1000).troubles

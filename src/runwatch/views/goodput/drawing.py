@@ -65,9 +65,14 @@ class _Scene:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the run does not go on behind it, but begins again; all ranks ended well."""
+        """Whether the run does not go on behind it, but begins again (or does no steps at all).
+
+        While the next attempt has done none, it is thought to go on.
+        """
         first = None if self.attempt is None else self.attempt.first_step
-        return self.goes_on_at is None or (first is not None and self.goes_on_at <= first)
+        if self.goes_on_at is None or first is None:
+            return first is None and self.goes_on_at is None
+        return self.goes_on_at <= first
 
     @property
     def tracks(self) -> Sequence[Track]:
@@ -216,7 +221,7 @@ def _ending(scene: _Scene, done_ns: int, last_begin_ns: int, usual_ns: int | Non
     if fatal and (over or restarted or not _goes_on(scene, min(fatal)[0], usual_ns)):
         end, _, life = min(fatal, key=lambda item: item[:2])
         stop = min(max(end, done_ns), close)
-        unsure = _unsure_ns(scene, stop) + (0 if life.exact else close - stop)
+        unsure = _unsure_ns(scene, stop) + (0 if life.exact else _unseen_ns(scene, stop, close))
         return _Ending(stop, close, True, life.cause, unsure)
     if over:
         stop = min(max(*ends, done_ns), close)
@@ -226,9 +231,15 @@ def _ending(scene: _Scene, done_ns: int, last_begin_ns: int, usual_ns: int | Non
     if restarted:
         heard = max((track.now_ns for track in scene.tracks), default=scene.start_ns)
         stop = min(max(heard, done_ns), close)
-        unsure = _unsure_ns(scene, stop) + close - stop
+        unsure = _unsure_ns(scene, stop) + _unseen_ns(scene, stop, close)
         return _Ending(stop, close, True, "started again; its end was not seen", unsure)
     return _Ending(close, close, False, over=False)
+
+
+def _unseen_ns(scene: _Scene, stop_ns: int, close_ns: int) -> int:
+    """What may be wrong because nobody saw it end: when that was; and, if the run then begins
+    again, whether its work was redone or complete."""
+    return close_ns - (scene.start_ns if scene.is_complete else stop_ns)
 
 
 def _unsure_ns(scene: _Scene, stop_ns: int) -> int:

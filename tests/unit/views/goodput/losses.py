@@ -6,8 +6,9 @@ from random import Random
 from typing import Literal
 
 from runwatch.record import BEGIN, END
+from tests.unit.views.goodput.rank import Form
 from tests.unit.views.goodput.story import Edge, Notebook, Point, Record
-from tests.unit.views.goodput.world import Form, World, simulate
+from tests.unit.views.goodput.world import World, simulate
 
 Loss = Literal["ends", "exits", "compilations", "paces"]
 LOSSES: tuple[Loss, ...] = ("ends", "exits", "compilations", "paces")
@@ -18,7 +19,8 @@ def incomplete(seed: int, form: Form = "native", *losses: Loss) -> World:
 
     ends: every tenth span has a beginning only; in a journal only if a step begins after it, since
     a span that is open when its process ends was cut short, and that is no loss.
-    exits: of attempts that were followed by another, nobody saw one process end, or any of them.
+    exits: of attempts that were followed by another, nobody saw one process end, or any of them;
+    that one was complete is always seen, for else all it did may have been done again for nothing.
     compilations: none is recorded.
     paces: steps vary by 40 %, and hangs end anywhere among them.
     """
@@ -66,7 +68,7 @@ def _is_compilation(record: Record) -> bool:
 
 def _lose_exits(world: World, dice: Random) -> None:
     last = max(book.attempt for book in world.books)
-    for attempt in range(1, last):
+    for attempt in sorted(set(range(1, last)).difference(world.complete)):
         members = [book for book in world.books if book.attempt == attempt]
         unseen = dice.choice(([], members, members, [dice.choice(members)]))
         silent = dice.random() < 0.5

@@ -138,6 +138,33 @@ def test_an_attempt_that_ended_well_and_was_started_again() -> None:
     assert goodput.disruptions[0].cause == "ended and was started again"
 
 
+def test_a_complete_attempt_stands_where_the_run_begins_again() -> None:
+    """It was run twice: neither is the other's waste, and nobody waited in between."""
+    first = Notebook().entry("job_start_time", 0).begins(0, 0, 10, 20).entry("job_end_time", 30)
+    second = Notebook(attempt=2, start=500).entry("job_start_time", 500).begins(0, 510, 520)
+    goodput = told(first.exits(30), second.entry("job_end_time", 530).exits(530))
+    assert rows(goodput) == [
+        (0, 30, "productive"),
+        (30, 500, "excluded"),
+        (500, 510, "training_preparation"),
+        (510, 530, "productive"),
+    ]
+    assert (goodput.disruptions, goodput.steps) == ([], 5)
+    assert goodput.account().goodput == 50 / 60
+
+
+def test_what_is_redone_in_a_second_go_is_redone_of_that_go() -> None:
+    first = Notebook().entry("job_start_time", 0).begins(0, 0, 10, 20).entry("job_end_time", 30)
+    second = Notebook(attempt=2, start=100).steps(0, 100, 110, 120, 130).killed(130)
+    third = Notebook(attempt=3, start=200).steps(1, 200, 210).exits(210)
+    goodput = told(first.exits(30), second, third)
+    assert spent(goodput) == {
+        "productive": 30 + 10 + 10, "excluded": 70, "wasted_progress": 20,
+        "infrastructure_recovery": 70,
+    }  # fmt: skip
+    assert [d.lost_steps for d in goodput.disruptions] == [2]
+
+
 def test_attempts_that_overlap_are_cut_where_the_next_begins() -> None:
     first = Notebook().steps(0, *range(0, 110, 10)).killed(100)
     second = Notebook(attempt=2, start=45).steps(4, 50, 60, 70).exits(100)

@@ -126,6 +126,25 @@ def test_a_rank_dies_and_the_others_hang() -> None:
     assert goodput.live
 
 
+def test_a_rank_that_leaves_its_step_by_an_exception_has_not_done_it() -> None:
+    """Its step has an end, but the others are still in it."""
+    fails = Notebook(1).steps(0, 0, 10, 20, 30).step(3, 30, 35).exits(37, "failed", "ValueError")
+    hangs = Notebook(0).steps(0, 0, 10, 20, 30).step(3, 30).killed(60)
+    goodput = told(fails, hangs)
+    assert rows(goodput) == [
+        (0, 30, "productive"), (30, 37, "wasted_progress"), (37, 60, "infrastructure_recovery"),
+    ]  # fmt: skip
+    assert goodput.steps == 3
+
+
+def test_a_step_is_done_once_a_rank_is_in_the_next() -> None:
+    ahead = Notebook(0).steps(0, 0, 10, 20, 30).step(3, 30)
+    behind = Notebook(1).steps(0, 0, 10, 20).step(2, 20)
+    goodput = told(ahead, behind, now=35)
+    assert rows(goodput) == [(0, 35, "productive")]
+    assert goodput.steps == 3
+
+
 def test_a_rank_dies_and_the_others_go_on() -> None:
     others = Notebook(0).steps(0, *range(0, 110, 10))
     dead = Notebook(1).steps(0, 0, 10, 20, 30).step(3, 30).killed(35)

@@ -8,8 +8,9 @@ from itertools import pairwise
 import pytest
 
 from tests.unit.views.goodput.losses import LOSSES, Loss, incomplete
+from tests.unit.views.goodput.rank import Form
 from tests.unit.views.goodput.story import SECOND, told
-from tests.unit.views.goodput.world import Form, World, simulate
+from tests.unit.views.goodput.world import World, simulate
 
 HISTORIES, SOAK_HISTORIES = 50, 1_000
 FORMS: tuple[Form, ...] = ("native", "entries")
@@ -86,7 +87,7 @@ def test_the_truth_has_no_gap_and_the_simulator_leaves_nothing_out() -> None:
     assert classes == {
         "productive", "program_startup", "accelerator_init", "training_preparation",
         "data_loading", "checkpoint_save", "checkpoint_restore", "evaluation", "wasted_progress",
-        "infrastructure_recovery", "stall", "unattributed", "custom:push to hub",
+        "infrastructure_recovery", "stall", "unattributed", "custom:push to hub", "excluded",
     }  # fmt: skip
 
 

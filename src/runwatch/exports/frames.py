@@ -11,18 +11,16 @@ second frame, so that each sample is in exactly one.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from runwatch.clock import Clock
-from runwatch.head.fleet import DEVICE_METRICS, HOST_METRICS, UNHEALTHY_SECONDS, Fleet
+from runwatch.exports.fleet import DEVICE_METRICS, HOST_METRICS, UNHEALTHY_SECONDS, Fleet
 from runwatch.store.store import PointColumns, Store
-from runwatch.views.sessions import Session, Stretch
+from runwatch.views.sessions import Session
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -31,14 +29,11 @@ Known = tuple[Integers, Integers, Floats]
 
 WINDOW_POINTS: Final = 400_000
 LONGEST_WINDOW_NS: Final = 3600 * 10**9
-_MOMENTS: Final = ("util", "memory_used", "memory_percent")
+MOMENTS: Final = ("util", "memory_used", "memory_percent")
 _HOST_MOMENTS: Final = ("host.memory_used", "host.memory_percent")
 _HELD_NS: Final = 15 * 10**9
 _HOST_HELD_NS: Final = 30 * 10**9
 _FOR_EVER: Final = 1 << 62
-_LATE_NS: Final = 120 * 10**9
-_FRESH_NS: Final = 10**9
-_COUNTED_DEVICES: Final = 32
 
 
 @dataclass(slots=True)
@@ -137,7 +132,7 @@ class Frames:
 
     def _part(self, found: _Found, origin_ns: int, state: _State) -> Part:
         has_devices = bool(self.devices)
-        who, time_ns = found.moments(_MOMENTS if has_devices else _HOST_MOMENTS)
+        who, time_ns = found.moments(MOMENTS if has_devices else _HOST_MOMENTS)
         period = (time_ns - origin_ns) // self._session.period_ns
         frame, first, order = _frames(who, period)
         who, time_ns, frame = who[order], time_ns[order], frame[order]
@@ -283,7 +278,7 @@ class _State:
 
     def keep(self, found: _Found) -> None:
         for name, (who, time_ns, value) in found.columns.items():
-            if name in _MOMENTS or not len(who):
+            if name in MOMENTS or not len(who):
                 continue
             ends = np.append(np.flatnonzero(who[1:] != who[:-1]), len(who) - 1)
             last = zip(time_ns[ends].tolist(), value[ends].tolist(), strict=True)
@@ -313,7 +308,7 @@ class _State:
         self, sender: Integers, found: _Found, at_ns: Integers, count: int
     ) -> npt.NDArray[np.bool_]:
         """Of each frame and sender: heard of in this session, but not lately."""
-        places, time_ns = found.moments((*_MOMENTS, *_HOST_MOMENTS))
+        places, time_ns = found.moments((*MOMENTS, *_HOST_MOMENTS))
         who = sender[places]
         heard = _in_order((who, time_ns, time_ns.astype(np.float64)))
         known = self._with_last(_Found({"heard": heard}, 0), "heard")
@@ -366,65 +361,8 @@ def _in_order(known: Known) -> Known:
 
 
 def _held_ns(column: str) -> int:
-    if column in _MOMENTS:
+    if column in MOMENTS:
         return 0
     if column == "memory_total":
         return _FOR_EVER
     return _HOST_HELD_NS if column.startswith("host.") else _HELD_NS
-
-
-# ── counting ───────────────────────────────────────────────────────────────────────────────────
-
-
-class FrameCounts:
-    """How many frames sessions have, without reading them whole each time.
-
-    Of a large fleet some devices are counted, so a frame that only others have is not; and what
-    comes in more than two minutes late is not, until the head starts again.  An export knows.
-    """
-
-    def __init__(self, store: Store, fleet: Callable[[], Fleet], *, clock: Clock) -> None:
-        self._store = store
-        self._fleet = fleet
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._settled: dict[str, tuple[int, int]] = {}
-        """Session -> up to when its frames are counted for good, and how many these are."""
-        self._recent: dict[str, tuple[int, tuple[Stretch, ...], int]] = {}
-
-    def of(self, session: Session) -> int:
-        with self._lock:
-            now_ns = self._clock.mono_ns()
-            asked_ns, stretches, count = self._recent.get(session.id, (0, (), 0))
-            if stretches != session.stretches or now_ns - asked_ns > _FRESH_NS:
-                count = self._count(session)
-                self._recent[session.id] = (now_ns, session.stretches, count)
-            return count
-
-    def _count(self, session: Session) -> int:
-        now_ns = self._clock.wall_ns()
-        done_ns, settled = self._settled.get(session.id, (session.start_ns, 0))
-        late_ns = now_ns - _LATE_NS
-        recent = 0
-        for stretch in session.stretches:
-            end_ns = now_ns if stretch.end_ns is None else stretch.end_ns
-            periods = max(0, min(late_ns, end_ns) - stretch.start_ns) // session.period_ns
-            middle_ns = stretch.start_ns + periods * session.period_ns
-            if end_ns <= late_ns:
-                middle_ns = end_ns
-            settled += self._between(session, stretch, done_ns, middle_ns)
-            done_ns = max(done_ns, middle_ns)
-            recent += self._between(session, stretch, middle_ns, end_ns)
-        self._settled[session.id] = (done_ns, settled)
-        return settled + recent
-
-    def _between(self, session: Session, stretch: Stretch, start_ns: int, end_ns: int) -> int:
-        start_ns = max(start_ns, stretch.start_ns)
-        if end_ns <= start_ns:
-            return 0
-        part = replace(session, stretches=(Stretch(start_ns, end_ns),))
-        fleet = self._fleet()
-        every = -(-len(fleet.devices) // _COUNTED_DEVICES)
-        some = Fleet(fleet.devices[:: max(1, every)], [] if fleet.devices else fleet.hosts)
-        frames = Frames(self._store, some, part, now_ns=end_ns, columns=_MOMENTS)
-        return sum(len(found) for found in frames)

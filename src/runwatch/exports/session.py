@@ -21,8 +21,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from runwatch.head.fleet import DEVICE_METRICS, Fleet
-from runwatch.head.frames import WINDOW_POINTS, Floats, Frames, Part
+from runwatch.exports.fleet import DEVICE_METRICS, Fleet
+from runwatch.exports.frames import WINDOW_POINTS, Floats, Frames, Part
 from runwatch.store.parquet import ColumnKind, ParquetWriter
 from runwatch.store.store import Store
 from runwatch.views.sessions import Session
