@@ -19,8 +19,7 @@ def incomplete(seed: int, form: Form = "native", *losses: Loss) -> World:
 
     ends: every tenth span has a beginning only; in a journal only if a step begins after it, since
     a span that is open when its process ends was cut short, and that is no loss.
-    exits: of attempts that were followed by another, nobody saw one process end, or any of them;
-    that one was complete is always seen, for else all it did may have been done again for nothing.
+    exits: of attempts that were followed by another, nobody saw one process end, or any of them.
     compilations: none is recorded.
     paces: steps vary by 40 %, and hangs end anywhere among them.
     """
@@ -68,7 +67,7 @@ def _is_compilation(record: Record) -> bool:
 
 def _lose_exits(world: World, dice: Random) -> None:
     last = max(book.attempt for book in world.books)
-    for attempt in sorted(set(range(1, last)).difference(world.complete)):
+    for attempt in sorted(set(range(1, last))):
         members = [book for book in world.books if book.attempt == attempt]
         unseen = dice.choice(([], members, members, [dice.choice(members)]))
         silent = dice.random() < 0.5
