@@ -22,7 +22,7 @@ from runwatch.journal.writer import JournalWriter
 from tests.unit.journal.journal_help import SMALL, Everything, origin, read_everything, start_script
 
 WRITER = """
-import mmap, struct, sys, time
+import mmap, sys, time
 from pathlib import Path
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import JournalId, Origin
@@ -30,13 +30,14 @@ from runwatch.record import JournalId, Origin
 root, shared, pause = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
 writer = JournalWriter(root, Origin(JournalId("6553f100-node-7-a1"), "node", 7, 0), segment_bytes=1 << 20)
 with open(shared, "r+b") as file:
-    returned = mmap.mmap(file.fileno(), 8)
+    # One store of eight bytes: `struct.pack_into` clears them first, and the kill may come then.
+    returned = memoryview(mmap.mmap(file.fileno(), 8)).cast("q")
 loss = writer.series("loss")
-put, point, sleep, count = struct.Struct("<q").pack_into, writer.point, time.sleep, 0
+point, sleep, count = writer.point, time.sleep, 0
 while True:
     point(loss, float(count), count)
     count += 1
-    put(returned, 0, count)
+    returned[0] = count
     if pause:
         sleep(pause)
 """  # noqa: E501
