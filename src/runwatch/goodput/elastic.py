@@ -170,6 +170,16 @@ class ElasticGoodputCalculator(GoodputCalculator):
             _tell(details, efficiency(self._history.between(start, end), start, end))
         return details
 
+    def get_slice_efficiency(
+        self, interval_start: datetime, interval_end: datetime
+    ) -> Efficiency | None:
+        """How the slices were used in a window, by the last count before each moment of it: what
+        the original's window does not know.  None if nothing was counted."""
+        start, end = bounds(interval_start, interval_end)
+        with self._lock:
+            self._refresh()
+            return efficiency(self._history, start, end)
+
 
 def _tell(
     details: ElasticWorkloadMetricDetails | ElasticIntervalWorkloadMetricDetails,

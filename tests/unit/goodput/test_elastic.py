@@ -113,8 +113,14 @@ class TestEfficiency:
         details = asked.get_job_goodput_details()
         assert details["stepping_slice_efficiency"] == pytest.approx(stepping)
 
-    def test_a_window_knows_only_its_own_counts(self) -> None:
-        """B18: pinned; four of four slices all along, and half of it is seen."""
+    def test_b18_a_window_of_the_originals_knows_only_its_own_counts(self) -> None:
+        """Four of four slices all along: the original sees half of it.  The truth is beside."""
         asked = calculator("J 0; N 4 4 4 0; S 0 10; S 1 30; N 4 4 4 50; S 2 60; S 3 90")
         details = asked.get_interval_metric_details(when(20), when(80))
         assert details["stepping_slice_efficiency"] == pytest.approx(0.5)
+        assert asked.get_slice_efficiency(when(20), when(80)) == (1.0, 1.0)
+        assert "stepping_slice_efficiency" not in asked.get_interval_metric_details(
+            when(5), when(45)
+        )
+        assert asked.get_slice_efficiency(when(5), when(45)) == (1.0, 1.0)
+        assert calculator("J 0; S 0 10; S 1 30").get_slice_efficiency(when(5), when(45)) is None
