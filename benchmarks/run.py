@@ -1,7 +1,7 @@
 """Every benchmark, one after the other, beside the peers that are installed.
 
-    make bench                                    everything, about 40 minutes
-    python benchmarks/run.py --quick              a look, about 7 minutes
+    make bench                                    everything, about 55 minutes
+    python benchmarks/run.py --quick              a look, about 9 minutes
     python benchmarks/run.py --only loop --json loop.json
 
 Exit code 0 unless a measurement itself failed: a bar that is missed is a result.
@@ -23,7 +23,7 @@ from command import show
 from report import Outcome, machine
 from trial import HERE, PEERS_PYTHON, Options
 
-NAMES = ("imports", "scalar", "sigkill", "loop", "ingest", "agent", "goodput")
+NAMES = ("imports", "scalar", "sigkill", "loop", "ingest", "devices", "agent", "goodput")
 STORE = "store"
 """Stands by itself: it prints its own tables."""
 
