@@ -20,11 +20,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 from runwatch.cli.asgi import Exchange
 from runwatch.cli.progress import progress
 from runwatch.errors import HeadUnreachable, NotFound, RunwatchError, StoreBusy, UsageError
+from runwatch.goodput.remote import http_address
 from runwatch.head.main import LocalHead, read_address
 from runwatch.settings import runwatch_dir
 
@@ -98,19 +99,6 @@ def _choose(given: argparse.Namespace) -> Source:
                 print(f"runwatch: {busy.args[0].split(';')[0]}: reading journals", file=sys.stderr)
                 return LocalSource(root, in_memory=True)
             time.sleep(0.05)
-
-
-def http_address(text: str) -> str:
-    """A head's page from what people have at hand: RUNWATCH_HEAD is where agents connect, and
-    its page is, unless told otherwise, one port further."""
-    parts = urlsplit(text if "://" in text else f"grpc://{text}")
-    if parts.scheme in ("http", "https"):
-        return text.rstrip("/")
-    if parts.scheme not in ("grpc", "grpcs") or not parts.hostname:
-        raise UsageError(f"not an address of a head: {text!r} (try http://host:8091)")
-    scheme = "https" if parts.scheme == "grpcs" else "http"
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return f"{scheme}://{host}:{(parts.port or 8090) + 1}"
 
 
 def _query(path: str, parameters: Mapping[str, Any]) -> str:
