@@ -139,14 +139,12 @@ class Guest:
             await self.drain()
 
     async def drain(self) -> None:
-        """Returns when everything is stored, or raises what went wrong."""
+        """Returns when everything is stored, or cannot be: `failure` says why."""
         while self.failure is None and (self._sending is not None or self._batch.records):
             if self._sending is None:
                 self._submit()
             if self._sending is not None:
                 await asyncio.wait([self._sending])
-        if self.failure is not None:
-            raise self.failure
 
     def _submit(self) -> None:
         batch = self._batch
@@ -283,12 +281,9 @@ class ProfilerService:
         return pb.Empty()
 
     async def _stored(self, guest: Guest, context: Context) -> None:
-        try:
-            await guest.drain()
-        except BaseException as error:
-            if guest.failure is None:
-                raise
-            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+        await guest.drain()
+        if guest.failure is not None:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(guest.failure))
 
     # ── sessions ──────────────────────────────────────────────────────────────────────────────
 
