@@ -183,3 +183,15 @@ class Verdict:
     journal: JournalId
     position: Position
     accepted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What a head asks of one node's agent.  The answer comes back as records."""
+
+    id: str
+    kind: str
+    body: Mapping[str, Any] = field(default_factory=dict)
+    issued_ns: int = 0
+    expires_ns: int = 0
+    """By the node's clock; one that arrives later is not carried out.  0: never."""

@@ -13,10 +13,10 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from runwatch._version import __version__
 from runwatch.agent.attribution import Attribution
@@ -35,6 +35,8 @@ from runwatch.agent.collectors import (
 from runwatch.agent.collectors.base import Held, Owner
 from runwatch.agent.collectors.replay import ReplayCollector
 from runwatch.agent.collectors.replay import load as load_recording
+from runwatch.agent.commands import Context, Errand, Errands
+from runwatch.agent.errands import ERRANDS
 from runwatch.agent.lanes import Lanes, Source
 from runwatch.agent.lock import AgentLock
 from runwatch.agent.settings import AgentSettings
@@ -45,7 +47,7 @@ from runwatch.journal.reader import JournalReader
 from runwatch.journal.retention import enforce
 from runwatch.journal.segment import new_journal_id
 from runwatch.journal.writer import JournalWriter
-from runwatch.record import JournalId, Origin, RunScope
+from runwatch.record import Command, JournalId, Origin, RunScope
 from runwatch.ship.client import Address, Shipper
 from runwatch.ship.tail import Tail
 
@@ -81,6 +83,8 @@ class Agent:
         self._lanes = Lanes(self._sources() if sources is None else sources, self, clock=clock)
         self._book = Book(lambda: JournalWriter(settings.root, self._origin(), clock=clock))
         self._failed: set[str] = set()
+        context = Context(settings.root, self.host, clock, lambda: self._targets, self._book.event)
+        self._errands = Errands(context, ERRANDS, self._carry_out)
         self._busy_ns = clock.mono_ns()
         self._tidied_ns = 0
         self._shipper = self._make_shipper()
@@ -103,6 +107,8 @@ class Agent:
             ca=ca,
             host=self.host,
             all_hosts=settings.all_hosts,
+            commands=self._errands.kinds,
+            on_command=self._errands.take,
             clock=self._clock,
         )
 
@@ -137,6 +143,7 @@ class Agent:
             left = (deadline - self._clock.mono_ns()) / 1e9
             for gone in self._watch.poll(min(max(left, 0.0), POLL_SECONDS)):
                 self._record_exit(gone)
+            self._errands.look()
             if left <= 0:
                 return False
         return True
@@ -254,6 +261,13 @@ class Agent:
             logger.warning("collector %s failed", name, exc_info=error)
             body = {"collector": name, "error": f"{type(error).__name__}: {error}"}
             self._book.event("collector_failed", body)
+
+    def _carry_out(self, errand: Errand, command: Command, context: Context) -> Mapping[str, Any]:
+        try:
+            return errand(command, context)
+        except Exception as error:
+            logger.warning("command %s (%s) failed", command.kind, command.id, exc_info=error)
+            return {"state": "failed", "why": f"{type(error).__name__}: {error}"}
 
     # ── devices ───────────────────────────────────────────────────────────────────────────────
 

@@ -37,6 +37,10 @@ class LocalTail:
     def alive(self) -> frozenset[JournalId]:
         return frozenset(self._tail.alive())
 
+    def agents(self) -> set[str]:
+        """Hosts that have an agent which sees this directory."""
+        return {origin.host for origin in self._tail.live() if origin.role == "agent"}
+
     def _run(self) -> None:
         while not self._stop.is_set():
             # Little at a time would be a transaction for every few records.

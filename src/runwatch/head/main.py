@@ -20,6 +20,7 @@ from runwatch.errors import RunwatchError, UsageError
 from runwatch.exports.prometheus import HeadMetrics, HeadNumbers
 from runwatch.head.access import AccessSettings
 from runwatch.head.clients import Clients
+from runwatch.head.commands import Outbox
 from runwatch.head.goodput import Accounts
 from runwatch.head.gswarm import Profiler
 from runwatch.head.gswarm_grpc import ProfilerService
@@ -91,6 +92,12 @@ class LocalHead:
         self._agents = agents
         self._clock = clock
         self._lag_seconds: float | None = None
+        self.outbox = Outbox(
+            root if lasts else None,
+            lambda: list(agents().values()),
+            lambda: self.tail.agents(),
+            clock=clock,
+        )
         self.clients = Clients(self.store, told=True, clock=clock)
         self.sessions = Sessions(
             self.store, self.ingest if lasts else None, defaults=session_defaults, clock=clock
@@ -147,6 +154,7 @@ class LocalHead:
         newest = max((b.points.time_ns[-1] for b in batches if len(b.points)), default=None)
         if newest is not None:
             self._lag_seconds = (self._clock.wall_ns() - newest) / 1e9
+        self.outbox.stored(batches)
         self.clients.stored(batches)
         self.accounts.stored(batches)
         self.live.stored(batches)

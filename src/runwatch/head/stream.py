@@ -16,8 +16,9 @@ from runwatch._version import __version__
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import UsageError, WireError
 from runwatch.head.ingest import Ingest
-from runwatch.record import JournalId, Verdict
+from runwatch.record import Command, JournalId, Verdict
 from runwatch.wire import spine_pb2 as pb
+from runwatch.wire.commands import command_to_message
 from runwatch.wire.convert import (
     MAX_MESSAGE_BYTES,
     agree_on_version,
@@ -42,6 +43,10 @@ class AgentState:
     """How far the agent's wall clock is ahead of ours (plus the message's travel time)."""
     alive: frozenset[JournalId] = frozenset()
     """Journals whose processes lived when it was last heard."""
+    commands: tuple[str, ...] = ()
+    """Kinds of commands that it can carry out."""
+    send: Callable[[Command], None] = lambda _: None
+    """Any thread may call it."""
 
 
 class SpineService:
@@ -67,8 +72,9 @@ class SpineService:
         await self._admit(context)
         hello = await self._hello(requests, context)
         peer = context.peer()
-        self.agents[peer] = hello
         conversation = _Conversation(self._ingest, self._clock, hello)
+        hello.send = conversation.send
+        self.agents[peer] = hello
         reading = asyncio.ensure_future(conversation.read(requests))
         try:
             yield pb.Down(
@@ -111,7 +117,14 @@ class SpineService:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         now = self._clock.wall_ns()
         offset = (hello.wall_ns - now) / 1e9
-        return AgentState(hello.host, hello.runwatch_version, now, now, offset)
+        return AgentState(
+            hello.host,
+            hello.runwatch_version,
+            now,
+            now,
+            offset,
+            commands=tuple(hello.commands),
+        )
 
 
 class _Conversation:
@@ -127,6 +140,10 @@ class _Conversation:
     async def answers(self) -> AsyncIterator[pb.Down]:
         while (down := await self._answers.get()) is not None:
             yield down
+
+    def send(self, command: Command) -> None:
+        down = pb.Down(command=command_to_message(command))
+        self._loop.call_soon_threadsafe(self._answers.put_nowait, down)
 
     async def read(self, requests: AsyncIterator[pb.Up]) -> None:
         try:

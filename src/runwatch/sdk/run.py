@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from runwatch.clock import Clock, system_clock
 from runwatch.journal.liveness import this_host
@@ -28,6 +28,9 @@ from runwatch.sdk.place import open_journal
 from runwatch.sdk.plain import mapping, plain, text
 from runwatch.sdk.step import DATA_WAIT_SECONDS, STEP_SECONDS, DataWait, Span, Step, data, steps
 from runwatch.sdk.values import PerDevice, Reading, Text, Unrecordable, metric_name, step_number
+
+if TYPE_CHECKING:
+    from runwatch.sdk.control import Control
 
 T = TypeVar("T")
 
@@ -88,6 +91,7 @@ class Run(Intake):
         self._awaits_data = False
         """Whether that thread is waiting for a loader's next item."""
         self._hooks = Hooks(self)
+        self._control: Control | None = None
 
     def __repr__(self) -> str:
         return f"<runwatch run {self.id} rank {self.rank}/{self.world_size} {self.status}>"
@@ -314,6 +318,7 @@ class Run(Intake):
             self._hooks.look()
             self._collect()
             self._ask_for_agent()
+            self._listen()
         self._report()
 
     def _collect(self) -> None:
@@ -339,6 +344,14 @@ class Run(Intake):
             return
         for what, count in tally.news():
             writer.event("warning", {"what": text(what), "count": count}, scope=self._scope)
+
+    def _listen(self) -> None:
+        """Answer those who ask this process something, from now on."""
+        if self._control is None and self._writer is not None and not self._finished:
+            from runwatch.sdk.control import Control  # sockets: not needed to begin with
+
+            self._control = Control(self._writer.directory)
+            self._control.start()
 
     def _ask_for_agent(self) -> None:
         if self._agent_asked:
@@ -409,8 +422,10 @@ class Run(Intake):
         writer = self._writer
         if writer is not None:
             self._report()
-            writer.close()
+            writer.close()  # and its keeper, which may just have begun to listen
             self._writer = None
+        if self._control is not None:
+            self._control.stop()
 
     # ── fork ──────────────────────────────────────────────────────────────────────────────────
 

@@ -12,7 +12,7 @@ import logging
 import queue
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,11 +21,12 @@ import grpc
 
 from runwatch._version import __version__
 from runwatch.clock import Clock, system_clock
-from runwatch.errors import HeadUnreachable, UsageError
+from runwatch.errors import HeadUnreachable, UsageError, WireError
 from runwatch.journal.liveness import this_host
-from runwatch.record import JournalId, Position
+from runwatch.record import Command, JournalId, Position
 from runwatch.ship.tail import Followed, Tail
 from runwatch.wire import spine_pb2 as pb
+from runwatch.wire.commands import command_from_message
 from runwatch.wire.convert import (
     MAX_MESSAGE_BYTES,
     NEWEST_VERSION,
@@ -103,9 +104,13 @@ class Shipper:
         host: str | None = None,
         all_hosts: bool = False,
         settings: ShipSettings | None = None,
+        commands: Sequence[str] = (),
+        on_command: Callable[[Command], None] = lambda _: None,
         clock: Clock = system_clock,
         draw: Callable[[], float] = random.random,
     ) -> None:
+        """`on_command` is called in the receiving thread with each that the head sends of the
+        kinds `commands`; it must not take long."""
         self.address = address
         self.host = host or this_host()
         self.acknowledged: dict[JournalId, Position] = {}
@@ -115,6 +120,7 @@ class Shipper:
         of_host = None if all_hosts else self.host
         self._tail = Tail(root, of_host=of_host, start=self._cursor, clock=clock)
         self._token, self._ca = token, ca
+        self._commands, self._on_command = tuple(commands), on_command
         self._settings = settings or ShipSettings()
         self._clock = clock
         self._backoff = Backoff(
@@ -221,6 +227,7 @@ class _Session:
                     host=self._shipper.host,
                     runwatch_version=__version__,
                     wall_ns=self._clock.wall_ns(),
+                    commands=self._shipper._commands,
                 )
             )
         )
@@ -321,6 +328,14 @@ class _Session:
             self._shipper.problem = down.pong.problem
         elif kind == "cursor":
             self._take_cursor(down.cursor)
+        elif kind == "command":
+            self._take_command(down.command)
+
+    def _take_command(self, message: pb.Command) -> None:
+        try:
+            self._shipper._on_command(command_from_message(message))
+        except WireError as error:
+            logger.warning("the head sent a command that makes no sense: %s", error)
 
     def _take_cursor(self, cursor: pb.Cursor) -> None:
         shipper, journal = self._shipper, JournalId(cursor.journal)

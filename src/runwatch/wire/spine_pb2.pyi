@@ -1,7 +1,8 @@
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -18,30 +19,34 @@ class Up(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ...) -> None: ...
 
 class Down(_message.Message):
-    __slots__ = ("welcome", "cursor", "pong")
+    __slots__ = ("welcome", "cursor", "pong", "command")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     CURSOR_FIELD_NUMBER: _ClassVar[int]
     PONG_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     cursor: Cursor
     pong: Pong
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., cursor: _Optional[_Union[Cursor, _Mapping]] = ..., pong: _Optional[_Union[Pong, _Mapping]] = ...) -> None: ...
+    command: Command
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., cursor: _Optional[_Union[Cursor, _Mapping]] = ..., pong: _Optional[_Union[Pong, _Mapping]] = ..., command: _Optional[_Union[Command, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("oldest_wire_version", "newest_wire_version", "host", "runwatch_version", "wall_ns", "agent")
+    __slots__ = ("oldest_wire_version", "newest_wire_version", "host", "runwatch_version", "wall_ns", "agent", "commands")
     OLDEST_WIRE_VERSION_FIELD_NUMBER: _ClassVar[int]
     NEWEST_WIRE_VERSION_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     RUNWATCH_VERSION_FIELD_NUMBER: _ClassVar[int]
     WALL_NS_FIELD_NUMBER: _ClassVar[int]
     AGENT_FIELD_NUMBER: _ClassVar[int]
+    COMMANDS_FIELD_NUMBER: _ClassVar[int]
     oldest_wire_version: int
     newest_wire_version: int
     host: str
     runwatch_version: str
     wall_ns: int
     agent: str
-    def __init__(self, oldest_wire_version: _Optional[int] = ..., newest_wire_version: _Optional[int] = ..., host: _Optional[str] = ..., runwatch_version: _Optional[str] = ..., wall_ns: _Optional[int] = ..., agent: _Optional[str] = ...) -> None: ...
+    commands: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, oldest_wire_version: _Optional[int] = ..., newest_wire_version: _Optional[int] = ..., host: _Optional[str] = ..., runwatch_version: _Optional[str] = ..., wall_ns: _Optional[int] = ..., agent: _Optional[str] = ..., commands: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("wire_version", "runwatch_version", "wall_ns")
@@ -67,7 +72,7 @@ class Cursor(_message.Message):
     journal: str
     position: int
     refused: bool
-    def __init__(self, journal: _Optional[str] = ..., position: _Optional[int] = ..., refused: bool = ...) -> None: ...
+    def __init__(self, journal: _Optional[str] = ..., position: _Optional[int] = ..., refused: _Optional[bool] = ...) -> None: ...
 
 class Ping(_message.Message):
     __slots__ = ("wall_ns", "alive")
@@ -84,6 +89,20 @@ class Pong(_message.Message):
     wall_ns: int
     problem: str
     def __init__(self, wall_ns: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
+
+class Command(_message.Message):
+    __slots__ = ("id", "kind", "body_json", "issued_ns", "expires_ns")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    BODY_JSON_FIELD_NUMBER: _ClassVar[int]
+    ISSUED_NS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_NS_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    kind: str
+    body_json: str
+    issued_ns: int
+    expires_ns: int
+    def __init__(self, id: _Optional[str] = ..., kind: _Optional[str] = ..., body_json: _Optional[str] = ..., issued_ns: _Optional[int] = ..., expires_ns: _Optional[int] = ...) -> None: ...
 
 class Batch(_message.Message):
     __slots__ = ("origin", "start", "end", "definitions", "points", "spans", "events", "skipped_records")

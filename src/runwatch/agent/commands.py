@@ -1,0 +1,132 @@
+"""Commands of a head, carried out on this node.
+
+They come down the shipper's stream, or lie as files in the Runwatch directory when the head (or
+a command line) shares the directory with us.  Each is carried out once, in a thread of its own;
+its end is an event `command_result`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from runwatch.agent.collectors.base import Target
+from runwatch.clock import Clock
+from runwatch.errors import WireError
+from runwatch.record import Command
+from runwatch.wire.commands import FOLDER, command_from_json
+
+AT_ONCE: Final = 4
+REMEMBERED: Final = 1_000
+logger = logging.getLogger("runwatch.agent")
+
+
+class Tell(Protocol):
+    """Records an event in the agent's journal; it goes up like any other record."""
+
+    def __call__(self, kind: str, body: Mapping[str, Any], scope: int = 0) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What an errand may use."""
+
+    root: Path
+    host: str
+    clock: Clock
+    targets: Callable[[], Sequence[Target]]
+    """Live processes of runs on this node."""
+    event: Tell
+
+    def journal(self, target: Target) -> Path:
+        return self.root / "journals" / target.labels["journal"]
+
+
+Errand = Callable[[Command, Context], Mapping[str, Any]]
+
+
+class Errands:
+    """`take` from any thread; `look` now and then for those that came as files."""
+
+    def __init__(
+        self,
+        context: Context,
+        errands: Mapping[str, Errand],
+        run: Callable[[Errand, Command, Context], Mapping[str, Any]],
+    ) -> None:
+        """`run` carries one out and never raises: the agent's edge."""
+        self.kinds: Final = tuple(sorted(errands))
+        self._context = context
+        self._errands = errands
+        self._run = run
+        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._lock = threading.Lock()
+        self._room = threading.Semaphore(AT_ONCE)
+        self._folder = context.root / FOLDER / context.host
+        self._looked_ns = -1
+
+    def take(self, command: Command) -> None:
+        if not self._is_new(command.id):
+            return
+        thread = threading.Thread(
+            target=self._carry_out, args=(command,), name=f"runwatch-{command.kind}", daemon=True
+        )
+        thread.start()
+
+    def look(self) -> None:
+        """Files are taken away before they are carried out: at most once."""
+        try:
+            changed_ns = os.stat(self._folder).st_mtime_ns
+        except OSError:
+            return
+        if changed_ns == self._looked_ns:
+            return
+        # Read again next time if something may have come since, within the clock's coarseness.
+        self._looked_ns = changed_ns
+        for name in sorted(os.listdir(self._folder)):
+            if name.endswith(".json"):
+                self._take_file(self._folder / name)
+                self._looked_ns = -1
+
+    def _take_file(self, path: Path) -> None:
+        try:
+            text = path.read_text()
+            path.unlink()
+        except OSError as error:
+            logger.warning("cannot take the command %s: %s", path, error)
+            return
+        try:
+            self.take(command_from_json(text))
+        except WireError as error:
+            logger.warning("%s: %s", path, error)
+
+    def _is_new(self, id: str) -> bool:
+        with self._lock:
+            if id in self._seen:
+                return False
+            self._seen[id] = None
+            if len(self._seen) > REMEMBERED:
+                self._seen.popitem(last=False)
+            return True
+
+    def _carry_out(self, command: Command) -> None:
+        with self._room:
+            self._context.event("command_result", self._result(command))
+
+    def _result(self, command: Command) -> Mapping[str, Any]:
+        said = {"command": command.id, "kind": command.kind, "host": self._context.host}
+        now_ns = self._context.clock.wall_ns()
+        if command.expires_ns and now_ns > command.expires_ns:
+            late = (now_ns - command.expires_ns) / 1e9
+            return {"state": "failed", "why": f"it came {late:.1f} s too late", **said}
+        errand = self._errands.get(command.kind)
+        if errand is None:
+            why = f"this agent cannot {command.kind!r}; it knows {', '.join(self.kinds)}"
+            return {"state": "failed", "why": why, **said}
+        return {"state": "done", "why": "", **self._run(errand, command, self._context), **said}

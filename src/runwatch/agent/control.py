@@ -1,0 +1,80 @@
+"""Asking a training process something, through the socket that its SDK serves.
+
+The other end is `sdk/control.py`.  A process that is stuck holding the interpreter's lock still
+lets us connect (the kernel does that), but does not answer: that is a finding, not an error.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from runwatch.clock import Clock, system_clock
+from runwatch.errors import RunwatchError
+from runwatch.journal.control import socket_of
+
+MAX_ANSWER: Final = 16 << 20
+
+
+class NoAnswer(RunwatchError):
+    """The process cannot be asked, or does not answer; the message says which."""
+
+
+def ask(
+    journal: Path,
+    kind: str,
+    body: Mapping[str, Any],
+    seconds: float = 1.0,
+    *,
+    clock: Clock = system_clock,
+) -> Mapping[str, Any]:
+    """What the process whose journal this is answers.  Raises NoAnswer."""
+    deadline = clock.mono_ns() + int(seconds * 1e9)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+        line.settimeout(seconds)
+        try:
+            _connect(line, journal)
+            line.sendall(json.dumps({"kind": kind, "body": dict(body)}).encode() + b"\n")
+            answer = _answer(line, deadline, clock)
+        except TimeoutError:
+            raise NoAnswer(f"it does not answer within {seconds:g} s") from None
+        except OSError as error:
+            raise NoAnswer(f"its control socket fails: {error.strerror or error}") from error
+    if (why := answer.get("error")) is not None:
+        raise NoAnswer(str(why))
+    return answer
+
+
+def _connect(line: socket.socket, journal: Path) -> None:
+    try:
+        with socket_of(journal) as address:
+            line.connect(address)
+    except FileNotFoundError:
+        raise NoAnswer("it serves no control socket (it has just begun, or has ended)") from None
+    except ConnectionRefusedError:
+        raise NoAnswer("nobody serves its control socket any more") from None
+
+
+def _answer(line: socket.socket, deadline: int, clock: Clock) -> Mapping[str, Any]:
+    read = bytearray()
+    while not read.endswith(b"\n"):
+        left = (deadline - clock.mono_ns()) / 1e9
+        if left <= 0:
+            raise TimeoutError
+        line.settimeout(left)
+        part = line.recv(1 << 16)
+        if not part:
+            raise NoAnswer("it hung up without an answer")
+        read += part
+        if len(read) > MAX_ANSWER:
+            raise NoAnswer(f"its answer has more than {MAX_ANSWER >> 20} MiB")
+    try:
+        answer = json.loads(read)
+    except ValueError as error:
+        raise NoAnswer(f"its answer is not JSON: {error}") from error
+    if not isinstance(answer, dict):
+        raise NoAnswer("its answer is no object")
+    return answer

@@ -1,0 +1,139 @@
+"""The outbox: commands to agents, and what came of them.
+
+A connected agent gets a command down its stream.  A node whose journals we read from the
+directory itself finds it there as a file.  Results are ordinary records; `stored` looks for them.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from runwatch.clock import Clock, system_clock
+from runwatch.record import Batch, Command
+from runwatch.wire.commands import FOLDER, command_to_json
+
+RESULT: Final = "command_result"
+REMEMBERED: Final = 1_000
+
+
+class Reach(Protocol):
+    """A connected agent."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def commands(self) -> Sequence[str]: ...
+    @property
+    def clock_offset_seconds(self) -> float: ...
+    def send(self, command: Command) -> None: ...
+
+
+BodyOf = Callable[[str, int], Mapping[str, Any]]
+"""What to ask of a host, given how far its clock is ahead of ours in nanoseconds."""
+
+
+@dataclass(slots=True)
+class Sent:
+    """One request and how far it has come.  `results` has one per host, as they arrive."""
+
+    id: str
+    kind: str
+    hosts: tuple[str, ...]
+    """Those that were asked."""
+    unreachable: Mapping[str, str]
+    """The others, and why."""
+    issued_ns: int
+    results: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def is_done(self) -> bool:
+        return set(self.hosts) <= set(self.results)
+
+
+class Outbox:
+    """Any thread may send, wait and ask."""
+
+    def __init__(
+        self,
+        root: Path | None,
+        agents: Callable[[], Iterable[Reach]],
+        local_hosts: Callable[[], Iterable[str]] = tuple,
+        *,
+        clock: Clock = system_clock,
+    ) -> None:
+        """`local_hosts`: nodes whose agents see our directory.  Without a root there are none."""
+        self._root = root
+        self._agents = agents
+        self._local_hosts = local_hosts
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._sent: OrderedDict[str, Sent] = OrderedDict()
+
+    def send(
+        self, kind: str, body: Mapping[str, Any] | BodyOf, hosts: Iterable[str], seconds: float
+    ) -> Sent:
+        """Ask `hosts`.  Not carried out by an agent that learns of it more than `seconds` later."""
+        now_ns = self._clock.wall_ns()
+        id = f"{now_ns:x}-{os.urandom(4).hex()}"
+        lifetime_ns = int(seconds * 1e9)
+        asked: list[tuple[str, Callable[[Command], None], Command]] = []
+        unreachable: dict[str, str] = {}
+        reachable = {agent.host: agent for agent in self._agents()}
+        local = frozenset(self._local_hosts()) if self._root is not None else frozenset()
+        for host in dict.fromkeys(hosts):
+            agent = reachable.get(host)
+            ahead_ns = int(agent.clock_offset_seconds * 1e9) if agent else 0
+            wanted = body(host, ahead_ns) if callable(body) else body
+            command = Command(id, kind, wanted, now_ns, now_ns + ahead_ns + lifetime_ns)
+            if agent is not None and kind not in agent.commands:
+                unreachable[host] = f"its agent is too old to take the command {kind!r}"
+            elif agent is not None:
+                asked.append((host, agent.send, command))
+            elif host in local:
+                asked.append((host, partial(self._write, host), command))
+            else:
+                unreachable[host] = "no agent of it is connected"
+        sent = Sent(id, kind, tuple(host for host, _, _ in asked), unreachable, now_ns)
+        with self._changed:
+            self._sent[id] = sent
+            while len(self._sent) > REMEMBERED:
+                self._sent.popitem(last=False)
+        for _, deliver, command in asked:
+            deliver(command)
+        return sent
+
+    def _write(self, host: str, command: Command) -> None:
+        assert self._root is not None
+        folder = self._root / FOLDER / host
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        part = folder / f".{command.id}"
+        part.write_text(command_to_json(command))
+        part.rename(folder / f"{command.id}.json")
+
+    def find(self, id: str) -> Sent | None:
+        return self._sent.get(id)
+
+    def wait(self, sent: Sent, seconds: float) -> bool:
+        """Whether every host has answered, within this time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: sent.is_done, seconds)
+
+    def stored(self, batches: Sequence[Batch]) -> None:
+        for batch in batches:
+            for event in batch.events:
+                if event.kind == RESULT:
+                    self._note(batch.origin.host, event.body)
+
+    def _note(self, host: str, body: Mapping[str, Any]) -> None:
+        with self._changed:
+            sent = self._sent.get(str(body.get("command")))
+            if sent is not None:
+                sent.results[host] = body
+                self._changed.notify_all()

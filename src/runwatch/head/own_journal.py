@@ -1,0 +1,88 @@
+"""The head's own records: what it decided or was told to do, stored like everything else."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import CancelledError
+from concurrent.futures import TimeoutError as TooLate
+from typing import Any, Final
+
+from runwatch._version import __version__
+from runwatch.clock import Clock, system_clock
+from runwatch.errors import StoreBusy, StoreFull
+from runwatch.head.ingest import Ingest
+from runwatch.journal.liveness import boot_id, start_ticks, this_host
+from runwatch.journal.segment import new_journal_id
+from runwatch.record import Batch, Definition, Event, Origin, Position, RunId, RunScope
+from runwatch.rows import EventRow
+
+PATIENCE_SECONDS: Final = 20.0
+
+
+class OwnJournal:
+    """Any thread may write; a call returns when the store has it durably, or raises.
+
+    Its ranks are -1: a head takes no part in a run that it writes about.
+    """
+
+    def __init__(self, ingest: Ingest | None, *, clock: Clock = system_clock) -> None:
+        """Without an ingest the store can only be read."""
+        self._ingest = ingest
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._origin: Origin | None = None
+        self._place = 0
+        self._scopes: dict[RunId, int] = {}
+
+    def record(
+        self, kind: str, bodies: Sequence[Mapping[str, Any]], run: RunId | None = None
+    ) -> list[EventRow]:
+        """The rows that the store has now."""
+        with self._lock:
+            return self._record(kind, bodies, run)
+
+    def _record(
+        self, kind: str, bodies: Sequence[Mapping[str, Any]], run: RunId | None
+    ) -> list[EventRow]:
+        if self._ingest is None:
+            raise StoreBusy("this store can only be read here; ask the head that serves it")
+        now_ns = self._clock.wall_ns()
+        origin = self._origin = self._origin or _origin(now_ns)
+        scope, definitions = self._scope(run)
+        events = [Event(now_ns, kind, body, scope=scope) for body in bodies]
+        start, end = Position(self._place), Position(self._place + len(events))
+        written = self._ingest.submit(
+            Batch(origin, start, end, definitions=definitions, events=events)
+        )
+        try:
+            self._place = written.result(PATIENCE_SECONDS).position
+        except CancelledError:
+            raise StoreBusy("this head is stopping; ask again in a moment") from None
+        except TooLate:
+            # Whether it comes to be stored is open: go on in a journal of its own.
+            self._origin, self._place, self._scopes = None, 0, {}
+            reason = self._ingest.problem or "the store does not answer"
+            raise StoreFull(f"nothing was changed that is safe: {reason}") from None
+        rank = 0 if run is None else -1
+        return [
+            EventRow(
+                origin.journal, run or RunId(""), origin.host, rank, now_ns, None, kind, event.body
+            )
+            for event in events
+        ]
+
+    def _scope(self, run: RunId | None) -> tuple[int, list[Definition]]:
+        if run is None:
+            return 0, []
+        number = self._scopes.setdefault(run, len(self._scopes) + 1)
+        return number, [RunScope(number, run, run, rank=-1, world_size=0)]
+
+
+def _origin(now_ns: int) -> Origin:
+    host, pid = this_host(), os.getpid()
+    journal = new_journal_id(host, pid, now_ns, os.urandom(4).hex())
+    return Origin(
+        journal, host, pid, now_ns, boot_id(), start_ticks(pid) or 0, "agent", __version__
+    )

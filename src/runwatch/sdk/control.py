@@ -1,0 +1,147 @@
+"""What others may ask of this process while it trains: a socket beside its journal.
+
+One daemon thread waits in `accept` and costs nothing until someone asks.  One JSON line comes in,
+`{"kind": …, "body": {…}}`, one goes out.  Only this user (and root) may ask.  The other end is
+`agent/control.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from runwatch.journal.control import SOCKET, socket_of
+from runwatch.sdk.guard import attempt, guarded, tally
+
+MAX_QUESTION: Final = 1 << 20
+QUESTION_SECONDS: Final = 2.0
+STOP_SECONDS: Final = 0.1
+Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+_open: weakref.WeakSet[Control] = weakref.WeakSet()
+
+
+def _forget_in_child() -> None:
+    for control in list(_open):
+        control.forget()
+
+
+# A child that kept the parent's socket open would leave those who ask waiting.
+os.register_at_fork(after_in_child=_forget_in_child)
+
+
+class Control:
+    """Serves the socket of one journal from `start` to `stop`."""
+
+    def __init__(self, journal: Path) -> None:
+        self._journal = journal
+        self._handlers: dict[str, Handler] = {"ping": lambda _: {"pid": os.getpid()}}
+        self._socket: socket.socket | None = None
+        self._thread: threading.Thread | None = None
+
+    def serve(self, kind: str, handler: Handler) -> None:
+        """`handler` is called in the control thread; what it raises becomes the answer."""
+        self._handlers[kind] = handler
+
+    @guarded("serve the control socket")
+    def start(self) -> None:
+        if self._socket is not None:
+            return
+        try:
+            self._socket = _listen(self._journal)
+        except OSError as error:
+            tally.count(
+                "no control socket", f"{self._journal}: {error}: this process cannot be asked"
+            )
+            return
+        _open.add(self)
+        self._thread = threading.Thread(
+            target=self._run, args=(self._socket,), name="runwatch-control", daemon=True
+        )
+        self._thread.start()
+
+    @guarded("close the control socket")
+    def stop(self) -> None:
+        listening, self._socket = self._socket, None
+        if listening is None:
+            return
+        _open.discard(self)
+        (self._journal / SOCKET).unlink(missing_ok=True)
+        listening.shutdown(socket.SHUT_RDWR)  # wakes the thread, which closes the socket
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(STOP_SECONDS)  # it may be answering: that is not waited for
+
+    def forget(self) -> None:
+        """In a forked child: the socket is the parent's."""
+        listening, self._socket = self._socket, None
+        if listening is not None:
+            listening.close()
+
+    @guarded("answer at the control socket")
+    def _run(self, listening: socket.socket) -> None:
+        with listening:
+            while self._socket is listening:
+                try:
+                    line, _ = listening.accept()
+                except OSError:
+                    return
+                with line:
+                    attempt("answer a question", None, partial(self._serve, line))
+
+    def _serve(self, line: socket.socket) -> None:
+        if not _is_ours(line):
+            return
+        line.settimeout(QUESTION_SECONDS)
+        try:
+            question = json.loads(_read_line(line))
+            if not isinstance(question, dict):
+                return
+            line.sendall(json.dumps(self._answer(question)).encode() + b"\n")
+        except (OSError, ValueError):
+            return  # hung up, too slow, or nonsense: theirs to notice
+
+    def _answer(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
+        kind = str(question.get("kind"))
+        handler = self._handlers.get(kind)
+        if handler is None:
+            return {"error": f"this process does not know how to answer {kind!r}"}
+        failed = {"error": f"{kind} failed in the process; its own log says why"}
+        return attempt(f"answer {kind}", failed, lambda: handler(dict(question.get("body") or {})))
+
+
+def _listen(journal: Path) -> socket.socket:
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with socket_of(journal) as address:
+            listening.bind(address)
+            os.chmod(address, 0o600)
+        listening.listen(8)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+def _is_ours(line: socket.socket) -> bool:
+    raw = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    _, user, _ = struct.unpack("3i", raw)
+    return user in (0, os.getuid())
+
+
+def _read_line(line: socket.socket) -> bytes:
+    read = bytearray()
+    while not read.endswith(b"\n") and len(read) < MAX_QUESTION:
+        part = line.recv(1 << 16)
+        if not part:
+            break
+        read += part
+    return bytes(read)
