@@ -129,3 +129,25 @@ def test_a_row_of_an_unknown_device_and_a_missing_file(path: Path) -> None:
         load(path)
     with pytest.raises(UsageError, match="cannot read"):
         load(path.parent / "none")
+
+
+@pytest.mark.parametrize("name", ["h200-1hz.jsonl", "h200-10hz.jsonl"])
+def test_the_recorded_h200_read_what_its_load_had_to_give(name: str) -> None:
+    path = Path(__file__).parents[2] / "fixtures" / "replay" / name
+    recording = load(path)
+    head = json.loads(path.read_text(encoding="utf-8").partition("\n")[0])
+    figures = {row["phase"]: row for row in head["figures"]}
+    compared = 0
+    for phase, begin, end in head["phases"]:
+        for metric, due in (
+            ("gpu_tensor_activity_percent", figures[phase]["tensor_percent_due"]),
+            ("gpu_dram_bytes_per_second", figures[phase]["dram_bytes_per_second_due"]),
+            ("gpu_power_watts", figures[phase]["watts_due"]),
+        ):
+            if due is None:
+                continue
+            moments = range(int(begin) + 2, int(end))
+            read = [dict(recording.at("gpu0", float(second)))[metric] for second in moments]
+            assert sum(read) / len(read) == pytest.approx(due, rel=0.10), (phase, metric)
+            compared += 1
+    assert compared == 5  # power in all three, tensor cores in one, memory in one
