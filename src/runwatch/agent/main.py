@@ -49,6 +49,7 @@ from runwatch.journal.segment import new_journal_id
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import Command, JournalId, Origin, RunScope
 from runwatch.ship.client import Address, Shipper
+from runwatch.ship.courier import Courier
 from runwatch.ship.tail import Tail
 
 TIDY_SECONDS: Final = 30.0
@@ -88,6 +89,7 @@ class Agent:
         self._busy_ns = clock.mono_ns()
         self._tidied_ns = 0
         self._shipper = self._make_shipper()
+        self._courier = self._make_courier()
 
     def _origin(self) -> Origin:
         now, pid = self._clock.wall_ns(), os.getpid()
@@ -112,6 +114,18 @@ class Agent:
             clock=self._clock,
         )
 
+    def _make_courier(self) -> Courier | None:
+        shipper, settings = self._shipper, self.settings
+        if shipper is None:
+            return None
+        return Courier(
+            settings.root,
+            shipper.channel,
+            host=self.host,
+            token=settings.token,
+            clock=self._clock,
+        )
+
     def stop(self) -> None:
         self._stop.set()
 
@@ -121,6 +135,11 @@ class Agent:
         if self._shipper is not None:
             shipping = threading.Thread(target=self._shipper.run, name="runwatch-ship", daemon=True)
             shipping.start()
+        if self._courier is not None:
+            bringing = threading.Thread(
+                target=self._courier.run, name="runwatch-courier", daemon=True
+            )
+            bringing.start()
         try:
             for tick in every(self.settings.period_seconds, until=self._wait, clock=self._clock):
                 self._look()
@@ -150,6 +169,8 @@ class Agent:
 
     def _end(self, shipping: threading.Thread | None) -> None:
         self._book.close()
+        if self._courier is not None:
+            self._courier.stop()
         if self._shipper is not None and shipping is not None:
             deadline = self._clock.mono_ns() + SHIP_ON_EXIT_SECONDS * 1e9
             pause = threading.Event()
@@ -331,7 +352,8 @@ class Agent:
         if self.settings.idle_seconds <= 0:
             return False
         quiet = now - self._busy_ns > self.settings.idle_seconds * 1e9
-        return quiet and (self._shipper is None or self._shipper.all_acknowledged())
+        settled = self._courier is None or self._courier.settled
+        return quiet and settled and (self._shipper is None or self._shipper.all_acknowledged())
 
 
 def run_agent(settings: AgentSettings) -> bool:

@@ -26,6 +26,7 @@ from runwatch.head.gswarm import Profiler
 from runwatch.head.gswarm_grpc import ProfilerService
 from runwatch.head.http import create_app
 from runwatch.head.ingest import Ingest
+from runwatch.head.keeping import Keeping
 from runwatch.head.live import Live
 from runwatch.head.local import LocalTail
 from runwatch.head.reading import Reading
@@ -201,7 +202,12 @@ class Head:
             session_dir=settings.session_dir,
             clock=clock,
         )
-        self.service = SpineService(self.local.ingest, token=settings.token, clock=clock)
+        self.service = SpineService(
+            self.local.ingest,
+            token=settings.token,
+            keeping=Keeping(settings.root / "profiles"),
+            clock=clock,
+        )
         self._guests = ProfilerService(
             self.local.profiler,
             self.local.ingest,

@@ -16,6 +16,7 @@ from runwatch._version import __version__
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import UsageError, WireError
 from runwatch.head.ingest import Ingest
+from runwatch.head.keeping import Keeping
 from runwatch.record import Command, JournalId, Verdict
 from runwatch.wire import spine_pb2 as pb
 from runwatch.wire.commands import command_to_message
@@ -52,7 +53,15 @@ class AgentState:
 class SpineService:
     """Serves `Spine.Stream`; `agents` is who is connected now."""
 
-    def __init__(self, ingest: Ingest, *, token: str = "", clock: Clock = system_clock) -> None:
+    def __init__(
+        self,
+        ingest: Ingest,
+        *,
+        token: str = "",
+        keeping: Keeping | None = None,
+        clock: Clock = system_clock,
+    ) -> None:
+        self._keeping = keeping
         self.agents: dict[str, AgentState] = {}
         self._ingest = ingest
         self._token = token
@@ -64,7 +73,21 @@ class SpineService:
             request_deserializer=pb.Up.FromString,
             response_serializer=pb.Down.SerializeToString,
         )
-        return grpc.method_handlers_generic_handler("runwatch.v1.Spine", {"Stream": stream})
+        keep = grpc.stream_unary_rpc_method_handler(
+            self.keep,
+            request_deserializer=pb.Piece.FromString,
+            response_serializer=pb.Kept.SerializeToString,
+        )
+        methods = {"Stream": stream, "Keep": keep}
+        return grpc.method_handlers_generic_handler("runwatch.v1.Spine", methods)
+
+    async def keep(
+        self, pieces: AsyncIterator[pb.Piece], context: grpc.aio.ServicerContext
+    ) -> pb.Kept:
+        await self._admit(context)
+        if self._keeping is None:
+            return pb.Kept(problem="this head keeps no files")
+        return await self._keeping.take(pieces)
 
     async def stream(
         self, requests: AsyncIterator[pb.Up], context: grpc.aio.ServicerContext

@@ -145,7 +145,7 @@ class Shipper:
     def run(self) -> None:
         while not self._stop.is_set():
             try:
-                with self._channel() as channel:
+                with self.channel() as channel:
                     _Session(self, channel).run()
             except (grpc.RpcError, HeadUnreachable) as error:
                 self.problem = _reason(error)
@@ -157,7 +157,8 @@ class Shipper:
                 self._stop.wait(delay)
         self._tail.close()
 
-    def _channel(self) -> grpc.Channel:
+    def channel(self) -> grpc.Channel:
+        """A new connection to the head."""
         options = [
             ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
             ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),

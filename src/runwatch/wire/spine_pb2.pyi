@@ -104,6 +104,32 @@ class Command(_message.Message):
     expires_ns: int
     def __init__(self, id: _Optional[str] = ..., kind: _Optional[str] = ..., body_json: _Optional[str] = ..., issued_ns: _Optional[int] = ..., expires_ns: _Optional[int] = ...) -> None: ...
 
+class Piece(_message.Message):
+    __slots__ = ("header", "data")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    header: FileHeader
+    data: bytes
+    def __init__(self, header: _Optional[_Union[FileHeader, _Mapping]] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class FileHeader(_message.Message):
+    __slots__ = ("path", "bytes", "host")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    bytes: int
+    host: str
+    def __init__(self, path: _Optional[str] = ..., bytes: _Optional[int] = ..., host: _Optional[str] = ...) -> None: ...
+
+class Kept(_message.Message):
+    __slots__ = ("bytes", "problem")
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    bytes: int
+    problem: str
+    def __init__(self, bytes: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
+
 class Batch(_message.Message):
     __slots__ = ("origin", "start", "end", "definitions", "points", "spans", "events", "skipped_records")
     ORIGIN_FIELD_NUMBER: _ClassVar[int]

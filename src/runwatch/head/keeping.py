@@ -1,0 +1,88 @@
+"""Files that agents bring: checked, written whole, then named."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from runwatch.errors import UsageError
+from runwatch.wire import spine_pb2 as pb
+
+MAX_BYTES: Final = 64 << 30
+SPARE_BYTES: Final = 1 << 30
+"""Left free on the head's disk: its store comes first."""
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+=@-]{0,200}")
+
+
+class Keeping:
+    """Where the files of one head go: `<root>/<run>/plugins/profile/<session>/<name>`."""
+
+    def __init__(self, root: Path, on_kept: Callable[[Path], None] = lambda _: None) -> None:
+        self._root = root
+        self._on_kept = on_kept
+
+    async def take(self, pieces: AsyncIterator[pb.Piece]) -> pb.Kept:
+        """One file; what is wrong with it is the answer, not an error."""
+        first = await anext(aiter(pieces), None)
+        if first is None or first.WhichOneof("piece") != "header":
+            return pb.Kept(problem="a file begins with its header")
+        header = first.header
+        try:
+            target = self._target(header.path)
+            if _has(target, header.bytes):
+                return pb.Kept(bytes=header.bytes)
+            self._check_room(header)
+            await self._write(target, header, pieces)
+        except (UsageError, OSError) as error:
+            return pb.Kept(problem=str(error))
+        self._on_kept(target)
+        return pb.Kept(bytes=header.bytes)
+
+    def _target(self, path: str) -> Path:
+        parts = path.split("/")
+        plain = len(parts) == 5 and all(_NAME.fullmatch(part) for part in parts)
+        if not plain or parts[1:3] != ["plugins", "profile"]:
+            raise UsageError(f"not a profile's place: {path[:200]!r}")
+        return self._root.joinpath(*parts)
+
+    def _check_room(self, header: pb.FileHeader) -> None:
+        if header.bytes > MAX_BYTES:
+            raise UsageError(f"{header.bytes} bytes are more than a profile may have ({MAX_BYTES})")
+        self._root.mkdir(parents=True, exist_ok=True)
+        free = os.statvfs(self._root)
+        if free.f_bavail * free.f_frsize < header.bytes + SPARE_BYTES:
+            raise UsageError(f"the head's disk has no room for {header.bytes} bytes")
+
+    async def _write(
+        self, target: Path, header: pb.FileHeader, pieces: AsyncIterator[pb.Piece]
+    ) -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = target.with_name(f".{target.name}.{os.urandom(4).hex()}")
+        try:
+            with part.open("wb") as file:
+                async for piece in pieces:
+                    if file.tell() + len(piece.data) > header.bytes:
+                        raise UsageError("it has more bytes than was said")
+                    await asyncio.to_thread(file.write, piece.data)
+                await asyncio.to_thread(_finish, file, header.bytes)
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def _has(target: Path, size: int) -> bool:
+    try:
+        return target.stat().st_size == size
+    except OSError:
+        return False
+
+
+def _finish(file: BinaryIO, size: int) -> None:
+    if file.tell() != size:
+        raise UsageError(f"it has {file.tell()} bytes, but {size} were said")
+    file.flush()
+    os.fsync(file.fileno())

@@ -1,0 +1,175 @@
+"""Bringing files that runs left on a node to the head: profiles.
+
+Whole files lie below `<root>/profiles/<run>/plugins/profile/<session>/`; what is being written has
+a name that begins with a dot.  A file counts as brought when the head has it on its disk; which
+ones those are is noted beside them, so that a new agent goes on where the last one ended.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import grpc
+
+from runwatch.clock import Clock, system_clock
+from runwatch.errors import HeadUnreachable
+from runwatch.wire import spine_pb2 as pb
+
+METHOD: Final = "/runwatch.v1.Spine/Keep"
+FOLDER: Final = "profiles"
+NOTES: Final = ".brought.json"
+PIECE_BYTES: Final = 1 << 20
+LOOK_SECONDS: Final = 1.0
+QUIET_SECONDS: Final = 0.5
+KEEP_DAYS: Final = 7.0
+BYTES_PER_SECOND: Final = 1 << 20
+"""The slowest way to a head that we wait for."""
+logger = logging.getLogger("runwatch.ship")
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """A file as it was brought: one that changed since is another file."""
+
+    bytes: int
+    modified_ns: int
+
+
+class Courier:
+    """`run` returns when `stop` was called.  `channel` is asked for anew for each round."""
+
+    def __init__(
+        self,
+        root: Path,
+        channel: Callable[[], grpc.Channel],
+        *,
+        host: str,
+        token: str = "",
+        keep_days: float = KEEP_DAYS,
+        look_seconds: float = LOOK_SECONDS,
+        clock: Clock = system_clock,
+    ) -> None:
+        self.brought = 0
+        self.problem = ""
+        """Why the last file could not be brought; empty when all is well."""
+        self.settled = False
+        """Whether the last look found nothing to bring."""
+        self._root = root / FOLDER
+        self._channel = channel
+        self._host = host
+        self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
+        self._keep_ns = int(keep_days * 86_400e9)
+        self._look_seconds = look_seconds
+        self._looked_seconds = 0.0
+        self._clock = clock
+        self._stop = threading.Event()
+        self._notes = self._read_notes()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def run(self) -> None:
+        pause = self._look_seconds
+        while not self._stop.wait(pause):
+            well = self.round()
+            # Looking through many folders must not become work of its own.
+            usual = max(self._look_seconds, 200 * self._looked_seconds)
+            pause = usual if well else min(pause * 2, 60.0)
+
+    def round(self) -> bool:
+        """Bring what is new; False if the head would not take it or was not there."""
+        begun_ns = self._clock.mono_ns()
+        waiting = list(self._waiting())
+        self._looked_seconds = (self._clock.mono_ns() - begun_ns) / 1e9
+        self.settled = not waiting
+        if not waiting:
+            return True
+        try:
+            with self._channel() as channel:
+                for path, stamp in waiting:
+                    self._bring(channel, path, stamp)
+        except (grpc.RpcError, HeadUnreachable, OSError) as error:
+            self.problem = str(error.details() if isinstance(error, grpc.Call) else error)
+            logger.info("profiles wait: %s", self.problem)
+            return False
+        return not self.problem
+
+    def _waiting(self) -> Iterator[tuple[str, Stamp]]:
+        if not self._root.is_dir():
+            return
+        old_ns = self._clock.wall_ns() - self._keep_ns
+        quiet_ns = self._clock.wall_ns() - int(QUIET_SECONDS * 1e9)
+        for path, stamp in _files(self._root):
+            if self._notes.get(path) != stamp:
+                if stamp.modified_ns < quiet_ns:
+                    yield path, stamp
+            elif stamp.modified_ns < old_ns:
+                self._forget(path)
+
+    def _bring(self, channel: grpc.Channel, path: str, stamp: Stamp) -> None:
+        call = channel.stream_unary(
+            METHOD,
+            request_serializer=pb.Piece.SerializeToString,
+            response_deserializer=pb.Kept.FromString,
+        )
+        header = pb.FileHeader(path=path, bytes=stamp.bytes, host=self._host)
+        seconds = 30 + stamp.bytes / BYTES_PER_SECOND
+        with (self._root / path).open("rb") as file:
+            pieces = iter(lambda: file.read(PIECE_BYTES), b"")
+            kept = call(_pieces(header, pieces), metadata=self._metadata, timeout=seconds)
+        self.problem = kept.problem
+        if kept.problem:
+            logger.warning("the head does not keep %s: %s", path, kept.problem)
+            return
+        self.brought += 1
+        self._notes[path] = stamp
+        self._write_notes()
+
+    def _forget(self, path: str) -> None:
+        """The head has had it for long."""
+        (self._root / path).unlink(missing_ok=True)
+        self._notes.pop(path, None)
+        self._write_notes()
+
+    def _read_notes(self) -> dict[str, Stamp]:
+        try:
+            read = json.loads((self._root / NOTES).read_text())
+            return {path: Stamp(int(size), int(when)) for path, (size, when) in read.items()}
+        except (OSError, ValueError, TypeError, AttributeError):
+            return {}
+
+    def _write_notes(self) -> None:
+        notes = {path: (stamp.bytes, stamp.modified_ns) for path, stamp in self._notes.items()}
+        part = self._root / f"{NOTES}.part"
+        part.write_text(json.dumps(notes))
+        part.replace(self._root / NOTES)
+
+
+def _pieces(header: pb.FileHeader, data: Iterator[bytes]) -> Iterator[pb.Piece]:
+    yield pb.Piece(header=header)
+    for piece in data:
+        yield pb.Piece(data=piece)
+
+
+def _files(root: Path) -> Iterator[tuple[str, Stamp]]:
+    """Whole files of sessions, as paths below `root`."""
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in names:
+            path = Path(folder) / name
+            relative = path.relative_to(root).parts
+            in_session = len(relative) == 5 and relative[1:3] == ("plugins", "profile")
+            if name.startswith(".") or not in_session:
+                continue
+            try:
+                found = path.lstat()
+            except OSError:
+                continue
+            yield "/".join(relative), Stamp(found.st_size, found.st_mtime_ns)
