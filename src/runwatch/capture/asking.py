@@ -1,0 +1,234 @@
+"""Asking a process for its stacks, with its help and without any privilege.
+
+First through its control socket, which a thread of the SDK serves.  A process that does not
+answer (the interpreter's lock is held, every thread is stuck) is sent `STACK_SIGNAL`, which
+faulthandler answers in C by writing all threads to `stacks.txt` beside the journal.  The signal
+is sent only to the very process that registered it: to any other it would be deadly.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from runwatch.capture import process
+from runwatch.capture.process import Facts
+from runwatch.capture.stack_signal import STACK_SIGNAL
+from runwatch.capture.stacks import Dump, Stacks, Thread, read_dumps
+from runwatch.clock import Clock, system_clock
+from runwatch.errors import RunwatchError
+from runwatch.journal.liveness import PROC
+
+Ask = Callable[[Path, str, Mapping[str, Any], float], Mapping[str, Any]]
+"""`agent.control.ask`: journal directory, kind, body, seconds; raises a RunwatchError."""
+
+STACKS_FILE: Final = "stacks.txt"
+ANSWER_SECONDS: Final = 1.0
+MAX_DUMP_BYTES: Final = 4 << 20
+_POLL_SECONDS: Final = 0.01
+_QUIET_SECONDS: Final = 0.5
+
+
+class NotSignalled(Exception):
+    """Why the signal was not sent, or not answered; never leaves this file."""
+
+
+def ask_stacks(
+    journal_dir: Path,
+    pid: int,
+    seconds: float = 5.0,
+    *,
+    ask: Ask | None,
+    start_ticks: int = 0,
+    clock: Clock = system_clock,
+    proc: Path = PROC,
+) -> Stacks:
+    """The stacks of `pid` by its own word; without threads when it gives none, and why.
+
+    `ask` None: do not try the socket (it is another process's, the parent's).
+    """
+    facts = process.look_up(pid, proc=proc)
+    empty = Stacks(pid, clock.wall_ns(), "asked", (), state="" if facts is None else facts.state)
+    if why := _why_not(facts, pid, start_ticks):
+        return empty.with_problems(why)
+    assert facts is not None
+    problems: list[str] = []
+    # What does not run cannot answer: the socket would only cost time.
+    if ask is not None and facts.runs:
+        try:
+            return _answered(ask, journal_dir, empty, min(seconds, ANSWER_SECONDS))
+        except RunwatchError as error:
+            problems.append(f"process {pid} was asked: {error}")
+    try:
+        threads = _Signalling(journal_dir, facts, seconds, clock, proc).threads()
+    except NotSignalled as error:
+        return empty.with_problems(*problems, str(error), *_evidence(pid, proc))
+    return replace(empty, how="signalled", threads=threads).with_problems(*problems)
+
+
+def _why_not(facts: Facts | None, pid: int, start_ticks: int) -> str:
+    if facts is None:
+        return f"process {pid} has ended"
+    if start_ticks and facts.start_ticks != start_ticks:
+        return f"process {pid} has ended; another process has its number now"
+    return process.why_silent(facts) if facts.state in process.DEAD else ""
+
+
+def _answered(ask: Ask, journal_dir: Path, empty: Stacks, seconds: float) -> Stacks:
+    answer = Stacks.from_json(ask(journal_dir, "stacks", {}, seconds))
+    if not answer.threads:
+        raise RunwatchError("it answered without stacks")
+    return replace(answer, how="asked", pid=empty.pid, state=empty.state)
+
+
+def _evidence(pid: int, proc: Path) -> Iterator[str]:
+    facts = process.look_up(pid, proc=proc)
+    if facts is not None and facts.tasks:
+        yield f"the kernel says: {process.evidence(facts)}"
+
+
+class _Signalling:
+    """One process, asked by signal once."""
+
+    def __init__(
+        self, journal_dir: Path, facts: Facts, seconds: float, clock: Clock, proc: Path
+    ) -> None:
+        self.path = journal_dir / STACKS_FILE
+        self.facts = facts
+        self.pid = facts.pid
+        self.seconds = seconds
+        self.clock = clock
+        self.proc = proc
+
+    def threads(self) -> tuple[Thread, ...]:
+        before = self._size()
+        blocking = self._blocking()
+        self._send()
+        self._wait(before, blocking)
+        dumps = read_dumps(self._read(before))
+        if not dumps:
+            raise NotSignalled(f"process {self.pid} wrote something else than stacks")
+        return self._named(dumps[-1])
+
+    def _size(self) -> int:
+        try:
+            return self.path.stat().st_size
+        except FileNotFoundError:
+            return 0  # it may be made when the signal comes
+        except OSError as error:
+            raise NotSignalled(f"cannot look at {self.path}: {error.strerror}") from error
+
+    def _send(self) -> None:
+        with _same_process(self.pid, self.facts.start_ticks, self.proc) as pidfd:
+            status = process.read_status(self.pid, proc=self.proc)
+            if not _has(status, "SigCgt"):
+                raise NotSignalled(
+                    f"process {self.pid} does not catch signal {STACK_SIGNAL}, which would end it "
+                    "(RUNWATCH_STACKS=off, or it has another use for the signal)"
+                )
+            # A stopped process takes none: one that waits there is enough.
+            if not _has(status, "ShdPnd"):
+                signal.pidfd_send_signal(pidfd, STACK_SIGNAL)
+        now = process.look_up(self.pid, proc=self.proc)
+        if now is not None and not now.runs and (why := process.why_silent(now)):
+            raise NotSignalled(f"{why}: it will write its stacks when it goes on")
+
+    def _wait(self, before: int, blocking: frozenset[int]) -> None:
+        """Until the dump is whole.  The kernel blocks the signal in the thread that handles it,
+        so the dump is over when the file has grown and no thread more than before blocks it."""
+        deadline = self.clock.mono_ns() + int(self.seconds * 1e9)
+        size, since = before, self.clock.mono_ns()
+        while True:
+            now_size, now = self._size(), self.clock.mono_ns()
+            if now_size != size:
+                size, since = now_size, now
+            elif size != before and (
+                now - since > _QUIET_SECONDS * 1e9 or not self._blocking() - blocking
+            ):
+                return
+            if now > deadline:
+                raise NotSignalled(self._why_late())
+            threading.Event().wait(_POLL_SECONDS)
+
+    def _blocking(self) -> frozenset[int]:
+        tasks = {task: f"{self.pid}/task/{task}" for task in self._task_ids()}
+        return frozenset(
+            task
+            for task, path in tasks.items()
+            if _has(process.read_status(path, proc=self.proc), "SigBlk")
+        )
+
+    def _task_ids(self) -> list[int]:
+        try:
+            return list(map(int, os.listdir(self.proc / str(self.pid) / "task")))
+        except OSError:
+            return []
+
+    def _why_late(self) -> str:
+        facts = process.look_up(self.pid, proc=self.proc)
+        if facts is None or facts.state in process.DEAD:
+            return f"process {self.pid} ended while we asked"
+        if why := process.why_silent(facts):
+            return f"{why}: it will write its stacks when it goes on"
+        if _has(process.read_status(self.pid, proc=self.proc), "ShdPnd"):
+            return (
+                f"process {self.pid} has not taken the signal within {self.seconds:g} s: "
+                "all its threads block it"
+            )
+        return (
+            f"process {self.pid} took the signal and wrote nothing to {self.path} "
+            f"within {self.seconds:g} s (disk full?)"
+        )
+
+    def _read(self, before: int) -> str:
+        try:
+            with self.path.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                # Smaller than before: it was begun anew.
+                file.seek(max(before if size > before else 0, size - MAX_DUMP_BYTES))
+                return file.read(MAX_DUMP_BYTES).decode(errors="replace")
+        except OSError as error:
+            raise NotSignalled(f"cannot read {self.path}: {error.strerror}") from error
+
+    def _named(self, dump: Dump) -> tuple[Thread, ...]:
+        """faulthandler tells no names before Python 3.14; the main thread's we know."""
+        threads = (
+            replace(thread, name="MainThread", native_id=self.pid) if thread.is_main else thread
+            for thread in dump.threads
+        )
+        return tuple(sorted(threads, key=lambda thread: not thread.is_main))
+
+
+def _has(status: Mapping[str, str], field: str) -> bool:
+    return bool(process.signals(status.get(field, "")) >> (STACK_SIGNAL - 1) & 1)
+
+
+@contextmanager
+def _same_process(pid: int, start_ticks: int, proc: Path) -> Iterator[int]:
+    """A descriptor of that process and no later one of its number."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise NotSignalled(f"process {pid} has ended") from None
+    except OSError as error:
+        raise NotSignalled(f"cannot hold process {pid}: {error.strerror}") from error
+    try:
+        now = process.look_up(pid, proc=proc)
+        if now is None or now.start_ticks != start_ticks:
+            raise NotSignalled(f"process {pid} has ended")
+        yield pidfd
+    except PermissionError:
+        user = "?" if now is None else now.user
+        raise NotSignalled(
+            f"process {pid} belongs to user {user}: we may not send it a signal"
+        ) from None
+    except ProcessLookupError:
+        raise NotSignalled(f"process {pid} has ended") from None
+    finally:
+        os.close(pidfd)

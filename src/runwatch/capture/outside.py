@@ -1,0 +1,392 @@
+"""Looking at a process from outside, without its help: py-spy reads its memory.
+
+The ways, in the order in which they are tried:
+
+1. paused, with native frames: py-spy holds the process for some milliseconds by ptrace;
+2. paused, Python frames only, when native frames cannot be unwound;
+3. not paused, when ptrace is refused or the process is stopped: Python frames only, read while
+   it runs, so that a busy thread's stack may be a mixture of two moments.
+
+py-spy attaches by PTRACE_SEIZE: if it is killed, the kernel lets the process go on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from runwatch.capture import process
+from runwatch.capture.process import Facts
+from runwatch.capture.stacks import Frame, Stacks, Thread
+from runwatch.clock import Clock, system_clock
+from runwatch.journal.liveness import PROC
+
+NATIVE: Final = ("--native",)
+PAUSED: Final = ()
+RUNNING: Final = ("--nonblocking",)
+NO_SYMBOL: Final = "<no symbol>"
+WITHOUT_PAUSE: Final = "read without pausing it, Python frames only"
+_CAN_PTRACE: Final = 1 << 19  # CAP_SYS_PTRACE
+_TRIES: Final = 3
+_STUCK_SECONDS: Final = 0.05
+# The process is paused for most of it.
+_NATIVE_SECONDS: Final = 4.0
+_ADDRESS: Final = re.compile(r"0x[0-9a-f]+$")
+_GRANT: Final = (
+    "let the agent have CAP_SYS_PTRACE (docker: --cap-add SYS_PTRACE; Kubernetes: "
+    "securityContext.capabilities.add: [SYS_PTRACE])"
+)
+
+
+class CannotLook(Exception):
+    """Why one way did not work; never leaves this file."""
+
+
+def py_spy(environment: Mapping[str, str] = os.environ) -> str | None:
+    """The program: the one installed with us, else one on the path."""
+    beside = Path(sys.executable).with_name("py-spy")
+    if beside.is_file():
+        return str(beside)
+    return shutil.which("py-spy", path=environment.get("PATH"))
+
+
+@dataclass(slots=True)
+class _Pausing:
+    """Whether ptrace was refused to us although memory was not (a container's system call filter).
+
+    That does not change while we live, and finding out costs reading every symbol first.
+    """
+
+    refused: str = ""
+
+
+_pausing: Final = _Pausing()
+
+
+def look(
+    pid: int,
+    native: bool = True,
+    seconds: float = 10.0,
+    *,
+    start_ticks: int = 0,
+    pause: bool = True,
+    program: str | None = None,
+    clock: Clock = system_clock,
+    proc: Path = PROC,
+) -> Stacks:
+    """The stacks of all Python threads of `pid`; without threads when that cannot be, and why.
+
+    `start_ticks`, if known, keeps a later process of the same number from being taken for it.
+    """
+    time_ns = clock.wall_ns()
+    facts = process.look_up(pid, proc=proc)
+    if facts is None:
+        return Stacks(pid, time_ns, "outside", (), problems=(_absent(pid, proc),))
+    empty = Stacks(pid, time_ns, "outside", (), state=facts.state)
+    if why := _why_not(facts, start_ticks, proc):
+        return empty.with_problems(why)
+    program = program or py_spy()
+    if program is None:
+        return empty.with_problems("py-spy is not installed on this host: `pip install py-spy`")
+    looking = _Looking(facts, program, clock.mono_ns() + int(seconds * 1e9), clock, proc)
+    return looking.at(empty, native, pause)
+
+
+def may_look(pid: int, *, proc: Path = PROC) -> str:
+    """Why the kernel would not let us look at the process; "" if it would.
+
+    Opening its memory passes the same check as reading it, and costs microseconds.
+    """
+    try:
+        with open(proc / str(pid) / "mem", "rb", buffering=0):
+            return ""
+    except FileNotFoundError:
+        return _absent(pid, proc)
+    except OSError:
+        return why_refused(pid, proc=proc)
+
+
+def _why_not(facts: Facts, start_ticks: int, proc: Path) -> str:
+    if start_ticks and start_ticks != facts.start_ticks:
+        return f"process {facts.pid} has ended; another process has its number now"
+    if facts.state in process.DEAD:
+        return process.why_silent(facts)
+    if why := may_look(facts.pid, proc=proc):
+        return why
+    if process.is_python(facts.pid, proc=proc) is False:
+        return _not_python(facts)
+    return ""
+
+
+def _absent(pid: int, proc: Path) -> str:
+    namespace = _link(proc / "self/ns/pid")
+    here = f" ({namespace})" if namespace else ""
+    return (
+        f"no process {pid} is to be seen here: it has ended, belongs to another user, "
+        f"or lives in another PID namespace than ours{here}"
+    )
+
+
+def _not_python(facts: Facts) -> str:
+    return f"process {facts.pid} ({facts.name}) is not a Python program"
+
+
+# ── why not ───────────────────────────────────────────────────────────────────────────────────
+
+
+def why_refused(pid: int, *, proc: Path = PROC) -> str:
+    """The kernel does not let us look: by which rule, and what to do about it."""
+    own, other = process.read_status("self", proc=proc), process.read_status(pid, proc=proc)
+    me, user = own.get("Uid", "").split()[1:2], other.get("Uid", "").split()[:1]
+    if process.signals(own.get("CapEff", "")) & _CAN_PTRACE:
+        return _refused_to_the_mighty(pid, proc)
+    if me != user:
+        names = (_user(user), _user(me))
+        return (
+            f"process {pid} belongs to user {names[0]} and we run as {names[1]}: look as that "
+            f"user or as root, or {_GRANT}"
+        )
+    if why := _refused_by_scope(pid, proc):
+        return why
+    if process.signals(other.get("CapPrm", "")) & ~process.signals(own.get("CapEff", "")):
+        return f"process {pid} has capabilities that we have not: {_GRANT}"
+    if _owner(proc / str(pid)) not in (None, *map(int, me)):
+        return f"process {pid} is closed to inspection (not dumpable: it changed its user?)"
+    return (
+        f"the kernel refuses to let us look at process {pid}, though user and ptrace scope would: "
+        f"a container's security profile (seccomp, AppArmor)?  Then {_GRANT}"
+    )
+
+
+def _refused_by_scope(pid: int, proc: Path) -> str:
+    try:
+        scope = int((proc / "sys/kernel/yama/ptrace_scope").read_text())
+    except (OSError, ValueError):
+        return ""  # no Yama in this kernel
+    if scope <= 0:
+        return ""
+    if scope == 1:
+        return (
+            f"process {pid} is not our child, and kernel.yama.ptrace_scope is 1: "
+            f"`sudo sysctl kernel.yama.ptrace_scope=0`, or {_GRANT}"
+        )
+    if scope == 2:
+        return f"kernel.yama.ptrace_scope is 2, which lets only CAP_SYS_PTRACE look: {_GRANT}"
+    return "kernel.yama.ptrace_scope is 3: nobody may look until the next boot with another value"
+
+
+def _refused_to_the_mighty(pid: int, proc: Path) -> str:
+    ours, theirs = _link(proc / "self/ns/user"), _link(proc / str(pid) / "ns/user")
+    if ours and theirs and ours != theirs:
+        return f"process {pid} lives in another user namespace ({theirs}, ours {ours})"
+    return (
+        f"the kernel refuses process {pid} to us in spite of CAP_SYS_PTRACE: a security module "
+        "(SELinux, AppArmor), kernel.yama.ptrace_scope=3, or a user namespace"
+    )
+
+
+def _user(number: list[str]) -> str:
+    if not number:
+        return "?"
+    try:
+        return f"{pwd.getpwuid(int(number[0])).pw_name} ({number[0]})"
+    except KeyError:
+        return number[0]
+
+
+def _owner(path: Path) -> int | None:
+    try:
+        return path.stat().st_uid
+    except OSError:
+        return None
+
+
+def _link(path: Path) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
+# ── the ways ──────────────────────────────────────────────────────────────────────────────────
+
+
+class _Looking:
+    """One process, looked at once."""
+
+    def __init__(
+        self, facts: Facts, program: str, deadline_ns: int, clock: Clock, proc: Path
+    ) -> None:
+        self.facts = facts
+        self.program = program
+        self.deadline_ns = deadline_ns
+        self.clock = clock
+        self.proc = proc
+        self.notes: list[str] = []
+
+    def at(self, empty: Stacks, native: bool, pause: bool) -> Stacks:
+        threads: tuple[Thread, ...] = ()
+        ways = self._ways(native, pause)
+        while ways and not threads:
+            way = ways.pop(0)
+            try:
+                threads = self._try(way, share=0.6 if ways else 1.0)
+            except CannotLook as error:
+                ways = self._after(way, str(error), ways)
+        problems = self.notes if threads else [self._why(), *self.notes]
+        stacks = Stacks(empty.pid, empty.time_ns, "outside", threads, empty.state)
+        return stacks.with_problems(*dict.fromkeys(problems))
+
+    def _ways(self, native: bool, pause: bool) -> list[tuple[str, ...]]:
+        if why := self._why_unpausable():
+            self.notes.append(f"{why}; {WITHOUT_PAUSE}")
+        elif pause and _pausing.refused:
+            self.notes.append(_pausing.refused)
+        elif pause:
+            return [*([NATIVE] if native else []), PAUSED, RUNNING]
+        return [RUNNING]
+
+    def _why_unpausable(self) -> str:
+        facts = self.facts
+        if not facts.runs:
+            return process.why_silent(facts)
+        if facts.tracer:
+            return f"process {facts.pid} is traced by process {facts.tracer}"
+        stuck = facts.in_kernel
+        if stuck:
+            # A thread reading its disk is there for a moment; one that stays would keep py-spy,
+            # and with it the whole process, waiting.
+            threading.Event().wait(_STUCK_SECONDS)
+            again = process.look_up(facts.pid, proc=self.proc)
+            stuck &= frozenset() if again is None else again.in_kernel
+        if stuck:
+            return f"threads {sorted(stuck)} are in uninterruptible sleep in the kernel"
+        return ""
+
+    def _after(
+        self, way: tuple[str, ...], error: str, left: list[tuple[str, ...]]
+    ) -> list[tuple[str, ...]]:
+        """What is worth trying still, now that `way` failed."""
+        if way == RUNNING:
+            self.notes.append(error)
+            return []
+        if "suspend" in error and "EPERM" in error:
+            why = f"ptrace is refused to us (a container's system call filter?); {WITHOUT_PAUSE}"
+            if process.read_status("self", proc=self.proc).get("Seccomp", "0") != "0":
+                _pausing.refused = why
+            self.notes.append(why)
+            return [RUNNING]
+        if way == NATIVE:
+            self.notes.append(f"no native frames: {error}")
+        return left
+
+    def _try(self, way: tuple[str, ...], share: float) -> tuple[Thread, ...]:
+        # Without pausing, a look at a busy process may fail where the next one does not.
+        for attempt in range(1, _TRIES + 1):
+            try:
+                return _threads(self._ask(way, share), self._numbers())
+            except CannotLook:
+                if way != RUNNING or attempt == _TRIES:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    def _numbers(self) -> frozenset[int]:
+        """The process's number here, and in the PID namespaces it lives in: py-spy tells those."""
+        inner = process.read_status(self.facts.pid, proc=self.proc).get("NSpid", "").split()
+        return frozenset([self.facts.pid, *map(int, inner)])
+
+    def _ask(self, way: tuple[str, ...], share: float) -> str:
+        left = (self.deadline_ns - self.clock.mono_ns()) / 1e9 * share
+        left = min(left, _NATIVE_SECONDS) if way == NATIVE else left
+        if left <= 0:
+            raise CannotLook("no time was left")
+        command = [self.program, "dump", "--json", "--pid", str(self.facts.pid), *way]
+        # Else a failure is told with a page of Rust's own stack.
+        environment = {**os.environ, "RUST_BACKTRACE": "0"}
+        try:
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                timeout=left,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+            )
+        except subprocess.TimeoutExpired:
+            raise CannotLook(f"py-spy took longer than {left:.1f} s") from None
+        except OSError as error:
+            raise CannotLook(f"cannot run {self.program}: {error.strerror or error}") from error
+        if done.returncode:
+            raise CannotLook(_complaint(done.stderr.decode(errors="replace")))
+        return done.stdout.decode(errors="replace")
+
+    def _why(self) -> str:
+        """After the last way failed."""
+        now = process.look_up(self.facts.pid, proc=self.proc)
+        if now is None or now.start_ticks != self.facts.start_ticks:
+            return f"process {self.facts.pid} ended while we looked"
+        if now.state in process.DEAD:
+            return process.why_silent(now)
+        said = " ".join(self.notes)
+        if "Unsupported version of Python" in said:
+            return f"py-spy does not know the Python of process {self.facts.pid} yet"
+        if "python version" in said:
+            return _not_python(now) + ", as far as py-spy can tell"
+        if "ermission denied" in said.lower():
+            return why_refused(self.facts.pid, proc=self.proc)
+        return f"py-spy cannot read process {self.facts.pid}"
+
+
+def _complaint(text: str) -> str:
+    """The error and its last cause, out of py-spy's several lines."""
+    lines = [line.strip() for line in text.split("Stack backtrace:")[0].splitlines()]
+    lines = [line for line in lines if line and line != "Caused by:"]
+    if not lines:
+        return "py-spy failed without a word"
+    said = [lines[0].removeprefix("Error: ").rstrip(".")]
+    said += dict.fromkeys(
+        line.split(": ", 1)[-1] if line[:1].isdigit() else line for line in lines[1:]
+    )
+    return ": ".join(said)[:500]
+
+
+def _threads(text: str, numbers: frozenset[int]) -> tuple[Thread, ...]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise CannotLook(f"py-spy answered something else than JSON: {error}") from error
+    if not isinstance(found, list) or not found:
+        raise CannotLook("py-spy found no Python thread")
+    threads = [_thread(each, numbers) for each in found if isinstance(each, Mapping)]
+    return tuple(sorted(threads, key=lambda thread: not thread.is_main))
+
+
+def _thread(plain: Mapping[str, Any], numbers: frozenset[int]) -> Thread:
+    native_id, name = plain.get("os_thread_id") or 0, plain.get("thread_name") or ""
+    is_main = native_id in numbers or (name == "MainThread" and not native_id)
+    return Thread(
+        name=str(name or ("MainThread" if is_main else "")),
+        native_id=int(native_id),
+        frames=tuple(_frames(plain.get("frames") or ())),
+        is_main=is_main,
+        holds_gil=bool(plain.get("owns_gil")),
+        idle=not plain.get("active", True),
+        ident=int(plain.get("thread_id") or 0),
+    )
+
+
+def _frames(found: Iterable[Mapping[str, Any]]) -> Iterable[Frame]:
+    for plain in found:
+        name, native = str(plain.get("name", "")), plain.get("module") is not None
+        # Addresses differ from process to process and would keep equal stacks apart.
+        name = NO_SYMBOL if native and _ADDRESS.match(name) else name
+        yield Frame(name, str(plain.get("filename", "")), int(plain.get("line") or 0), native)
