@@ -1,0 +1,9 @@
+"""cloud-tpu-diagnostics' names, spoken by Runwatch.
+
+A table and nothing else: `diagnostic` and `configuration` are what programs import, `src/` is where
+the original keeps the same things.
+"""
+
+from cloud_tpu_diagnostics import configuration, diagnostic
+
+__all__ = ["configuration", "diagnostic"]

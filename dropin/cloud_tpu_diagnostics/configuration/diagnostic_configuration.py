@@ -1,0 +1,3 @@
+from runwatch.configuration.diagnostic_configuration import DiagnosticConfig
+
+__all__ = ["DiagnosticConfig"]

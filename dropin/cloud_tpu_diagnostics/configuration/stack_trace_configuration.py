@@ -1,0 +1,3 @@
+from runwatch.configuration.stack_trace_configuration import StackTraceConfig
+
+__all__ = ["StackTraceConfig"]

@@ -1,0 +1,5 @@
+"""`runwatch.diagnostic`."""
+
+from runwatch.diagnostic import diagnose
+
+__all__ = ["diagnose"]

@@ -1,0 +1,3 @@
+from runwatch.configuration.debug_configuration import DebugConfig
+
+__all__ = ["DebugConfig"]

@@ -1,0 +1,3 @@
+from runwatch.diagnostic import diagnose
+
+__all__ = ["diagnose"]

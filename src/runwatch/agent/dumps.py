@@ -1,0 +1,235 @@
+"""Stacks that a process wrote by itself, read from its files: bodies of `stacks` events.
+
+A process of a run leaves them beside its journal (`faults.txt`, `dumps.txt`), or elsewhere and says
+where (`dumps.path`).  Files are read from where the last reading ended, which `dumps-read.json`
+remembers for an agent that comes after us.  What is damaged or cut off gives what can be read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from runwatch.capture import watchdog
+from runwatch.capture.dump_file import ELSEWHERE, PERIODIC
+from runwatch.capture.stacks import Dump, How, Stacks, Thread, read_dumps
+from runwatch.clock import Clock, system_clock
+
+READ: Final = "dumps-read.json"
+FILES: Final = ("faults.txt", PERIODIC)
+ASKED: Final = "stacks.txt"
+MAX_READ: Final = 32 << 20
+MAX_ELSEWHERE: Final = 32
+MAX_SMALL: Final = 1 << 20
+QUIET_SECONDS: Final = 1.0
+# The directory is the program's, and we may be root: no links, and no pipe that never ends.
+_READING: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_WRITING: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+_PAIR: Final = re.compile(r"(\w+)=(\S+)")
+_TIMEOUT: Final = re.compile(r"Timeout \((\d+):(\d+):(\d+)(\.\d+)?\)")
+
+
+@dataclass(slots=True)
+class _Place:
+    """How far a file has been read, and whose words come next."""
+
+    inode: int = 0
+    offset: int = 0
+    heading: dict[str, str] = field(default_factory=dict)
+    since_ns: int = 0
+    """Seconds of time-outs since the heading, in ns: the C thread writes no time."""
+
+
+def collect(
+    journal: Path,
+    *,
+    rank: int = 0,
+    host: str = "",
+    ended: bool = True,
+    asked: bool = False,
+    clock: Clock = system_clock,
+) -> Iterator[Mapping[str, Any]]:
+    """What was written since the last call, oldest first in each file.
+
+    Not `ended`: a file that is being written waits for the next call.  `asked`: also what the
+    process wrote when it got STACK_SIGNAL, and nobody was there to read.
+    """
+    places = _load(journal)
+    for path in _files(journal, asked):
+        place = places.setdefault(str(path), _Place())
+        for stacks, more in _read(path, place, journal, None if ended else clock):
+            body = {"rank": rank, "host": host, **more}
+            yield {
+                **stacks.shortened().to_json(),
+                **body,
+                "journal": journal.name,
+                "incident": "",
+                "round": 0,
+                "command": "",
+            }
+        _save(journal, places)  # after they were taken: twice is better than never
+
+
+def _files(journal: Path, asked: bool) -> Iterator[Path]:
+    yield from (journal / name for name in FILES)
+    if asked:
+        yield journal / ASKED
+    told = _text(journal / ELSEWHERE).splitlines()
+    yield from map(Path, dict.fromkeys(told[-MAX_ELSEWHERE:]))
+
+
+def _read(
+    path: Path, place: _Place, journal: Path, clock: Clock | None
+) -> Iterator[tuple[Stacks, dict[str, Any]]]:
+    try:
+        fd = os.open(path, _READING)
+    except (OSError, ValueError):  # ValueError: a NUL in the path
+        return
+    try:
+        found = os.fstat(fd)
+        # The journal says where to look: only at files of whoever owns the journal.
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != journal.stat().st_uid:
+            return
+        if clock is not None and clock.wall_ns() - found.st_mtime_ns < QUIET_SECONDS * 1e9:
+            return
+        if found.st_ino != place.inode or found.st_size < place.offset:
+            place.inode, place.offset = found.st_ino, 0
+        text = os.pread(fd, MAX_READ, place.offset)
+    except OSError:
+        return
+    finally:
+        os.close(fd)
+    place.offset += len(text)
+    yield from _parse(text.decode(errors="replace"), place, found.st_mtime_ns)
+
+
+def _parse(text: str, place: _Place, written_ns: int) -> Iterator[tuple[Stacks, dict[str, Any]]]:
+    pieces = list(_pieces(text))
+    for i, (heading, lines) in enumerate(pieces):
+        if heading:
+            place.heading, place.since_ns = heading, 0
+        dumps = read_dumps("\n".join(lines))
+        for j, dump in enumerate(dumps):
+            last = i == len(pieces) - 1 and j == len(dumps) - 1
+            yield _stacks(dump, place, written_ns if last else 0, ours=_is_ours(heading, j))
+
+
+def _is_ours(heading: Mapping[str, str], number: int) -> bool:
+    """The first dump after a `dump` line is the periodic one; others came by a signal."""
+    return number == 0 and heading.get("") == "dump"
+
+
+def _pieces(text: str) -> Iterator[tuple[dict[str, str], list[str]]]:
+    heading: dict[str, str] = {}
+    lines: list[str] = []
+    for line in text.split("\n"):
+        if line.startswith(("# opened ", "# dump ")):
+            yield heading, lines
+            heading, lines = {"": line.split(" ", 2)[1], **dict(_PAIR.findall(line))}, []
+        else:
+            lines.append(line)
+    yield heading, lines
+
+
+def _stacks(
+    dump: Dump, place: _Place, written_ns: int, *, ours: bool
+) -> tuple[Stacks, dict[str, Any]]:
+    heading = place.heading
+    time_ns = _number(heading, "time_ns")
+    how: How = "signalled"
+    more: dict[str, Any] = {}
+    if timeout := _TIMEOUT.match(dump.header):
+        place.since_ns += _nanoseconds(timeout)
+        how, time_ns = "watchdog", time_ns + place.since_ns
+    elif dump.header:
+        how, time_ns = "fault", written_ns or time_ns
+        more["fault"] = dump.header.removeprefix("Fatal Python error: ")
+    elif ours:
+        how = "watchdog"
+    else:
+        time_ns = written_ns or time_ns
+    if "rank" in heading:
+        more["rank"] = _number(heading, "rank")
+    if "host" in heading:
+        more["host"] = heading["host"]
+    if "step" in heading:
+        more["step"] = _number(heading, "step")
+    problems = ("faulthandler wrote only the first 100 threads",) if dump.truncated else ()
+    threads = tuple(_known(dump.threads, _number(heading, "main")))
+    stacks = Stacks(_number(heading, "pid"), time_ns or written_ns, how, threads, "", problems)
+    return stacks, more
+
+
+def _known(threads: Iterable[Thread], main: int) -> Iterator[Thread]:
+    """Without the thread that writes dumps, and with the main one marked if its id is known."""
+    kept = [thread for thread in threads if not _is_watchdog(thread)]
+    if not any(thread.ident == main for thread in kept):
+        yield from kept
+        return
+    yield from (replace(thread, is_main=thread.ident == main) for thread in kept)
+
+
+def _is_watchdog(thread: Thread) -> bool:
+    return any(
+        frame.function == "_run" and frame.file == watchdog.__file__ for frame in thread.frames
+    )
+
+
+def _nanoseconds(timeout: re.Match[str]) -> int:
+    hours, minutes, seconds, part = timeout.groups()
+    whole = int(hours) * 3600 + int(minutes) * 60 + int(seconds)
+    return whole * 10**9 + int(float(part or 0) * 1e9)
+
+
+def _number(heading: Mapping[str, str], key: str) -> int:
+    try:
+        return int(heading.get(key, "0"), 0)
+    except ValueError:
+        return 0
+
+
+# ── how far we are ────────────────────────────────────────────────────────────────────────────
+
+
+def _load(journal: Path) -> dict[str, _Place]:
+    try:
+        known = json.loads(_text(journal / READ))
+        return {path: _Place(**place) for path, place in known.items()}
+    except (ValueError, TypeError, AttributeError):
+        return {}
+
+
+def _save(journal: Path, places: Mapping[str, _Place]) -> None:
+    plain = {
+        path: {
+            "inode": place.inode,
+            "offset": place.offset,
+            "heading": place.heading,
+            "since_ns": place.since_ns,
+        }
+        for path, place in places.items()
+        if place.inode
+    }
+    if not plain:
+        return
+    try:
+        fd = os.open(journal / READ, _WRITING, 0o644)
+        with open(fd, "w") as file:
+            json.dump(plain, file)
+    except OSError:
+        return  # read again next time
+
+
+def _text(path: Path) -> str:
+    """A small file's; "" where there is none."""
+    try:
+        with open(os.open(path, _READING), "rb") as file:
+            return file.read(MAX_SMALL).decode(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,194 @@
+"""Where dumps go: a file per process that does not grow for ever, or standard error.
+
+    # opened 2026-03-01 12:00:00 host=gpu-1 rank=3 pid=771 run=llama time_ns=… main=0x…
+    INFO: Not a crash. …                          what follows is one of the periodic dumps
+    # dump 2026-03-01 12:10:00 host=gpu-1 rank=3 pid=771 run=llama step=1200 time_ns=… main=0x…
+    Thread 0x… (most recent call first):          as faulthandler writes it
+
+Lines that begin with `#` are ours and hold `key=value` pairs.  All else is faulthandler's, which
+writes to the descriptor from a signal handler or from a C thread, so the descriptor must stay the
+same: a file that has become large is copied aside and emptied.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+MAX_BYTES: Final = 16 << 20
+MAX_FILES: Final = 4
+PERIODIC: Final = "dumps.txt"
+"""In a journal's directory: copies of the periodic dumps that go to standard error."""
+ELSEWHERE: Final = "dumps.path"
+"""In a journal's directory: paths of the process's dump files, one per line."""
+_APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class About(NamedTuple):
+    """Whose dump it is, and where the run is."""
+
+    host: str
+    rank: int
+    pid: int
+    run: str = ""
+    step: int | None = None
+    journal: Path | None = None
+    """The directory of the run's journal in this process."""
+
+    def pairs(self) -> dict[str, object]:
+        found: dict[str, object] = {"host": self.host, "rank": self.rank, "pid": self.pid}
+        if self.run:
+            found["run"] = self.run
+        if self.step is not None:
+            found["step"] = self.step
+        return found
+
+
+def heading(word: str, pairs: Mapping[str, object], time_ns: int) -> str:
+    """One of our lines."""
+    main = threading.main_thread().ident or 0
+    told = {**pairs, "time_ns": time_ns, "main": f"{main:#018x}"}
+    words = (f"{key}={re.sub(r'[^!-~]', '_', str(value))}" for key, value in told.items())
+    shown = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(time_ns / 1e9))
+    return f"# {word} {shown} {' '.join(words)}\n"
+
+
+class Target:
+    """What dumps are written to.  Silent until there is something to say, and not ours to close."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.users = 0
+        """Blocks that use it, and our thread while it writes; kept by the watchdog."""
+
+    def foretell(self, line: str) -> None:
+        """A dump that we shall not be able to announce may follow."""
+
+    def write(self, line: str, text: str) -> None:
+        write_all(self.fd, line + text)
+
+    def tell(self, journal: Path) -> None:
+        """Let who looks after the journal know where the dumps are."""
+
+    def close(self) -> None:
+        pass
+
+
+class DumpFile(Target):
+    def __init__(self, fd: int, path: Path, opened: str, max_bytes: int = MAX_BYTES) -> None:
+        super().__init__(fd)
+        self.path = path
+        self._opened = opened
+        self._max_bytes = max_bytes
+        self._empty_bytes = 0
+        self._told: set[Path] = set()
+        self._pid = os.getpid()
+
+    @classmethod
+    def create(
+        cls, directory: Path, about: About, time_ns: int, max_bytes: int = MAX_BYTES
+    ) -> DumpFile:
+        """`stack_trace_<local time>_<host>_<rank>_<pid>.txt`, as others look for them."""
+        directory.mkdir(parents=True, exist_ok=True)
+        shown = time.strftime("%Y_%m_%d_%H_%M_%S", time.localtime(time_ns / 1e9))
+        host = re.sub(r"[^A-Za-z0-9.-]", "-", about.host)[:64]
+        stem = f"stack_trace_{shown}_{host}_{about.rank}_{about.pid}"
+        for more in ("", *(f"_{n}" for n in range(2, 100))):
+            path = directory / f"{stem}{more}.txt"
+            try:
+                # Anyone may write where this lies: never what someone else has put there.
+                fd = os.open(path, _APPEND | os.O_EXCL, 0o644)
+            except FileExistsError:
+                continue
+            return cls._begun(fd, path, heading("opened", about.pairs(), time_ns), max_bytes)
+        raise FileExistsError(f"{directory}/{stem}*.txt: there are a hundred of them")
+
+    @classmethod
+    def _begun(cls, fd: int, path: Path, opened: str, max_bytes: int) -> DumpFile:
+        file = cls(fd, path, opened, max_bytes)
+        try:
+            file.foretell(opened)
+        except OSError:  # no space
+            file.close()
+            raise
+        return file
+
+    def foretell(self, line: str) -> None:
+        write_all(self.fd, line)
+        self._empty_bytes += len(line.encode())
+
+    def write(self, line: str, text: str) -> None:
+        # The line is there: from when the watch began, or after the dump before.
+        write_all(self.fd, text)
+        if shorten(self.fd, self.path, self._max_bytes):
+            write_all(self.fd, self._opened)
+        self.foretell(line)
+
+    def tell(self, journal: Path) -> None:
+        if journal not in self._told:
+            self._told.add(journal)
+            append(journal / ELSEWHERE, f"{self.path}\n")
+
+    def close(self) -> None:
+        """A file without a dump goes; in a forked child it is the parent's."""
+        size = os.fstat(self.fd).st_size
+        os.close(self.fd)
+        if size <= self._empty_bytes and os.getpid() == self._pid:
+            self.path.unlink(missing_ok=True)
+
+
+def shorten(fd: int, path: Path, max_bytes: int = MAX_BYTES) -> bool:
+    """Copy aside and empty a file that has become large."""
+    if os.fstat(fd).st_size < max_bytes:
+        return False
+    import shutil  # seldom needed, and slow to import
+
+    aside = [path.with_suffix(f".{n}.txt") for n in range(1, MAX_FILES)]
+    for older, newer in zip(aside[:0:-1], aside[-2::-1], strict=True):
+        if newer.exists():
+            newer.replace(older)
+    shutil.copyfile(path, aside[0])
+    os.ftruncate(fd, 0)
+    return True
+
+
+def append(path: Path, text: str) -> None:
+    fd = append_to(path)
+    try:
+        write_all(fd, text)
+        shorten(fd, path)
+    finally:
+        os.close(fd)
+
+
+def append_to(path: Path) -> int:
+    fd = os.open(path, _APPEND, 0o644)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):  # a pipe would block who writes to it
+        os.close(fd)
+        raise OSError(f"{path} is not a regular file")
+    return fd
+
+
+def write_all(fd: int, text: str) -> None:
+    left = memoryview(text.encode(errors="replace"))
+    while left:
+        left = left[os.write(fd, left) :]
+
+
+def console_fd(stream: object) -> int | None:
+    """The descriptor behind sys.stderr; None in notebooks and wherever there is none."""
+    fileno = getattr(stream, "fileno", None)
+    try:
+        fd = fileno() if fileno is not None else None
+        if isinstance(fd, int):
+            os.fstat(fd)
+            return fd
+    except (OSError, ValueError):  # io.UnsupportedOperation is both; a closed file is a ValueError
+        pass
+    return None

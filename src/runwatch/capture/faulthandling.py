@@ -1,0 +1,210 @@
+"""Sharing Python's one faulthandler: who asked last is served, who was there before comes back.
+
+faulthandler has one file for faults and one per signal.  A program may use it itself, a run of
+ours does, a `diagnose` block does, and blocks lie within blocks.  Each kind of use is a desk; who
+wants its file used adds it and removes it later, in any order and from any thread.
+
+faulthandler does not tell its file.  What a program had enabled before us therefore comes back
+on standard error, which is where `faulthandler.enable()` and PYTHONFAULTHANDLER write.  What it
+enables while we are at the desk we do notice (ours is dropped by then) and leave alone.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import threading
+import weakref
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from runwatch.capture.dispositions import (
+    DEFAULT,
+    NOBODYS,
+    UNKNOWN,
+    handler,
+    ignore,
+    let_go,
+)
+
+FATAL: Final = (signal.SIGSEGV, signal.SIGFPE, signal.SIGABRT, signal.SIGBUS, signal.SIGILL)
+
+
+class Handle:
+    """A file as faulthandler wants it.  It alone holds a handle: one that is gone was replaced."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def flush(self) -> None:
+        pass
+
+
+class _Guest(NamedTuple):
+    fd: int
+    weight: int
+    pid: int
+
+
+class Desk:
+    """One use of faulthandler.  What the program did with it meanwhile is respected."""
+
+    def __init__(self) -> None:
+        self._guests: list[_Guest] = []
+        self._served: weakref.ref[Handle] | None = None
+        self._lock = threading.RLock()
+        self._ours: Mapping[int, int] = {}
+        os.register_at_fork(after_in_child=self._after_fork)
+
+    def _after_fork(self) -> None:
+        self._lock = threading.RLock()
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether what is written now goes to one of our guests."""
+        return self._served is not None and self._served() is not None
+
+    def add(self, fd: int, *, weight: int = 0) -> bool:
+        """False: there is no place for us.
+
+        Heavier guests go first, then later ones; those of a forked child before its parent's.
+        """
+        with self._lock:
+            if not self._guests and not self._begin():
+                return False
+            before = self._first()
+            self._guests.append(_Guest(fd, weight, os.getpid()))
+            try:
+                self._serve(before)
+            except (OSError, RuntimeError, ValueError):  # as faulthandler refuses
+                self._drop(fd)
+                return False
+            return True
+
+    def remove(self, fd: int) -> None:
+        with self._lock:
+            before = self._first()
+            self._drop(fd)
+            if not self.is_ours:
+                return  # replaced or disabled by the program: its business now
+            if self._guests:
+                self._serve(before)
+            else:
+                self._served = None
+                self._finish()
+
+    def _drop(self, fd: int) -> None:
+        """The last of them: blocks within blocks share a file."""
+        for place in reversed(range(len(self._guests))):
+            if self._guests[place].fd == fd:
+                del self._guests[place]
+                return
+
+    def _first(self) -> _Guest | None:
+        own = os.getpid()
+        return max(
+            enumerate(self._guests),
+            key=lambda each: (each[1].pid == own, each[1].weight, each[0]),
+            default=(0, None),
+        )[1]
+
+    def _serve(self, before: _Guest | None) -> None:
+        first = self._first()
+        if first is None or first == before:
+            return
+        handle = Handle(first.fd)
+        self._use(handle)
+        self._served = weakref.ref(handle)
+
+    def _begin(self) -> bool:
+        """Whether we may come at all."""
+        raise NotImplementedError
+
+    def _use(self, handle: Handle) -> None:
+        raise NotImplementedError
+
+    def _finish(self) -> None:
+        raise NotImplementedError
+
+
+class FaultDesk(Desk):
+    """Where the stacks of all threads go when the process dies of a fault."""
+
+    _was_enabled = False
+
+    def _begin(self) -> bool:
+        self._was_enabled = faulthandler.is_enabled()
+        return True
+
+    def _use(self, handle: Handle) -> None:
+        installed = faulthandler.is_enabled()
+        faulthandler.enable(handle, all_threads=True)
+        if not installed:
+            self._ours = {number: handler(number) for number in FATAL}
+
+    def _finish(self) -> None:
+        if self._was_enabled and _is_open(2):
+            faulthandler.enable(2, all_threads=True)
+        else:
+            let_go(self._ours, faulthandler.disable)
+
+
+class SignalDesk(Desk):
+    """Where they go when the process gets a signal; the handler that was there is called, too."""
+
+    def __init__(self, number: int, *, shared: bool = True) -> None:
+        """Not `shared`: only a signal that nobody handles, and nobody will miss."""
+        super().__init__()
+        self._number = number
+        self._shared = shared
+        self._chain = False
+
+    def _begin(self) -> bool:
+        found = handler(self._number)
+        self._chain = found not in NOBODYS
+        if found == UNKNOWN or (self._chain and not (self._shared and self._is_strange(found))):
+            return False
+        if found == DEFAULT and not self._shared:
+            # One that arrives after we have gone must not kill.
+            ignore(self._number)
+        return True
+
+    def _is_strange(self, found: int) -> bool:
+        """Not faulthandler's: the program's own registration would lose its file to us."""
+        return found != _own_handler()
+
+    def _use(self, handle: Handle) -> None:
+        faulthandler.register(self._number, handle, all_threads=True, chain=self._chain)
+        if not self._ours:
+            self._ours = {self._number: handler(self._number)}
+
+    def _finish(self) -> None:
+        let_go(self._ours, lambda: faulthandler.unregister(self._number))
+        self._ours = {}
+
+
+def _own_handler() -> int:
+    """The address of faulthandler's handler, seen on a signal that nobody uses."""
+    for number in range(signal.SIGRTMAX - 6, signal.SIGRTMIN, -1):
+        if handler(number) in NOBODYS:
+            faulthandler.register(number, 2)
+            try:
+                return handler(number)
+            finally:
+                faulthandler.unregister(number)
+    return UNKNOWN
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
+
+
+faults: Final = FaultDesk()

@@ -1,0 +1,107 @@
+"""What a process of a run leaves behind when it dies of a fault, and when it is asked by signal.
+
+From `init` on, SEGV, FPE, ABRT, BUS and ILL write the stacks of all threads to `faults.txt` beside
+the journal, and STACK_SIGNAL, by which an agent asks a process that does not answer, to
+`stacks.txt`.  It costs two open files and nothing else.  The process dies as it would have.
+
+A program that uses faulthandler itself (or has PYTHONFAULTHANDLER set) keeps it to itself, and so
+does one that hosts a Java machine, which lives on SEGV.  RUNWATCH_STACKS=off: none of this.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from runwatch.capture.dispositions import NOBODYS, handler
+from runwatch.capture.dump_file import append_to, heading, write_all
+from runwatch.capture.faulthandling import Desk, SignalDesk, faults
+from runwatch.capture.stacks import STACK_SIGNAL
+from runwatch.clock import Clock, system_clock
+from runwatch.journal.liveness import this_host
+from runwatch.sdk.guard import guarded, tally
+
+FAULTS: Final = "faults.txt"
+ASKED: Final = "stacks.txt"
+
+asked: Final = SignalDesk(STACK_SIGNAL, shared=False)
+
+
+class _File(NamedTuple):
+    path: Path
+    fd: int
+    empty_bytes: int
+    desk: Desk
+    pid: int
+
+
+_open: Final[list[_File]] = []
+
+
+@guarded("watch for faults")
+def watch_faults(
+    journal: Path, *, environment: Mapping[str, str] = os.environ, clock: Clock = system_clock
+) -> None:
+    """`journal`: the directory of this process's journal."""
+    if environment.get("RUNWATCH_STACKS", "").lower() in ("off", "0", "no", "false"):
+        return
+    watchdog: Any = sys.modules.get("runwatch.capture.watchdog")
+    if watchdog is not None:  # a `diagnose` block is around us
+        watchdog.tell(journal)
+    header = heading("opened", {"host": this_host(), "pid": os.getpid()}, clock.wall_ns())
+    if _may_watch(environment):
+        _add(journal / FAULTS, header, faults)
+    _add(journal / ASKED, header, asked)
+
+
+def _add(path: Path, header: str, desk: Desk) -> None:
+    try:
+        fd = append_to(path)
+        write_all(fd, header)
+    except OSError as error:
+        tally.count("no fault file", f"{path}: {error}: a crash will leave no stacks")
+        return
+    if desk.add(fd):
+        _open.append(_File(path, fd, os.fstat(fd).st_size, desk, os.getpid()))
+    else:
+        os.close(fd)
+        path.unlink(missing_ok=True)
+
+
+@guarded("stop watching for faults")
+def unwatch_faults(journal: Path | None = None) -> None:
+    """Of the run whose journal lies there; without a name, of every run of this process."""
+    own = [file for file in _open if file.pid == os.getpid()]
+    for file in own:
+        if journal is None or file.path.parent == journal:
+            _open.remove(file)
+            _close(file)
+
+
+def _close(file: _File) -> None:
+    file.desk.remove(file.fd)
+    unused = os.fstat(file.fd).st_size <= file.empty_bytes
+    os.close(file.fd)
+    if unused:
+        file.path.unlink(missing_ok=True)
+
+
+def _may_watch(environment: Mapping[str, str]) -> bool:
+    if faults.is_ours:
+        return True
+    if faulthandler.is_enabled() or environment.get("PYTHONFAULTHANDLER"):
+        return False
+    return handler(signal.SIGSEGV) in NOBODYS or not _hosts_java()
+
+
+def _hosts_java(maps: Path = Path("/proc/self/maps")) -> bool:
+    """A Java machine checks for null by running into SEGV, and goes on."""
+    try:
+        return "libjvm" in maps.read_text(errors="replace")
+    except OSError:
+        return False

@@ -1,0 +1,106 @@
+"""Programs for cloud-tpu-diagnostics, in processes that know only the drop-in's names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.integration.sdk_programs import run_program
+
+# Recorded from cloud-tpu-diagnostics 0.1.5.
+SURFACE = """\
+diagnostic.diagnose ['config']
+src.diagnose.diagnose ['config']
+src.debug.start_debugging ['debug_config']
+src.debug.stop_debugging ['debug_config']
+src.debug.send_user_signal ['stack_trace_interval_seconds']
+src.stack_trace.enable_stack_trace_dumping ['stack_trace_config']
+src.stack_trace.disable_stack_trace_dumping ['stack_trace_config']
+src.stack_trace.user_signal_handler_wrapper ['file_descriptor', 'interval']
+DebugConfig {'stack_trace_config': None}
+DiagnosticConfig {'debug_config': None}
+StackTraceConfig {'collect_stack_trace': False, 'stack_trace_to_cloud': False, \
+'stack_trace_interval_seconds': 600}
+False False 600 /tmp/debugging/
+True True True
+"""
+
+
+def test_every_name_of_the_original(tmp_path: Path) -> None:
+    done = run_program(
+        """
+        import dataclasses, inspect
+        from importlib import import_module
+        import cloud_tpu_diagnostics
+        from cloud_tpu_diagnostics import configuration, diagnostic
+        from cloud_tpu_diagnostics.configuration import debug_configuration
+        from cloud_tpu_diagnostics.configuration import diagnostic_configuration
+        from cloud_tpu_diagnostics.configuration import stack_trace_configuration
+        from cloud_tpu_diagnostics.src.util import default
+        def show(path):
+            module, name = path.rsplit(".", 1)
+            function = getattr(import_module("cloud_tpu_diagnostics." + module), name)
+            print(path, list(inspect.signature(function).parameters))
+        for path in ("diagnostic.diagnose", "src.diagnose.diagnose", "src.debug.start_debugging",
+                     "src.debug.stop_debugging", "src.debug.send_user_signal",
+                     "src.stack_trace.enable_stack_trace_dumping",
+                     "src.stack_trace.disable_stack_trace_dumping",
+                     "src.stack_trace.user_signal_handler_wrapper"):
+            show(path)
+        for kind in (debug_configuration.DebugConfig, diagnostic_configuration.DiagnosticConfig,
+                     stack_trace_configuration.StackTraceConfig):
+            print(kind.__name__, dataclasses.asdict(kind()))
+        print(default.COLLECT_STACK_TRACE_DEFAULT, default.STACK_TRACE_TO_CLOUD_DEFAULT,
+              default.STACK_TRACE_INTERVAL_SECONDS_DEFAULT, default.STACK_TRACE_DIR_DEFAULT)
+        from cloud_tpu_diagnostics.src.config.stack_trace_configuration import StackTraceConfig
+        import runwatch.configuration.stack_trace_configuration as ours
+        import runwatch.diagnostic
+        print(StackTraceConfig is stack_trace_configuration.StackTraceConfig,
+              StackTraceConfig is ours.StackTraceConfig,
+              diagnostic.diagnose is runwatch.diagnostic.diagnose)
+        """,
+        tmp_path,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == SURFACE
+
+
+def test_start_and_stop_without_a_block(tmp_path: Path) -> None:
+    done = run_program(
+        """
+        import faulthandler, glob, os, signal, tempfile, threading, time
+        from cloud_tpu_diagnostics.configuration.debug_configuration import DebugConfig
+        from cloud_tpu_diagnostics.configuration.stack_trace_configuration import StackTraceConfig
+        from cloud_tpu_diagnostics.src.debug import (
+            send_user_signal, start_debugging, stop_debugging)
+        from cloud_tpu_diagnostics.src.stack_trace import (
+            disable_stack_trace_dumping, enable_stack_trace_dumping, user_signal_handler_wrapper)
+        def state():
+            while not faulthandler.is_enabled() and threading.active_count() > 1:
+                time.sleep(0.005)  # ends when it is not collecting
+            return faulthandler.is_enabled(), threading.active_count()
+        config = DebugConfig(StackTraceConfig(True, True))
+        start_debugging(config); print(state())
+        signaller = threading.Thread(target=send_user_signal, args=(0.01,))
+        signaller.start()
+        (file,) = glob.glob(os.environ["RUNWATCH_STACKS_DIR"] + "/*")
+        while "in <module>" not in open(file).read():
+            time.sleep(0.005)
+        stop_debugging(DebugConfig(StackTraceConfig(False))); print(state()[0])
+        stop_debugging(config); signaller.join(); print(state())
+        enable_stack_trace_dumping(StackTraceConfig(stack_trace_to_cloud=True)); print(state())
+        disable_stack_trace_dumping(StackTraceConfig()); print(state())
+        disable_stack_trace_dumping(StackTraceConfig()); print(state())
+        for mode in ("r+", "rb+"):
+            with tempfile.NamedTemporaryFile(mode) as written:
+                user_signal_handler_wrapper(written, 30)(signal.SIGUSR1, None)
+                lines = open(written.name).read().splitlines()
+                print(lines[0].startswith("INFO: Not a crash."), "in <module>" in lines[-1])
+        """,
+        tmp_path,
+        RUNWATCH_STACKS_DIR=str(tmp_path / "debugging"),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "(True, 2)", "True", "(False, 1)", "(True, 2)", "(False, 1)", "(False, 1)",
+        "True True", "True True",
+    ]  # fmt: skip

@@ -1,0 +1,223 @@
+"""Faults of a run's processes: stacks beside the journal, and what an agent makes of them."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runwatch.agent.dumps import collect
+from runwatch.capture.stacks import STACK_SIGNAL, Frame, Stacks
+from tests.integration.processes import until
+from tests.integration.sdk_programs import run_program, start_program
+from tests.integration.test_diagnose import FAULTS, PRELUDE
+
+RUN = """
+import runwatch
+from runwatch.capture.stacks import STACK_SIGNAL
+from runwatch.sdk.faults import unwatch_faults, watch_faults
+run = runwatch.init("faulty")
+journal = run._writer.directory
+watch_faults(journal)
+"""
+
+
+def run(program: str, tmp_path: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    environment = {"RUNWATCH_STACKS_DIR": str(tmp_path / "debugging"), **more}
+    return run_program(PRELUDE + program, tmp_path / "runs", **environment)
+
+
+def journal(tmp_path: Path) -> Path:
+    (only,) = (tmp_path / "runs/journals").iterdir()
+    return only
+
+
+def functions(body: Mapping[str, Any]) -> list[list[str]]:
+    return [[frame.function for frame in t.frames] for t in Stacks.from_json(body).threads]
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_stored_with_all_threads(name: str, tmp_path: Path) -> None:
+    cause, words = FAULTS[name]
+    done = run(RUN + f"start_workers()\ndef faulty(): {cause}\nfaulty()\n", tmp_path)
+    assert (done.returncode, done.stderr) == (-getattr(signal, name), "")
+    (body,) = collect(journal(tmp_path), rank=3, host="gpu-1")
+    assert (body["how"], body["fault"], body["rank"]) == ("fault", words, 3)
+    assert body["journal"] == journal(tmp_path).name
+    stacks = Stacks.from_json(body)
+    (main,) = (thread for thread in stacks.threads if thread.is_main)
+    assert "faulty" in [frame.function for frame in main.frames]
+    assert sum("worker" in names for names in functions(body)) == 3
+    assert str(stacks.pid) in journal(tmp_path).name
+    assert list(collect(journal(tmp_path))) == []  # once
+
+
+def test_a_run_that_ends_well_leaves_no_trace(tmp_path: Path) -> None:
+    done = run(
+        RUN
+        + """
+print(faulthandler.is_enabled(), sorted(p.name for p in journal.glob("*.txt")))
+unwatch_faults()
+print(faulthandler.is_enabled(), sorted(p.name for p in journal.glob("*.txt")))
+os.kill(os.getpid(), STACK_SIGNAL)  # an agent's, that comes too late
+watch_faults(journal)
+os.kill(os.getpid(), STACK_SIGNAL)
+unwatch_faults()
+print(sorted(p.name for p in journal.glob("*.txt")))
+""",
+        tmp_path,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "True ['faults.txt', 'stacks.txt']",
+        "False []",
+        "['stacks.txt']",
+    ]
+    (body,) = collect(journal(tmp_path), asked=True)
+    assert body["how"] == "signalled"
+    assert ["<module>"] in functions(body)
+
+
+def test_switched_off(tmp_path: Path) -> None:
+    done = run(
+        RUN + "print(faulthandler.is_enabled(), list(journal.glob('*.txt')))",
+        tmp_path,
+        RUNWATCH_STACKS="off",
+    )
+    assert (done.returncode, done.stdout) == (0, "False []\n")
+
+
+@pytest.mark.parametrize("how", ["faulthandler.enable()", "pass"])
+def test_a_program_that_uses_faulthandler_keeps_it(how: str, tmp_path: Path) -> None:
+    more = {"PYTHONFAULTHANDLER": "1"} if how == "pass" else {}
+    done = run(
+        f"{how}\n{RUN}print(list(journal.glob('faults*')), flush=True)\nctypes.string_at(0)",
+        tmp_path,
+        **more,
+    )
+    assert (done.returncode, done.stdout) == (-signal.SIGSEGV, "[]\n")
+    assert "Segmentation fault" in done.stderr
+
+
+def test_a_stack_signal_that_somebody_uses_is_left_alone(tmp_path: Path) -> None:
+    done = run(
+        """
+from runwatch.capture.stacks import STACK_SIGNAL
+signal.signal(STACK_SIGNAL, lambda *_: print("mine"))
+"""
+        + RUN
+        + """
+os.kill(os.getpid(), STACK_SIGNAL)
+unwatch_faults()
+os.kill(os.getpid(), STACK_SIGNAL)
+""",
+        tmp_path,
+    )
+    assert (done.returncode, done.stdout) == (0, "mine\nmine\n")
+
+
+def test_a_stack_signal_finds_a_main_thread_that_holds_the_interpreters_lock(
+    tmp_path: Path,
+) -> None:
+    program = """
+def stuck():
+    print("stuck", flush=True)
+    ctypes.PyDLL(None).pthread_mutex_lock(mutex)
+mutex = ctypes.create_string_buffer(64)
+ctypes.PyDLL(None).pthread_mutex_lock(mutex)
+stuck()
+"""
+    process = start_program(PRELUDE + RUN + program, tmp_path / "runs")
+    try:
+        assert process.stdout is not None and process.stdout.readline() == "stuck\n"
+        wait = Path(f"/proc/{process.pid}/wchan")
+        until(lambda: "futex" in wait.read_text(), what="the main thread to be stuck")
+        process.send_signal(STACK_SIGNAL)
+        file = journal(tmp_path) / "stacks.txt"
+        until(lambda: "in <module>" in file.read_text(), what="its stacks")
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.communicate()
+    (body,) = collect(journal(tmp_path), asked=True)
+    assert ["stuck", "<module>"] in functions(body)
+
+
+def test_a_block_inside_a_run_and_a_run_inside_a_block(tmp_path: Path) -> None:
+    done = run(
+        """
+with diagnose(config(0.1)):
+    """
+        + RUN.strip().replace("\n", "\n    ")
+        + """
+    until(lambda: text().count("# dump") > 1)
+    with diagnose(config(3600, to_file=False)):
+        pass
+    signal.raise_signal(signal.SIGSEGV)
+""",
+        tmp_path,
+    )
+    assert done.returncode == -signal.SIGSEGV
+    bodies = list(collect(journal(tmp_path)))
+    assert [body["how"] for body in bodies[-2:]] == ["watchdog", "fault"]
+    for body in bodies:
+        assert "<module>" in [names[-1] for names in functions(body)]
+    assert {body["journal"] for body in bodies} == {journal(tmp_path).name}
+    assert bodies[0]["time_ns"] < bodies[1]["time_ns"]
+
+
+def test_after_a_block_faults_go_beside_the_journal_again(tmp_path: Path) -> None:
+    done = run(RUN + "with diagnose(config()): pass\nctypes.string_at(0)", tmp_path)
+    assert done.returncode == -signal.SIGSEGV
+    assert "Segmentation fault" in (journal(tmp_path) / "faults.txt").read_text()
+
+
+def test_periodic_dumps_on_the_console_are_kept_for_the_store(tmp_path: Path) -> None:
+    done = run(
+        RUN
+        + """
+with diagnose(config(0.1, to_file=False)), run.step(5):
+    until(lambda: (journal / "dumps.txt").exists())
+unwatch_faults()
+""",
+        tmp_path,
+    )
+    assert done.returncode == 0
+    body = next(iter(collect(journal(tmp_path))))
+    assert (body["how"], body["step"], body["rank"]) == ("watchdog", 5, 0)
+    assert any("<module>" in names for names in functions(body))
+
+
+def test_a_forked_rank_with_a_run_of_its_own(tmp_path: Path) -> None:
+    done = run(
+        RUN
+        + """
+child = os.fork()
+if child == 0:
+    mine = runwatch.init("the child's")
+    watch_faults(mine._writer.directory)
+    os.write(1, mine._writer.directory.name.encode())
+    ctypes.string_at(0)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+unwatch_faults()
+""",
+        tmp_path,
+    )
+    assert done.returncode == 0
+    assert done.stdout.endswith("-11\n")
+    (file,) = (tmp_path / "runs/journals").glob("*/faults.txt")
+    assert done.stdout.startswith(file.parent.name)
+    assert "Segmentation fault" in file.read_text()
+
+
+def test_frames_are_innermost_first(tmp_path: Path) -> None:
+    run(RUN + "def inner(): os.abort()\ndef outer(): inner()\nouter()", tmp_path)
+    (body,) = collect(journal(tmp_path))
+    (main,) = (t for t in Stacks.from_json(body).threads if t.is_main)
+    names = [frame.function for frame in main.frames]
+    assert names == ["inner", "outer", "<module>"]
+    assert isinstance(main.frames[0], Frame)
