@@ -1,0 +1,271 @@
+"""What is known of each rank when a run stands still, and what its stacks say.
+
+`RankEvidence` is what a head gathers; `Seat` is how one rank looks in the light of it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from runwatch.views.diagnosis.frames import (
+    Frame,
+    Signature,
+    Thread,
+    Wait,
+    exact,
+    main_thread,
+    path,
+    signature,
+    threads_of,
+    wait_of,
+)
+from runwatch.views.diagnosis.progress import Ended, Progress
+
+FOR_OTHERS: Final = frozenset(("collective", "peer", "device", "backward"))
+_TELLING: Final = frozenset(("collective", "peer", "data", "checkpoint", "compile", "device"))
+"""What a thread is at that the main thread waits for."""
+_WAITS_FOR_A_THREAD: Final = frozenset(("lock", "unknown", "backward", "device"))
+_STOPPED: Final = "T"
+"""Not `t`: so a process looks while somebody reads its stacks from outside."""
+_GONE: Final = frozenset("ZX")
+
+
+@dataclass(frozen=True, slots=True)
+class RankEvidence:
+    rank: int
+    rounds: Sequence[Mapping[str, Any]] = ()
+    """`Stacks.to_json()` of its process, oldest first; one or two are enough."""
+    state: str = ""
+    """The letter of /proc/PID/stat; that of the newest round if not given."""
+    last_step: int | None = None
+    """The last that it completed."""
+    open_spans: Mapping[str, int] = field(default_factory=dict)
+    """The spans it is in, `step` among them, and since when."""
+    since_ns: int | None = None
+    """Its last progress."""
+    ended: Ended | None = None
+    problems: tuple[str, ...] = ()
+    """Why it could not be looked at."""
+    children: Sequence[Mapping[str, Any]] = ()
+    """Stacks of the processes it started: a data loader's workers."""
+    host: str = ""
+
+
+def gather(
+    bodies: Iterable[Mapping[str, Any]], progress: Progress | None = None
+) -> dict[int, RankEvidence]:
+    """From the bodies of one incident's `stacks` events, and how the run got on until then.
+
+    A body with `child_of` is that of a process which a rank started.
+    """
+    rounds: dict[int, dict[int, Mapping[str, Any]]] = defaultdict(dict)
+    children: dict[int, dict[int, Mapping[str, Any]]] = defaultdict(dict)
+    hosts: dict[int, str] = {}
+    for body in bodies:
+        rank, number, pid = body.get("rank"), body.get("round", 0), body.get("pid")
+        if not isinstance(rank, int) or not isinstance(number, int):
+            continue
+        if body.get("child_of") or body.get("child") or body.get("parent"):
+            children[rank][pid if isinstance(pid, int) else 0] = body
+        else:
+            rounds[rank][number] = body
+            hosts[rank] = str(body.get("host", ""))
+    everyone = set(rounds) | (set(progress.ranks()) if progress is not None else set())
+    return {
+        rank: _one(
+            rank, rounds[rank], tuple(children[rank].values()), hosts.get(rank, ""), progress
+        )
+        for rank in sorted(everyone)
+    }
+
+
+def _one(
+    rank: int,
+    rounds: Mapping[int, Mapping[str, Any]],
+    children: Sequence[Mapping[str, Any]],
+    host: str,
+    progress: Progress | None,
+) -> RankEvidence:
+    plain = RankEvidence(
+        rank, [rounds[number] for number in sorted(rounds)], children=children, host=host
+    )
+    if progress is None or rank not in progress.ranks():
+        return plain
+    return RankEvidence(
+        rank,
+        plain.rounds,
+        last_step=progress.last_step(rank),
+        open_spans=progress.open_spans(rank),
+        since_ns=progress.since_ns(rank),
+        ended=progress.ended(rank),
+        children=children,
+        host=host,
+    )
+
+
+# ── one rank, looked at ────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """One rank, as its evidence shows it."""
+
+    evidence: RankEvidence
+    thread: Thread | None
+    """The one that matters; None if nobody could look."""
+    wait: Wait | None
+    key: Signature
+    """Equal for ranks that are at the same."""
+    moves: bool
+    """Its stack changed between two rounds."""
+    loops: bool = False
+    """It changed, but is still in the same functions of the user's."""
+    threads: tuple[Thread, ...] = ()
+    state: str = ""
+
+    @property
+    def rank(self) -> int:
+        return self.evidence.rank
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.evidence.ended is None and self.state == _STOPPED
+
+    @property
+    def is_gone(self) -> bool:
+        return self.evidence.ended is not None or self.state in _GONE
+
+    @property
+    def is_seen(self) -> bool:
+        return self.thread is not None and not self.is_gone and not self.is_stopped
+
+    @property
+    def waits_for_others(self) -> bool:
+        """In a collective, or where a collective may be what it waits for."""
+        return self.is_seen and self.wait is not None and self.wait.kind in FOR_OTHERS
+
+    @property
+    def step(self) -> int | None:
+        """The step it is in, or comes to next."""
+        return None if self.evidence.last_step is None else self.evidence.last_step + 1
+
+
+def seat(evidence: RankEvidence) -> Seat:
+    looked = [list(threads_of(stacks)) for stacks in evidence.rounds]
+    looked = [threads for threads in looked if threads]
+    state = evidence.state or next(
+        (str(s["state"]) for s in reversed(evidence.rounds) if s.get("state")), ""
+    )
+    thread = _that_matters(looked[-1]) if looked else None
+    if thread is None:
+        return Seat(evidence, None, None, ("unseen", why_unseen(evidence)), False, state=state)
+    before = _counterpart(looked[-2], thread) if len(looked) > 1 else None
+    wait, moves = wait_of(thread), False
+    if before is not None and exact(before) != exact(thread):
+        moves = not _stays(before, thread)
+        wait = _while_moving(before, wait)
+    return Seat(
+        evidence,
+        thread,
+        wait,
+        signature(thread, wait),
+        moves,
+        loops=moves and before is not None and path(before) == path(thread),
+        threads=tuple(looked[-1]),
+        state=state,
+    )
+
+
+def why_unseen(evidence: RankEvidence) -> str:
+    said = [stacks.get("problems") for stacks in evidence.rounds]
+    problems = [str(each) for found in said if isinstance(found, list | tuple) for each in found]
+    return next(iter((*evidence.problems, *problems)), "no stacks came back")
+
+
+def _that_matters(threads: Sequence[Thread]) -> Thread | None:
+    """The main thread, unless it waits for another that tells more."""
+    main = main_thread(threads)
+    if main is None:
+        return None
+    wait = wait_of(main)
+    if wait.kind not in _WAITS_FOR_A_THREAD:
+        return main
+    telling = [t for t in threads if t is not main and _tells(t, wait)]
+    return telling[0] if len(telling) == 1 else main
+
+
+def _tells(thread: Thread, waited: Wait) -> bool:
+    kind = wait_of(thread).kind
+    if waited.kind in ("backward", "device"):
+        return kind == "collective"
+    # A loader's own threads always wait for data: nobody waits for them in a lock.
+    return kind in _TELLING - {"data"} and any(not frame.native for frame in thread.frames)
+
+
+def _counterpart(threads: Sequence[Thread], of: Thread) -> Thread | None:
+    if of.is_main:
+        return main_thread(threads)
+    return next((thread for thread in threads if thread.name == of.name), None)
+
+
+def _while_moving(before: Thread, wait: Wait) -> Wait:
+    """Caught at some instant: a thread that was elsewhere before runs, whatever it looks like."""
+    if wait.kind in ("unknown", "lock") and wait_of(before).kind != wait.kind:
+        return Wait("running", "Python code", wait.where)
+    if wait.kind == "unknown":
+        return Wait("running", "Python code", wait.where)
+    return wait
+
+
+def _stays(before: Thread, now: Thread) -> bool:
+    """Still at the same: a loader that polls, a collective that spins."""
+    first, second = wait_of(before), wait_of(now)
+    if second.kind in ("running", "unknown", "compile", "checkpoint") or first.kind != second.kind:
+        return False
+    return signature(before, first) == signature(now, second)
+
+
+def child_waits(seat: Seat) -> list[tuple[int, Wait]]:
+    """What the processes that a rank started are at; those that wait for work are left out."""
+    found = []
+    for stacks in seat.evidence.children:
+        thread = main_thread(threads_of(stacks))
+        if thread is None:
+            continue
+        wait = wait_of(thread)
+        if not _is_idle_worker(thread):
+            pid = stacks.get("pid")
+            found.append((pid if isinstance(pid, int) else 0, wait))
+    return found
+
+
+def _is_idle_worker(thread: Thread) -> bool:
+    """A worker whose innermost Python is its loop's wait for the next index."""
+    for frame in thread.frames:
+        if frame.native:
+            continue
+        if frame.name == "_worker_loop":
+            return True
+        if "/multiprocessing/" not in frame.file and "/selectors.py" not in frame.file:
+            return False
+    return False
+
+
+def locked_threads(seat: Seat) -> list[tuple[Thread, Frame]]:
+    """Threads that wait for a lock in the user's code."""
+    found = []
+    for thread in seat.threads:
+        wait = wait_of(thread)
+        if wait.kind == "lock" and wait.where is not None and _acquires(thread, wait):
+            found.append((thread, wait.where))
+    return found
+
+
+def _acquires(thread: Thread, wait: Wait) -> bool:
+    """A lock itself, not the condition of a queue or an idle pool."""
+    return wait.what == "a lock" or any(
+        not frame.native and frame.name in ("acquire", "__enter__") for frame in thread.frames[:6]
+    )

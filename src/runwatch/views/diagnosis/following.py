@@ -1,0 +1,216 @@
+"""A run's progress, read from what its processes recorded.
+
+`Follower` takes batches as they are stored; `from_rows` begins with what a store already has.  Both
+understand Runwatch's own spans, the entries of `GoodputRecorder`, and, of a process that tells
+neither, the step numbers of its points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from runwatch.record import (
+    BEGIN,
+    END,
+    NO_STEP,
+    Batch,
+    Event,
+    JournalId,
+    RunId,
+    RunScope,
+    Series,
+    SpanName,
+)
+from runwatch.rows import EventRow, SpanRow
+from runwatch.views.diagnosis.progress import STEP, Ended, Limits, Progress
+from runwatch.views.runs import ProcessState
+
+ELAPSED_EVENT: Final = "elapsed"
+ENTRY_PREFIX: Final = "goodput."
+MOST_BEGUN: Final = 8
+_STEP_START: Final = "step_start_time"
+_JOB_START: Final = "job_start_time"
+_ENTRY_SPANS: Final[Mapping[str, str]] = {
+    "tpu_init": "accelerator_init",
+    "training_prep": "training_preparation",
+    "elastic_wait": "elastic_slice_down",
+    "elastic_reinit": "elastic_reinitialization",
+}
+
+
+@dataclass(slots=True)
+class _Journal:
+    rank: int
+    offset_ns: int = 0
+    scopes: set[int] = field(default_factory=set)
+    other_scopes: bool = False
+    spans: dict[int, str] = field(default_factory=dict)
+    entries: dict[int, str] = field(default_factory=dict)
+    begun: dict[int, tuple[int, int | None]] = field(default_factory=dict)
+    """Steps that have begun: when, and their number."""
+    step: int = NO_STEP
+    """The highest among its points, or the one that began last."""
+    step_ns: int = 0
+    tells_steps: bool = False
+
+
+class Follower:
+    """Feeds one run's batches into its progress, each journal's in order.
+
+    A journal counts once its process is announced.  `offset_ns` is what must be added to the times
+    of its host to have ours.
+    """
+
+    def __init__(self, run: RunId, limits: Limits | None = None) -> None:
+        self.run = run
+        self.progress = Progress(limits)
+        self._journals: dict[JournalId, _Journal] = {}
+
+    def enter(self, state: ProcessState, offset_ns: int = 0) -> None:
+        """Announce a process, or tell how it stands now."""
+        journal = self._journals.get(state.journal)
+        if journal is None:
+            journal = self._journals[state.journal] = _Journal(state.rank)
+            self.progress.saw_start(state.rank, state.started_ns + offset_ns, state.attempt)
+        journal.offset_ns = offset_ns
+        if state.ended_ns is not None and state.state != "lost":
+            self.progress.saw_end(state.rank, ended_of(state, offset_ns))
+
+    def heartbeat(self, journal: JournalId, time_ns: int) -> None:
+        """Its agent saw the process alive."""
+        known = self._journals.get(journal)
+        if known is not None:
+            self.progress.saw(known.rank, time_ns + known.offset_ns, heartbeat=True)
+
+    def batch(self, batch: Batch) -> None:
+        journal = self._journals.get(batch.origin.journal)
+        if journal is None:
+            return
+        self._define(journal, batch)
+        if not journal.scopes:
+            return
+        self._edges(journal, batch)
+        for event in batch.events:
+            if event.scope in journal.scopes:
+                self._event(journal, event)
+        self._points(journal, batch)
+
+    def from_rows(self, spans: Iterable[SpanRow], events: Iterable[EventRow]) -> None:
+        """What a store has; rows of processes that were not announced are passed over."""
+        rows: list[SpanRow | EventRow] = [*spans, *events]
+        for row in sorted(rows, key=lambda row: row.time_ns):
+            journal = self._journals.get(row.journal)
+            if journal is None or row.run != self.run:
+                continue
+            if isinstance(row, SpanRow):
+                self._edge(journal, row.name, row.span, row.edge, row.time_ns, row.step)
+            elif row.kind == ELAPSED_EVENT:
+                self._elapsed(journal, row.time_ns, row.body)
+
+    # ── inside ────────────────────────────────────────────────────────────────────────────────
+
+    def _define(self, journal: _Journal, batch: Batch) -> None:
+        for definition in batch.definitions:
+            if isinstance(definition, RunScope):
+                if definition.run == self.run:
+                    journal.scopes.add(definition.id)
+                else:
+                    journal.other_scopes = True
+            elif definition.scope not in journal.scopes:
+                continue
+            elif isinstance(definition, SpanName):
+                journal.spans[definition.id] = definition.name
+            elif isinstance(definition, Series) and definition.metric.startswith(ENTRY_PREFIX):
+                journal.entries[definition.id] = definition.metric.removeprefix(ENTRY_PREFIX)
+
+    def _edges(self, journal: _Journal, batch: Batch) -> None:
+        spans = batch.spans
+        columns = zip(spans.name, spans.span, spans.edge, spans.time_ns, spans.step, strict=True)
+        for name_id, span, edge, time_ns, step in columns:
+            name = journal.spans.get(name_id)
+            if name is not None:
+                number = None if step == NO_STEP else step
+                self._edge(journal, name, span, edge, time_ns, number)
+
+    def _edge(
+        self, journal: _Journal, name: str, span: int, edge: int, time_ns: int, step: int | None
+    ) -> None:
+        time_ns += journal.offset_ns
+        if name != STEP:
+            self.progress.saw_span(journal.rank, name, edge, time_ns, span)
+            return
+        journal.tells_steps = True
+        if edge == BEGIN:
+            journal.begun[span] = time_ns, step
+            if len(journal.begun) > MOST_BEGUN:  # a begin alone was cut short
+                del journal.begun[next(iter(journal.begun))]
+            self.progress.saw_step_begin(journal.rank, time_ns)
+        elif (begun := journal.begun.pop(span, None)) is not None:
+            number = begun[1] if begun[1] is not None else step
+            self.progress.saw_step(journal.rank, number, begun[0], time_ns)
+
+    def _event(self, journal: _Journal, event: Event) -> None:
+        if event.kind == ELAPSED_EVENT:
+            self._elapsed(journal, event.time_ns, event.body)
+        else:
+            self.progress.saw(journal.rank, event.time_ns + journal.offset_ns)
+
+    def _elapsed(self, journal: _Journal, time_ns: int, body: Mapping[str, Any]) -> None:
+        name, seconds, ago = body.get("name"), body.get("seconds"), body.get("ago_seconds", 0)
+        if not isinstance(name, str) or not isinstance(seconds, int | float):
+            return
+        end_ns = time_ns + journal.offset_ns
+        end_ns -= round(ago * 1e9) if isinstance(ago, int | float) else 0
+        self.progress.saw_elapsed(journal.rank, name, end_ns, round(seconds * 1e9))
+
+    def _points(self, journal: _Journal, batch: Batch) -> None:
+        points = batch.points
+        if not len(points):
+            return
+        self.progress.saw(journal.rank, points.time_ns[-1] + journal.offset_ns)
+        if journal.entries:
+            self._entries(journal, batch)
+        elif not journal.tells_steps and not journal.other_scopes:
+            # Cheap on purpose: every point of every run passes here.
+            newest = max(points.step)
+            if newest > journal.step:
+                at = points.time_ns[points.step.index(newest)] + journal.offset_ns
+                self._came_to(journal, newest, at)
+
+    def _came_to(self, journal: _Journal, step: int, time_ns: int) -> None:
+        """A later step number than before: the step until then is done."""
+        if journal.step != NO_STEP:
+            self.progress.saw_step(journal.rank, journal.step, journal.step_ns, time_ns)
+        journal.step, journal.step_ns = step, time_ns
+        self.progress.saw_step_begin(journal.rank, time_ns)
+
+    def _entries(self, journal: _Journal, batch: Batch) -> None:
+        points = batch.points
+        for series, time_ns, step in zip(points.series, points.time_ns, points.step, strict=True):
+            what = journal.entries.get(series)
+            if what is None:
+                continue
+            time_ns += journal.offset_ns
+            if what == _STEP_START:
+                self._came_to(journal, step, time_ns)
+            elif what != _JOB_START and what.endswith("_start_time"):
+                self.progress.saw_span(journal.rank, _span(what, "_start_time"), BEGIN, time_ns)
+            elif what.endswith("_end_time"):
+                self.progress.saw_span(journal.rank, _span(what, "_end_time"), END, time_ns)
+
+
+def _span(what: str, ending: str) -> str:
+    stem = what.removesuffix(ending)
+    return _ENTRY_SPANS.get(stem, stem)
+
+
+def ended_of(state: ProcessState, offset_ns: int = 0) -> Ended:
+    return Ended(
+        time_ns=(state.ended_ns or state.last_ns) + offset_ns,
+        ok=state.state == "completed",
+        signal=state.signal or "",
+        code=state.exit_code,
+        reason=state.reason,
+    )

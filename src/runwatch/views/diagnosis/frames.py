@@ -1,0 +1,295 @@
+"""What a thread waits for, told from its frames.
+
+Frames are read from the inside out.  What a wait is *for* (a collective, data, a checkpoint)
+counts more than how it is done (a lock, a socket), so the first frame that tells a purpose decides,
+and only where none does, the innermost frames say how.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from runwatch.views.diagnosis.patterns import (
+    HOW_NATIVE,
+    HOW_PYTHON,
+    NATIVE,
+    PYTHON,
+    Kind,
+    Pattern,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    function: str
+    file: str
+    line: int
+    native: bool = False
+
+    @property
+    def name(self) -> str:
+        """Without the class or function that it lies in: not every source knows them."""
+        return self.function if self.native else self.function.rpartition(".")[2]
+
+    @property
+    def place(self) -> str:
+        """`train.py:88`."""
+        return f"{self.file.rpartition('/')[2]}:{self.line}" if self.line else self.file
+
+    def to_json(self) -> dict[str, Any]:
+        plain = {"function": self.function, "file": self.file, "line": self.line}
+        return plain | {"native": True} if self.native else plain
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    name: str
+    frames: tuple[Frame, ...]
+    """Innermost first."""
+    is_main: bool = False
+    holds_gil: bool = False
+    idle: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What a thread is at.  `where` is the innermost line of the user's own code."""
+
+    kind: Kind
+    what: str
+    where: Frame | None = None
+    detail: str = ""
+    """How it waits: `recv`, `lock`; empty if nothing is known beyond `what`."""
+
+    @property
+    def place(self) -> str:
+        return f" ({self.where.place})" if self.where is not None else ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "what": self.what,
+            "where": None if self.where is None else self.where.to_json(),
+            "detail": self.detail,
+        }
+
+
+_OURS: Final = re.compile(
+    r"(^|/)runwatch/(sdk|journal|capture|agent|ship|goodput|monitoring|diagnostic|clock|record)[/.]"
+)
+_NOT_USERS: Final = re.compile(
+    r"/(site|dist)-packages/|/lib(64)?/python3\.\d+/|/lib/python3/|^<(frozen|string|__array)|^$"
+)
+_INNER_FRAMEWORK: Final = re.compile(
+    r"/(torch|jax|jaxlib|numpy|orbax|grain|tensorflow|triton|datasets|multiprocess|fsspec)/"
+)
+_NOISE: Final = re.compile(
+    r"^0x[0-9a-f]+$|^_?Py(Eval|Object|Function|Vectorcall|CFunction|Method|Run|Main|_Run|Bytes)|"
+    r"^_PyEval|^(cfunction|method|function|slot|vector|partial|object|type|builtin|call)_\w*$|"
+    r"^(run_mod|run_eval_code_obj|pymain_\w+|Py_\w+|_start|main|__libc_start\w*|thread_run)$|"
+    r"^pybind11::|^clone3?$|^start_thread$|^std::_Function_handler|^do_call_core$|^_?Py_Main"
+)
+_ADDRESS: Final = re.compile(r"\s*(\+?0x[0-9a-f]+|\[clone [^]]*\]|\(.*\))")
+_LEFT_OUT: Final = "<left out>"
+_BOOTSTRAP: Final = frozenset(("_bootstrap", "_bootstrap_inner"))
+_MOST_HOW: Final = 6
+"""How a thread waits is seen in its innermost frames, or nowhere."""
+
+
+HOLDS_GIL: Final = "holding the GIL"
+
+
+# ── reading ────────────────────────────────────────────────────────────────────────────────────
+
+
+def threads_of(stacks: Mapping[str, Any]) -> list[Thread]:
+    """The threads of the user's program; ours, and frames that say nothing, are left out."""
+    found = []
+    for plain in _mappings(stacks.get("threads")):
+        name = str(plain.get("name", ""))
+        frames = tuple(_frames(plain.get("frames")))
+        if name.startswith("runwatch") or _is_ours(frames):
+            continue
+        flags = (bool(plain.get(flag)) for flag in ("is_main", "holds_gil", "idle"))
+        found.append(Thread(name, frames, *flags))
+    return found
+
+
+def main_thread(threads: Sequence[Thread]) -> Thread | None:
+    """Not every source says which it is: then the one that no thread started."""
+    for thread in threads:
+        if thread.is_main:
+            return thread
+    unstarted = [t for t in threads if not any(f.name in _BOOTSTRAP for f in t.frames)]
+    candidates = [t for t in unstarted if any(not f.native for f in t.frames)]
+    return candidates[-1] if candidates else None
+
+
+def _frames(plain: Any) -> Iterable[Frame]:
+    for each in _mappings(plain):
+        native = bool(each.get("native", False))
+        function = str(each.get("function", ""))
+        if native:
+            function = _ADDRESS.sub("", function) if not function.startswith("0x") else function
+            if not function or _NOISE.search(function):
+                continue
+        line = each.get("line")
+        file = str(each.get("file", ""))
+        if native or not _OURS.search(file):
+            yield Frame(function, file, line if isinstance(line, int) else 0, native)
+
+
+def _is_ours(frames: Sequence[Frame]) -> bool:
+    """A thread of ours has nothing left but how threads begin; our frames are already gone."""
+    rest = [f for f in frames if not f.native and f.name != _LEFT_OUT]
+    started = any(frame.name in _BOOTSTRAP for frame in rest)
+    return started and all(f.name in _BOOTSTRAP | {"run"} and _is_library(f) for f in rest)
+
+
+def _mappings(value: Any) -> Iterable[Mapping[str, Any]]:
+    if isinstance(value, list | tuple):
+        yield from (each for each in value if isinstance(each, Mapping))
+
+
+# ── recognising ────────────────────────────────────────────────────────────────────────────────
+
+
+def wait_of(thread: Thread) -> Wait:
+    where = users_frame(thread.frames)
+    how = _how(thread)
+    purpose = _purpose(thread.frames)
+    in_native = bool(thread.frames) and thread.frames[0].native
+    held = HOLDS_GIL if thread.holds_gil and in_native else ""
+    if purpose is not None:
+        return Wait(*purpose, where, held or (how[1] if how is not None else ""))
+    if how is not None:
+        return Wait(*how, where, held)
+    seen_running = not thread.idle and any(frame.native for frame in thread.frames)
+    if thread.holds_gil or seen_running:
+        return Wait("running", "native code" if in_native else "Python code", where, held)
+    return Wait("unknown", "" if where is None else where.name, where)
+
+
+def _purpose(frames: Sequence[Frame]) -> tuple[Kind, str] | None:
+    for at, frame in enumerate(frames):
+        found = _match(NATIVE if frame.native else PYTHON, frame)
+        if found is None:
+            continue
+        kind, what = found
+        if kind == "backward":
+            return kind, what
+        if kind in ("collective", "device") and frame.native:
+            return _named(kind, what, frames[at:])
+        if kind == "collective" and what == "wait":
+            return kind, "a collective"
+        return kind, _entrance(kind, what, frames[at:])
+    return None
+
+
+def _named(kind: Kind, what: str, outer: Sequence[Frame]) -> tuple[Kind, str]:
+    """A native wait under the name of the Python call that began it, if there is one."""
+    for frame in outer:
+        if frame.native:
+            found = _match(NATIVE, frame)
+            if found is not None and found[0] == "collective" and found[1] == "gradient all_reduce":
+                return found
+        elif (found := _match(PYTHON, frame)) is not None and found[0] in ("collective", "peer"):
+            return found[0], _entrance(found[0], found[1], outer)
+        elif found is not None and found[0] == "device":
+            return kind, found[1]
+    return kind, what or "a collective"
+
+
+def _entrance(kind: Kind, what: str, outer: Sequence[Frame]) -> str:
+    """Of calls inside one another, what the user called: `barrier`, not the `all_reduce` in it."""
+    inner = next((at for at, f in enumerate(outer) if not f.native and not _is_library(f)), None)
+    # A dataset is the user's and is called by the loader, which the user calls.
+    for frame in outer if kind == "data" else outer[:inner]:
+        if frame.native or frame.name in ("wrapper", "wrapped", "decorate_context"):
+            continue
+        if frame.name == "_worker_loop":
+            return "DataLoader worker"  # a fork: what is further out is its parent's past
+        found = _match(PYTHON, frame)
+        if found is not None and found[0] == kind:
+            what = found[1]
+    return what
+
+
+def _match(patterns: Sequence[Pattern], frame: Frame) -> tuple[Kind, str] | None:
+    name = frame.name
+    for pattern in patterns:
+        matches = pattern.function.search if frame.native else pattern.function.match
+        if matches(name) and pattern.file.search(frame.file):
+            return pattern.kind, pattern.what or ("" if frame.native else name)
+    return None
+
+
+def _how(thread: Thread) -> tuple[Kind, str] | None:
+    """The innermost native frames first; a Python frame of the library may know it better."""
+    if not thread.idle and any(frame.native for frame in thread.frames):
+        return None  # it was seen running: a mutex on its way is not what it waits for
+    native: tuple[Kind, str] | None = None
+    for frame in thread.frames[:_MOST_HOW]:
+        if frame.native:
+            found = _match(HOW_NATIVE, frame)
+            # A futex is what a lock, a condition and the GIL all end in: further out is better.
+            if native is None or (found is not None and native[0] == found[0] == "lock"):
+                native = found
+            continue
+        found = _match(HOW_PYTHON, frame)
+        if found is not None and (native is None or native[0] in ("lock", found[0])):
+            return found
+        break
+    return native
+
+
+# ── whose code ─────────────────────────────────────────────────────────────────────────────────
+
+
+def users_frame(frames: Sequence[Frame]) -> Frame | None:
+    """The innermost frame of the user's own code, or of what comes closest to it."""
+    python = [f for f in frames if not f.native and f.function != _LEFT_OUT]
+    for frame in python:
+        if not _is_library(frame):
+            return frame
+    for frame in python:
+        if "-packages/" in frame.file and not _INNER_FRAMEWORK.search(frame.file):
+            return frame
+    return python[0] if python else None
+
+
+def _is_library(frame: Frame) -> bool:
+    return bool(_NOT_USERS.search(frame.file))
+
+
+# ── telling one stack from another ─────────────────────────────────────────────────────────────
+
+Signature = tuple[Any, ...]
+
+
+def signature(thread: Thread, wait: Wait | None = None) -> Signature:
+    """Equal for threads that are at the same: the user's lines, and what Python called there.
+
+    Native frames are left out, which not every source has; so are the lines of a thread that runs.
+    """
+    wait = wait or wait_of(thread)
+    python = [frame for frame in thread.frames if not frame.native]
+    if wait.kind == "running":
+        place = None if wait.where is None else (wait.where.name, wait.where.file)
+        return wait.kind, wait.what, place
+    users = [frame for frame in python if not _is_library(frame)] or python[:3]
+    return _purpose(python) or "", tuple((f.name, f.file, f.line) for f in users)
+
+
+def path(thread: Thread) -> tuple[tuple[str, str], ...]:
+    """The user's functions on the way to where it is, innermost first."""
+    users = (f for f in thread.frames if not f.native and not _is_library(f))
+    return tuple((frame.name, frame.file) for frame in users)
+
+
+def exact(thread: Thread) -> Signature:
+    """Changes when anything changes: what tells a thread that runs from one that is stuck."""
+    return tuple((f.name, f.file, f.line) for f in thread.frames)
