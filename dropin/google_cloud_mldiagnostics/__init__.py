@@ -1,11 +1,13 @@
 """google-cloud-mldiagnostics' names, spoken by Runwatch.
 
 A table and nothing else: each name is Runwatch's own object, found through its front door.
-`api/` holds the calls, `custom_types/` the words, `core/` the current run.
+`api/` holds the calls, `custom_types/` the words, `core/` the current run and
+its profiles.
 """
 
 from google_cloud_mldiagnostics.api import metrics
 from google_cloud_mldiagnostics.api.mlrun import machinelearning_run
+from google_cloud_mldiagnostics.core.xprof import Xprof as xprof
 from google_cloud_mldiagnostics.custom_types import metric_types
 
-__all__ = ["machinelearning_run", "metric_types", "metrics"]
+__all__ = ["machinelearning_run", "metric_types", "metrics", "xprof"]

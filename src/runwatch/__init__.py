@@ -18,9 +18,11 @@ from runwatch._version import __version__
 
 if TYPE_CHECKING:
     from runwatch import goodput, goodput_utils, metric_types, metrics, monitoring
+    from runwatch.diagnostic import diagnose
     from runwatch.sdk.config import ConfigDict
     from runwatch.sdk.front import current_run, data, finish, init, log, span, step, steps
     from runwatch.sdk.mlrun import machinelearning_run
+    from runwatch.sdk.xprof import xprof
 
     config: ConfigDict
 
@@ -29,6 +31,7 @@ __all__ = [
     "config",
     "current_run",
     "data",
+    "diagnose",
     "finish",
     "goodput",
     "goodput_utils",
@@ -41,6 +44,7 @@ __all__ = [
     "span",
     "step",
     "steps",
+    "xprof",
 ]
 
 _HOMES: Final = {
@@ -48,12 +52,16 @@ _HOMES: Final = {
         ("current_run", "data", "finish", "init", "log", "span", "step", "steps"),
         "runwatch.sdk.front",
     ),
+    "diagnose": "runwatch.diagnostic",
     "machinelearning_run": "runwatch.sdk.mlrun",
+    "xprof": "runwatch.sdk.xprof",
 }
 # Loaded when asked for; most are what programs for ml-goodput-measurement import.
 _MODULES: Final = frozenset(
     (
         "checkpoint_badput_calculator",
+        "configuration",
+        "diagnostic",
         "exclusion_utils",
         "gcp_metrics",
         "goodput",

@@ -1,1 +1,1 @@
-"""The current run, for programs that ask for it (`global_manager`)."""
+"""The current run, for programs that ask for it (`global_manager`), and its profiles (`xprof`)."""

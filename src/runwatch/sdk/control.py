@@ -43,7 +43,10 @@ class Control:
 
     def __init__(self, journal: Path) -> None:
         self._journal = journal
-        self._handlers: dict[str, Handler] = {"ping": lambda _: {"pid": os.getpid()}}
+        self._handlers: dict[str, Handler] = {
+            "ping": lambda _: {"pid": os.getpid()},
+            "stacks": _stacks,
+        }
         self._socket: socket.socket | None = None
         self._thread: threading.Thread | None = None
 
@@ -116,6 +119,12 @@ class Control:
             return {"error": f"this process does not know how to answer {kind!r}"}
         failed = {"error": f"{kind} failed in the process; its own log says why"}
         return attempt(f"answer {kind}", failed, lambda: handler(dict(question.get("body") or {})))
+
+
+def _stacks(question: Mapping[str, Any]) -> Mapping[str, Any]:
+    from runwatch.capture.stacks import own_stacks  # nobody asks most processes
+
+    return own_stacks().shortened().to_json()
 
 
 def _listen(journal: Path) -> socket.socket:

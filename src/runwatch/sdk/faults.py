@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 from runwatch.capture.dispositions import NOBODYS, handler
 from runwatch.capture.dump_file import append_to, heading, write_all
 from runwatch.capture.faulthandling import Desk, SignalDesk, faults
-from runwatch.capture.stacks import STACK_SIGNAL
+from runwatch.capture.stack_signal import STACK_SIGNAL
 from runwatch.clock import Clock, system_clock
 from runwatch.journal.liveness import this_host
 from runwatch.sdk.guard import guarded, tally

@@ -123,6 +123,10 @@ class MLRun(Run):
         dict.update(self.configs, zip(_GROUPS, groups, strict=True))
         self.configs._listen(self._take_configs)
         super()._start(config)
+        if self.on_demand_xprof and not self.metric_only_run:
+            from runwatch.sdk.xprof import serve
+
+            serve(self)
 
     def _details(self) -> dict[str, Any]:
         return {

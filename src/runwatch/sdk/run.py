@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
@@ -17,6 +17,7 @@ from runwatch.record import NO_STEP, Role, RunScope
 from runwatch.sdk import collect, launch
 from runwatch.sdk.config import ConfigDict
 from runwatch.sdk.ending import EndWatch, describe, when_worker_ends
+from runwatch.sdk.faults import unwatch_faults, watch_faults
 from runwatch.sdk.guard import attempt, guarded, tally, text_of
 from runwatch.sdk.hooks.install import Hooks
 from runwatch.sdk.identity import Identity
@@ -31,6 +32,7 @@ from runwatch.sdk.values import PerDevice, Reading, Text, Unrecordable, metric_n
 
 if TYPE_CHECKING:
     from runwatch.sdk.control import Control
+    from runwatch.sdk.profiling import Capture, Profiler
 
 T = TypeVar("T")
 
@@ -47,6 +49,10 @@ _UNITS: Final[Mapping[str, str]] = {
 
 class Run(Intake):
     """Made by `runwatch.init`.  Nothing here raises into the program or waits for anything."""
+
+    _at_step: Callable[[int, bool], None] | None = None
+    """Set while a profile is taken: told of each step's begin (True) and end (False)."""
+    _profiler: Profiler | None = None
 
     def __init__(
         self,
@@ -116,9 +122,41 @@ class Run(Intake):
         clean = attempt("name a span", None, lambda: metric_name(name)) or "span"
         return DataWait(self) if clean == DATA_LOADING else Span(self, clean)
 
+    def profile(
+        self,
+        *,
+        steps: int | None = None,
+        seconds: float | None = None,
+        session: str | None = None,
+        path: str | os.PathLike[str] | None = None,
+        frameworks: Sequence[str] = (),
+        **options: bool,
+    ) -> Capture:
+        """`with run.profile(steps=3):`, `@run.profile()`, or its `start()` and `stop()`.
+
+        Traces what the imported frameworks do, until the block ends, or sooner: after so many
+        whole steps or seconds.  Processes with one `session` share a folder of files.
+        """
+        from runwatch.sdk.profiling import capture
+
+        return capture(
+            self, steps, seconds, session, path=path, frameworks=frameworks, options=options
+        )
+
+    @property
+    def _profiles(self) -> Profiler:
+        from runwatch.sdk.profiling import Profiler
+
+        with self._lock:
+            if self._profiler is None:
+                self._profiler = Profiler(self)
+            return self._profiler
+
     @guarded("finish")
     def finish(self, status: str | None = None, reason: str | None = None) -> None:
-        """End the run's part in this process.  Takes less than a second; a second call is void."""
+        """End the run's part in this process.  Takes less than a second, unless a profile is still
+        being written; a second call is void.
+        """
         if status is not None and status not in STATUSES:
             tally.count(
                 "finish status", f"status is one of {', '.join(STATUSES)}, not {text_of(status)}"
@@ -148,6 +186,7 @@ class Run(Intake):
         self._end_watch.start()
         if writer is None:
             return
+        watch_faults(writer.directory)
         identity = self._identity
         body = {
             "run": identity.run,
@@ -351,6 +390,7 @@ class Run(Intake):
             from runwatch.sdk.control import Control  # sockets: not needed to begin with
 
             self._control = Control(self._writer.directory)
+            self._control.serve("profile", lambda body: self._profiles.answer(body))
             self._control.start()
 
     def _ask_for_agent(self) -> None:
@@ -390,6 +430,8 @@ class Run(Intake):
         self._finishing = True
         try:
             self._hooks.remove()
+            if self._profiler is not None:
+                self._profiler.finish()
             self._collector.finish(DRAIN_SECONDS)
             if self._open() is not None:
                 self._collect()
@@ -422,6 +464,7 @@ class Run(Intake):
         writer = self._writer
         if writer is not None:
             self._report()
+            unwatch_faults(writer.directory)
             writer.close()  # and its keeper, which may just have begun to listen
             self._writer = None
         if self._control is not None:
@@ -435,6 +478,7 @@ class Run(Intake):
         writer, self._writer = self._writer, None
         self._forget_ids()
         self._span_ids, self._own_ids = {}, {}
+        self._profiler = self._at_step = None
         self._lock = threading.RLock()
         self._opening = False
         self._hooks.forget()

@@ -152,7 +152,10 @@ class Step(Span):
         self.enter()
 
     def enter(self) -> None:
-        self._run._step = self._number
+        run = self._run
+        run._step = self._number
+        if run._at_step is not None:
+            run._at_step(self._number, True)
         self.begin(self._number)
 
     def __exit__(
@@ -165,10 +168,12 @@ class Step(Span):
 
     @guarded("end a step")
     def complete(self, whole: bool = True) -> None:
+        run = self._run
         seconds = self._close(self._number)
+        if run._at_step is not None:
+            run._at_step(self._number, False)
         if seconds is None or not whole:
             return
-        run = self._run
         if self._asked_ns < 0:
             run._point(run._own_series(STEP_SECONDS), seconds, self._number)
             return

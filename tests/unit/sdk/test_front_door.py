@@ -13,9 +13,9 @@ from tests.integration.sdk_programs import run_program
 
 def test_the_names_at_the_door() -> None:
     assert sorted(runwatch.__all__) == [
-        "__version__", "config", "current_run", "data", "finish", "goodput", "goodput_utils",
-        "init", "log", "machinelearning_run", "metric_types", "metrics", "monitoring", "span",
-        "step", "steps",
+        "__version__", "config", "current_run", "data", "diagnose", "finish", "goodput",
+        "goodput_utils", "init", "log", "machinelearning_run", "metric_types", "metrics",
+        "monitoring", "span", "step", "steps", "xprof",
     ]  # fmt: skip
     for name in runwatch.__all__:
         assert getattr(runwatch, name) is not None

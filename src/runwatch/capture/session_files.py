@@ -1,0 +1,181 @@
+"""Where the files of a capture session lie: `<path>/<run>/plugins/profile/<session>/<host>…`.
+
+That is the layout TensorBoard and XProf read: the part of a file's name before `.xplane.pb` is a
+host to them.  One process of a host has the host's plain name, others `<host>.rank<N>`; a name that
+is taken is never taken again, so that nothing is overwritten.  `<path>` is a folder or any URL that
+fsspec knows; only the latter needs fsspec.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, Protocol
+from urllib.parse import unquote, urlsplit
+
+from runwatch.errors import UsageError
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+PLUGIN: Final = ("plugins", "profile")
+MAX_TAKEN: Final = 10_000
+
+
+def checked_name(name: object, what: str = "session") -> str:
+    """A name that is safe as a part of a path.  Raises UsageError."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or ".." in name:
+        raise UsageError(
+            f"{what} {str(name)[:200]!r}: a name has up to 128 letters, digits, '.', '_' and '-', "
+            "begins with a letter or digit, and has no '..'"
+        )
+    return name
+
+
+def as_host(name: str) -> str:
+    """A host's name as the beginning of a file's."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip(".-")[:200] or "host"
+
+
+def local_folder(path: str) -> Path | None:
+    """The folder that a path or a file:// URL names; None for other URLs."""
+    scheme, separator, _ = path.partition("://")
+    if not separator:
+        return Path(os.path.abspath(os.path.expanduser(path)))
+    return Path(unquote(urlsplit(path).path)) if scheme == "file" else None
+
+
+def session_folder(path: str, run: str, session: str) -> str:
+    parts = (checked_name(run, "run"), *PLUGIN, checked_name(session))
+    local = local_folder(path)
+    if local is not None:
+        return str(local.joinpath(*parts))
+    return "/".join((path.rstrip("/"), *parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    directory: str
+    files: tuple[str, ...]
+    bytes: int
+
+
+class Place(Protocol):
+    """A session's folder that takes files."""
+
+    directory: str
+
+    def names(self) -> set[str]: ...
+    def put(self, source: Path, name: str) -> None: ...
+
+
+def publish(
+    files: Sequence[Path], label: str, place: Place, stems: Iterator[str], claims: Path
+) -> Published:
+    """Move the files `<label>.…` of one process to the place, by the first stem that is free.
+
+    `claims` is a folder of this host, for the marks by which two of its processes that come at the
+    same moment do not take the same stem; where the place itself is a folder, they are there.
+    """
+    with _claimed(place, stems, local_folder(place.directory) or claims) as stem:
+        names = [stem + file.name.removeprefix(label) for file in files]
+        size = sum(file.stat().st_size for file in files)
+        for file, name in zip(files, names, strict=True):
+            place.put(file, name)
+    return Published(place.directory, tuple(names), size)
+
+
+def stems(host: str, rank: int, *, first: bool) -> Iterator[str]:
+    """Names to try.  `first`: the process may have the host's plain name."""
+    plain = as_host(host)
+    ranked = f"{plain}.rank{rank}"
+    if first:
+        yield plain
+    yield ranked
+    for number in itertools.count(2):
+        yield f"{ranked}.{number}"
+
+
+@contextmanager
+def _claimed(place: Place, stems: Iterator[str], claims: Path) -> Iterator[str]:
+    claims.mkdir(parents=True, exist_ok=True)
+    mark = re.sub(r"[^A-Za-z0-9._-]+", "-", place.directory)[-100:]
+    for stem in itertools.islice(stems, MAX_TAKEN):
+        claim = claims / f".{mark}.{stem}"[-250:]
+        try:
+            claim.mkdir()
+        except FileExistsError:
+            continue
+        try:
+            # Asked after the claim: whoever had the claim before has its files in place by now.
+            if not any(_belongs(name, stem) for name in place.names()):
+                yield stem
+                return
+        finally:
+            claim.rmdir()
+    raise OSError(f"{place.directory} holds {MAX_TAKEN} traces of this process already")
+
+
+def _belongs(name: str, stem: str) -> bool:
+    """host.xplane.pb is of `host`, host.rank1.xplane.pb is not."""
+    kinds = (".xplane.pb", ".kineto.json.gz", ".torch_xla.xplane.pb", ".tensorflow.xplane.pb")
+    return name.startswith(stem) and name.removeprefix(stem) in kinds
+
+
+class LocalPlace:
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self._folder = Path(directory)
+
+    def names(self) -> set[str]:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        return set(os.listdir(self._folder))
+
+    def put(self, source: Path, name: str) -> None:
+        """Whoever lists the folder sees whole files only."""
+        target = self._folder / name
+        try:
+            source.rename(target)
+        except OSError:  # another file system
+            part = self._folder / f".{name}.part"
+            try:
+                shutil.copyfile(source, part)
+                part.rename(target)
+            finally:
+                part.unlink(missing_ok=True)
+
+
+class RemotePlace:
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        try:
+            core: Any = import_module("fsspec.core")
+        except ImportError:
+            scheme = directory.partition("://")[0]
+            raise OSError(
+                f"{scheme}:// needs fsspec and its driver (pip install 'fsspec[{scheme}]')"
+            ) from None
+        self._system: Any
+        self._system, self._root = core.url_to_fs(directory)
+
+    def names(self) -> set[str]:
+        try:
+            found = self._system.ls(self._root, detail=False)
+        except FileNotFoundError:
+            self._system.makedirs(self._root, exist_ok=True)
+            return set()
+        return {str(name).rstrip("/").rsplit("/", 1)[-1] for name in found}
+
+    def put(self, source: Path, name: str) -> None:
+        self._system.put_file(str(source), f"{self._root}/{name}")
+        source.unlink()
+
+
+def place(directory: str) -> Place:
+    """Raises OSError, ImportError or ValueError for a URL that cannot be reached."""
+    return LocalPlace(directory) if local_folder(directory) is not None else RemotePlace(directory)

@@ -1,0 +1,140 @@
+"""What is wrong with a trace file, found without the framework that wrote it.
+
+An xplane file is one XSpace message: planes (1), errors (2), warnings (3).  A plane has a name (2)
+and lines (3); a line has events (4).  Only lengths are read and skipped, so that the size of a
+file hardly matters.
+"""
+
+from __future__ import annotations
+
+import gzip
+import mmap
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+GPU_BUSY: Final = "no events of the GPU"
+MAX_SAID: Final = 5
+_CHUNK: Final = 1 << 20
+_OVERLAP: Final = 64
+_LAST: Final = 64 << 10
+_DEVICE_EVENT: Final = re.compile(
+    rb'"cat":\s*"(?:kernel|gpu_memcpy|gpu_memset|gpu_op|privateuse1_\w+)"'
+)
+_ANY_EVENT: Final = re.compile(rb'"ph":\s*"X"')
+_LOGGED: Final = re.compile(rb'"(?:ERROR|WARNING)":\s*\[(.*?)\]', re.DOTALL)
+_STRING: Final = re.compile(rb'"((?:[^"\\]|\\.)*)"')
+
+Field = tuple[int, int, int]
+"""Number, and where its bytes begin and end (a number's own value for a varint)."""
+
+
+def xplane_problems(file: Path, device: str) -> list[str]:
+    if file.stat().st_size == 0:
+        return ["the trace is empty"]
+    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        try:
+            return _space_problems(data, device)
+        except (IndexError, ValueError):
+            return ["the trace is damaged: it is not an xplane file to its end"]
+
+
+def _space_problems(data: mmap.mmap, device: str) -> list[str]:
+    found: list[str] = []
+    filled: set[str] = set()
+    for number, begin, end in fields(data, 0, len(data)):
+        if number == 1:
+            name, has_events = _plane(data, begin, end)
+            if has_events:
+                filled.add(name)
+        elif number in (2, 3) and len(found) < MAX_SAID:
+            found.append(f"the profiler says: {data[begin:end].decode(errors='replace')[:500]}")
+    on_device = any(name.startswith("/device:") for name in filled)
+    if not filled:
+        found.append("the trace is empty: nothing ran while it was recorded")
+    elif device and not on_device:
+        found.append(_absent(device))
+    return found
+
+
+def _plane(data: mmap.mmap, begin: int, end: int) -> tuple[str, bool]:
+    name = ""
+    has_events = False
+    for number, start, stop in fields(data, begin, end):
+        if number == 2:
+            name = data[start:stop].decode(errors="replace")
+        elif number == 3 and not has_events:
+            has_events = any(field == 4 for field, _, _ in fields(data, start, stop))
+    return name, has_events
+
+
+def fields(data: mmap.mmap | bytes, begin: int, end: int) -> Iterator[Field]:
+    """The fields of a protobuf message.  ValueError or IndexError if it is none."""
+    at = begin
+    while at < end:
+        key, at = _varint(data, at)
+        number, kind = key >> 3, key & 7
+        if kind == 0:
+            value, at = _varint(data, at)
+            yield number, value, value
+            continue
+        if kind == 2:
+            length, at = _varint(data, at)
+        elif kind in (1, 5):
+            length = 8 if kind == 1 else 4
+        else:
+            raise ValueError(f"wire type {kind}")
+        if number == 0 or at + length > end:
+            raise ValueError(f"field {number} ends after its message")
+        yield number, at, at + length
+        at += length
+
+
+def _varint(data: mmap.mmap | bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while shift < 70:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+        shift += 7
+    raise ValueError("a number that does not end")
+
+
+def kineto_problems(file: Path, device: str) -> list[str]:
+    has_events = has_device_events = False
+    tail = b""
+    try:
+        with gzip.open(file) as stream:
+            while chunk := stream.read(_CHUNK):
+                seen = tail[-_OVERLAP:] + chunk
+                has_events = has_events or _ANY_EVENT.search(seen) is not None
+                if device and not has_device_events:
+                    has_device_events = _DEVICE_EVENT.search(seen) is not None
+                tail = (tail + chunk)[-_LAST:]
+    except (EOFError, OSError) as error:
+        return [f"the trace is damaged: {error}"]
+    found = _logged(tail)
+    if not tail.rstrip().endswith(b"}"):
+        found.append("the trace is cut off")
+    if not has_events:
+        found.append("the trace is empty: nothing ran while it was recorded")
+    elif device and not has_device_events:
+        found.append(_absent(device))
+    return found
+
+
+def _logged(tail: bytes) -> list[str]:
+    """Kineto keeps its errors and warnings behind the events."""
+    said = [
+        text.decode(errors="replace")[:500]
+        for block in _LOGGED.findall(tail)
+        for text in _STRING.findall(block)
+    ]
+    return [f"the profiler says: {text}" for text in said[:MAX_SAID]]
+
+
+def _absent(device: str) -> str:
+    return f"no events of the {device.upper()} although the program uses one"
