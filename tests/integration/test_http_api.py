@@ -506,12 +506,13 @@ def test_the_document_describes_every_route(client: TestClient) -> None:
     assert document["openapi"] == "3.1.0"
     paths = {path.removeprefix("/api/v1/") for path in document["paths"]}
     of_run = {"configs", "series", "curves", "latest", "events", "processes", "export"}
-    of_run |= {"goodput", "goodput/entries"}
+    of_run |= {"goodput", "goodput/entries", "profiles"}
     of_session = {"", "/stop", "/resume", "/export"}
     assert paths == (
         {"health", "runs", "runs/{run}", "live", "devices", "sessions"}
         | {f"runs/{{run}}/{part}" for part in of_run}
         | {f"sessions/{{session}}{part}" for part in of_session}
+        | {"profiles", "profiles/{run}/{session}", "profiles/{run}/{session}/files/{name}"}
     )
     curves = document["paths"]["/api/v1/runs/{run}/curves"]["get"]
     buckets = next(p for p in curves["parameters"] if p["name"] == "buckets")

@@ -23,6 +23,8 @@ COMMANDS: Final = {
     "goodput": "what a run's time went into, and what disruptions cost",
     "session": "name a stretch of time; export what every device did in it",
     "devices": "every accelerator of every node now, those first that hurt",
+    "profiles": "profile sessions: list, show, export, delete, and where they open",
+    "host": "serve the viewers for a directory of profiles",
     "export": "write every point of a run as CSV, Parquet or JSON",
     "config": "show every setting and where it came from",
 }

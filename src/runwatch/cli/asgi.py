@@ -13,7 +13,7 @@ MOST_CHUNKS_WAITING: Final = 4
 class Exchange:
     """One request.  `status` is known after construction; `body` yields as the application sends.
 
-    With something to say it is a POST, else a GET.
+    Unless a method is named, it is a POST with something to say, else a GET.
     """
 
     def __init__(
@@ -22,6 +22,7 @@ class Exchange:
         loop: asyncio.AbstractEventLoop,
         target: str,
         said: bytes | None = None,
+        method: str = "",
     ) -> None:
         parts = urlsplit(target)
         self._loop = loop
@@ -31,7 +32,7 @@ class Exchange:
             "type": "http",
             "asgi": {"version": "3.0"},
             "http_version": "1.1",
-            "method": "GET" if said is None else "POST",
+            "method": method or ("GET" if said is None else "POST"),
             "scheme": "http",
             "path": unquote(parts.path),
             "raw_path": parts.path.encode(),

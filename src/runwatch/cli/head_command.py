@@ -23,6 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--grpc-port", type=int, help="port for agents (default 8090)")
     parser.add_argument("--http-port", type=int, help="port for people (default 8091)")
     parser.add_argument("--token", help="what callers must know (default $RUNWATCH_TOKEN)")
+    parser.add_argument("--base-path", help="the path that a proxy serves it under: /team/x")
     parser.add_argument("--tls-certificate", type=Path, help="PEM file; turns TLS on")
     parser.add_argument("--tls-key", type=Path, help="PEM file of its key")
 

@@ -49,6 +49,8 @@ class Source(Protocol):
         """Have something done; the JSON of the answer."""
         ...
 
+    def delete(self, path: str, **parameters: Any) -> Any: ...
+
     def refresh(self) -> None:
         """Take in what was recorded since."""
         ...
@@ -130,9 +132,14 @@ class RemoteSource:
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
         return json.loads(b"".join(self._ask(_query(path, {}), json.dumps(body).encode())))
 
-    def _ask(self, target: str, said: bytes | None) -> Iterator[bytes]:
+    def delete(self, path: str, **parameters: Any) -> Any:
+        return json.loads(b"".join(self._ask(_query(path, parameters), None, "DELETE")))
+
+    def _ask(self, target: str, said: bytes | None, method: str | None = None) -> Iterator[bytes]:
         headers = self._headers | ({"Content-Type": "application/json"} if said else {})
-        request = urllib.request.Request(self.name + target, data=said, headers=headers)
+        request = urllib.request.Request(
+            self.name + target, data=said, headers=headers, method=method
+        )
         try:
             with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
                 while chunk := answer.read(CHUNK):
@@ -176,8 +183,11 @@ class LocalSource:
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
         return json.loads(b"".join(self._ask(_query(path, {}), json.dumps(body).encode())))
 
-    def _ask(self, target: str, said: bytes | None) -> Iterator[bytes]:
-        self._exchange = answer = Exchange(self._head.app, self._loop, target, said)
+    def delete(self, path: str, **parameters: Any) -> Any:
+        return json.loads(b"".join(self._ask(_query(path, parameters), None, "DELETE")))
+
+    def _ask(self, target: str, said: bytes | None, method: str = "") -> Iterator[bytes]:
+        self._exchange = answer = Exchange(self._head.app, self._loop, target, said, method)
         if answer.status >= 400:
             raise _refused(answer.status, b"".join(answer.body()))
         yield from answer.body()

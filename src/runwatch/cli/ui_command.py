@@ -22,6 +22,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--port", type=int, dest="http_port", help="default 8091; 0 = any free one")
     parser.add_argument("--bind", help="address to listen on (default 127.0.0.1)")
+    parser.add_argument("--base-path", help="the path that a proxy serves it under: /team/x")
 
 
 def run(arguments: argparse.Namespace) -> int:

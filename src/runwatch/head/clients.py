@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
+
+import msgspec
 
 from runwatch.clock import Clock, system_clock
 from runwatch.exports.fleet import UNHEALTHY_SECONDS, Columns, Device, Fleet, Host, survey
@@ -29,6 +33,11 @@ class Client:
     heard_ns: int
     healthy: bool
     is_guest: bool = False
+    member: int = 0
+    """Another one as soon as its devices or series may be others."""
+    batches: int = 0
+    """How often numbers of its devices and hosts were stored, whoever sent them: while it is the
+    same, so are the numbers."""
 
 
 class Clients:
@@ -44,42 +53,75 @@ class Clients:
         self._seen = -1
         self._defined = 0
         self._heard: dict[JournalId, int] = {}
+        self._batches: Counter[JournalId] = Counter()
+        self._members: list[_Member] = []
+        self._members_seen: object = None
+        self._joined = 0
+        self._numbers = itertools.count(1)
 
     def stored(self, batches: Sequence[Batch]) -> None:
         now_ns = self.clock.wall_ns()
         for batch in batches:
             if batch.origin.role != "agent":
                 continue
+            journal = batch.origin.journal
             if len(batch.points):
-                self._heard[batch.origin.journal] = now_ns
+                self._heard[journal] = now_ns
+                self._batches[journal] += 1
+            elif journal not in self._heard:
+                self._joined += 1
             if batch.definitions:
                 self._defined += 1
 
     def fleet(self) -> Fleet:
         with self._lock:
-            if self._fleet is None or not self._told or self._seen != self._defined:
-                seen = self._defined
-                self._fleet = survey(self.store)
-                self._seen = seen
-            return self._fleet
+            return self._surveyed()
+
+    def _surveyed(self) -> Fleet:
+        if self._fleet is None or not self._told or self._seen != self._defined:
+            seen = self._defined
+            self._fleet = survey(self.store)
+            self._seen = seen
+        return self._fleet
 
     def all(self) -> list[Client]:
         """Those heard of lately, by host; one that came back under a new number only once."""
-        fleet, now_ns = self.fleet(), self.clock.wall_ns()
-        mine: dict[JournalId, tuple[list[Device], list[Host]]] = {}
-        for device in fleet.devices:
-            for journal in device.journals:
-                mine.setdefault(journal, ([], []))[0].append(device)
-        for host in fleet.hosts:
-            for journal in host.journals:
-                mine.setdefault(journal, ([], []))[1].append(host)
+        with self._lock:
+            members = self._roster()
+        now_ns = self.clock.wall_ns()
         found: list[tuple[ProcessRow, Client]] = []
-        for rows in self._processes(mine):
-            heard_ns = max(self._heard.get(row.journal, row.last_ns) for row in rows)
-            silent = (now_ns - heard_ns) / 1e9
-            if silent <= FORGOTTEN_SECONDS:
-                found.append((rows[-1], _client(rows, mine, heard_ns, silent)))
+        for member in members:
+            client = self._client(member, now_ns)
+            if now_ns - client.heard_ns <= FORGOTTEN_SECONDS * 1e9:
+                found.append((member.rows[-1], client))
         return _current(found)
+
+    def _client(self, member: _Member, now_ns: int) -> Client:
+        # The count comes first: numbers that are read after it are at least as new.
+        batches = sum([self._batches[journal] for journal in member.journals])
+        heard_ns = max([self._heard.get(row.journal, row.last_ns) for row in member.rows])
+        return Client(
+            member.id,
+            member.rows[-1].host,
+            member.devices,
+            member.hosts,
+            heard_ns,
+            now_ns - heard_ns <= UNHEALTHY_SECONDS * 1e9,
+            member.is_guest,
+            member.number,
+            batches,
+        )
+
+    def _roster(self) -> list[_Member]:
+        seen = (self._defined, self._joined)
+        if not self._told or self._members_seen != seen:
+            fleet = self._surveyed()
+            mine = _by_journal(fleet)
+            self._members = [
+                _member(rows, mine, next(self._numbers)) for rows in self._processes(mine)
+            ]
+            self._members_seen = seen
+        return self._members
 
     def _processes(self, mine: Mapping[JournalId, object]) -> Iterable[list[ProcessRow]]:
         """The journals of each process that sends, oldest first."""
@@ -91,6 +133,38 @@ class Clients:
                 key = (row.host, row.boot, row.pid, row.process_start_ticks)
                 by_process.setdefault(key, []).append(row)
         return by_process.values()
+
+
+class Pieces:
+    """What is told of each client, as text; made anew only for those whose stamp changed."""
+
+    def __init__(
+        self,
+        make: Callable[[Sequence[Client]], Iterable[msgspec.Raw]],
+        stamp: Callable[[Client], Hashable],
+    ) -> None:
+        self._make = make
+        self._stamp = stamp
+        self._lock = threading.Lock()
+        self._made: dict[str, tuple[Hashable, msgspec.Raw]] = {}
+
+    def of(self, clients: Sequence[Client]) -> dict[str, msgspec.Raw]:
+        """Client's id -> its text."""
+        wanted = {client.id: (client, self._stamp(client)) for client in clients}
+        with self._lock:
+            had = self._made
+            stale = {
+                id: client
+                for id, (client, stamp) in wanted.items()
+                if id not in had or had[id][0] != stamp
+            }
+            texts = self._make(list(stale.values())) if stale else ()
+            fresh = dict(zip(stale, texts, strict=True))
+            self._made = made = {
+                id: (stamp, fresh[id]) if id in fresh else had[id]
+                for id, (_, stamp) in wanted.items()
+            }
+        return {id: text for id, (_, text) in made.items()}
 
 
 class Values:
@@ -110,24 +184,47 @@ class Values:
         return max(found, key=lambda point: point.time_ns).value if found else None
 
 
-def _client(
-    rows: Sequence[ProcessRow],
-    mine: Mapping[JournalId, tuple[list[Device], list[Host]]],
-    heard_ns: int,
-    silent_seconds: float,
-) -> Client:
+class _Member(NamedTuple):
+    """What of a client changes rarely."""
+
+    number: int
+    id: str
+    rows: Sequence[ProcessRow]
+    devices: Sequence[Device]
+    hosts: Sequence[Host]
+    journals: Sequence[JournalId]
+    """That hold anything of these: a device that others told of, too, has theirs."""
+    is_guest: bool
+
+
+Mine = Mapping[JournalId, tuple[list[Device], list[Host]]]
+
+
+def _by_journal(fleet: Fleet) -> Mine:
+    mine: dict[JournalId, tuple[list[Device], list[Host]]] = {}
+    for device in fleet.devices:
+        for journal in device.journals:
+            mine.setdefault(journal, ([], []))[0].append(device)
+    for host in fleet.hosts:
+        for journal in host.journals:
+            mine.setdefault(journal, ([], []))[1].append(host)
+    return mine
+
+
+def _member(rows: Sequence[ProcessRow], mine: Mine, number: int) -> _Member:
     last = rows[-1]
     is_guest = last.boot.startswith(GUEST)
     where = last.boot.removeprefix(GUEST) if is_guest else last.journal
     devices = {d.id: d for row in rows for d in mine[row.journal][0]}
     hosts = {h.label: h for row in rows for h in mine[row.journal][1]}
-    return Client(
+    told: list[Device | Host] = [*devices.values(), *hosts.values()]
+    return _Member(
+        number,
         f"{last.host}_{where}",
-        last.host,
+        rows,
         sorted(devices.values(), key=lambda device: (device.label, device.index)),
         list(hosts.values()),
-        heard_ns,
-        silent_seconds <= UNHEALTHY_SECONDS,
+        sorted(set[JournalId]().union(*(thing.journals for thing in told))),
         is_guest,
     )
 

@@ -16,6 +16,7 @@ from runwatch.head.api_types import (
 )
 from runwatch.head.parameters import Given
 from runwatch.head.reading import Reading
+from runwatch.head.uncollected import uncollected
 from runwatch.record import RunId
 from runwatch.rows import Latest, SeriesRow
 from runwatch.views import devices as view
@@ -27,6 +28,7 @@ WITHIN_SECONDS: Final = 3600
 A_SCREENFUL: Final = 200
 
 
+@uncollected()
 def devices(reading: Reading, offsets: Offsets, given: Given) -> DeviceList:
     now_ns = reading.clock.wall_ns()
     board, name_of = view.Board(), _name_of(reading)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from runwatch.clock import Clock
 from runwatch.exports.fleet import Fleet
@@ -14,15 +14,27 @@ from runwatch.store.store import Store
 from runwatch.views.sessions import Session, Stretch
 
 _LATE_NS: Final = 120 * 10**9
+_NEAR_NS: Final = 10 * 10**9
 _FRESH_NS: Final = 10**9
 _COUNTED_DEVICES: Final = 32
+
+
+class _Counted(NamedTuple):
+    """Frames from the start to `settled_ns`, for good, and on to `near_ns`, for some seconds."""
+
+    settled_ns: int
+    settled: int
+    near_ns: int
+    near: int
+    looked_ns: int
 
 
 class FrameCounts:
     """How many frames sessions have, without reading them whole each time.
 
     Of a large fleet some devices are counted, so a frame that only others have is not; and what
-    comes in more than two minutes late is not, until the head starts again.  An export knows.
+    comes in more than two minutes late is not, until the head starts again; what comes more than
+    ten seconds late is after ten more.  An export knows.
     """
 
     def __init__(self, store: Store, fleet: Callable[[], Fleet], *, clock: Clock) -> None:
@@ -30,8 +42,7 @@ class FrameCounts:
         self._fleet = fleet
         self._clock = clock
         self._lock = threading.Lock()
-        self._settled: dict[str, tuple[int, int]] = {}
-        """Session -> up to when its frames are counted for good, and how many these are."""
+        self._counted: dict[str, _Counted] = {}
         self._recent: dict[str, tuple[int, tuple[Stretch, ...], int]] = {}
 
     def of(self, session: Session) -> int:
@@ -44,21 +55,31 @@ class FrameCounts:
             return count
 
     def _count(self, session: Session) -> int:
+        counted, mono_ns = self._counted.get(session.id), self._clock.mono_ns()
+        if counted is None or mono_ns - counted.looked_ns > _NEAR_NS:
+            counted = self._counted[session.id] = self._look(session, counted, mono_ns)
         now_ns = self._clock.wall_ns()
-        done_ns, settled = self._settled.get(session.id, (session.start_ns, 0))
-        late_ns = now_ns - _LATE_NS
-        recent = 0
-        for stretch in session.stretches:
-            end_ns = now_ns if stretch.end_ns is None else stretch.end_ns
-            periods = max(0, min(late_ns, end_ns) - stretch.start_ns) // session.period_ns
-            middle_ns = stretch.start_ns + periods * session.period_ns
-            if end_ns <= late_ns:
-                middle_ns = end_ns
-            settled += self._between(session, stretch, done_ns, middle_ns)
-            done_ns = max(done_ns, middle_ns)
-            recent += self._between(session, stretch, middle_ns, end_ns)
-        self._settled[session.id] = (done_ns, settled)
-        return settled + recent
+        return counted.settled + counted.near + self._frames(session, counted.near_ns, now_ns)
+
+    def _look(self, session: Session, before: _Counted | None, mono_ns: int) -> _Counted:
+        now_ns = self._clock.wall_ns()
+        start_ns, settled = (before.settled_ns, before.settled) if before else (session.start_ns, 0)
+        late_ns = max(start_ns, _boundary(session, now_ns - _LATE_NS))
+        near_ns = max(late_ns, _boundary(session, now_ns - _NEAR_NS))
+        settled += self._frames(session, start_ns, late_ns)
+        near = self._frames(session, late_ns, near_ns)
+        return _Counted(late_ns, settled, near_ns, near, mono_ns)
+
+    def _frames(self, session: Session, start_ns: int, end_ns: int) -> int:
+        return sum(
+            self._between(
+                session,
+                stretch,
+                start_ns,
+                end_ns if stretch.end_ns is None else min(end_ns, stretch.end_ns),
+            )
+            for stretch in session.stretches
+        )
 
     def _between(self, session: Session, stretch: Stretch, start_ns: int, end_ns: int) -> int:
         start_ns = max(start_ns, stretch.start_ns)
@@ -70,3 +91,11 @@ class FrameCounts:
         some = Fleet(fleet.devices[:: max(1, every)], [] if fleet.devices else fleet.hosts)
         frames = Frames(self._store, some, part, now_ns=end_ns, columns=MOMENTS)
         return sum(len(found) for found in frames)
+
+
+def _boundary(session: Session, at_ns: int) -> int:
+    """The last moment up to then at which no frame is cut in two."""
+    for stretch in session.stretches:
+        if stretch.start_ns <= at_ns and (stretch.end_ns is None or at_ns < stretch.end_ns):
+            return at_ns - (at_ns - stretch.start_ns) % session.period_ns
+    return at_ns

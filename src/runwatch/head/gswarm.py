@@ -6,7 +6,7 @@ says, unless `compat` asks for what its version 0.2.1 really sent: 0 to 1, and K
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -14,7 +14,7 @@ import msgspec
 
 from runwatch.errors import RunwatchError
 from runwatch.exports.fleet import Device, Host
-from runwatch.head.clients import Client, Values
+from runwatch.head.clients import Client, Pieces, Values
 from runwatch.head.session_answers import SessionDesk
 from runwatch.head.session_files import SessionFiles
 from runwatch.views.sessions import Session
@@ -22,6 +22,7 @@ from runwatch.views.times import rfc3339
 
 _encode: Final = msgspec.json.Encoder().encode
 FILE_PATIENCE_SECONDS: Final = 1.7
+A_FEW: Final = 8
 
 
 class Outcome(NamedTuple):
@@ -39,6 +40,8 @@ class Profiler:
         self.sessions = desk.sessions
         if files is not None:
             self.sessions.on_stopped = files.stopped
+        self._gpus = Pieces(_gpu_lists, lambda client: client.member)
+        self._numbers = {compat: self._number_pieces(compat) for compat in (False, True)}
 
     @property
     def period_ms(self) -> int:
@@ -103,7 +106,6 @@ class Profiler:
     def status(self) -> dict[str, Any]:
         clients, active = self.desk.clients.all(), self.active_lines()
         newest = active[-1] if active else None
-        gpu_info = {client.id: [_gpu(device) for device in client.devices] for client in clients}
         return {
             "freq": self.period_ms,
             "enable_bandwidth_profiling": self.sessions.defaults.bandwidth,
@@ -112,8 +114,8 @@ class Profiler:
             "output_filename": newest["output_file"] if newest else "",
             "frame_id_counter": newest["frame_count"] if newest else 0,
             "connected_clients": [client.id for client in clients],
-            "total_gpus": sum(len(gpus) for gpus in gpu_info.values()),
-            "gpu_info": gpu_info,
+            "total_gpus": sum({client.id: len(client.devices) for client in clients}.values()),
+            "gpu_info": self._gpus.of(clients),
             "active_sessions": active,
         }
 
@@ -126,21 +128,18 @@ class Profiler:
     def latest(self, *, compat: bool = False) -> dict[str, Any]:
         now = datetime.fromtimestamp(self.desk.clock.wall_ns() / 1e9).astimezone()
         clients = self.desk.clients.all()
-        return {
-            "timestamp": now.isoformat(),
-            "client_data": {client.id: self._numbers(client, compat) for client in clients},
-        }
+        return {"timestamp": now.isoformat(), "client_data": self._numbers[compat].of(clients)}
 
-    def _numbers(self, client: Client, compat: bool) -> msgspec.Raw:
-        """As text at once: of thousands of devices the pieces would wake the garbage collector."""
-        values = self.values([client], but=("dram", "power"))
-        shown = {
-            "gpus_metrics": [_metrics(device, values, compat) for device in client.devices],
-            "p2p_links": [],
-            "system_metrics": _system(client.hosts, values, compat),
-            "healthy": client.healthy,
-        }
-        return msgspec.Raw(_encode(shown))
+    def _number_pieces(self, compat: bool) -> Pieces:
+        def make(clients: Sequence[Client]) -> Iterator[msgspec.Raw]:
+            # A few at a time: thousands of values at once would wake the garbage collector.
+            for first in range(0, len(clients), A_FEW):
+                some = clients[first : first + A_FEW]
+                values = self.values(some, but=("dram", "power"))
+                for client in some:
+                    yield _numbers(client, values, compat)
+
+        return Pieces(make, lambda client: (client.member, client.batches, client.healthy))
 
     def values(self, clients: Iterable[Client], but: Container[str] = ()) -> Values:
         """The newest values of everything that the clients have, without some columns."""
@@ -194,23 +193,40 @@ _RATES: Final = {
 }
 
 
+def _gpu_lists(clients: Sequence[Client]) -> Iterator[msgspec.Raw]:
+    for client in clients:
+        yield msgspec.Raw(_encode([_gpu(device) for device in client.devices]))
+
+
+def _numbers(client: Client, values: Values, compat: bool) -> msgspec.Raw:
+    shown = {
+        "gpus_metrics": [_metrics(device, values, compat) for device in client.devices],
+        "p2p_links": [],
+        "system_metrics": _system(client.hosts, values, compat),
+        "healthy": client.healthy,
+    }
+    return msgspec.Raw(_encode(shown))
+
+
 def _metrics(device: Device, values: Values, compat: bool) -> dict[str, Any]:
     share, rate, absent = (0.01, 1 / 1024, 0.0) if compat else (1.0, 1e-9, None)
+    series, of = device.series, values.of
     shown: dict[str, Any] = {"physical_idx": device.index, "name": device.name}
-    util, memory = values.of(device.series, "util"), memory_percent(device, values)
+    util, memory = of(series, "util"), memory_percent(device, values)
     shown["gpu_util"] = absent if util is None else round(util * share, 4)
     shown["mem_util"] = absent if memory is None else round(memory * share, 4)
     for name, column in _RATES.items():
-        value = values.of(device.series, column)
+        value = of(series, column)
         shown[name] = absent if value is None else round(value * rate, 6)
     return shown
 
 
 def memory_percent(device: Device, values: Values) -> float | None:
-    told = values.of(device.series, "memory_percent")
+    series, of = device.series, values.of
+    told = of(series, "memory_percent")
     if told is not None:
         return told
-    used, total = (values.of(device.series, c) for c in ("memory_used", "memory_total"))
+    used, total = of(series, "memory_used"), of(series, "memory_total")
     return 100 * used / total if used is not None and total else None
 
 

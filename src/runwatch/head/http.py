@@ -28,11 +28,14 @@ from runwatch.errors import NotFound, RunwatchError, StoreBusy, StoreDamaged, St
 from runwatch.exports.csv import csv_text
 from runwatch.exports.json import json_text
 from runwatch.exports.parquet import write_parquet
+from runwatch.exports.perfetto import MEDIA_TYPE as _TRACE
+from runwatch.exports.perfetto import perfetto_text
 from runwatch.exports.prometheus import CONTENT_TYPE, HeadMetrics
 from runwatch.exports.rows import export_batches
 from runwatch.head import answers, device_answers, goodput_answers
 from runwatch.head import api_types as types
 from runwatch.head.access import TRUSTED, Access, AccessSettings
+from runwatch.head.base_path import BasePath
 from runwatch.head.clients import Clients
 from runwatch.head.feed import Cards, Pace, feed
 from runwatch.head.goodput import Accounts
@@ -41,6 +44,7 @@ from runwatch.head.gswarm_http import GswarmHttp, info, wants_json
 from runwatch.head.live import Live, TooManySubscribers
 from runwatch.head.openapi import JSON, Operation, Respond, document
 from runwatch.head.parameters import BadRequest, Given, Parameter, decoded, parse
+from runwatch.head.profile_room import ProfileRoom
 from runwatch.head.reading import Ambiguous, Reading
 from runwatch.head.replies import error_reply, json_reply
 from runwatch.head.session_answers import SessionDesk
@@ -69,6 +73,8 @@ def create_app(
     clock_offsets: device_answers.Offsets = dict,
     desk: SessionDesk | None = None,
     profiler: Profiler | None = None,
+    profiles: ProfileRoom | None = None,
+    base_path: str = "",
 ) -> Starlette:
     """The app of one store.  Whoever stops the server calls `live.close()` first."""
     reading = Reading(store, clock=clock, alive=alive)
@@ -83,7 +89,8 @@ def create_app(
     desk = desk or SessionDesk(
         Sessions(store, clock=clock), Clients(store, clock=clock), clock=clock
     )
-    operations = [*api.operations(), *desk.operations()]
+    profiles = profiles or ProfileRoom(reading)
+    operations = [*api.operations(), *desk.operations(), *profiles.operations()]
     described = document(operations, version=__version__)
     routes = [Route(op.path, api.endpoint(op), methods=[op.method]) for op in operations]
     routes += [
@@ -91,11 +98,13 @@ def create_app(
         Route("/metrics", api.prometheus, methods=["GET"]),
         Route("/", _front(), methods=["GET"]),
         *GswarmHttp(profiler or Profiler(desk)).routes(_routed),
+        *profiles.routes(_routed),
     ]
     app = Starlette(
         routes=routes,
         exception_handlers=_HANDLERS,
         middleware=[
+            Middleware(BasePath, base=base_path),
             Middleware(_Counted, metrics=api.metrics),
             Middleware(Access, settings=access or AccessSettings()),
         ],
@@ -157,7 +166,9 @@ _EVENTS = (
 )
 _EXPORT = (
     _RUN,
-    Parameter("format", "string", "how", choices=("csv", "json", "parquet"), default="csv"),
+    Parameter(
+        "format", "string", "how", choices=("csv", "json", "parquet", "perfetto"), default="csv"
+    ),
     _METRIC,
     *_FILTERS,
     _START,
@@ -318,7 +329,7 @@ class Api:
                 "Every point, one row each",
                 self._export,
                 _EXPORT,
-                {"text/csv": None, JSON: list[types.ExportedPoint], _PARQUET: None},
+                {"text/csv": None, JSON: list[types.ExportedPoint], _PARQUET: None, _TRACE: None},
                 (404, 409, 422),
             ),
             Operation(
@@ -374,6 +385,12 @@ class Api:
         if given["format"] == "parquet":
             return await self._export_parquet(run, given, headers)
         batches = self._batches(run, given)
+        if given["format"] == "perfetto":
+            trace = perfetto_text(
+                self.reading.store, run, batches, start_ns=given["start"], end_ns=given["end"]
+            )
+            named = {"Content-Disposition": 'attachment; filename="trace.json"'}
+            return StreamingResponse(_streamed(trace, batches), media_type=_TRACE, headers=named)
         as_json = given["format"] == "json"
         pieces = json_text(batches) if as_json else csv_text(batches)
         return StreamingResponse(

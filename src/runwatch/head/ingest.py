@@ -2,6 +2,8 @@
 
 Batches wait in a bounded queue; the writer takes what is there, up to a limit, and stores it in
 one transaction, so that the more arrives the larger (and cheaper per point) the transactions get.
+Many small batches from many agents would still be many transactions: when they come thick and
+fast, one is begun every 50 ms at most, and after a lull, or when much is waiting, at once.
 A batch's future is resolved after the store has it durably, never before.  When the disk is full
 nothing is acknowledged and the same batches are tried again until there is room.
 """
@@ -22,6 +24,11 @@ from runwatch.store.store import Retention, Store
 
 QUEUE_POINTS: Final = 2_000_000
 TRANSACTION_POINTS: Final = 200_000
+PACE_SECONDS: Final = 0.05
+BURST: Final = 8
+"""So many transactions may follow each other at once after a lull: one agent is never held up."""
+MUCH_POINTS: Final = 20_000
+"""A transaction of so many is worth its cost, whenever it comes."""
 RETRY_SECONDS: Final = 1.0
 HOUSEKEEPING_SECONDS: Final = 30.0
 logger = logging.getLogger("runwatch.head")
@@ -47,6 +54,8 @@ class Ingest:
         self._clock = clock
         self._queue: deque[tuple[Batch, Future[Verdict]]] = deque()
         self._waiting = 0
+        self._due_ns = -(2**62)
+        """When the next transaction may begin, if they come evenly; see `_pause`."""
         self._changed = threading.Condition()
         self._stopping = threading.Event()
         self.still = threading.Lock()
@@ -74,7 +83,9 @@ class Ingest:
                 return future
             self._queue.append((batch, future))
             self._waiting += _weight(batch)
-            self._changed.notify_all()
+            # To wake the writer for every batch would cost what its pace saves.
+            if len(self._queue) == 1 or self._waiting >= MUCH_POINTS:
+                self._changed.notify_all()
         return future
 
     def wait_for_room(self, timeout: float) -> bool:
@@ -114,6 +125,7 @@ class Ingest:
     def _take(self) -> list[tuple[Batch, Future[Verdict]]] | None:
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._stopping.is_set())
+            self._changed.wait_for(self._is_pressing, self._pause())
             taken, points = [], 0
             while self._queue and points < TRANSACTION_POINTS:
                 batch, future = self._queue.popleft()
@@ -123,6 +135,16 @@ class Ingest:
                 else:
                     self._waiting -= _weight(batch)
             return taken if taken or not self._stopping.is_set() else None
+
+    def _is_pressing(self) -> bool:
+        return self._waiting >= MUCH_POINTS or self._stopping.is_set()
+
+    def _pause(self) -> float:
+        """Seconds until the transaction that is wanted now may begin."""
+        now_ns, pace_ns = self._clock.mono_ns(), int(PACE_SECONDS * 1e9)
+        due_ns = max(self._due_ns, now_ns - BURST * pace_ns) + pace_ns
+        self._due_ns = min(due_ns, now_ns + pace_ns)  # what came at once is not made up for
+        return (self._due_ns - now_ns) / 1e9
 
     def _store(self, batches: list[Batch]) -> list[Verdict]:
         while True:

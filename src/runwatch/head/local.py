@@ -22,6 +22,9 @@ class LocalTail:
     def __init__(self, root: Path, ingest: Ingest, *, clock: Clock = system_clock) -> None:
         self._ingest = ingest
         self._tail = Tail(root, start=ingest.cursor, clock=clock)
+        self._clock = clock
+        self.read_until_ns: int | None = None
+        """All that was recorded before has been stored; None: nobody has looked yet."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="runwatch-tail", daemon=True)
 
@@ -41,6 +44,10 @@ class LocalTail:
         """Hosts that have an agent which sees this directory."""
         return {origin.host for origin in self._tail.live() if origin.role == "agent"}
 
+    def hosts(self) -> set[str]:
+        """Those whose journals we follow."""
+        return {origin.host for origin in self._tail.live()}
+
     def _run(self) -> None:
         while not self._stop.is_set():
             # Little at a time would be a transaction for every few records.
@@ -49,6 +56,7 @@ class LocalTail:
 
     def round(self) -> int:
         """Store what is new; returns how many bytes of journal that was."""
+        begun_ns = self._clock.wall_ns()
         self._tail.discover()
         read = 0
         pending: list[Future[Verdict]] = []
@@ -65,4 +73,6 @@ class LocalTail:
             verdict = future.result()
             if not verdict.accepted:
                 self._tail.resume(verdict.journal, verdict.position)
+        if read < HURRY_BYTES:
+            self.read_until_ns = begun_ns
         return read

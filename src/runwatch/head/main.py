@@ -24,16 +24,20 @@ from runwatch.head.commands import Outbox
 from runwatch.head.goodput import Accounts
 from runwatch.head.gswarm import Profiler
 from runwatch.head.gswarm_grpc import ProfilerService
+from runwatch.head.hangs import FRESH_SECONDS, HangWatch, Surroundings
 from runwatch.head.http import create_app
+from runwatch.head.incidents import Incidents, StackTaker
 from runwatch.head.ingest import Ingest
 from runwatch.head.keeping import Keeping
 from runwatch.head.live import Live
 from runwatch.head.local import LocalTail
+from runwatch.head.own_journal import OwnJournal
+from runwatch.head.profile_room import ProfileRoom, ProfileSettings
 from runwatch.head.reading import Reading
 from runwatch.head.session_answers import SessionDesk
 from runwatch.head.session_files import SessionFiles
 from runwatch.head.sessions import SessionDefaults, Sessions
-from runwatch.head.settings import HeadSettings
+from runwatch.head.settings import HangSettings, HeadSettings
 from runwatch.head.stream import AgentState, SpineService, serve_grpc
 from runwatch.record import Batch, JournalId
 from runwatch.store.duck import DuckStore
@@ -83,6 +87,9 @@ class LocalHead:
         access: AccessSettings | None = None,
         session_defaults: SessionDefaults | None = None,
         session_dir: Path | None = None,
+        profiles: ProfileSettings | None = None,
+        hangs: HangSettings | None = None,
+        base_path: str = "",
         clock: Clock = system_clock,
     ) -> None:
         self.live = Live()
@@ -108,6 +115,22 @@ class LocalHead:
         self.profiler = Profiler(self.desk, self.files)
         reading = Reading(self.store, clock=clock, alive=self.alive)
         self.accounts = Accounts(reading, self.ingest.still)
+        self.incidents = Incidents(
+            StackTaker(reading, self.outbox), OwnJournal(self.ingest, clock=clock), clock=clock
+        )
+        self.hangs = HangWatch(
+            reading,
+            self.incidents,
+            Surroundings(self.alive, self._known_ns, self.clock_offsets),
+            still=self.ingest.still,
+            settings=hangs,
+            clock=clock,
+        )
+        self.profiles = ProfileRoom(
+            reading,
+            profiles or ProfileSettings((root / "profiles",)),
+            note=self.sessions.note if lasts else None,
+        )
         metrics = HeadMetrics(self.store.health, self._numbers, self.accounts.brief)
         self.app = create_app(
             self.store,
@@ -120,6 +143,8 @@ class LocalHead:
             clock_offsets=self.clock_offsets,
             desk=self.desk,
             profiler=self.profiler,
+            profiles=self.profiles,
+            base_path=base_path,
         )
 
     def alive(self) -> frozenset[JournalId]:
@@ -131,14 +156,26 @@ class LocalHead:
         agents = list(self._agents().values())
         return {agent.host: int(agent.clock_offset_seconds * 1e9) for agent in agents}
 
+    def _known_ns(self, host: str) -> int | None:
+        """Until when what a host recorded is known to have come here; None: that is not known."""
+        agents = [agent for agent in list(self._agents().values()) if agent.host == host]
+        if agents:
+            agent = max(agents, key=lambda agent: agent.heard_ns)
+            # One that was away begins with what it kept meanwhile.
+            is_new = self._clock.wall_ns() - agent.connected_ns < FRESH_SECONDS * 1e9
+            return None if is_new else agent.heard_ns
+        return self.tail.read_until_ns if host in self.tail.hosts() else None
+
     def _session_json(self, session: Session) -> Iterator[bytes]:
         return self.desk.export(session).json()
 
     def close(self) -> None:
         self.live.close()
+        self.hangs.close()
         self.tail.close()
         if self.files is not None:
             self._end_sessions(self.files)
+        self.profiles.close()
         self.ingest.close()
         self.accounts.close()
         self.store.close()
@@ -158,6 +195,8 @@ class LocalHead:
         self.outbox.stored(batches)
         self.clients.stored(batches)
         self.accounts.stored(batches)
+        self.hangs.stored(batches)
+        self.profiles.stored(batches)
         self.live.stored(batches)
 
     def _numbers(self) -> HeadNumbers:
@@ -200,6 +239,15 @@ class Head:
                 settings.device_nvlink,
             ),
             session_dir=settings.session_dir,
+            profiles=ProfileSettings(
+                (settings.profiles or settings.root / "profiles",),
+                settings.profiles is not None,
+                settings.viewer_memory,
+                settings.viewer_idle_seconds,
+                eager=True,
+            ),
+            hangs=settings.hangs,
+            base_path=settings.base_path,
             clock=clock,
         )
         self.service = SpineService(
@@ -247,6 +295,7 @@ class Head:
         watching = asyncio.ensure_future(self._watch(server, at, on_ready))
         if self._tails:
             self.local.tail.start()
+        self.local.hangs.start()
         try:
             await server.serve(sockets=http)
         finally:
@@ -297,7 +346,9 @@ class Head:
         settings = self.settings
         tls = settings.tls_certificate is not None
         host = settings.bind if settings.bind not in ("0.0.0.0", "::") else socket.gethostname()
-        http = f"{'https' if tls else 'http'}://{_bracketed(host)}:{http_port}" if http_port else ""
+        scheme = "https" if tls else "http"
+        http = f"{scheme}://{_bracketed(host)}:{http_port}" if http_port else ""
+        http += settings.base_path if http else ""
         grpc = f"{'grpcs://' if tls else ''}{_bracketed(host)}:{grpc_port}" if grpc_port else ""
         return Listening(http, grpc, settings.token, os.getpid())
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
+from starlette.requests import Request
 from starlette.responses import Response
 
 from runwatch.head.api_types import ErrorAnswer, ErrorInfo
+
+Routed = Callable[[str, Callable[[Request], Any]], Callable[[Request], Any]]
+"""Makes an answer count under its route's name."""
 
 
 def json_reply(

@@ -175,6 +175,11 @@ class Sessions:
 
     # ── the head's own journal ────────────────────────────────────────────────────────────────
 
+    def note(self, kind: str, body: Mapping[str, Any]) -> None:
+        """One event of another kind that the head itself has to say."""
+        with self._lock:
+            self._record(kind, [body])
+
     def _record(self, kind: str, bodies: Sequence[Mapping[str, Any]]) -> None:
         """Returns when the store has it durably, or raises."""
         if self._ingest is None:

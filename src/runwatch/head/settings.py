@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from runwatch.errors import UsageError
+from runwatch.head.base_path import check_base_path
 from runwatch.settings import runwatch_dir, setting
+from runwatch.views.diagnosis.progress import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class HangSettings:
+    on: bool = True
+    limits: Limits = field(default_factory=Limits)
+    look_again_seconds: float = 300.0
+    """An incident that stays open is looked at again after so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +43,37 @@ class HeadSettings:
         None, help="sessions end with the head, and each is written here as NAME.json"
     )
 
+    hang_watch: bool = setting(True, help="find out who is to blame when a run stands still")
+    stall_floor_seconds: float = setting(
+        10.0, help="a run that made no progress for less than this does not stand still"
+    )
+    stall_factor: float = setting(5.0, help="nor for less than so many of its usual steps")
+
+    base_path: str = setting("", help="the path under which people see it, like /team/runwatch")
+    profiles: Path | None = setting(
+        None, help="where profiles are, in sessions or loose (default: profiles in the directory)"
+    )
+    viewer_memory: int = setting(4 << 30, help="what XProf may take before it is ended")
+    viewer_idle_seconds: float = setting(600.0, help="XProf ends when it is not used for so long")
+
     def __post_init__(self) -> None:
+        object.__setattr__(self, "base_path", check_base_path(self.base_path))
         if not 1 <= self.device_period_ms <= 3_600_000:
             raise UsageError(
                 f"device_period_ms is {self.device_period_ms}: a number from 1 to 3600000"
             )
+        for name in ("stall_floor_seconds", "stall_factor"):
+            if not getattr(self, name) > 0:
+                raise UsageError(f"{name} is {getattr(self, name)}: it must be more than 0")
         for name in ("grpc_port", "http_port"):
             port = getattr(self, name)
             if not -1 <= port <= 65535:
                 raise UsageError(f"{name} is {port}: a port is a number from 0 to 65535")
+
+    @property
+    def hangs(self) -> HangSettings:
+        limits = Limits(factor=self.stall_factor, floor_seconds=self.stall_floor_seconds)
+        return HangSettings(self.hang_watch, limits)
 
     @property
     def root(self) -> Path:

@@ -7,6 +7,7 @@ import hmac
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ from runwatch.wire.convert import (
 
 HELLO_SECONDS: Final = 10.0
 ROOM_POLL_SECONDS: Final = 0.02
+STOPPING: Final = "this head is stopping"
 logger = logging.getLogger("runwatch.head")
 
 
@@ -63,6 +65,7 @@ class SpineService:
     ) -> None:
         self._keeping = keeping
         self.agents: dict[str, AgentState] = {}
+        self._conversations: set[_Conversation] = set()
         self._ingest = ingest
         self._token = token
         self._clock = clock
@@ -98,6 +101,7 @@ class SpineService:
         conversation = _Conversation(self._ingest, self._clock, hello)
         hello.send = conversation.send
         self.agents[peer] = hello
+        self._conversations.add(conversation)
         reading = asyncio.ensure_future(conversation.read(requests))
         try:
             yield pb.Down(
@@ -107,12 +111,20 @@ class SpineService:
             )
             async for down in conversation.answers():
                 yield down
+            if conversation.is_ended:
+                await context.abort(grpc.StatusCode.UNAVAILABLE, STOPPING)
             await reading
         except WireError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         finally:
             reading.cancel()
             self.agents.pop(peer, None)
+            self._conversations.discard(conversation)
+
+    def end(self) -> None:
+        """The head stops: so do the conversations."""
+        for conversation in self._conversations:
+            conversation.end()
 
     async def _admit(self, context: grpc.aio.ServicerContext) -> None:
         if not self._token:
@@ -159,6 +171,11 @@ class _Conversation:
         self._agent = agent
         self._answers: asyncio.Queue[pb.Down | None] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
+        self.is_ended = False
+
+    def end(self) -> None:
+        self.is_ended = True
+        self._answers.put_nowait(None)
 
     async def answers(self) -> AsyncIterator[pb.Down]:
         while (down := await self._answers.get()) is not None:
@@ -197,20 +214,73 @@ class _Conversation:
     def _stored(self, end: int) -> Callable[[Future[Verdict]], None]:
         def tell(future: Future[Verdict]) -> None:
             if future.cancelled() or future.exception() is not None:
-                self._loop.call_soon_threadsafe(self._answers.put_nowait, None)
+                self._soon(self._answers.put_nowait, None)
                 return
             verdict = future.result()
             repeat = not verdict.accepted and end <= verdict.position
             refused = not verdict.accepted and not repeat
-            self._loop.call_soon_threadsafe(
-                self._say_cursor, verdict.journal, verdict.position, refused
-            )
+            self._soon(self._say_cursor, verdict.journal, verdict.position, refused)
 
         return tell
+
+    def _soon(self, tell: Callable[..., object], *what: object) -> None:
+        # A head that stops stores what it has when its loop, and everyone to tell, is gone.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(tell, *what)
 
     def _say_cursor(self, journal: str, position: int, refused: bool) -> None:
         cursor = pb.Cursor(journal=journal, position=position, refused=refused)
         self._answers.put_nowait(pb.Down(cursor=cursor))
+
+
+class Uploads(grpc.aio.ServerInterceptor):  # type: ignore[misc]
+    """Calls that last as long as who sends likes.  `end` ends them all, quietly."""
+
+    def __init__(self) -> None:
+        self._works: set[asyncio.Future[Any]] = set()
+
+    async def intercept_service(self, continuation: Any, details: Any) -> Any:
+        found = await continuation(details)
+        if found is None or found.stream_unary is None:
+            return found
+        return grpc.stream_unary_rpc_method_handler(
+            self._endable(found.stream_unary),
+            request_deserializer=found.request_deserializer,
+            response_serializer=found.response_serializer,
+        )
+
+    def _endable(self, method: Any) -> Any:
+        async def answer(requests: Any, context: grpc.aio.ServicerContext) -> Any:
+            work = asyncio.ensure_future(method(requests, context))
+            self._works.add(work)
+            try:
+                await asyncio.wait([work])
+                if work.cancelled():
+                    await context.abort(grpc.StatusCode.UNAVAILABLE, STOPPING)
+                return work.result()
+            finally:
+                self._works.discard(work)
+                work.cancel()
+
+        return answer
+
+    def end(self) -> None:
+        for work in self._works:
+            work.cancel()
+
+
+class GrpcServer:
+    """Ends every stream before it ends: gRPC shows a traceback for each that it has to cut off."""
+
+    def __init__(self, server: grpc.aio.Server, service: SpineService, uploads: Uploads) -> None:
+        self._server = server
+        self._service = service
+        self._uploads = uploads
+
+    async def stop(self, grace: float) -> None:
+        self._service.end()
+        self._uploads.end()
+        await self._server.stop(grace)
 
 
 async def serve_grpc(
@@ -219,15 +289,17 @@ async def serve_grpc(
     *,
     certificate: tuple[bytes, bytes] | None = None,
     others: Sequence[Any] = (),
-) -> tuple[grpc.aio.Server, int]:
+) -> tuple[GrpcServer, int]:
     """Start listening; returns the server and the port it got.  `others` are served beside."""
+    uploads = Uploads()
     server = grpc.aio.server(
+        interceptors=(uploads,),
         options=[
             ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
             ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
             ("grpc.so_reuseport", 0),
             ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-        ]
+        ],
     )
     server.add_generic_rpc_handlers((service.handler(), *others))
     try:
@@ -241,4 +313,4 @@ async def serve_grpc(
             "another port (0 takes any free one)"
         ) from error
     await server.start()
-    return server, port
+    return GrpcServer(server, service, uploads), port

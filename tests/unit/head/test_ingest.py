@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from runwatch.head.ingest import Ingest
 from runwatch.record import Batch, JournalId, Origin, Position, Series, Verdict
 from runwatch.store.duck import DuckStore
 from tests.integration.processes import until
+from tests.unit.agent.hand_clock import HandClock
 
 
 class GatedStore:
@@ -113,3 +115,80 @@ def test_a_store_that_fails_is_not_hidden(store: GatedStore) -> None:
     until(lambda: ingest.failure, 20)
     assert ingest.submit(batch(0, 10)).cancelled()
     ingest.close()
+
+
+# ── its pace ───────────────────────────────────────────────────────────────────────────────────
+
+
+class CountingStore(GatedStore):
+    """Remembers how many batches each transaction had."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate.set()
+        self.writes: list[int] = []
+
+    def write(self, batches: Sequence[Batch]) -> list[Verdict]:
+        self.writes.append(len(batches))
+        return super().write(batches)
+
+
+class Paced:
+    """An ingest whose time stands still, so that what has to wait would wait for ever."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "PACE_SECONDS", 1000.0)
+        monkeypatch.setattr(module, "MUCH_POINTS", 1000)
+        self.store = CountingStore()
+        self.clock = HandClock()
+        self.ingest = Ingest(self.store, clock=self.clock)
+        self._at = 0
+
+    def submit(self, points: int = 1) -> Future[Verdict]:
+        start, self._at = self._at, self._at + points
+        return self.ingest.submit(batch(start, self._at))
+
+    def exhaust(self) -> None:
+        for _ in range(module.BURST):
+            assert self.submit().result(20).accepted
+
+    def close(self) -> None:
+        self.ingest.close()
+        self.store.inner.close()
+
+
+@pytest.fixture
+def paced(monkeypatch: pytest.MonkeyPatch) -> Iterator[Paced]:
+    made = Paced(monkeypatch)
+    yield made
+    made.close()
+
+
+def test_after_a_lull_nothing_waits(paced: Paced) -> None:
+    for _ in range(3):
+        paced.clock.pass_seconds(1000.0 * module.BURST)
+        paced.exhaust()
+    assert paced.store.writes == [1] * 3 * module.BURST
+
+
+def test_what_comes_thick_and_fast_is_stored_together(paced: Paced) -> None:
+    paced.exhaust()
+    small = [paced.submit() for _ in range(5)]
+    much = paced.submit(2000)
+    assert all(future.result(20).accepted for future in (*small, much))
+    assert paced.store.writes == [1] * module.BURST + [6]
+
+
+def test_much_at_a_time_is_not_made_up_for_later(paced: Paced) -> None:
+    """Big batches go at once however many there are, and after a lull small ones do again."""
+    for _ in range(3 * module.BURST):
+        assert paced.submit(2000).result(20).accepted
+    paced.clock.pass_seconds(2 * 1000.0)
+    assert paced.submit().result(20).accepted
+
+
+def test_who_closes_does_not_wait_for_the_pace(paced: Paced) -> None:
+    paced.exhaust()
+    waiting = [paced.submit() for _ in range(3)]
+    paced.ingest.close()
+    assert all(future.result(0).accepted for future in waiting)

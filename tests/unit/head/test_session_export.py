@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -261,6 +262,32 @@ def test_frames_are_counted_as_they_come(store: Store) -> None:
         assert counts.of(of) == until
     clock.now_ns += 2 * SECOND
     assert counts.of(session(end=1000)) == 1000
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_frames_that_come_late_are_counted_after_a_while(store: Store, seed: int) -> None:
+    """Two nodes, one a minute behind; a session with a pause; asked at odd moments."""
+    chance, clock = random.Random(seed), StillClock(START)
+    counts = FrameCounts(store, lambda: survey(store), clock=clock)
+    prompt, late = Node(store, "prompt"), Node(store, "late")
+    behind = 0.0
+    stretches: tuple[Stretch, ...] = (Stretch(START, None),)
+    for second in range(2, 320, 2):
+        clock.now_ns = START + second * SECOND
+        prompt.sample(second - 0.5, 0, gpu_utilization_percent=1.0)
+        if chance.random() < 0.3:
+            while behind < second - chance.random() * 50:
+                late.sample(behind + 0.25, 0, gpu_utilization_percent=1.0)
+                behind += 1.5
+        if second == 150:
+            stretches = (Stretch(START, START + 150 * SECOND),)
+        elif second == 180:
+            stretches = (*stretches, Stretch(START + 180 * SECOND, None))
+        if chance.random() < 0.3:
+            counts.of(session(stretches=stretches, period_ns=SECOND // 2))
+    clock.now_ns += 11 * SECOND
+    of = session(stretches=stretches, period_ns=SECOND // 2)
+    assert counts.of(of) == len(exported(store, of)["frames"])
 
 
 def test_e2_16_a_silent_client_is_unhealthy_until_it_is_back(store: Store) -> None:

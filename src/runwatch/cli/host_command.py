@@ -1,0 +1,67 @@
+"""Serve the viewers for a directory of profiles: XProf and Perfetto, and a list of what there is.
+
+DIR holds sessions as JAX, XProf and TensorBoard lay them out (…/plugins/profile/SESSION/), or
+traces as torch.profiler writes them.  A URL (s3://, gs://, anything that fsspec knows) is copied
+to a temporary directory first; what is new there is found every half minute.
+
+example:
+  runwatch host /tmp/tensorboard
+  runwatch host gs://bucket/profiles --port 8500 --base-path /team/profiles
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from runwatch.errors import NotFound
+from runwatch.settings import load
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("where", metavar="DIR|URL", help="where the profiles are")
+    parser.add_argument("--port", type=int, dest="http_port", help="default 8091; 0 = any free one")
+    parser.add_argument("--bind", help="address to listen on (default 127.0.0.1)")
+    parser.add_argument("--token", help="what callers must know (default $RUNWATCH_TOKEN)")
+    parser.add_argument("--base-path", help="the path that a proxy serves it under: /team/x")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from runwatch.head.main import Head, Listening
+    from runwatch.head.settings import HeadSettings
+
+    def ready(at: Listening) -> None:
+        token = f"?token={at.token}" if at.token else ""
+        print(f"Profiles of {arguments.where}: {at.http}/viewers/{token}", flush=True)
+        print("Stop it with Ctrl-C.", flush=True)
+
+    with (
+        tempfile.TemporaryDirectory(prefix="runwatch-host-") as scratch,
+        _local(arguments.where, Path(scratch)) as place,
+    ):
+        flags = {"dir": scratch, "profiles": place, "grpc_port": -1}
+        settings = load(HeadSettings, section="head", flags=vars(arguments) | flags).values
+        # The server passes this signal on when it has stopped; what is temporary goes first.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+        Head(settings).run(ready)
+    return 0
+
+
+@contextmanager
+def _local(where: str, scratch: Path) -> Iterator[Path]:
+    """The directory, or a copy of the URL that is kept up to date."""
+    from runwatch.head.profile_mirror import Mirror
+
+    if "://" in where and not where.startswith("file://"):
+        with Mirror(where, scratch / "mirror") as mirror:
+            yield mirror.folder
+        return
+    place = Path(where.removeprefix("file://")).expanduser()
+    if not place.is_dir():
+        raise NotFound(f"no such directory: {place}")
+    yield place

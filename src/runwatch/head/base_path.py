@@ -1,0 +1,51 @@
+"""Serving under a path prefix, whether the proxy in front of us strips it or leaves it on.
+
+Every link and redirect of ours is relative, so only what comes in needs the prefix taken off.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from urllib.parse import quote
+
+from starlette.responses import RedirectResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from runwatch.errors import UsageError
+
+_PARTS: Final = re.compile(r"(/[A-Za-z0-9._~-]+)*", re.ASCII)
+
+
+def check_base_path(base: str) -> str:
+    """`/team/x` in one spelling: no slash at the end, empty for none."""
+    base = base.rstrip("/")
+    base = base if not base or base.startswith("/") else f"/{base}"
+    if not _PARTS.fullmatch(base) or ".." in base:
+        raise UsageError(
+            f"base path {base[:80]!r}: parts of letters, digits, '.', '_', '~' and '-', "
+            "like /team/runwatch"
+        )
+    return base
+
+
+class BasePath:
+    """ASGI middleware; before all others."""
+
+    def __init__(self, app: ASGIApp, base: str) -> None:
+        self._app = app
+        self._base = base
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope.get("path", "")
+        if self._base and path == self._base:
+            query = scope["query_string"].decode("latin-1")
+            where = path.rsplit("/", 1)[-1] + "/" + (f"?{query}" if query else "")
+            await RedirectResponse(where, 307)(scope, receive, send)
+            return
+        if self._base and path.startswith(f"{self._base}/"):
+            rest = path[len(self._base) :]
+            raw = scope.get("raw_path") or quote(path).encode()
+            raw = raw.removeprefix(self._base.encode())
+            scope = {**scope, "path": rest, "raw_path": raw}
+        await self._app(scope, receive, send)

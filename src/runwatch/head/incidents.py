@@ -1,0 +1,253 @@
+"""Incidents: asks the nodes of a run for stacks, compares them, and records what came of it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from runwatch.clock import Clock, system_clock
+from runwatch.errors import NotFound, RunwatchError
+from runwatch.head.commands import Outbox, Sent
+from runwatch.head.own_journal import OwnJournal
+from runwatch.head.reading import Reading
+from runwatch.record import RunId
+from runwatch.views.diagnosis.evidence import RankEvidence
+from runwatch.views.diagnosis.hang import HangReport, diagnose
+from runwatch.views.diagnosis.progress import Stall
+from runwatch.views.incidents import INCIDENT, STACKS, Incident, incidents_of
+from runwatch.views.runs import ProcessState
+
+ROUNDS: Final = 2
+GAP_SECONDS: Final = 2.0
+ANSWER_SECONDS: Final = 15.0
+"""So long we wait for the nodes' answers; a report is made of what came until then."""
+WAIT_SECONDS: Final = 0.25
+MOST_GROUPS: Final = 32
+MOST_FRAMES: Final = 60
+logger = logging.getLogger("runwatch.head")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which stacks to take."""
+
+    ranks: Sequence[int] | None = None
+    rounds: int = 1
+    gap_seconds: float = GAP_SECONDS
+    native: bool = True
+    incident: str = ""
+
+
+class StackTaker:
+    """Has nodes look at a run's processes, and finds what they saw."""
+
+    def __init__(self, reading: Reading, outbox: Outbox | None) -> None:
+        self.reading = reading
+        self.outbox = outbox
+
+    def hosts(self, run: RunId, ranks: Sequence[int] | None = None) -> list[str]:
+        """Where processes of the newest attempt live."""
+        states = newest(self.reading.processes(run))
+        wanted = None if ranks is None else set(ranks)
+        living = (s for s in states if s.state == "running" and (not wanted or s.rank in wanted))
+        return list(dict.fromkeys(state.host for state in living))
+
+    def ask(self, run: RunId, wanted: Wanted, hosts: Iterable[str]) -> Sent:
+        if self.outbox is None:
+            raise NotFound("nobody can be asked here: this head has no way to the nodes")
+        body = {
+            "run": run,
+            "ranks": None if wanted.ranks is None else list(wanted.ranks),
+            "incident": wanted.incident,
+            "rounds": wanted.rounds,
+            "gap_seconds": wanted.gap_seconds,
+            "native": wanted.native,
+        }
+        return self.outbox.send("stacks", body, hosts, ANSWER_SECONDS)
+
+    def wait(
+        self, sent: Sent, seconds: float, stopping: Callable[[], bool] = lambda: False
+    ) -> bool:
+        """Whether all have answered within this time."""
+        assert self.outbox is not None
+        clock = self.reading.clock
+        deadline_ns = clock.mono_ns() + int(seconds * 1e9)
+        while not stopping():
+            left = (deadline_ns - clock.mono_ns()) / 1e9
+            if self.outbox.wait(sent, min(max(left, 0.0), WAIT_SECONDS)):
+                return True
+            if left <= 0:
+                return False
+        return False
+
+    def taken(
+        self,
+        run: RunId,
+        *,
+        command: str | None = None,
+        incident: str | None = None,
+        start_ns: int | None = None,
+        end_ns: int | None = None,
+        limit: int | None = None,
+    ) -> list[Mapping[str, Any]]:
+        """Bodies of the stacks that the store has, oldest first."""
+        rows = self.reading.store.events(
+            run,
+            kinds=[STACKS],
+            start_ns=start_ns,
+            end_ns=end_ns,
+            limit=limit,
+            newest_first=limit is not None,
+        )
+        bodies = [row.body for row in sorted(rows, key=lambda row: row.time_ns)]
+        if command is not None:
+            bodies = [body for body in bodies if body.get("command") == command]
+        if incident is not None:
+            bodies = [body for body in bodies if body.get("incident") == incident]
+        return bodies
+
+
+def newest(states: Sequence[ProcessState]) -> list[ProcessState]:
+    """Those of the run's last attempt."""
+    last = max((state.attempt for state in states), default=0)
+    return [state for state in states if state.attempt == last]
+
+
+Evidence = Callable[[Iterable[Mapping[str, Any]]], Mapping[int, RankEvidence]]
+"""From bodies of `stacks` events, with what is known of the run's progress."""
+
+
+class Incidents:
+    """Any thread may call; one investigation at a time for each run is its caller's business."""
+
+    def __init__(
+        self, taker: StackTaker, journal: OwnJournal, *, clock: Clock = system_clock
+    ) -> None:
+        self.taker = taker
+        self._journal = journal
+        self._clock = clock
+
+    def all(self, run: RunId | None = None) -> list[Incident]:
+        return incidents_of(self.taker.reading.store.events(run, kinds=[INCIDENT]))
+
+    def new_id(self) -> str:
+        return f"{self._clock.wall_ns():x}-{os.urandom(2).hex()}"
+
+    def look(
+        self,
+        run: RunId,
+        id: str,
+        hosts: Sequence[str],
+        evidence: Evidence,
+        world_size: int,
+        stopping: Callable[[], bool],
+    ) -> tuple[HangReport, dict[str, Any]]:
+        """Take stacks of everyone, twice, and say who is to blame; and what could not be done."""
+        begun_ns = self._clock.wall_ns()
+        sent = self.taker.ask(run, Wanted(rounds=ROUNDS, incident=id), hosts)
+        self.taker.wait(sent, ANSWER_SECONDS, stopping)
+        behind_ns = int(60e9)  # a node's clock may be behind ours
+        bodies = self.taker.taken(run, command=sent.id, start_ns=begun_ns - behind_ns)
+        found = _with_reasons(evidence(bodies), sent, self._hosts_of(run))
+        notes = {
+            "unreachable": dict(sent.unreachable),
+            "silent_hosts": sorted(set(sent.hosts) - set(sent.results)),
+            "looked_at": sum(bool(body.get("threads")) for body in bodies),
+        }
+        return diagnose(found, world_size=world_size), notes
+
+    def _hosts_of(self, run: RunId) -> dict[int, str]:
+        return {s.rank: s.host for s in newest(self.taker.reading.processes(run))}
+
+    def opened(
+        self,
+        run: RunId,
+        id: str,
+        stall: Stall,
+        report: HangReport,
+        notes: Mapping[str, Any],
+        detected_ns: int,
+        before: Incident | None = None,
+    ) -> Incident:
+        """Record it; `before` is what was recorded of the same incident earlier."""
+        told = {**_bounded(report), **notes, "stall": stall.to_json()}
+        incident = Incident(
+            id=id,
+            run=run,
+            kind="hang",
+            state="open",
+            since_ns=stall.since_ns,
+            detected_ns=before.detected_ns if before else detected_ns,
+            named_ns=before.named_ns if before else self._clock.wall_ns(),
+            text=report.text,
+            confidence=report.confidence,
+            ranks=report.ranks,
+            rounds=(before.rounds if before else 0) + ROUNDS,
+            report=told,
+        )
+        return self._record(incident)
+
+    def crashed(self, run: RunId, evidence: Mapping[int, RankEvidence], first_ns: int) -> Incident:
+        """Ranks ended badly and nobody is left: who went down first, and who because of it."""
+        report = diagnose(evidence)
+        now_ns = self._clock.wall_ns()
+        return self._record(
+            Incident(
+                id=self.new_id(),
+                run=run,
+                kind="crash",
+                state="closed",
+                since_ns=first_ns,
+                detected_ns=now_ns,
+                named_ns=now_ns,
+                closed_ns=now_ns,
+                why="the run ended",
+                text=report.text,
+                confidence=report.confidence,
+                ranks=report.ranks,
+                report=_bounded(report),
+            )
+        )
+
+    def close(self, incident: Incident, why: str) -> Incident:
+        return self._record(incident.closed(self._clock.wall_ns(), why))
+
+    def _record(self, incident: Incident) -> Incident:
+        try:
+            self._journal.record(INCIDENT, [incident.to_body()], incident.run)
+        except RunwatchError as error:
+            logger.error(
+                "the incident %s of %s is not stored: %s", incident.id, incident.run, error
+            )
+        return incident
+
+
+def _with_reasons(
+    evidence: Mapping[int, RankEvidence], sent: Sent, hosts: Mapping[int, str]
+) -> dict[int, RankEvidence]:
+    """Whoever nobody looked at: why not."""
+    return {rank: _reasoned(each, sent, hosts.get(rank, "")) for rank, each in evidence.items()}
+
+
+def _reasoned(evidence: RankEvidence, sent: Sent, host: str) -> RankEvidence:
+    if evidence.rounds or evidence.ended is not None or evidence.problems:
+        return evidence
+    if (why := sent.unreachable.get(host)) is not None:
+        return replace(evidence, problems=(f"host {host}: {why}",))
+    result = sent.results.get(host)
+    if result is None:
+        return replace(evidence, problems=(f"host {host} has not answered",))
+    if result.get("state") == "failed":
+        return replace(evidence, problems=(f"host {host}: {result.get('why')}",))
+    return evidence
+
+
+def _bounded(report: HangReport) -> dict[str, Any]:
+    plain = report.to_json()
+    groups = plain["groups"]
+    plain["groups"] = [{**g, "frames": g["frames"][:MOST_FRAMES]} for g in groups[:MOST_GROUPS]]
+    plain["groups_left_out"] = max(0, len(groups) - MOST_GROUPS)
+    return plain

@@ -1,0 +1,315 @@
+"""Which profile sessions there are, and where their files lie.
+
+A session is known because processes told of it, or because its folder lies where we look: those
+that somebody put there by hand are as good.  Nothing that a caller or a record says becomes a path
+unchecked: a session's folder ends in `plugins/profile/<session>` or lies where this head was told
+to look, and a file is served only if it is one of those found in that folder.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+from urllib.parse import unquote, urlsplit
+
+from runwatch.errors import NotFound, RunwatchError, UsageError
+from runwatch.head.reading import Reading
+from runwatch.record import RunId
+from runwatch.views import profiles as view
+from runwatch.views.profiles import Session
+
+DEEPEST: Final = 8
+MOST_FOLDERS: Final = 50_000
+CACHES: Final = frozenset({"cached_tools.json", "cache_version.txt"})
+"""What XProf leaves beside profiles when it is pointed at them itself."""
+_LAYOUT: Final = ("plugins", "profile")
+_XPLANE_STARTS: Final = (0x0A, 0x12, 0x1A, 0x22)
+_GZIP: Final = b"\x1f\x8b"
+_HIGHEST_RATIO: Final = 200
+"""Traces compress to a tenth or a fiftieth; what grows beyond this is no trace."""
+_LOOKED_AT: Final = 256 << 10
+
+Kind = Literal["xplane", "trace", "other"]
+Note = Callable[[str, Mapping[str, Any]], None]
+
+
+class SessionRunning(RunwatchError):
+    """It is still being captured."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    name: str
+    kind: Kind
+    bytes: int
+    modified_ns: int
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A session, with what was told of it and what of it lies here."""
+
+    run: RunId
+    run_name: str
+    id: str
+    folders: tuple[Path, ...]
+    files: tuple[File, ...]
+    told: Session | None
+
+    @property
+    def state(self) -> view.State:
+        return "done" if self.told is None else self.told.state
+
+    @property
+    def is_over(self) -> bool:
+        return self.state != "running"
+
+    @property
+    def start_ns(self) -> int:
+        if self.told is not None:
+            return self.told.start_ns
+        return min((file.modified_ns for file in self.files), default=0)
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self.files) or (self.told.bytes if self.told else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A session's folder on this machine."""
+
+    run: str
+    session: str
+    folder: Path
+
+
+class Profiles:
+    """`places` are folders to look in; `loose` also takes traces that lie in no session's folder.
+
+    Any thread may call.
+    """
+
+    def __init__(
+        self,
+        reading: Reading,
+        places: Sequence[Path],
+        *,
+        note: Note | None = None,
+        loose: bool = False,
+    ) -> None:
+        self._reading = reading
+        self._places = tuple(places)
+        self._note = note
+        self._loose = loose
+
+    def all(self) -> list[Kept]:
+        """Newest first."""
+        told = self._told()
+        names = {row.run: row.run_name for row in self._reading.store.processes() if row.run}
+        found = self._folders()
+        kept = [self._kept(session, names.get(session.run, ""), found) for session in told.values()]
+        taken = {folder for item in kept for folder in item.folders}
+        kept += [_by_hand(spot, names) for spot in found if spot.folder not in taken]
+        return sorted((k for k in kept if k.told or k.files), key=lambda k: -k.start_ns)
+
+    def of(self, run: str) -> list[Kept]:
+        """Those of one run, by its id or by a name that only it has."""
+        kept = self.all()
+        try:
+            id = self._reading.run(run)
+        except NotFound:
+            if any(item.run == run for item in kept):
+                return [item for item in kept if item.run == run]
+            raise
+        return [item for item in kept if item.run == id]
+
+    def find(self, run: str, session: str) -> Kept:
+        view.check_session(session)
+        for item in self.all():
+            if item.id == session and run in (item.run, item.run_name):
+                return item
+        raise NotFound(
+            f"run {run[:80]!r} has no profile session {session!r}; /api/v1/profiles lists all"
+        )
+
+    def delete(self, kept: Kept) -> None:
+        """Its files, and what is known of it."""
+        if not kept.is_over:
+            raise SessionRunning(f"session {kept.id!r} is being captured; wait until it is over")
+        for folder in kept.folders:
+            if not _is_session(folder, kept.id):
+                raise UsageError(f"{folder} is no session's own folder; delete it by hand")
+        if kept.told is not None:
+            if self._note is None:
+                raise UsageError("what is known of it can only be read here")
+            self._note(view.DELETED, {"run": kept.run, "session": kept.id})
+        for folder in kept.folders:
+            try:
+                shutil.rmtree(folder)
+            except OSError as error:
+                raise UsageError(f"cannot delete {folder}: {error.strerror}") from error
+
+    # ── what was told ─────────────────────────────────────────────────────────────────────────
+
+    def _told(self) -> dict[view.Key, Session]:
+        store = self._reading.store
+        events = store.events(None, kinds=[view.PROFILE, view.DELETED])
+        told = view.fold(events)
+        going = {key[0] for key, session in told.items() if session.state == "running"}
+        if not going:
+            return told
+        states = [state for run in going for state in self._reading.processes(run)]
+        return view.fold(events, {s.journal for s in states if s.state != "running"})
+
+    def _kept(self, session: Session, name: str, found: Iterable[Found]) -> Kept:
+        names = session.run, name
+        lying = [f.folder for f in found if f.session == session.id and f.run in names]
+        named = (_local(directory, session.id) for directory in session.directories)
+        folders = tuple(dict.fromkeys([*lying, *(f for f in named if f is not None)]))
+        return Kept(session.run, name, session.id, folders, _files(folders), session)
+
+    # ── what lies here ────────────────────────────────────────────────────────────────────────
+
+    def _folders(self) -> list[Found]:
+        return [spot for place in self._places for spot in look(place, loose=self._loose)]
+
+
+def _by_hand(spot: Found, names: Mapping[RunId, str]) -> Kept:
+    """A folder that nobody told of; its run is the one whose id or name its folder has."""
+    run = RunId(spot.run)
+    if run not in names:
+        run = next((id for id, name in names.items() if name == spot.run), run)
+    return Kept(
+        run,
+        names.get(run, spot.run),
+        spot.session,
+        (spot.folder,),
+        _files((spot.folder,)),
+        None,
+    )
+
+
+def look(place: Path, *, loose: bool = False) -> Iterator[Found]:
+    """Session folders under a place: `<run>/plugins/profile/<session>`, at any depth of <run>."""
+    try:
+        root = place.resolve(strict=True)
+    except OSError:
+        return
+    # Links to folders are not followed: what is outside stays outside, and nothing goes round.
+    for seen, (folder, below, files) in enumerate(os.walk(root)):
+        here = Path(folder)
+        parts = here.relative_to(root).parts
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        if len(parts) >= DEEPEST or seen >= MOST_FOLDERS:
+            below.clear()
+        if parts[-2:] == _LAYOUT:
+            run = ":".join(parts[:-2]) or root.name
+            yield from (Found(run, name, here / name) for name in below if view.is_safe(name))
+            below.clear()
+        elif loose and any(kind_of(name) != "other" for name in files):
+            run = ":".join(parts[:-1]) or root.name
+            session = parts[-1] if parts else root.name
+            yield Found(run, session if view.is_safe(session) else "traces", here)
+
+
+def _local(directory: str, session: str) -> Path | None:
+    """The folder that a record names, if it is one of a session and on this machine."""
+    parts = urlsplit(directory)
+    if parts.scheme not in ("", "file") or parts.netloc not in ("", "localhost"):
+        return None
+    path = Path(unquote(parts.path) if parts.scheme else directory)
+    try:
+        folder = path.resolve(strict=True) if path.is_absolute() else None
+    except (OSError, ValueError):
+        return None
+    return folder if folder is not None and _is_session(folder, session) else None
+
+
+def _is_session(folder: Path, session: str) -> bool:
+    is_own = folder.is_dir() and not folder.is_symlink()
+    return is_own and folder.parts[-3:] == (*_LAYOUT, session)
+
+
+def _files(folders: Sequence[Path]) -> tuple[File, ...]:
+    """Regular files that really lie in the folders, each name once."""
+    found: dict[str, File] = {}
+    for folder in folders:
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError:
+            continue
+        for entry in entries:
+            file = _file(folder, entry)
+            if file is not None:
+                found.setdefault(file.name, file)
+    return tuple(found.values())
+
+
+def _file(folder: Path, entry: os.DirEntry[str]) -> File | None:
+    if entry.name.startswith(".") or entry.name in CACHES or entry.name.endswith(".SSTABLE"):
+        return None
+    try:
+        path = Path(entry.path).resolve(strict=True)
+        about = path.stat()
+    except OSError:
+        return None
+    if not path.is_relative_to(folder) or not stat.S_ISREG(about.st_mode):
+        return None
+    return File(entry.name, kind_of(entry.name), about.st_size, about.st_mtime_ns, path)
+
+
+def kind_of(name: str) -> Kind:
+    if name.endswith(".xplane.pb"):
+        return "xplane"
+    is_trace = name.removesuffix(".gz").endswith((".json", ".pftrace", ".perfetto-trace"))
+    return "trace" if is_trace and name not in CACHES and not name.startswith(".") else "other"
+
+
+# ── is it what it says ────────────────────────────────────────────────────────────────────────
+
+
+def refusal(file: File) -> str:
+    """Why no viewer is given this file; empty when it may have it."""
+    try:
+        with file.path.open("rb") as opened:
+            start = opened.read(16 if file.kind == "xplane" else _LOOKED_AT)
+    except OSError as error:
+        return f"{file.name} cannot be read: {error.strerror}"
+    if not start:
+        return f"{file.name} is empty"
+    if file.kind == "xplane":
+        return "" if start[0] in _XPLANE_STARTS else f"{file.name} is no XPlane profile{_is(start)}"
+    if start.startswith(_GZIP):
+        return _unpacked(file.name, start)
+    return _opens(file.name, start)
+
+
+def _unpacked(name: str, start: bytes) -> str:
+    most = len(start) * _HIGHEST_RATIO + (1 << 20)
+    try:
+        text = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(start, most)
+    except zlib.error as error:
+        return f"{name} is damaged: {error}"
+    if len(text) >= most:
+        return f"{name} grows more than {_HIGHEST_RATIO} times when it is unpacked: no trace does"
+    return _opens(name, text)
+
+
+def _opens(name: str, start: bytes) -> str:
+    if not name.removesuffix(".gz").endswith(".json"):
+        return ""
+    text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
+    return "" if text[:1] in (b"{", b"[") else f"{name} is no JSON trace{_is(start)}"
+
+
+def _is(start: bytes) -> str:
+    known = {b"PK": "a zip archive", _GZIP: "packed with gzip", b"\x80": "a pickle"}
+    return next((f" but {what}" for magic, what in known.items() if start.startswith(magic)), "")

@@ -1,0 +1,241 @@
+"""One viewer process for all who look: started when first asked for, watched, ended when idle."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from runwatch.errors import RunwatchError, UsageError
+from runwatch.head.profiles import Kept, refusal
+from runwatch.views.profiles import is_safe
+
+MEMORY_BYTES: Final = 4 << 30
+IDLE_SECONDS: Final = 600.0
+START_SECONDS: Final = 60.0
+WATCH_SECONDS: Final = 0.25
+ARRANGE_SECONDS: Final = 1.0
+_LONGEST_SOCKET: Final = 100
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+logger = logging.getLogger("runwatch.head")
+
+
+class ViewerFailed(RunwatchError):
+    """It did not start, or ended before it had answered."""
+
+
+class ViewerCrashed(ViewerFailed):
+    """It ended before it had answered, and nobody had ended it."""
+
+
+def is_installed() -> bool:
+    return importlib.util.find_spec("xprof") is not None
+
+
+class Viewer:
+    """Any thread may call."""
+
+    def __init__(
+        self,
+        sessions: Callable[[], Sequence[Kept]],
+        *,
+        memory_bytes: int = MEMORY_BYTES,
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
+        self._sessions = sessions
+        self._memory_bytes = memory_bytes
+        self._idle_seconds = idle_seconds
+        self._lock = threading.Lock()
+        """Held while it starts, which takes seconds."""
+        self._counting = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._folder = Path()
+        self._watcher: threading.Thread | None = None
+        self._closing = threading.Event()
+        self._used = 0.0
+        self._arranged = 0.0
+        self._busy = 0
+        self.ended_because = ""
+
+    @property
+    def pid(self) -> int | None:
+        process = self._process
+        return None if process is None or process.poll() is not None else process.pid
+
+    def hold(self) -> None:
+        """It stays until it is released as often as it was held."""
+        with self._counting:
+            self._busy += 1
+
+    def release(self) -> None:
+        with self._counting:
+            self._busy -= 1
+            self._used = time.monotonic()
+
+    def socket(self, *, fresh: bool) -> Path:
+        """Where it listens; it is started if it must be.  `fresh`: it is to know new sessions."""
+        with self._lock:
+            return self._running(fresh)
+
+    def close(self) -> None:
+        self._closing.set()
+        with self._lock:
+            self._end("the head ended")
+        if self._watcher is not None:
+            self._watcher.join()
+
+    # ── starting and ending ───────────────────────────────────────────────────────────────────
+
+    def _running(self, fresh: bool) -> Path:
+        if self._closing.is_set():
+            raise ViewerFailed("this head is stopping")
+        if self._process is None or self._process.poll() is not None:
+            self._end("")
+            self._start()
+        elif fresh and time.monotonic() - self._arranged > ARRANGE_SECONDS:
+            self._arrange()
+        return self._folder / "socket"
+
+    def _start(self) -> None:
+        if not is_installed():
+            raise UsageError("XProf is not installed here: pip install 'runwatch[profiles]'")
+        self._folder = _private_folder()
+        self._arrange()
+        command = [
+            sys.executable, "-P", "-m", "runwatch.head.viewer", str(self._folder / "socket"),
+            str(self._folder / "profiles"), str(self._memory_bytes),
+        ]  # fmt: skip
+        with (self._folder / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=_environment(),
+                start_new_session=True,  # Ctrl-C is for the head, which then ends it
+            )
+        if not _says_ready(self._process, START_SECONDS):
+            words = _tail(self._folder / "log")
+            self._end("it did not start")
+            raise ViewerFailed(f"XProf did not start: {words}")
+        self._used = time.monotonic()
+        self.ended_because = ""
+        self._watcher = threading.Thread(
+            target=self._watch, args=[self._process], name="runwatch-viewer", daemon=True
+        )
+        self._watcher.start()
+
+    def _end(self, why: str) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if why:
+            self.ended_because = why
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _watch(self, process: subprocess.Popen[bytes]) -> None:
+        while not self._closing.wait(WATCH_SECONDS):
+            with self._lock:
+                if self._process is not process or process.poll() is not None:
+                    return
+                why = self._too_much(process)
+                if why:
+                    logger.warning("XProf was ended: %s", why)
+                    self._end(why)
+                    return
+
+    def _too_much(self, process: subprocess.Popen[bytes]) -> str:
+        if _resident_bytes(process.pid) > self._memory_bytes:
+            return (
+                f"it took more than {self._memory_bytes / 2**30:.3g} GiB of memory "
+                "(viewer_memory says how much it may)"
+            )
+        idle = not self._busy and time.monotonic() - self._used > self._idle_seconds
+        return f"nobody has used it for {self._idle_seconds:g} s" if idle else ""
+
+    # ── what it shows ─────────────────────────────────────────────────────────────────────────
+
+    def _arrange(self) -> None:
+        """Links, so that what XProf writes beside profiles goes away with it."""
+        arrange(self._folder / "profiles", self._sessions())
+        self._arranged = time.monotonic()
+
+
+def arrange(folder: Path, sessions: Sequence[Kept]) -> None:
+    """Make the folder show these sessions' XPlane profiles, and no others."""
+    wanted: dict[Path, dict[str, Path]] = {}
+    for kept in sessions:
+        planes = {f.name: f.path for f in kept.files if f.kind == "xplane" and not refusal(f)}
+        if planes:
+            wanted[folder / folder_name(kept.run) / "plugins" / "profile" / kept.id] = planes
+    for old in folder.glob("*/plugins/profile/*"):
+        if old not in wanted:
+            shutil.rmtree(old)
+    for place, files in wanted.items():
+        place.mkdir(parents=True, exist_ok=True)
+        for name, target in files.items():
+            if not (place / name).is_symlink():
+                (place / name).symlink_to(target)
+    folder.mkdir(exist_ok=True)
+
+
+def folder_name(run: str) -> str:
+    """What XProf knows a run by."""
+    return run if is_safe(run) else "".join(c if is_safe(c) else "_" for c in run)[:128] or "run"
+
+
+def _private_folder() -> Path:
+    """A path in it must fit into a socket's address."""
+    made = Path(tempfile.mkdtemp(prefix="runwatch-viewer-"))
+    if len(str(made / "socket")) > _LONGEST_SOCKET:
+        made.rmdir()
+        made = Path(tempfile.mkdtemp(prefix="runwatch-viewer-", dir="/tmp"))
+    return made
+
+
+def _environment() -> dict[str, str]:
+    """Ours without our secret."""
+    return {name: value for name, value in os.environ.items() if name != "RUNWATCH_TOKEN"}
+
+
+def _says_ready(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    assert process.stdout is not None
+    deadline = time.monotonic() + seconds
+    said = b""
+    while (left := deadline - time.monotonic()) > 0:
+        if select.select([process.stdout], [], [], left)[0]:
+            piece = os.read(process.stdout.fileno(), 4096)
+            said += piece
+            if b"ready" in said or not piece:
+                return bool(piece)
+    return False
+
+
+def _tail(log: Path) -> str:
+    try:
+        lines = log.read_text(errors="replace").strip().splitlines()
+    except OSError:
+        lines = []
+    return lines[-1][:500] if lines else "it said nothing"
+
+
+def _resident_bytes(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
+    except (OSError, ValueError, IndexError):
+        return 0
