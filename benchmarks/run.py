@@ -23,7 +23,10 @@ from command import show
 from report import Outcome, machine
 from trial import HERE, PEERS_PYTHON, Options
 
-NAMES = ("imports", "scalar", "sigkill", "loop", "ingest", "devices", "agent", "goodput")
+NAMES = (
+    "imports", "scalar", "sigkill", "loop", "ingest", "devices", "agent", "goodput", "stacks",
+    "profiles",
+)  # fmt: skip
 STORE = "store"
 """Stands by itself: it prints its own tables."""
 

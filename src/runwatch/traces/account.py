@@ -1,0 +1,201 @@
+"""Where the time of a trace went: lanes of events come in, sums and unions go out.
+
+A lane is a thread of the host or a stream of a device.  Readers hand over its events in pieces;
+each piece is folded as soon as everything in it is over, so that memory stays small.
+
+The rules, for every instant of the window (first step to last step, or all that was captured):
+a device's instant is *compute* while a kernel (or a copy within the device, or a memset) runs,
+else *communication* while a collective does, else *host* while an operator, a runtime call, data
+loading or a copy between host and device is recorded, else *idle*.  Frames and annotations are
+containers, and waiting is not work.  A device is idle, in the sense of its idle percentage, in
+*host* and *idle* together.  Without device events, the operators of the processor are the compute,
+except those that prepare input; XLA's, wherever its executor runs them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from runwatch.traces import intervals
+from runwatch.traces.intervals import Ints, Spans
+from runwatch.traces.names import Work
+from runwatch.traces.opening import BadTrace, Limits
+
+HOST: Final = -1
+"""In place of a device's number."""
+_PIECE: Final = 1 << 18
+"""Events that are gathered before a piece is folded."""
+_NEVER: Final = 1 << 62
+_BUSY: Final = (Work.COMPUTE, Work.COMMUNICATION)
+
+
+@dataclass
+class Totals:
+    """By number of name: how often, how long, and how long by itself."""
+
+    count: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    total_ns: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    self_ns: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def add(self, names: Ints, lasted: Ints, own: Ints) -> None:
+        size = max(int(names.max()) + 1, len(self.count))
+        if size > len(self.count):
+            self.count, self.total_ns, self.self_ns = (
+                np.pad(column, (0, 2 * size - len(column)))
+                for column in (self.count, self.total_ns, self.self_ns)
+            )
+        width = len(self.count)
+        self.count += np.bincount(names, minlength=width)
+        self.total_ns += np.bincount(names, lasted, width).astype(np.int64)
+        self.self_ns += np.bincount(names, own, width).astype(np.int64)
+
+
+class Heap:
+    """Spans of many lanes, put together whenever they have become twice as many."""
+
+    def __init__(self) -> None:
+        self._parts: list[Spans] = []
+        self._size = 0
+        self._enough = _PIECE
+
+    def add(self, spans: Spans) -> None:
+        self._parts.append(spans)
+        self._size += len(spans.start)
+        if self._size > self._enough or len(self._parts) > _PIECE:
+            self.spans()
+
+    def spans(self) -> Spans:
+        together = intervals.together(self._parts)
+        self._parts = [together]
+        self._size = len(together.start)
+        self._enough = max(_PIECE, 2 * self._size)
+        return together
+
+
+@dataclass
+class Account:
+    """What all lanes amount to."""
+
+    limits: Limits
+    work: dict[tuple[int, Work], Heap] = field(default_factory=lambda: defaultdict(Heap))
+    totals: dict[bool, Totals] = field(default_factory=lambda: {True: Totals(), False: Totals()})
+    """Of devices, of the host."""
+    kernels: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    events: int = 0
+    begin_ns: int | None = None
+    end_ns: int | None = None
+
+    def fold(self, device: int, names: Ints, start: Ints, end: Ints, work: Ints) -> None:
+        """Of one lane, in nesting order, nothing open at either end.  `work`: by name."""
+        own = intervals.self_times(start, end)
+        self.totals[device != HOST].add(names, end - start, own)
+        self._stretch(int(start[0]), int(end.max()))
+        kinds = work[names]
+        for kind in np.unique(kinds).tolist():
+            if kind != Work.NONE:
+                chosen = kinds == kind
+                self.work[device, Work(kind)].add(intervals.union(start[chosen], end[chosen]))
+        if device != HOST:
+            self.kernels[device] += int(np.isin(kinds, _BUSY).sum())
+
+    def count(self, events: int) -> None:
+        self.events += events
+        if self.events > self.limits.events:
+            raise BadTrace(f"more than {self.limits.events:,} events; capture a shorter window")
+
+    def check_held(self, events: int) -> None:
+        if events > self.limits.held_events:
+            most = f"{self.limits.held_events:,}"
+            raise BadTrace(f"more than {most} events to be held at once; capture a shorter window")
+
+    def within(self, window: tuple[int, int], device: int, *kinds: Work) -> Spans:
+        """When work of these kinds was done."""
+        heaps = [self.work[device, kind] for kind in kinds if (device, kind) in self.work]
+        return intervals.clip(intervals.together([heap.spans() for heap in heaps]), *window)
+
+    @property
+    def devices(self) -> list[int]:
+        """Those that did something."""
+        return sorted(device for device, kernels in self.kernels.items() if kernels)
+
+    def _stretch(self, begin: int, end: int) -> None:
+        self.begin_ns = begin if self.begin_ns is None else min(begin, self.begin_ns)
+        self.end_ns = end if self.end_ns is None else max(end, self.end_ns)
+
+
+class Lane:
+    """One lane's events on their way into the account."""
+
+    def __init__(self, account: Account, device: int) -> None:
+        self._account = account
+        self._device = device
+        self._pieces: list[tuple[Ints, Ints, Ints]] = []
+        self._held = 0
+        self._patience = _PIECE
+
+    def push(self, names: Ints, start: Ints, end: Ints, work: Ints | None = None) -> None:
+        """With `work`, what is over is folded at once."""
+        self._pieces.append((names, start, end))
+        self._held += len(names)
+        self._account.check_held(self._held)
+        if work is not None and self._held >= self._patience:
+            self._fold_what_is_over(work)
+
+    def close(self, work: Ints) -> None:
+        """Everything that is left; for events that are out of order, everything."""
+        if not self._held:
+            return
+        names, start, end = self._gather()
+        if (order := intervals.nesting_order(start, end)) is not None:
+            names, start, end = names[order], start[order], end[order]
+        for begin, finish in intervals.pieces(start, end, _PIECE):
+            piece = slice(begin, finish)
+            self._account.fold(self._device, names[piece], start[piece], end[piece], work)
+
+    def _fold_what_is_over(self, work: Ints) -> None:
+        names, start, end = self._gather()
+        is_ordered = intervals.nesting_order(start, end) is None
+        done = intervals.quiet_point(start, end) if is_ordered else 0
+        if done:
+            self._account.fold(self._device, names[:done], start[:done], end[:done], work)
+        self._pieces = [(names[done:], start[done:], end[done:])]
+        self._held = len(names) - done
+        # An event that stays open holds everything in it: do not look at that again each time.
+        self._patience = max(_PIECE, 2 * self._held) if is_ordered else _NEVER
+
+    def _gather(self) -> tuple[Ints, Ints, Ints]:
+        names, start, end = (np.concatenate(column) for column in zip(*self._pieces, strict=True))
+        self._pieces, self._held = [], 0
+        return names, start, end
+
+
+@dataclass
+class Step:
+    number: int
+    start_ns: int
+    end_ns: int
+    of: str
+    """The annotation's name: a program may count training and evaluation apart."""
+
+
+@dataclass
+class Reading:
+    """All that a reader found; times are the trace's own."""
+
+    kind: str
+    account: Account
+    names: list[str] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    memory: dict[str, int] = field(default_factory=dict)
+    """Most bytes in use at once, by device ("cuda:0", "cpu")."""
+    host: str = ""
+    rank: int | None = None
+    wall_offset_ns: int | None = None
+    """What makes its times those of the clock on the wall, where it says."""
+    problems: list[str] = field(default_factory=list)
+    hidden: frozenset[str] = frozenset()
+    """Names that are no operation: steps."""

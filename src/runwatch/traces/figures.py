@@ -1,0 +1,223 @@
+"""From what a reader found to the figures of a summary."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from runwatch.traces import intervals, kineto, xplane
+from runwatch.traces.account import HOST, Account, Reading, Step, Totals
+from runwatch.traces.intervals import Spans
+from runwatch.traces.names import Work, is_launch, kernel_name, shorten, step_number
+from runwatch.traces.opening import BadTrace, Kind, Limits
+from runwatch.traces.summary import Device, Operation, Split, Steps, Summary, mean_split
+
+TOP: Final = 20
+_SUBSCRIBERS: Final = "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS"
+_HOST_WORK: Final = (Work.COMPUTE, Work.COMMUNICATION, Work.HOST, Work.INPUT)
+_FILE: Final = re.compile(
+    r"(.+?)(?:[._-]rank\d+)?(?:\.pt|\.\d+\.pt)?\.(?:xplane\.pb|trace\.json(?:\.gz)?)$"
+)
+_RANK: Final = re.compile(r"(?:^|[._-])rank[._-]?(\d{1,6})(?=[._-]|$)")
+
+
+def summary(path: Path, kind: Kind, limits: Limits, *, host: str, rank: int | None) -> Summary:
+    found = _read(path, kind, limits)
+    steps = _main_steps(found.steps)
+    window = _window(found.account, steps)
+    devices = [_device(found.account, device, window) for device in found.account.devices]
+    split = mean_split([d.split for d in devices]) or _processor_split(found.account, window)
+    offset = found.wall_offset_ns
+    begin, end = found.account.begin_ns, found.account.end_ns
+    count = len(devices)
+    return Summary(
+        kind=found.kind,
+        file=str(path),
+        host=host or found.host or _host_of(path),
+        rank=rank if rank is not None else _rank(found, path),
+        size_bytes=path.stat().st_size,
+        events=found.account.events,
+        captured_start_ns=_wall(begin, offset),
+        captured_end_ns=_wall(end, offset),
+        window_start_ns=_wall(window[0], offset) if split else None,
+        window_end_ns=_wall(window[1], offset) if split else None,
+        window_ns=window[1] - window[0],
+        steps=_steps(steps),
+        split=split,
+        compute_on="device" if devices else "cpu" if split else "",
+        devices=tuple(devices),
+        device_idle_percent=sum(d.idle_percent for d in devices) / count if devices else None,
+        kernels=sum(d.kernels for d in devices) if devices else None,
+        collective_ns=_collective_ns(found.account, devices, window),
+        input_bound_percent=_input_percent(found.account, window),
+        memory_peak_bytes=_memory_peak(found.memory),
+        memory_peaks=dict(sorted(found.memory.items())),
+        device_operations=_operations(found, is_device=True),
+        host_operations=_operations(found, is_device=False),
+        problems=tuple(dict.fromkeys([*found.problems, *_problems(found)])),
+    )
+
+
+def _read(path: Path, kind: Kind, limits: Limits) -> Reading:
+    try:
+        return xplane.read(path, limits) if kind == "xplane" else kineto.read(path, kind, limits)
+    except BadTrace as error:
+        if str(path) in str(error):
+            raise
+        raise BadTrace(f"{path}: {error}") from error
+
+
+# ── steps and window ──────────────────────────────────────────────────────────────────────────
+
+
+def _main_steps(marked: Iterable[Step]) -> list[Step]:
+    """Of the annotation that most time was spent in; a step that several threads mark is one."""
+    groups: dict[str, dict[int, Step]] = defaultdict(dict)
+    for step in marked:
+        known = groups[step.of].get(step.number)
+        if known is not None:
+            begin, end = min(known.start_ns, step.start_ns), max(known.end_ns, step.end_ns)
+            step = Step(step.number, begin, end, step.of)
+        groups[step.of][step.number] = step
+    most = max(groups.values(), key=lambda g: sum(_lasted(s) for s in g.values()), default={})
+    return sorted(most.values(), key=lambda step: step.start_ns)
+
+
+def _lasted(step: Step) -> int:
+    return step.end_ns - step.start_ns
+
+
+def _steps(steps: list[Step]) -> Steps | None:
+    if not steps:
+        return None
+    lasted = sorted(_lasted(step) for step in steps)
+    numbers = [step.number for step in steps]
+    mean, middle = sum(lasted) // len(lasted), lasted[(len(lasted) - 1) // 2]
+    return Steps(len(steps), min(numbers), max(numbers), mean, middle, lasted[-1])
+
+
+def _window(account: Account, steps: list[Step]) -> tuple[int, int]:
+    if steps and (end := max(step.end_ns for step in steps)) > steps[0].start_ns:
+        return steps[0].start_ns, end
+    return account.begin_ns or 0, account.end_ns or 0
+
+
+# ── where the window went ─────────────────────────────────────────────────────────────────────
+
+
+def _device(account: Account, device: int, window: tuple[int, int]) -> Device:
+    compute = account.within(window, device, Work.COMPUTE)
+    collective = account.within(window, device, Work.COMMUNICATION)
+    copying = account.within(window, device, Work.COPY)
+    waiting = account.within(window, device, Work.INPUT)
+    host = account.within(window, HOST, *_HOST_WORK)
+    host = intervals.together([host, copying, waiting])
+    split = _split(window, compute, collective, host)
+    idle = 100 * (split.host_ns + split.idle_ns) / split.window_ns if split.window_ns else 0.0
+    kernels = account.kernels[device]
+    return Device(device, kernels, split, idle, collective.total_ns, copying.total_ns)
+
+
+def _processor_split(account: Account, window: tuple[int, int]) -> Split | None:
+    """Without a device: operators are compute, unless they prepare the next batch."""
+    if window[1] <= window[0]:
+        return None
+    preparing = account.within(window, HOST, Work.INPUT)
+    compute = intervals.without(account.within(window, HOST, Work.COMPUTE), preparing)
+    collective = account.within(window, HOST, Work.COMMUNICATION)
+    host = intervals.together([account.within(window, HOST, Work.HOST), preparing])
+    return _split(window, compute, collective, host)
+
+
+def _split(window: tuple[int, int], compute: Spans, collective: Spans, host: Spans) -> Split:
+    """Every instant goes to the first that claims it."""
+    exposed = intervals.without(collective, compute)
+    busy = intervals.together([compute, exposed])
+    alone = intervals.without(host, busy)
+    taken = (compute.total_ns, exposed.total_ns, alone.total_ns)
+    return Split(*taken, window[1] - window[0] - sum(taken))
+
+
+def _collective_ns(account: Account, devices: list[Device], window: tuple[int, int]) -> int | None:
+    if devices:
+        return sum(device.collective_ns for device in devices) // len(devices)
+    found = account.within(window, HOST, Work.COMMUNICATION).total_ns
+    return found or None
+
+
+def _input_percent(account: Account, window: tuple[int, int]) -> float | None:
+    """Of the window, waiting for a batch while no device works; None where nothing marks it."""
+    marked = [place for place in (HOST, *account.devices) if (place, Work.INPUT) in account.work]
+    if not marked or window[1] <= window[0]:
+        return None
+    parts = [account.within(window, place, Work.INPUT) for place in marked]
+    busy = [account.within(window, d, Work.COMPUTE, Work.COMMUNICATION) for d in account.devices]
+    waiting = intervals.without(intervals.together(parts), intervals.together(busy))
+    return 100 * waiting.total_ns / (window[1] - window[0])
+
+
+# ── the rest ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _operations(found: Reading, *, is_device: bool) -> tuple[Operation, ...]:
+    """Over everything captured; the same name in several categories is one operation."""
+    totals = found.account.totals[is_device]
+    sums: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+    for number in np.flatnonzero(totals.count[: len(found.names)]).tolist():
+        name = found.names[number]
+        if name not in found.hidden and step_number(name) is None:
+            for place, column in enumerate((totals.count, totals.total_ns, totals.self_ns)):
+                sums[name][place] += int(column[number])
+    top = sorted(sums.items(), key=lambda item: (-item[1][2], item[0]))[:TOP]
+    show = kernel_name if is_device else shorten
+    return tuple(Operation(show(name), *numbers) for name, numbers in top if numbers[2])
+
+
+def _memory_peak(memory: dict[str, int]) -> int | None:
+    """Of the device that used most; of the processor only where there is no other."""
+    devices = [used for where, used in memory.items() if where != "cpu"]
+    return max(devices or memory.values(), default=None)
+
+
+def _problems(found: Reading) -> list[str]:
+    problems = []
+    account = found.account
+    if not account.events:
+        problems.append("the trace is empty: nothing was recorded while it was on")
+    launches = _launches(account.totals[False], found.names)
+    if launches and not account.devices:
+        problems.append(
+            f"{launches:,} kernels were launched and no device event was recorded: is another "
+            "profiler (or a second framework) using CUPTI, or is access to GPU counters denied?"
+        )
+    if any(_SUBSCRIBERS in problem for problem in found.problems):
+        problems.append(
+            "another profiler of this process holds CUPTI (one may at a time): "
+            "no device events; capture with one framework's profiler only"
+        )
+    return problems
+
+
+def _launches(totals: Totals, names: list[str]) -> int:
+    numbers = np.flatnonzero(totals.count[: len(names)]).tolist()
+    return sum(int(totals.count[number]) for number in numbers if is_launch(names[number]))
+
+
+def _wall(time_ns: int | None, offset_ns: int | None) -> int | None:
+    return None if time_ns is None or offset_ns is None else time_ns + offset_ns
+
+
+def _host_of(path: Path) -> str:
+    """`<host>.xplane.pb`, `<host>.rank3.trace.json.gz`; others need not begin with a host."""
+    found = _FILE.match(path.name)
+    return found[1] if found else ""
+
+
+def _rank(found: Reading, path: Path) -> int | None:
+    named = _RANK.search(path.name)
+    return found.rank if found.rank is not None or named is None else int(named[1])

@@ -1,0 +1,195 @@
+"""Sums over intervals of time: arrays of starts and ends in nanoseconds, ends exclusive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+_DEEPEST: Final = 2000
+"""Levels of nesting that are worth one pass each; deeper ones are walked event by event."""
+
+
+class Spans(NamedTuple):
+    """Disjoint, ascending and never touching, as `union` leaves them."""
+
+    start: Ints
+    end: Ints
+
+    @property
+    def total_ns(self) -> int:
+        return int((self.end - self.start).sum())
+
+
+def no_spans() -> Spans:
+    return Spans(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def union(start: Ints, end: Ints) -> Spans:
+    keep = end > start
+    if not keep.all():
+        start, end = start[keep], end[keep]
+    if not len(start):
+        return no_spans()
+    if not is_ascending(start):
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], end[order]
+    reach = np.maximum.accumulate(end)
+    first = np.empty(len(start), bool)
+    first[0] = True
+    np.greater(start[1:], reach[:-1], out=first[1:])
+    begins = np.flatnonzero(first)
+    lasts = np.append(begins[1:] - 1, len(start) - 1)
+    return Spans(start[begins], reach[lasts])
+
+
+def together(parts: list[Spans]) -> Spans:
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return no_spans()
+    return union(
+        np.concatenate([part.start for part in parts]), np.concatenate([part.end for part in parts])
+    )
+
+
+def clip(spans: Spans, begin: int, finish: int) -> Spans:
+    start, end = np.maximum(spans.start, begin), np.minimum(spans.end, finish)
+    keep = end > start
+    return Spans(start[keep], end[keep])
+
+
+def without(spans: Spans, taken: Spans) -> Spans:
+    """What is left of `spans` where `taken` is not: every gap of `taken`, cut by `spans`."""
+    if not len(taken.start) or not len(spans.start):
+        return spans
+    lowest = np.int64(min(spans.start[0], taken.start[0]))
+    highest = np.int64(max(spans.end[-1], taken.end[-1]))
+    gaps = Spans(np.append(lowest, taken.end), np.append(taken.start, highest))
+    return common(spans, gaps)
+
+
+def common(one: Spans, other: Spans) -> Spans:
+    """Where both are.  Each pair that meets does so where the later of the two begins."""
+    if not len(one.start) or not len(other.start):
+        return no_spans()
+    pieces = (_cut(one, other, "right"), _cut(other, one, "left"))
+    start = np.concatenate([piece.start for piece in pieces])
+    end = np.concatenate([piece.end for piece in pieces])
+    order = np.argsort(start, kind="stable")
+    return Spans(start[order], end[order])
+
+
+def _cut(later: Spans, around: Spans, side: str) -> Spans:
+    """Of each of `later`, the part in that one of `around` in which it begins."""
+    at = np.searchsorted(around.start, later.start, side="right" if side == "right" else "left") - 1
+    inside = at >= 0
+    start, end, at = later.start[inside], later.end[inside], at[inside]
+    end = np.minimum(end, around.end[at])
+    keep = end > start
+    return Spans(start[keep], end[keep])
+
+
+def is_ascending(values: Ints) -> bool:
+    return len(values) < 2 or bool((values[1:] >= values[:-1]).all())
+
+
+def nesting_order(start: Ints, end: Ints) -> Ints | None:
+    """The order in which an outer event comes before those in it; None where it is already so."""
+    if len(start) < 2:
+        return None
+    ascending = start[1:] > start[:-1]
+    ascending |= (start[1:] == start[:-1]) & (end[1:] <= end[:-1])
+    return None if ascending.all() else np.lexsort((-end, start))
+
+
+def quiet_point(start: Ints, end: Ints) -> int:
+    """How many of these ordered events are over before the next begins, as far as can be said."""
+    if len(start) < 2:
+        return 0
+    reach = np.maximum.accumulate(end)
+    cuts = np.flatnonzero(start[1:] >= reach[:-1])
+    return int(cuts[-1]) + 1 if len(cuts) else 0
+
+
+def pieces(start: Ints, end: Ints, size: int) -> Iterator[tuple[int, int]]:
+    """Cut ordered events into pieces of about `size`, only where nothing is open."""
+    reach = np.maximum.accumulate(end)
+    cuts = np.flatnonzero(start[1:] >= reach[:-1]) + 1
+    begin = 0
+    while len(start) - begin > size:
+        after = int(np.searchsorted(cuts, begin + size))
+        if after == len(cuts):
+            break
+        yield begin, int(cuts[after])
+        begin = int(cuts[after])
+    yield begin, len(start)
+
+
+def self_times(start: Ints, end: Ints) -> Ints:
+    """Of one thread's events in nesting order: how long each was the innermost that was open.
+
+    Where events overlap without nesting, the one that began last is the innermost.
+    """
+    own = np.zeros(len(start), np.int64)
+    lasting = np.flatnonzero(end > start)
+    if len(lasting):
+        begins, ends = start[lasting], end[lasting]
+        nested = _nested_self_times(begins, ends)
+        own[lasting] = _walked_self_times(begins, ends) if nested is None else nested
+    return own
+
+
+def _nested_self_times(start: Ints, end: Ints) -> Ints | None:
+    """None where the events do not nest, or too deeply."""
+    if (start[1:] >= end[:-1]).all():  # one after the other, as on a stream
+        return end - start
+    # How many began before it, less how many of them are over: as many are open around it.
+    depth = np.arange(len(start)) - np.searchsorted(np.sort(end), start, side="right")
+    deepest = int(depth.max())
+    if deepest > _DEEPEST:
+        return None
+    own = end - start
+    if not deepest:
+        return own
+    by_depth = np.argsort(depth.astype(np.int16), kind="stable")
+    edges = np.searchsorted(depth[by_depth], np.arange(deepest + 2))
+    for level in range(1, deepest + 1):
+        outer = by_depth[edges[level - 1] : edges[level]]
+        inner = by_depth[edges[level] : edges[level + 1]]
+        parent = np.searchsorted(outer, inner) - 1
+        if (end[inner] > end[outer[parent]]).any():
+            return None
+        taken = np.bincount(parent, end[inner] - start[inner], len(outer))
+        own[outer] -= taken.astype(np.int64)
+    return own
+
+
+def _walked_self_times(start: Ints, end: Ints) -> Ints:
+    own = [0] * len(start)
+    begins, ends = start.tolist(), end.tolist()
+    open_events: list[int] = []
+    now = begins[0]
+    for event, begin in enumerate(begins):
+        now = _close_until(open_events, ends, own, now, begin)
+        open_events.append(event)
+        now = begin
+    _close_until(open_events, ends, own, now, int(end.max()))
+    return np.array(own, np.int64)
+
+
+def _close_until(opened: list[int], ends: list[int], own: list[int], now: int, until: int) -> int:
+    """Give the time from `now` to `until` to the innermost events; those that end are closed."""
+    while opened and now < until:
+        innermost = opened[-1]
+        stop = min(ends[innermost], until)
+        if stop > now:
+            own[innermost] += stop - now
+            now = stop
+        if ends[innermost] <= until:
+            opened.pop()
+    return until

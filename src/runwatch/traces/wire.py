@@ -1,0 +1,294 @@
+"""Protobuf's wire format, read from a file in place: fields as ranges, runs of messages as columns.
+
+A message is a sequence of (tag, value); tag = number << 3 | type; type 0 is a varint, 1 and 5 are
+eight and four bytes, 2 is a length and that many bytes.  Groups (3, 4) are refused.  Every range is
+checked against the one around it, so reading always advances and always ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import BinaryIO, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runwatch.traces.intervals import Ints
+from runwatch.traces.opening import BadTrace
+
+VARINT: Final = 0
+FIXED64: Final = 1
+BYTES: Final = 2
+FIXED32: Final = 5
+_LONGEST_VARINT: Final = 10
+_AHEAD: Final = 64 << 10
+_BLOCK: Final = 4 << 20
+_LONGEST_MESSAGE: Final = 64 << 20
+_LARGEST: Final = (1 << 63) - 1
+_TOP_BITS: Final = np.uint64(0x8080_8080_8080_8080)
+_LOW_BITS: Final = np.uint64(0x7F7F_7F7F_7F7F_7F7F)
+_JOINS: Final = tuple(
+    (np.uint64(shift), np.uint64(kept), np.uint64(moved))
+    for shift, kept, moved in (
+        (1, 0x007F_007F_007F_007F, 0x7F00_7F00_7F00_7F00),
+        (2, 0x0000_3FFF_0000_3FFF, 0x3FFF_0000_3FFF_0000),
+        (4, 0x0000_0000_0FFF_FFFF, 0x0FFF_FFFF_0000_0000),
+    )
+)
+
+Words = NDArray[np.uint64]
+
+
+class Range(NamedTuple):
+    begin: int
+    end: int
+
+
+class Field(NamedTuple):
+    number: int
+    type: int
+    value: int
+    """Of a varint or fixed field, unsigned."""
+    range: Range
+    """Of the bytes of a length-delimited one."""
+    at: int
+
+
+class Wire:
+    """A seekable file, read a piece at a time."""
+
+    def __init__(self, name: str, file: BinaryIO, size: int) -> None:
+        self._name = name
+        self._file = file
+        self.whole = Range(0, size)
+        self._buffer = b""
+        self._begin = 0
+
+    def fields(self, inside: Range) -> Iterator[Field]:
+        position = inside.begin
+        while position < inside.end:
+            field = self.field(position, inside.end)
+            yield field
+            position = field.range.end
+
+    def field(self, position: int, end: int) -> Field:
+        at = position
+        tag, position = self._varint(position, end)
+        number, kind = tag >> 3, tag & 7
+        if not 0 < number < 1 << 29:
+            raise self.bad(at, f"field number {number}")
+        if kind == VARINT:
+            value, after = self._varint(position, end)
+            return Field(number, kind, value, Range(position, after), at)
+        if kind == BYTES:
+            length, position = self._varint(position, end)
+        elif kind in (FIXED64, FIXED32):
+            length = 8 if kind == FIXED64 else 4
+        else:
+            raise self.bad(at, f"wire type {kind}")
+        if length > end - position:
+            raise self.bad(at, f"{length:,} bytes announced, {end - position:,} left")
+        value = 0 if kind == BYTES else int.from_bytes(self.take(position, length), "little")
+        return Field(number, kind, value, Range(position, position + length), at)
+
+    def text(self, where: Range, longest: int = 4096) -> str:
+        size = min(where.end - where.begin, longest)
+        return self.take(where.begin, size).decode("utf-8", "replace")
+
+    def take(self, position: int, size: int) -> bytes:
+        if size > _AHEAD:
+            return self._read(position, size)
+        offset = position - self._begin
+        if offset < 0 or offset + size > len(self._buffer):
+            self._buffer, self._begin, offset = self._read(position, _AHEAD), position, 0
+        return self._buffer[offset : offset + size]
+
+    def bad(self, at: int, what: str) -> BadTrace:
+        return BadTrace(f"{self._name}: at byte {at:,}: {what}; damaged, cut off or no XSpace")
+
+    def _read(self, position: int, size: int) -> bytes:
+        self._file.seek(position)
+        return self._file.read(size)
+
+    def _varint(self, position: int, end: int) -> tuple[int, int]:
+        offset = position - self._begin
+        if offset < 0 or offset + _LONGEST_VARINT > len(self._buffer):
+            self._buffer, self._begin, offset = self._read(position, _AHEAD), position, 0
+        value = shift = 0
+        for byte in self._buffer[offset : offset + min(_LONGEST_VARINT, end - position)]:
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value, position + shift // 7
+        raise self.bad(position, "a number without an end")
+
+    # ── runs of one repeated message ───────────────────────────────────────────────────────────
+
+    def runs(self, position: int, end: int, tag: int) -> Iterator[tuple[Messages, int]]:
+        """Blocks of the messages with this one-byte tag that follow one another from `position`,
+        each with the place after it."""
+        block = _BLOCK
+        while position < end:
+            size = min(block, end - position)
+            data = self._read(position, size)
+            begin, finish, after = _walk(data, tag)
+            if len(begin):
+                yield Messages(data, position, begin, finish), position + after
+            position += after
+            if after < len(data) and data[after] != tag or position >= end:
+                return
+            if len(begin):
+                block = _BLOCK
+            elif size < end - position and block < _LONGEST_MESSAGE:
+                block *= 4  # one message is longer than the block
+            else:
+                raise self.bad(position, "a message is too long, or longer than what holds it")
+
+
+class Messages:
+    """Some messages of one kind, all in memory."""
+
+    def __init__(self, data: bytes, offset: int, begin: Ints, end: Ints) -> None:
+        self.offset = offset
+        self.begin = begin
+        self.end = end
+        # Eight bytes from every place on, as one number each.
+        self._raw = np.frombuffer(data + bytes(32), np.uint8)
+        words = np.ndarray(len(data) + 24, "<u8", self._raw, strides=(1,))
+        self._words: Words = words
+
+    def range(self, message: int) -> Range:
+        return Range(self.offset + int(self.begin[message]), self.offset + int(self.end[message]))
+
+    def leading(self) -> tuple[Ints, Ints, Ints] | int:
+        """Fields 1, 2 and 3 of every message, all varints, 0 where absent; or the number of a
+        message that cannot be read.
+
+        Writers put fields in order.  Messages in which these three are not followed by the fourth
+        or by nothing, or that lack the second, are looked at one by one.
+        """
+        at = self.begin
+        columns, strange = [], np.zeros(len(at), bool)
+        for number in (1, 2, 3):
+            is_here = (self._raw[at] == number << 3) & (at < self.end)
+            value, length = _short_varints(self._words[at + 1])
+            strange |= is_here & (length > 8)
+            columns.append(np.where(is_here, value, 0))
+            at = np.where(is_here, at + 1 + length, at)
+            if number == 2:
+                strange |= ~is_here
+        strange |= (at > self.end) | ((at < self.end) & (self._raw[at] != 4 << 3 | BYTES))
+        if (look := np.flatnonzero(strange)).size:
+            wrong = self._look_closely(look, columns)
+            if wrong is not None:
+                return wrong
+        return columns[0], columns[1], columns[2]
+
+    def _look_closely(self, messages: Ints, columns: list[Ints]) -> int | None:
+        for column in columns:
+            column[messages] = 0
+        for message in messages.tolist():
+            body = self._raw[self.begin[message] : self.end[message]].tobytes()
+            fields = _plain_fields(body)
+            if fields is None:
+                return int(message)
+            for number, value in fields:
+                columns[number - 1][message] = value & _LARGEST
+        return None
+
+
+def _plain_fields(body: bytes) -> list[tuple[int, int]] | None:
+    """(number, value) of the varint fields 1 to 3; None where the message cannot be read.
+
+    With a field 5 the message stands for several that have no place in time: no field 3 then.
+    """
+    found = []
+    position = 0
+    is_sum = False
+    while position < len(body):
+        tag, position = _length(body, position)
+        if position < 0 or not tag >> 3:
+            return None
+        value, after = _length(body, position)
+        if tag & 7 == VARINT:
+            is_sum |= tag >> 3 == 5
+            if tag >> 3 < 4:
+                found.append((tag >> 3, value))
+        elif tag & 7 in (FIXED64, FIXED32):
+            after = position + (8 if tag & 7 == FIXED64 else 4)
+        elif tag & 7 == BYTES and after >= 0:
+            after += value
+        else:
+            return None
+        if not 0 <= after <= len(body):
+            return None
+        position = after
+    return [each for each in found if each[0] != 3] if is_sum else found
+
+
+def _walk(data: bytes, tag: int) -> tuple[Ints, Ints, int]:
+    """Begin and end of each whole message, and the place after the last."""
+    ends: list[int] = []
+    longs: list[int] = []
+    add = ends.append
+    position, size = 0, len(data)
+    safe = data + bytes(2)  # reading a tag and a length never goes beyond
+    while True:
+        # A length below 128 takes one byte: so it is with nearly all, and this is the inner loop.
+        while safe[position] == tag and (length := safe[position + 1]) < 128:
+            position += length + 2
+            if position > size:
+                position -= length + 2
+                return *_places(ends, longs), position
+            add(position)
+        if position >= size or safe[position] != tag:
+            return *_places(ends, longs), position
+        length, begin = _length(data, position + 1)
+        if begin < 0 or begin + length > size:
+            return *_places(ends, longs), position
+        longs += (len(ends), begin)
+        position = begin + length
+        add(position)
+
+
+def _places(ends: list[int], longs: list[int]) -> tuple[Ints, Ints]:
+    end = np.array(ends, np.int64)
+    begin = np.empty(len(ends), np.int64)
+    begin[:1] = 0
+    begin[1:] = end[:-1]
+    begin += 2
+    begin[longs[::2]] = longs[1::2]
+    return begin, end
+
+
+def _length(data: bytes, position: int) -> tuple[int, int]:
+    """A varint, and the place after it; a place below zero where it is cut off or too long."""
+    value = shift = 0
+    for byte in data[position : position + _LONGEST_VARINT] if position >= 0 else b"":
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return value, position + shift // 7
+    return 0, -1
+
+
+def _short_varints(words: Words) -> tuple[Ints, Ints]:
+    """Values and lengths of varints of up to eight bytes, given those; a length above eight where
+    it is longer.  Seven bits of each byte are moved together, two, four, eight bytes at a time."""
+    stops = ~words & _TOP_BITS
+    lowest = stops & (~stops + np.uint64(1))
+    below = lowest - np.uint64(1)  # all ones where there is no stop
+    length = ((np.bitwise_count(below).astype(np.int64)) >> 3) + 1
+    value = words & below & _LOW_BITS
+    for shift, kept, moved in _JOINS:
+        value = (value & kept) | ((value & moved) >> shift)
+    return value.astype(np.int64), length
+
+
+def signed(value: int) -> int:
+    """Of an int64 field, whose negative values come as large ones."""
+    return value - (1 << 64) if value > _LARGEST else value
+
+
+def double(value: int) -> float:
+    return float(np.array([value], np.uint64).view(np.float64)[0])
