@@ -1,10 +1,13 @@
 """Write every point of a run as CSV, Parquet or JSON; needs no running head.
 
 One row per point: run, attempt, host, process, device, metric, step, time, value.
+With --perfetto a trace instead: steps, spans, events and numbers of every rank on a timeline, for
+ui.perfetto.dev, chrome://tracing, or `runwatch host`.
 
 example:
   runwatch export demo-spirals --format csv -o demo.csv
   runwatch export demo-spirals --format json | head
+  runwatch export demo-spirals --perfetto --metric loss -o demo.trace.json
 """
 
 from __future__ import annotations
@@ -23,7 +26,13 @@ from runwatch.errors import UsageError
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_name", metavar="RUN", help="a run's name or id")
     source.arguments(parser)
-    parser.add_argument("--format", choices=("csv", "parquet", "json"), default="csv")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--format", choices=("csv", "parquet", "json"), default="csv")
+    how.add_argument(
+        "--perfetto", dest="format", action="store_const", const="perfetto",
+        help="a trace for Perfetto",
+    )  # fmt: skip
+    parser.add_argument("--metric", action="append", help="only this one (may be repeated)")
     parser.add_argument("-o", "--output", type=Path, help="a file (default: standard output)")
     parser.add_argument("--force", action="store_true", help="replace the file if it exists")
 
@@ -35,7 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
     if output is not None:
         check_output(output, force=arguments.force)
     with source.open_source(arguments) as head:
-        chunks = head.stream(f"/runs/{arguments.run_name}/export", format=arguments.format)
+        path = f"/runs/{arguments.run_name}/export"
+        chunks = head.stream(path, format=arguments.format, metric=arguments.metric)
         if output is None:
             for chunk in chunks:
                 sys.stdout.buffer.write(chunk)

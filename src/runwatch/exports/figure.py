@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw", "summary"]
+__all__ = ["check_drawing", "draw", "summary"]
 
 SUFFIXES: Final = (".pdf", ".png", ".svg")
 MOST_LINES: Final = 16
@@ -67,8 +67,7 @@ _SHADES: Final = {
 def draw(source: str | Path | Mapping[str, Any] | Recorded, out: str | Path) -> Path:
     """Draw a session's export (a path or a document) or curves into `out`; its suffix says how."""
     out = Path(out)
-    if out.suffix.lower() not in SUFFIXES:
-        raise UsageError(f"cannot draw {out.name!r}: end it with {', '.join(SUFFIXES)}")
+    check_drawing(out)
     recorded = load(source)
     if not recorded.values:
         raise UsageError(f"{recorded.name!r} has frames but no numbers: there is nothing to draw")
@@ -76,6 +75,13 @@ def draw(source: str | Path | Mapping[str, Any] | Recorded, out: str | Path) -> 
     with matplotlib.rc_context(_STYLE):
         _save(_figure(recorded), out)
     return out
+
+
+def check_drawing(out: Path) -> None:
+    """Before it takes long to find out."""
+    if out.suffix.lower() not in SUFFIXES:
+        raise UsageError(f"cannot draw {out.name!r}: end it with {', '.join(SUFFIXES)}")
+    _matplotlib()
 
 
 def _matplotlib() -> Any:

@@ -395,6 +395,21 @@ def summary(source: str | Path | Mapping[str, Any] | Recorded) -> str:
     return "\n".join([*lines, *(f"  {note}" for note in recorded.notes)])
 
 
+def figures(recorded: Recorded) -> dict[str, Any]:
+    """What `summary` tells, for programs: in the units that the quantities name."""
+    samples = recorded.present().sum(axis=1).tolist()
+    devices: list[dict[str, Any]] = [
+        {"device": device, "samples": count}
+        for device, count in zip(recorded.devices, samples, strict=True)
+    ]
+    for quantity, matrix in recorded.values.items():
+        found = zip(devices, _means(matrix), _most(matrix), strict=True)
+        for told, mean, most in found:
+            if np.isfinite(mean):
+                told[quantity.name] = {"mean": mean, "max": float(most), "unit": quantity.unit}
+    return {"session_name": recorded.name, "frames": len(recorded.seconds), "devices": devices}
+
+
 def about(recorded: Recorded) -> str:
     """When, how long, how many."""
     first, last = recorded.seconds[0], recorded.seconds[-1]

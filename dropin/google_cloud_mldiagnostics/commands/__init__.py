@@ -1,0 +1,1 @@
+"""Commands: `python -m google_cloud_mldiagnostics.commands.collect_profile` and `….run_vllm`."""

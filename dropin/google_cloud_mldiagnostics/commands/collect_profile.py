@@ -1,0 +1,10 @@
+"""Capture a profile of several hosts."""
+
+import sys
+
+from runwatch.cli.collect_profile import main
+
+__all__ = ["main"]
+
+if __name__ == "__main__":
+    sys.exit(main())

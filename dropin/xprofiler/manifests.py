@@ -1,0 +1,193 @@
+"""What an instance is made of in a cluster: five objects, as kubectl takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from runwatch.errors import UsageError
+
+ROLE: Final = "xprofiler-proxy-service"
+
+# Runs in a container that has gcloud: asks for an endpoint of the proxy, tells the service's
+# annotation where that is, and leaves what the agent beside it needs in a shared folder.
+_ENDPOINT: Final = """\
+set -e
+apt-get update && apt-get install -y kubectl jq
+gsutil cp gs://dl-platform-public-configs/proxy-agent-config.json /tmp/proxy.json
+proxy=$(jq -r '.["agent-docker-containers"].latest["proxy-urls"]["@REGION@"][0]' /tmp/proxy.json)
+metadata=http://metadata.google.internal/computeMetadata/v1/instance/service-accounts/default
+token=$(curl -sf -H 'Metadata-Flavor: Google' \\
+  "$metadata/identity?format=full&audience=$proxy/request-endpoint")
+curl -sf -X POST -H "X-Inverting-Proxy-VM-ID: $token" -d '' "$proxy/request-endpoint" \\
+  > /config/endpoint.json
+jq -r .backendID /config/endpoint.json > /config/backend
+echo "$proxy/" > /config/proxy
+kubectl annotate --overwrite service @SERVICE@ --namespace @NAMESPACE@ \\
+  "proxy-url=https://$(jq -r .hostname /config/endpoint.json)"
+"""
+_FORWARD: Final = (
+    "exec /opt/bin/proxy-forwarding-agent --backend=$(cat /config/backend) "
+    "--proxy=$(cat /config/proxy) --host=@SERVICE@.@NAMESPACE@.svc:80 "
+    "--shim-websockets=true --shim-path=websocket-shim"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    name: str
+    log_directory: str
+    zone: str
+    namespace: str = "xprofiler"
+    service_account: str = "xprofiler"
+    pod_port: int = 9001
+    agent_port: int = 8083
+    tensorboard_image: str = (
+        "us-central1-docker.pkg.dev/deeplearning-images/reproducibility/xprofiler:tb-plugin-2.21.1"
+    )
+    proxy_image: str = "gcr.io/inverting-proxy/agent:latest"
+    endpoint_image: str = "google/cloud-sdk:slim"
+    cpu_limit: str = "1000m"
+    max_replicas: int = 36
+    cpu_percent: int = 60
+
+    @classmethod
+    def told(
+        cls, flags: Mapping[str, str], *, name: str, log_directory: str, zone: str
+    ) -> Parameters:
+        """Flags that are none of kubectl's but of what is made here."""
+        values: dict[str, Any] = {}
+        for field in fields(cls):
+            if field.name in flags and field.name not in ("name", "log_directory", "zone"):
+                text = flags[field.name]
+                if field.type == "int" and not text.isdigit():
+                    raise UsageError(f"--{field.name.replace('_', '-')}={text!r} is not a number")
+                values[field.name] = int(text) if field.type == "int" else text
+        return cls(name=name, log_directory=log_directory, zone=zone, **values)
+
+    @property
+    def service(self) -> str:
+        return f"{self.name}-tb-service"
+
+    @property
+    def agent_service(self) -> str:
+        return f"{self.name}-agent-service"
+
+
+def manifests(given: Parameters) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "List",
+        "items": [
+            _viewer(given),
+            _service(given, given.service, [{"port": 80, "targetPort": given.pod_port}]),
+            _agent_service(given),
+            _proxy(given),
+            _scaler(given),
+        ],
+    }
+
+
+def _about(given: Parameters, name: str, **labels: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "namespace": given.namespace,
+        "labels": {"instance": given.name, **labels},
+    }
+
+
+def _deployment(given: Parameters, name: str, pod: dict[str, Any]) -> dict[str, Any]:
+    labels = {"app": name, "instance": given.name}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": _about(given, name),
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"serviceAccountName": given.service_account, **pod},
+            },
+        },
+    }
+
+
+def _viewer(given: Parameters) -> dict[str, Any]:
+    container = {
+        "name": "tensorboard",
+        "image": given.tensorboard_image,
+        "command": ["tensorboard"],
+        "args": ["--logdir", given.log_directory, "--bind_all", f"--port={given.pod_port}",
+                 "--verbosity=0"],
+        "ports": [{"containerPort": given.pod_port}],
+        "resources": {"limits": {"cpu": given.cpu_limit}},
+    }  # fmt: skip
+    return _deployment(given, f"{given.name}-tb", {"containers": [container]})
+
+
+def _service(given: Parameters, name: str, ports: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _about(given, name),
+        "spec": {"selector": {"app": f"{given.name}-tb"}, "ports": ports},
+    }
+
+
+def _agent_service(given: Parameters) -> dict[str, Any]:
+    """What `list` reads."""
+    metadata = _about(given, given.agent_service, role=ROLE, zone=given.zone)
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata | {"annotations": {"log-directory": given.log_directory}},
+        "spec": {
+            "clusterIP": "None",
+            "selector": {"app": f"{given.name}-proxy"},
+            "ports": [{"port": given.agent_port}],
+        },
+    }
+
+
+def _proxy(given: Parameters) -> dict[str, Any]:
+    def filled(text: str, service: str) -> str:
+        told = {"REGION": given.zone.rpartition("-")[0], "NAMESPACE": given.namespace,
+                "SERVICE": service}  # fmt: skip
+        for key, value in told.items():
+            text = text.replace(f"@{key}@", value)
+        return text
+
+    shared = [{"name": "config", "mountPath": "/config"}]
+    pod = {
+        "hostNetwork": True,
+        "dnsPolicy": "ClusterFirstWithHostNet",
+        "volumes": [{"name": "config", "emptyDir": {}}],
+        "initContainers": [
+            {"name": "endpoint", "image": given.endpoint_image, "volumeMounts": shared,
+             "command": ["bash", "-c", filled(_ENDPOINT, given.agent_service)]}
+        ],
+        "containers": [
+            {"name": "proxy", "image": given.proxy_image, "volumeMounts": shared,
+             "command": ["sh", "-c", filled(_FORWARD, given.service)]}
+        ],
+    }  # fmt: skip
+    return _deployment(given, f"{given.name}-proxy", pod)
+
+
+def _scaler(given: Parameters) -> dict[str, Any]:
+    target = {"type": "Utilization", "averageUtilization": given.cpu_percent}
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": _about(given, f"{given.name}-tb"),
+        "spec": {
+            "scaleTargetRef": {
+                "apiVersion": "apps/v1", "kind": "Deployment", "name": f"{given.name}-tb",
+            },
+            "minReplicas": 1,
+            "maxReplicas": given.max_replicas,
+            "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}],
+        },
+    }  # fmt: skip
