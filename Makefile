@@ -53,12 +53,17 @@ $(STAMP)/test: $(STAMP)/run dropin/pyproject.toml
 	@$(BIN)/python -m pip install -q --no-deps -e dropin
 	@touch $@
 
-# The peers' dependencies clash with ours, so they get an environment of their own.
+# The peers' dependencies clash with ours, so they get an environment of their own; those of the
+# original's head (less PyTorch and transformers, which it does not need) clash with the peers', too.
 $(STAMP)/bench: $(STAMP)/test
 	@echo "Installing the peers that Runwatch is measured beside …"
 	@$(PYTHON) scripts/make_venv.py .venv-bench
 	@$(BIN)/python scripts/bench_requirements.py > .venv-bench/requirements.txt
 	@.venv-bench/bin/python -m pip install --progress-bar on -r .venv-bench/requirements.txt
+	@$(PYTHON) scripts/make_venv.py .venv-bench/gswarm
+	@$(BIN)/python scripts/bench_requirements.py gswarm > .venv-bench/gswarm/requirements.txt
+	@.venv-bench/gswarm/bin/python -m pip install --no-deps gswarm==0.4.3
+	@.venv-bench/gswarm/bin/python -m pip install --progress-bar on -r .venv-bench/gswarm/requirements.txt
 	@touch $@
 
 clean:

@@ -8,30 +8,38 @@ The values are those of a recorded H200, shifted for each GPU.  A session goes o
 `/status` and `/metrics/latest` are asked for over HTTP.  The session is then stopped, and the same
 head takes as much as it can: batches as agents send them after an outage, and one batch for every
 second of every node.  In the end the store must hold exactly the points that were sent.
+The original's head is measured beside it (`devices_beside.py`).
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import http.client
 import json
 import os
 import statistics
-import subprocess
 import sys
-import threading
 import time
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import devices_beside as beside
 import grpc
 import numpy as np
-from agent import cpu_seconds, memory_mb
+from asking import (
+    Asking,
+    ask_once,
+    at_rest,
+    cpu_percent,
+    cpu_seconds,
+    growth_mb_per_minute,
+    memory_each_second,
+    spread,
+)
 from ingest import Head, Loader, closed_bytes
 from report import NO_BAR, Outcome, Table, at_least, at_most
 from trial import HERE, Options, TrialFailed, answer, directory, read_answer, until, worker
@@ -63,19 +71,11 @@ FULL_TICKS: Final = 26_000 // SERIES
 """An agent sends 26,000 points a message when it has that many."""
 SECOND = 10**9
 POLL_SECONDS = 0.5
+DEVICES: Final = "/api/v1/devices?limit=100"
 ALONE = 0.2
 """The part of the time in which nobody asks."""
 FLAT_FROM_SECONDS = 300
-ANSWERS = 40
 STATUS_MS, LATEST_MS, STOP_SECONDS, BAR_POINTS, BAR_GROWTH = 100.0, 50.0, 2.0, 1.0, 5.0
-ORIGINAL: Final = (
-    ("/status, median / 95 %", "13 / 65 ms (0.2.1), 16 ms median (0.4.3)"),
-    ("/metrics/latest, median / 95 %", "120 / 306 ms (0.2.1), 133 ms median (0.4.3)"),
-    ("GPU-samples/s taken, at most", "about 60,000, of which 0.6 % are stored"),
-    ("stop", "more than 120 s"),
-    ("memory", "0.96 MB/s more as long as a session lasts"),
-)
-
 
 # ── what nodes send ───────────────────────────────────────────────────────────────────────────
 
@@ -216,71 +216,10 @@ async def _send(address: str, ticks: int) -> dict[str, Any]:
     answered = [1e3 * seconds for sender in senders for seconds in sender.answered]
     return {
         "sent": sum(sender.points for sender in senders),
-        "stored_ms": _spread(answered),
+        "stored_ms": spread(answered),
         "latest_batch_ms": 1e3 * max(sender.late for sender in senders),
         "generator_cpu_seconds": time.process_time(),
     }
-
-
-# ── what people ask ───────────────────────────────────────────────────────────────────────────
-
-
-class Asking(threading.Thread):
-    """Asks for one path over and over on one connection; milliseconds until the last byte."""
-
-    def __init__(self, address: str, path: str, every: float, after: float = 0.0) -> None:
-        super().__init__(daemon=True)
-        self.path = path
-        self.milliseconds: list[float] = []
-        self.bytes = 0
-        self._address = address
-        self._every, self._after = every, after
-        self._ended = threading.Event()
-
-    def run(self) -> None:
-        connection = connect(self._address)
-        due = time.perf_counter() + self._after
-        while not self._ended.wait(max(0.0, due - time.perf_counter())):
-            begin = time.perf_counter()
-            body = ask(connection, self.path)
-            self.milliseconds.append(1e3 * (time.perf_counter() - begin))
-            self.bytes = len(body)
-            due = max(due + self._every, begin)
-        connection.close()
-
-    def end(self) -> dict[str, float]:
-        self._ended.set()
-        self.join()
-        if not self.milliseconds:
-            raise TrialFailed(f"{self.path} was never answered")
-        return {**_spread(self.milliseconds), "bytes": self.bytes, "asked": len(self.milliseconds)}
-
-
-def connect(address: str) -> http.client.HTTPConnection:
-    return http.client.HTTPConnection(address.removeprefix("http://"), timeout=120)
-
-
-def ask(connection: http.client.HTTPConnection, path: str, said: Any = None) -> bytes:
-    body = None if said is None else json.dumps(said)
-    connection.request("GET" if said is None else "POST", path, body)
-    reply = connection.getresponse()
-    found = reply.read()
-    if reply.status != 200:
-        raise TrialFailed(f"{path}: {reply.status} {found[:200]!r}")
-    return found
-
-
-def ask_once(head: Head, path: str, said: Any = None) -> bytes:
-    connection = connect(head.at.http)
-    try:
-        return ask(connection, path, said)
-    finally:
-        connection.close()
-
-
-def _spread(values: Sequence[float]) -> dict[str, float]:
-    middle, most = np.percentile(values, [50, 95]).tolist()
-    return {"p50": middle, "p95": most, "max": max(values)}
 
 
 # ── the parts ─────────────────────────────────────────────────────────────────────────────────
@@ -291,7 +230,7 @@ def paced(head: Head, core: int, place: Path, seconds: int) -> dict[str, Any]:
     request = {"head": head.at.grpc, "core": core, "ticks": seconds + 5, "directory": str(place)}
     with worker("devices.py", sys.executable, request, place) as nodes:
         until(lambda: nodes.poll() is not None or _gpus(head) == NODES * GPUS, 90, "the nodes")
-        ask_once(head, "/profiling/start", {"name": "bench"})
+        ask_once(head.at.http, "/profiling/start", {"name": "bench"})
         alone = cpu_percent(head.at.pid, lambda: time.sleep(seconds * ALONE))
         asking = [
             Asking(head.at.http, "/status", POLL_SECONDS),
@@ -300,10 +239,12 @@ def paced(head: Head, core: int, place: Path, seconds: int) -> dict[str, Any]:
         for one in asking:
             one.start()
         memory: list[float] = []
-        asked = cpu_percent(head.at.pid, lambda: memory.extend(_memory(nodes, head.at.pid)))
+        asked = cpu_percent(
+            head.at.pid, lambda: memory.extend(memory_each_second(nodes, head.at.pid))
+        )
         waited = {one.path: one.end() for one in asking}
     sent = read_answer(place, "the nodes")
-    shown = json.loads(ask_once(head, "/metrics/latest"))["client_data"]
+    shown = json.loads(ask_once(head.at.http, "/metrics/latest"))["client_data"]
     if sum(len(client["gpus_metrics"]) for client in shown.values()) != NODES * GPUS:
         raise TrialFailed("/metrics/latest does not show every GPU")
     return {
@@ -311,40 +252,14 @@ def paced(head: Head, core: int, place: Path, seconds: int) -> dict[str, Any]:
         "head_cpu_percent": {"alone": alone, "asked": asked},
         "memory_mb": memory,
         "asked": waited,
-        "at_rest": {path: at_rest(head, path) for path in waited},
+        "at_rest": {path: at_rest(head.at.http, head.at.pid, path) for path in (*waited, DEVICES)},
         "stop": stop(head),
     }
 
 
-def cpu_percent(pid: int, meanwhile: Callable[[], object]) -> float:
-    """Of one core."""
-    begin, used = time.perf_counter(), cpu_seconds(pid)
-    meanwhile()
-    return 100 * (cpu_seconds(pid) - used) / (time.perf_counter() - begin)
-
-
-def at_rest(head: Head, path: str) -> dict[str, float]:
-    """What one answer costs a head that has nothing else to do."""
-    connection, milliseconds = connect(head.at.http), []
-    used = cpu_seconds(head.at.pid)
-    for _ in range(ANSWERS):
-        begin = time.perf_counter()
-        ask(connection, path)
-        milliseconds.append(1e3 * (time.perf_counter() - begin))
-    used = cpu_seconds(head.at.pid) - used
-    connection.close()
-    return {**_spread(milliseconds), "cpu_ms": 1e3 * used / ANSWERS}
-
-
 def _gpus(head: Head) -> int:
-    found: int = json.loads(ask_once(head, "/status"))["total_gpus"]
+    found: int = json.loads(ask_once(head.at.http, "/status"))["total_gpus"]
     return found
-
-
-def _memory(nodes: subprocess.Popen[bytes], pid: int) -> Iterator[float]:
-    while nodes.poll() is None:
-        yield memory_mb(pid)
-        time.sleep(1)
 
 
 def stop(head: Head) -> dict[str, Any]:
@@ -352,7 +267,7 @@ def stop(head: Head) -> dict[str, Any]:
     status = Asking(head.at.http, "/status", 0.1)
     status.start()
     begin = time.perf_counter()
-    ask_once(head, "/profiling/stop", {"name": "bench"})
+    ask_once(head.at.http, "/profiling/stop", {"name": "bench"})
     answered = time.perf_counter() - begin
     file = head.root.parent / "bench.json"
     until(file.exists, 600, "the session's file")
@@ -425,7 +340,9 @@ def trial(seconds: int, rounds: int) -> dict[str, Any]:
 def measure(options: Options, minutes: float | None = None) -> Outcome:
     lasts = minutes or (1.0 if options.quick else 10.0)
     numbers = trial(round(lasts * 60), 3 if options.quick else 5)
-    return Outcome([_paced_table(numbers, lasts), _most_table(numbers), _original()], numbers)
+    both = beside.measure(options)
+    tables = [_paced_table(numbers, lasts), _most_table(numbers), *both.tables]
+    return Outcome(tables, numbers | {"beside": both.numbers})
 
 
 def _paced_table(numbers: dict[str, Any], minutes: float) -> Table:
@@ -474,14 +391,15 @@ def _plain_spread(what: str, found: dict[str, float]) -> tuple[str, ...]:
 
 
 def _memory_row(memory: Sequence[float]) -> tuple[str, ...]:
-    """The first sixth is warming up; flat is what the second half is."""
+    """The line is that of the second half; the first is warming up."""
     part = max(1, len(memory) // 6)
     first, middle, last = (
         statistics.median(piece)
         for piece in (memory[:part], memory[len(memory) // 2 :][:part], memory[-part:])
     )
     growth = 100 * (last - middle) / middle
-    words = f"{first:.0f} / {middle:.0f} / {last:.0f} MB"
+    slope = growth_mb_per_minute(memory)
+    words = f"{first:.0f} / {middle:.0f} / {last:.0f} MB, {slope:+.2f} MB/min"
     if len(memory) < FLAT_FROM_SECONDS:
         return ("resident, begin / middle / end", words, "", "too short to tell")
     bar = at_most(growth, BAR_GROWTH, "% from the middle on")
@@ -513,17 +431,6 @@ def _speed(found: dict[str, float]) -> tuple[str, str, str]:
         f"{found['gpu_samples_per_second']:,.0f}",
         f"{found['cpu_seconds_per_million']:.2f}",
     )
-
-
-def _original() -> Table:
-    table = Table("Devices: the original's head", ("what", "figure"))
-    table.rows += ORIGINAL
-    table.notes.append(
-        "NOT RUN HERE: gswarm-profiler 0.2.1 is in no package index, and gswarm 0.4.3 comes with "
-        "a whole serving stack.  These were taken on another day, 2 busy cores, 256 nodes × 8 GPUs "
-        "at 2 Hz, six numbers a GPU."
-    )
-    return table
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from runwatch.record import JournalId, RunId
 
@@ -72,8 +72,9 @@ class SpanRow:
     step: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Latest:
+class Latest(NamedTuple):
+    """A tuple, because they are made by the ten thousand."""
+
     series: int
     time_ns: int
     step: int | None

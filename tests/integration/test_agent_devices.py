@@ -150,3 +150,34 @@ def test_settings_that_cannot_be_are_refused_in_words(
     assert said.returncode == 2
     assert words in said.stderr + said.stdout
     assert "Traceback" not in said.stderr
+
+
+def test_devices_are_set_by_flags_too(root: Path, recording: Path) -> None:
+    """A recording is named from where the command is given, wherever the agent goes."""
+    command = [sys.executable, "-m", "runwatch.cli", "agent", "--dir", str(root), "--idle", "0"]
+    flags = ["--device-replay", recording.name, "--device-hz", "20", "--device-replay-count", "3"]
+    agent = subprocess.Popen(
+        [*command, *flags], env=environment(root), cwd=recording.parent, stderr=subprocess.DEVNULL
+    )
+    try:
+        devices = until(
+            lambda: len({point.device for point in agent_journal(root)[0]}) == 3 or agent.poll(),
+            what="three devices",
+        )
+        assert devices is True
+    finally:
+        end_agents(root)
+        agent.wait(20)
+
+
+def test_a_flag_that_cannot_be_is_refused(root: Path) -> None:
+    said = subprocess.run(
+        [sys.executable, "-m", "runwatch.cli", "agent", "--dir", str(root), "--device-hz", "50"],
+        env=environment(root),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert said.returncode == 2
+    assert "--device-hz" in said.stderr
+    assert "from 0 (off) to 20" in said.stderr

@@ -28,7 +28,32 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="take every journal in the directory, not just this host's (a DaemonSet's hostPath)",
     )
+    _device_arguments(parser)
     parser.add_argument("--detach", action="store_true", help="go on in the background")
+
+
+def _device_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--device-hz",
+        type=float,
+        metavar="HZ",
+        help="how often a second accelerators are sampled, up to 20; 0 = not at all (default: 1)",
+    )
+    parser.add_argument(
+        "--device-pcie",
+        action="store_true",
+        default=None,
+        help="PCIe rates also of GPUs without counters for them: blocks 40 ms each, every 10 s",
+    )
+    parser.add_argument(
+        "--device-replay", type=Path, metavar="FILE", help="play this recording, not real devices"
+    )
+    parser.add_argument(
+        "--device-replay-count", type=int, metavar="N", help="so many (default: as recorded)"
+    )
+    parser.add_argument(
+        "--device-replay-speed", type=float, metavar="X", help="times as fast as recorded"
+    )
 
 
 def run(arguments: argparse.Namespace, argv: list[str]) -> bool:
@@ -46,7 +71,12 @@ def run(arguments: argparse.Namespace, argv: list[str]) -> bool:
     )
     settings = load(AgentSettings, section="agent", flags=vars(arguments)).values
     # Not the directory of whoever started us: it may be on a file system that wants unmounting.
-    settings = replace(settings, dir=settings.root.absolute())
+    settings = replace(
+        settings,
+        dir=settings.root.absolute(),
+        ca=settings.ca and settings.ca.absolute(),
+        device_replay=settings.device_replay and settings.device_replay.absolute(),
+    )
     os.chdir("/")
     return run_agent(settings)
 

@@ -57,7 +57,8 @@ class AgentSettings:
         most = 1 / LEAST_SECONDS
         if not 0 <= self.device_hz <= most:
             raise UsageError(
-                f"RUNWATCH_DEVICE_HZ is {self.device_hz:g}: a number from 0 (off) to {most:g}"
+                f"device_hz (--device-hz, RUNWATCH_DEVICE_HZ) is {self.device_hz:g}: a number from "
+                f"0 (off) to {most:g}"
             )
         if not 0 < self.device_replay_speed < float("inf") or self.device_replay_count < 0:
             raise UsageError("a recording needs a speed above 0 and a count of 0 or more")

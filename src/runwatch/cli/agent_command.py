@@ -5,6 +5,7 @@ it shall always be there.  One runs per node, user and directory; a second one e
 
 example:
   runwatch agent --head gpu-head:8090 --idle 0
+  runwatch agent --device-hz 10
 """
 
 from __future__ import annotations

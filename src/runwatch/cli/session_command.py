@@ -8,18 +8,23 @@ example:
   runwatch session start warmup
   runwatch session stop warmup
   runwatch session export warmup -o warmup.json
+  runwatch session stat warmup --plot warmup.pdf
+  runwatch session stat --data warmup.json
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from runwatch.cli import source, tables
 from runwatch.cli.export_command import check_output, write_file
 from runwatch.errors import UsageError
+from runwatch.exports.figure import check_drawing, draw
+from runwatch.exports.recorded import figures, load, summary
 from runwatch.views.sessions import check_name
 
 
@@ -31,10 +36,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("resume", "go on with a session that was stopped"),
         ("list", "which there are, newest first"),
         ("export", "write a session's frames"),
+        ("stat", "print what every device did in a session, and draw it"),
     ):
         command = verbs.add_parser(verb, help=help, description=help)
         if verb == "start":
             command.add_argument("name", nargs="?", metavar="NAME", help="default: from the time")
+        elif verb == "stat":
+            _stat_arguments(command)
         elif verb != "list":
             command.add_argument("name", metavar="NAME", help="its name, or its id")
         if verb == "export":
@@ -53,7 +61,23 @@ def _export_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="replace the file if it exists")
 
 
+def _stat_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help="its name, or its id")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="FILE",
+        help="a file that `export` wrote, or gsprof, in place of NAME",
+    )
+    parser.add_argument(
+        "--plot", type=Path, metavar="OUT", help="draw it into this file: .pdf, .png or .svg"
+    )
+    parser.add_argument("--force", action="store_true", help="replace the drawing if it exists")
+
+
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.verb == "stat":
+        return _stat(arguments)
     with source.open_source(arguments) as head:
         if arguments.verb == "list":
             return _list(head, arguments)
@@ -123,4 +147,32 @@ def _export(head: source.Source, arguments: argparse.Namespace) -> int:
         return 0
     write_file(output, chunks)
     print(f"Wrote {output}")
+    return 0
+
+
+def _stat(arguments: argparse.Namespace) -> int:
+    data: Path | None = arguments.data
+    if (data is None) == (arguments.name is None):
+        raise UsageError("name a session, or a file with --data FILE: one of the two")
+    if arguments.plot is not None:
+        check_drawing(arguments.plot)
+        check_output(arguments.plot, force=arguments.force)
+    if data is not None:
+        return _tell(data, arguments)
+    with tempfile.TemporaryDirectory(prefix="runwatch-") as place:
+        data = Path(place) / "session.json"
+        with source.open_source(arguments) as head:
+            write_file(data, head.stream(f"/sessions/{check_name(arguments.name)}/export"))
+        return _tell(data, arguments)
+
+
+def _tell(data: Path, arguments: argparse.Namespace) -> int:
+    recorded = load(data)
+    if arguments.json:
+        tables.print_json(figures(recorded))
+    else:
+        print(summary(recorded))
+    if arguments.plot is not None:
+        drawn = draw(recorded, arguments.plot)
+        print(f"Wrote {drawn}", file=sys.stderr if arguments.json else sys.stdout)
     return 0

@@ -50,7 +50,7 @@ class Guest:
         self._ingest = ingest
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._series: dict[tuple[str, str], int] = {}
+        self._series: dict[tuple[str, int], int] = {}
         self._is_percent = False
         self._last_ns = 0
         self._place = 0
@@ -66,7 +66,7 @@ class Guest:
     def know(self, gpus: Any) -> None:
         """What it has, before it has sent anything of it."""
         for gpu in gpus[: MOST_SERIES // 10]:
-            self._define("gpu_utilization_percent", gpu.physical_idx, gpu.name, "%")
+            self._define("gpu_utilization_percent", max(gpu.physical_idx, -1), gpu.name, "%")
         body = {"gpus": len(gpus), "slot": self.slot}
         self._batch.events.append(Event(self._clock.wall_ns(), "guest_connect", body))
 
@@ -87,7 +87,7 @@ class Guest:
         return self._last_ns
 
     def _gpu(self, gpu: Any, time_ns: int, bandwidth: bool, nvlink: bool) -> None:
-        index, name = gpu.physical_idx, gpu.name
+        index, name = max(gpu.physical_idx, -1), gpu.name
         # All known clients send 0 to 1; one that ever sends more means percent.
         self._is_percent |= max(gpu.gpu_util, gpu.mem_util) > 1.0
         factor = 1.0 if self._is_percent else 100.0
@@ -110,15 +110,18 @@ class Guest:
     def _point(
         self, metric: str, index: int, name: str, unit: str, time_ns: int, value: float
     ) -> None:
-        if len(self._series) < MOST_SERIES or (metric, _device(index)) in self._series:
+        series = self._series.get((metric, index))
+        if series is None:
+            if len(self._series) >= MOST_SERIES:
+                return
             series = self._define(metric, index, name, unit)
-            self._batch.points.append(series, time_ns, NO_STEP, value)
+        self._batch.points.append(series, time_ns, NO_STEP, value)
 
     def _define(self, metric: str, index: int, name: str, unit: str) -> int:
         device = _device(index)
-        known = self._series.get((metric, device))
+        known = self._series.get((metric, index))
         if known is None:
-            known = self._series[metric, device] = len(self._series) + 1
+            known = self._series[metric, index] = len(self._series) + 1
             labels = {"client": str(self.slot)}
             if device:
                 labels |= {"index": str(index), "name": name[:LONGEST_TEXT]}

@@ -236,8 +236,10 @@ class DuckStore:
         return self._catalog.series_rows(run, metric, journal)
 
     def latest(self, series: Sequence[int]) -> list[Latest]:
-        found = ((self._catalog.find_slot(id), id) for id in series)
-        return self._latest.of((slot, id) for slot, id in found if slot is not None)
+        slots = self._catalog.find_slots(series)
+        if None in slots:
+            series = [id for id, slot in zip(series, slots, strict=True) if slot is not None]
+        return self._latest.of([slot for slot in slots if slot is not None], series)
 
     def curves(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -38,21 +38,20 @@ class LatestValues:
         self._step[slots] = step
         self._value[slots] = value
 
-    def of(self, slots_and_ids: Iterable[tuple[int, int]]) -> list[Latest]:
-        asked = list(slots_and_ids)
-        if not asked:
-            return []
-        slots, ids = np.array(asked, np.int64).T
-        times = self._time_ns
-        there = slots < len(times)
-        there[there] = times[slots[there]] != _NEVER
-        slots, ids = slots[there], ids[there]
+    def of(self, slots: Sequence[int], ids: Sequence[int]) -> list[Latest]:
+        """Of the series in these slots, which are called so; those that have a point."""
+        at, times = np.array(slots, np.int64), self._time_ns
+        there = at < len(times)
+        there[there] = times[at[there]] != _NEVER
+        if not there.all():
+            at, ids = at[there], np.array(ids, np.int64)[there].tolist()
         # A call per cell of an array would be most of the time.
-        columns = (ids, times[slots], self._step[slots], self._value[slots])
-        return [
-            Latest(series, time_ns, None if step == NO_STEP else step, value)
-            for series, time_ns, step, value in zip(*(c.tolist() for c in columns), strict=True)
-        ]
+        steps = self._step[at]
+        told: list[int | None] = [None] * len(at)
+        if (steps != NO_STEP).any():
+            told = [None if step == NO_STEP else step for step in steps.tolist()]
+        found = zip(ids, times[at].tolist(), told, self._value[at].tolist(), strict=True)
+        return list(map(Latest._make, found))
 
     def columns(self) -> tuple[Integers, Integers, Integers, Floats]:
         """Slot, time, step and value of every series that has a point; copies."""
