@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import marshal
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -79,6 +80,7 @@ TIME_FIELDS: Final[Mapping[str, int]] = {
     _ELASTIC_WAIT_END_TIME: WAIT_END,
     _ELASTIC_SLICE_COUNTS_TIMESTAMP: SLICES,
 }
+_TIMED: Final = frozenset(TIME_FIELDS)
 FIELD_OF: Final = {code: field for field, code in TIME_FIELDS.items()}
 
 _TYPE_FIELDS: Final = {
@@ -126,7 +128,7 @@ def item_of(entry: Mapping[str, Any]) -> Item | None:
     """None for what states no time, and so cannot be placed."""
     if not isinstance(entry, Mapping):
         return None
-    for field, code in TIME_FIELDS.items():
+    for field, code in () if _TIMED.isdisjoint(entry) else TIME_FIELDS.items():
         if field in entry:
             if is_seconds(entry[field]):
                 return _timed(code, float(entry[field]), entry)
@@ -161,7 +163,16 @@ def _checkpoint(time: float, entry: Mapping[str, Any]) -> Item | None:
     seconds = entry.get(field)
     if code == FOREIGN or not is_seconds(seconds):
         return None
-    return Item(code, time, Checkpoint(checkpoint_key(entry), seconds, hash(repr(entry))))
+    return Item(code, time, Checkpoint(checkpoint_key(entry), seconds, _fingerprint(entry)))
+
+
+def _fingerprint(entry: Any) -> int:
+    try:
+        # Like `repr` it tells 1 from 1.0 and -0.0 from 0.0, and spells no number out; from
+        # version 3 on what it writes depends on who else holds an object.
+        return hash(marshal.dumps(entry, 2))
+    except ValueError:  # not made of plain objects
+        return hash(repr(entry))
 
 
 def checkpoint_key(entry: Mapping[str, Any]) -> str:

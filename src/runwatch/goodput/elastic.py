@@ -47,10 +47,10 @@ class ElasticFold(Fold):
         }
 
     def _wait_start(self, index: int, time: float) -> None:
-        self._waits.setdefault(self.history.note(index), Pairs()).start = time
+        self._waits.setdefault(self._note(index), Pairs()).start = time
 
     def _wait_end(self, index: int, time: float) -> None:
-        self._waits.setdefault(self.history.note(index), Pairs()).end(time)
+        self._waits.setdefault(self._note(index), Pairs()).end(time)
 
     def _reinit_start(self, _: int, time: float) -> None:
         self._reinits.start = time

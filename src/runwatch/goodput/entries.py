@@ -199,9 +199,9 @@ def logger_of(holder: Mapping[str, Any]) -> str:
 class Columns:
     """Entries in their order, without an object for each.
 
-    Row i says `marks[code[i]]`, with the time `seconds[i]` and the step `step[i]` (`NO_STEP` if
-    it has none), and was recorded at `time_ns[i]`.  `others` are the entries that are more than a
-    time: (row before which it comes, when it was recorded, entry).
+    Row i says `marks[code[i]]` (codes may be bytes), with the time `seconds[i]` and the step
+    `step[i]` (`NO_STEP` if it has none), and was recorded at `time_ns[i]`.  `others` are the
+    entries that are more than a time: (row before which it comes, when it was recorded, entry).
     """
 
     marks: Sequence[Mark]

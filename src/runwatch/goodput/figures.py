@@ -120,8 +120,10 @@ def stated_seconds(entry: Mapping[str, Any]) -> float | None:
 LATEST_SECONDS: Final = 1e11
 """What lies further from the epoch than this is no time (a date has four digits for the year)."""
 
+_NUMBER: Final = (float, int)
+
 
 def is_seconds(value: object) -> TypeGuard[float]:
-    if isinstance(value, bool) or not isinstance(value, float | int):
+    if isinstance(value, bool) or not isinstance(value, _NUMBER):
         return False
     return abs(value) < LATEST_SECONDS  # neither is infinity, nor what is no number

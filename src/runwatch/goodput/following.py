@@ -7,6 +7,7 @@ of each journal that overlaps with others at most one stretch is in memory.
 
 from __future__ import annotations
 
+import sys
 from array import array
 from bisect import bisect_right
 from collections import deque
@@ -33,7 +34,11 @@ from runwatch.sdk.identity import display_name, slug
 
 LIVENESS_SECONDS: Final = 1.0
 _ENOUGH_FOR_THE_SCOPE: Final = 4096
+_AT_A_TIME: Final = 256 << 10
+"""Bytes: a stretch with its columns and entries stays in the processor's cache, and there are too
+few objects in it for the garbage collector to look through everything time and again."""
 
+_LOW: Final = 0 if sys.byteorder == "little" else 3
 _NEVER_NS: Final = 2**63 - 1
 _CURSOR: Final = "journals:"
 
@@ -79,8 +84,8 @@ class _Followed:
         while self._reader.position < start and (batch := self._reader.read()) is not None:
             self._learn(batch)
         self._reader.seek(start)
-        if given and self.load():
-            self._let_go(given)
+        while given > 0 and self.load():  # perhaps stretches were longer when that was said
+            given -= self._let_go(given)
 
     def load(self) -> bool:
         """Whether there is something to give; reads on if need be."""
@@ -89,7 +94,7 @@ class _Followed:
                 return False
             self.unread = False
             base = self._reader.position
-            batch = self._reader.read(final=self._dead)
+            batch = self._reader.read(final=self._dead, max_bytes=_AT_A_TIME)
             if batch is None:
                 if not self._dead and self._is_dead():
                     continue  # what looks unfinished will stay so
@@ -115,10 +120,10 @@ class _Followed:
         self._given += len(taken)
         return taken
 
-    def _let_go(self, count: int) -> None:
-        """Of the first entries of the stretch, which were given out before."""
+    def _let_go(self, count: int) -> int:
+        """Of the first entries of the stretch, which were given out before; returns how many."""
         moments = sorted(chain(self._held.time_ns, (m for _, m, _ in self._held.others)))
-        self.take(moments[min(count, len(moments)) - 1])
+        return len(self.take(moments[min(count, len(moments)) - 1]))
 
     def _is_dead(self) -> bool:
         now = self._clock.mono_ns()
@@ -139,20 +144,20 @@ class _Followed:
 
     def _columns(self, batch: Batch) -> Columns:
         codes, points = self._codes, batch.points
-        found = set(points.series)
-        if not codes.keys() >= found:
-            points = _chosen(points, codes)
-            found &= codes.keys()
-        if len(found) == 1:
-            code = array("I", [codes[found.pop()]]) * len(points)
-        else:
+        code = _small_codes(points.series, codes)
+        if code is None:
+            if not codes.keys() >= set(points.series):
+                points = _chosen(points, codes)
             code = array("I", map(codes.__getitem__, points.series))
         columns = Columns(self._marks, code, points.step, points.value, points.time_ns)
+        row = last_ns = 0
         for event in batch.events:
             entry = self._entry(event)
             if entry is not None:
-                row = bisect_right(points.time_ns, event.time_ns)
-                columns.others.append((row, event.time_ns, entry))
+                time_ns = event.time_ns
+                row = bisect_right(points.time_ns, time_ns, row if time_ns >= last_ns else 0)
+                columns.others.append((row, time_ns, entry))
+                last_ns = time_ns
         return columns
 
     def _entry(self, event: Event) -> Entry | None:
@@ -162,6 +167,21 @@ class _Followed:
             return from_event(event.body)
         except ValueError:
             return None  # longer than a record takes: not a log entry of any known kind
+
+
+def _small_codes(series: array[int], codes: Mapping[int, int]) -> array[int] | None:
+    """A byte for each point, if all are of the log and there are few kinds: the usual case."""
+    known = bytes(number for number in codes if number < 256)
+    numbers = series.tobytes()
+    low = numbers[_LOW :: series.itemsize]
+    if low.translate(None, known) or numbers.count(0) - low.count(0) < 3 * len(series):
+        return None
+    if max(codes.values(), default=0) > 255:
+        return None
+    table = bytearray(256)
+    for number in known:
+        table[number] = codes[number]
+    return array("B", low.translate(table))
 
 
 def _chosen(points: Points, known: Mapping[int, int]) -> Points:

@@ -10,19 +10,16 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, compress, islice
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from math import inf
-from operator import lt
 from typing import TYPE_CHECKING, Any, Final
 
 from runwatch.goodput.codes import (
     LOAD_END,
     LOAD_START,
-    PLAIN,
     SLICES,
     STEP,
-    TIME_FIELDS,
     TYPED,
     Checkpoint,
     Item,
@@ -36,17 +33,16 @@ from runwatch.goodput.fields import (
     _STEP_COUNT,
     _STEP_START_TIME,
 )
-from runwatch.goodput.figures import LATEST_SECONDS
+from runwatch.goodput.figures import LATEST_SECONDS, is_seconds
+from runwatch.goodput.stretch import SIMPLE, Stretch
 
 if TYPE_CHECKING:
-    from runwatch.goodput.entries import Columns, Mark
+    from runwatch.goodput.entries import Columns
 
 _TIES: Final = 8
 """So many entries of one instant are looked through for a duplicate; more are kept by name."""
 
 _NOWHERE: Final = -1
-_ONLY_A_TIME: Final = bytes([*PLAIN, STEP])
-_IS_STEP: Final = bytes(code == STEP for code in range(256))
 
 
 class History:
@@ -131,65 +127,41 @@ class History:
 
     def add_columns(self, columns: Columns) -> None:
         """Entries as a journal's reader gives them, without an object for each."""
-        kinds = [_kind(mark) for mark in columns.marks]
+        stretch = Stretch(columns)
         start = 0
         for row, _, entry in columns.others:
-            self._add_stretch(columns, kinds, start, row)
-            self.add((entry,))
+            if start < row:
+                self._add_rows(stretch, start, row)
+            if (item := item_of(entry)) is not None:
+                self.add_item(item)
             start = row
-        self._add_stretch(columns, kinds, start, len(columns.code))
+        self._add_rows(stretch, start, len(columns.code))
 
-    def _add_stretch(
-        self, columns: Columns, kinds: Sequence[tuple[int, Note]], start: int, end: int
-    ) -> None:
-        rows, steps = columns.code[start:end], columns.step[start:end]
-        times = columns.seconds[start:end]
-        if not self._add_all(rows, steps, times, [code for code, _ in kinds]):
-            self._add_rows(zip(rows, steps, times, strict=True), kinds)
+    def _add_rows(self, stretch: Stretch, at: int, end: int) -> None:
+        while at < end:
+            until = min(stretch.smooth_until(at), end)
+            if self._add_smooth(stretch, at, until):
+                at = until
+            else:
+                if is_seconds(stretch.times[at]):
+                    self.add_item(stretch.item(at))
+                at += 1
 
-    def _add_all(
-        self, rows: array[int], steps: array[int], times: array[float], kinds: Sequence[int]
-    ) -> bool:
-        """At once, if these are steps that follow one another and entries that say a time, each
-        later than the one before; else False, and nothing is added."""
-        if not rows or not self._newest < times[0] or not times[-1] < LATEST_SECONDS:
+    def _add_smooth(self, stretch: Stretch, at: int, until: int) -> bool:
+        """At once, if the first of these rows follows from what is there; else nothing is added."""
+        codes, times, following = stretch.codes, stretch.times, self._following
+        if codes[at] not in SIMPLE or not self._newest < times[at]:
             return False
-        codes = bytes(map(kinds.__getitem__, rows))
-        numbers = list(compress(steps, codes.translate(_IS_STEP)))
-        if codes.translate(None, _ONLY_A_TIME) or (numbers and numbers[0] != self._following):
+        if not times[until - 1] < LATEST_SECONDS:
             return False
-        if numbers and numbers != list(range(numbers[0], numbers[0] + len(numbers))):
-            return False
-        if not all(map(lt, times, islice(times, 1, None))):
-            return False
-        self.codes += codes
-        self.times.extend(times)
-        self._catch_up(times[-1], numbers[-1] + 1 if numbers else self._following)
+        if (step := codes.find(STEP, at, until)) >= 0:
+            if stretch.steps[step] != following:
+                return False
+            following = stretch.steps[codes.rfind(STEP, at, until)] + 1
+        self.codes += codes[at:until]
+        self.times.extend(times[at:until])
+        self._catch_up(times[until - 1], following)
         return True
-
-    def _add_rows(
-        self, rows: Iterable[tuple[int, int, float]], kinds: Sequence[tuple[int, Note]]
-    ) -> None:
-        put_code, put_time = self.codes.append, self.times.append
-        newest, following = self._newest, self._following
-        for row, number, time in rows:
-            code, note = kinds[row]
-            if newest < time < LATEST_SECONDS:
-                if code == STEP and number == following and following is not None:
-                    put_time(time)
-                    put_code(STEP)
-                    newest = time
-                    following += 1
-                    continue
-                if code in PLAIN:
-                    put_time(time)
-                    put_code(code)
-                    newest = time
-                    continue
-            self._catch_up(newest, following)
-            self.add_item(Item(code, time, number if code == STEP else note))
-            newest, following = self._newest, self._following
-        self._catch_up(newest, following)
 
     def _catch_up(self, newest: float, following: int | None) -> None:
         if newest > self._newest:
@@ -411,10 +383,9 @@ class _Checkpoints:
         self._fingerprints.append(checkpoint.fingerprint)
         return len(self._keys) - 1
 
+    def took(self, row: int) -> tuple[str, float]:
+        """(key, seconds)"""
+        return self._keys[row], self._seconds[row]
+
     def __getitem__(self, row: int) -> Checkpoint:
         return Checkpoint(self._keys[row], self._seconds[row], self._fingerprints[row])
-
-
-def _kind(mark: Mark) -> tuple[int, Note]:
-    code = TIME_FIELDS[mark.field]
-    return code, (mark.type or "unknown") if code in TYPED else None

@@ -33,10 +33,11 @@ from runwatch.goodput.history import History
 from runwatch.goodput.kinds import BadputType, UnproductiveTimeDict
 from runwatch.goodput.segments import Event, Segments
 
-_NO_STEP: Final = re.compile(rb"[^\x%02x]" % STEP)
+_STEPS: Final = bytes([STEP])
 _LOADED_STEPS: Final = re.compile(rb"(?:\x%02x\x%02x\x%02x){2,}" % (LOAD_START, LOAD_END, STEP))
 """The usual loop: load a batch, do a step."""
 
+_LOOK: Final = 1024
 _BULK: Final = 3 * 16384
 """So many entries are copied out at a time."""
 
@@ -110,8 +111,7 @@ class Fold:
 
     def _steps(self, at: int) -> int:
         """From `at` up to the next entry that is no step."""
-        found = _NO_STEP.search(self.history.codes, at)
-        end = len(self.history.codes) if found is None else found.start()
+        end = self._end_of_steps(at)
         breaks = self.history.break_at
         while at < end:
             until = end
@@ -125,6 +125,15 @@ class Fold:
             self.segments.extend(at, until - at)
             at = until
         return end
+
+    def _end_of_steps(self, at: int) -> int:
+        codes = self.history.codes
+        while some := codes[at : at + _LOOK]:
+            rest = some.lstrip(_STEPS)
+            at += len(some) - len(rest)
+            if rest:
+                break
+        return at
 
     def _loaded_steps(self, at: int) -> int:
         """As far as each step has its load before it, one load and one step after the other."""
@@ -196,7 +205,7 @@ class Fold:
             self.segments.place(Event(type_, start, time))
 
     def _type(self, index: int) -> int:
-        row = self.history.note(index)
+        row = self._note(index)
         known = self._types.get(row)
         if known is None:
             name = self.history.words[row].upper()
@@ -204,12 +213,18 @@ class Fold:
         return known
 
     def _save(self, index: int, _: float) -> None:
-        checkpoint = self.history.checkpoints[self.history.note(index)]
-        self._saves.add(checkpoint.key, checkpoint.seconds)
+        self._saves.add(*self.history.checkpoints.took(self._note(index)))
 
     def _restore(self, index: int, _: float) -> None:
-        checkpoint = self.history.checkpoints[self.history.note(index)]
-        self._restores.add(checkpoint.key, checkpoint.seconds)
+        self._restores.add(*self.history.checkpoints.took(self._note(index)))
+
+    def _note(self, index: int) -> int:
+        """As `history.note`, of an entry that is not before the last one asked about."""
+        at, place = self.history.note_at, self._next_note
+        while at[place] < index:
+            place += 1
+        self._next_note = place
+        return self.history.note_row[place]
 
     # ── figures ───────────────────────────────────────────────────────────────────────────────
 

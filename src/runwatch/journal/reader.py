@@ -10,15 +10,25 @@ import json
 import os
 import re
 import struct
-import sys
 import zlib
-from array import array
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import SegmentError
+from runwatch.journal.columns import (
+    PLAIN_SPAN,
+    RUN,
+    Part,
+    append_points,
+    append_singly,
+    append_spans,
+    count_whole,
+    cut,
+    survey,
+    unchecked,
+)
 from runwatch.journal.file_system import is_network_file_system
 from runwatch.journal.segment import (
     DEFINE,
@@ -29,13 +39,12 @@ from runwatch.journal.segment import (
     MAX_RECORD,
     ORIGIN,
     POINT,
-    POINT_BODY,
     POINT_LENGTH,
     POINTS,
     POINTS_HEAD,
     RECORD,
     SPAN,
-    SPAN_BODY,
+    SPAN_LENGTH,
     TEXT_HEAD,
     Header,
     definition_from_json,
@@ -52,12 +61,11 @@ _PEEK_BYTES: Final = 16 << 10
 HOLE_GRACE_SECONDS: Final = 2.0
 NETWORK_GRACE_SECONDS: Final = 60.0
 _SOMETHING: Final = re.compile(rb"[^\0]")
-_LONGEST_RUN: Final = 4096
-_SHORTEST_RUN: Final = 8
-_LITTLE_ENDIAN: Final = sys.byteorder == "little"
-_POINT_LOOKS: Final = bytes([POINT_LENGTH // 8, 0, POINT, 0])
-_POINTS_LOOK: Final = ((4, b"\5"), (5, b"\0"), (6, bytes([POINT])), (7, b"\0"))
-_BEHIND_CRC: Final = struct.Struct("<4x36s")
+_EVENT_TEXT: Final = 4 + EVENT_HEAD.size
+_Place = tuple[int, int, int]
+"""Where an event begins and ends, and its time."""
+
+_UNREADABLE: Final = (ValueError, TypeError, struct.error)
 
 
 @dataclass(slots=True)
@@ -303,85 +311,80 @@ class JournalReader:
 
     def _decode(self, data: bytes, segment: _Open, batch: Batch) -> int:
         """Decode whole records from the start of `data`; returns how many bytes they took."""
-        shift = segment.header.wall_ns - segment.header.mono_ns
-        points, spans = batch.points, batch.spans
-        at, size = 0, len(data)
-        view = memoryview(data)
-        crc32, header = zlib.crc32, RECORD.unpack_from
-        series, times, steps, values = points.series, points.time_ns, points.step, points.value
-        records = -len(series)
-        while at + 16 <= size:
-            crc, units, kind, time_ns = header(data, at)
-            end = at + units * 8
-            if units < 2 or end > size or crc32(view[at + 4 : end]) != crc:
-                break
-            if kind == POINT:
-                if run := _decode_run(data, at, shift, points):
-                    at += run * POINT_LENGTH
-                    continue
-                _, _, _, step, number, value = POINT_BODY.unpack_from(data, at + 4)
-                series.append(number)
-                times.append(time_ns + shift)
-                steps.append(step)
-                values.append(value)
-            elif kind == POINTS:
-                _, _, _, step, count = POINTS_HEAD.unpack_from(data, at + 4)
-                row = points_body(count).unpack_from(data, at + 4)
-                series.extend(row[5 : 5 + count])
-                times.extend([time_ns + shift] * count)
-                steps.extend([step] * count)
-                values.extend(row[5 + count :])
-                records += 1 - count
-            elif kind == SPAN:
-                _, _, _, step, name, span, edge = SPAN_BODY.unpack_from(data, at + 4)
-                spans.append(name, span, edge, time_ns + shift, step)
-                records += 1
-            else:
-                records += self._decode_text(kind, data[at:end], time_ns + shift, batch)
-            at = end
+        parts = survey(data)
+        block = unchecked(data, parts)
+        whole = count_whole(block)
+        if whole * POINT_LENGTH < len(block):
+            parts = cut(parts, whole)
+        if not parts:
+            return 0
+        before = len(batch.points)
+        records = self._decode_parts(parts, data, segment, batch)
         if self._passed is not None:
-            self._passed += len(series) + records
-        return at
+            self._passed += len(batch.points) - before + records
+        return parts[-1][2]
 
-    def _decode_text(self, kind: int, record: bytes, time_ns: int, batch: Batch) -> int:
-        """Kinds we do not know are a newer writer's: they are passed over."""
-        try:
-            if kind == EVENT:
-                batch.events.append(_event(record, time_ns))
+    def _decode_parts(self, parts: list[Part], data: bytes, segment: _Open, batch: Batch) -> int:
+        """Returns how many records there were besides points."""
+        shift = segment.header.wall_ns - segment.header.mono_ns
+        runs: list[bytes] = []
+        spans: list[bytes] = []
+        events: list[_Place] = []
+        records = 0
+        for kind, at, end, time_ns in parts:
+            if kind == RUN:
+                runs.append(data[at:end])
+            elif kind in (PLAIN_SPAN, SPAN):
+                spans.append(data[at : at + SPAN_LENGTH])
+            elif kind in (POINTS, POINT):
+                if runs:  # rows are in the order of their records
+                    append_points(b"".join(runs), shift, batch.points)
+                    runs.clear()
+                if kind == POINT:  # a newer writer's, with more to it
+                    append_singly(data[at : at + POINT_LENGTH], shift, batch.points)
+                else:
+                    records += 1 - _append_row(data, at, time_ns + shift, batch.points)
+            elif kind == EVENT:
+                events.append((at, end, time_ns + shift))
             elif kind == DEFINE:
-                batch.definitions.append(definition_from_json(_text(record)))
+                self._decode_definition(data[at:end], batch)
+            else:  # a newer writer's: passed over
+                records += kind != ORIGIN
+        append_points(b"".join(runs), shift, batch.points)
+        append_spans(b"".join(spans), shift, batch.spans)
+        return records + len(spans) + self._decode_events(data, events, batch)
+
+    def _decode_definition(self, record: bytes, batch: Batch) -> None:
+        try:
+            batch.definitions.append(definition_from_json(_text(record)))
         except (ValueError, TypeError, SegmentError, struct.error) as error:
             self._note(batch, f"unreadable: {error}", self.position >> 32)
+
+    def _decode_events(self, data: bytes, places: list[_Place], batch: Batch) -> int:
+        try:
+            batch.events += _events(data, places)
+            return len(places)
+        except _UNREADABLE:
+            return sum(self._decode_event(data, place, batch) for place in places)
+
+    def _decode_event(self, data: bytes, place: _Place, batch: Batch) -> int:
+        try:
+            batch.events += _events(data, [place])
+            return 1
+        except _UNREADABLE as error:
+            self._note(batch, f"unreadable: {error}", self.position >> 32)
             return 0  # `_note` counts it
-        return int(kind not in (DEFINE, ORIGIN))
 
 
-def _decode_run(data: bytes, at: int, shift: int, points: Points) -> int:
-    """Many points one after another, which is what training loops write: a column at a time.
-
-    Returns how many; 0 when there are too few for it to pay.
-    """
-    count, ahead = _SHORTEST_RUN, at + 4 - POINT_LENGTH
-    if not data.startswith(_POINT_LOOKS, ahead + count * POINT_LENGTH) or not _LITTLE_ENDIAN:
-        return 0
-    while count < _LONGEST_RUN and data.startswith(_POINT_LOOKS, ahead + count * POINT_LENGTH):
-        count *= 2  # so that a short run costs a short look
-    count = min((len(data) - at) // POINT_LENGTH, count)
-    end = at + count * POINT_LENGTH
-    for offset, looks in _POINTS_LOOK:
-        column = data[at + offset : end : POINT_LENGTH]
-        count = min(count, len(column) - len(column.lstrip(looks)))
-    block = data[at : at + count * POINT_LENGTH]
-    numbers, words, doubles = array("I", block), array("q", block), array("d", block)
-    stored, crc32 = numbers[0::10], zlib.crc32
-    computed = array("I", [crc32(body) for (body,) in _BEHIND_CRC.iter_unpack(block)])
-    if computed != stored:
-        count = next(i for i, crc in enumerate(computed) if crc != stored[i])
-    points.series.extend(numbers[6 : 10 * count : 10])
-    points.time_ns.extend([time_ns + shift for time_ns in words[1 : 5 * count : 5]])
-    points.step.extend(words[2 : 5 * count : 5])
-    points.value.extend(doubles[4 : 5 * count : 5])
-    return count
+def _append_row(data: bytes, at: int, time_ns: int, points: Points) -> int:
+    """A record of several points at one time; returns how many."""
+    _, _, _, step, count = POINTS_HEAD.unpack_from(data, at + 4)
+    row = points_body(count).unpack_from(data, at + 4)
+    points.series.extend(row[5 : 5 + count])
+    points.time_ns.extend([time_ns] * count)
+    points.step.extend([step] * count)
+    points.value.extend(row[5 + count :])
+    return int(count)
 
 
 def _count_records(segment: _Open) -> int:
@@ -406,9 +409,17 @@ def _resync(data: bytes) -> int | None:
     return None
 
 
-def _event(record: bytes, time_ns: int) -> Event:
-    _, _, _, step, scope, length = EVENT_HEAD.unpack_from(record, 4)
-    start = 4 + EVENT_HEAD.size
-    kind = record[start : start + length].decode()
-    body = json.loads(record[start + length :].rstrip(b"\0"))
-    return Event(time_ns, kind, body, step, scope)
+def _events(data: bytes, places: list[_Place]) -> list[Event]:
+    """All bodies are read as one: they are small, and may be many."""
+    found: list[Event] = []
+    heads = [EVENT_HEAD.unpack_from(data, at + 4) for at, _, _ in places]
+    starts = [at + _EVENT_TEXT + head[5] for (at, _, _), head in zip(places, heads, strict=True)]
+    ends = [end for _, end, _ in places]
+    bodies = [data[i:j].rstrip(b"\0") for i, j in zip(starts, ends, strict=True)]
+    values = json.loads((b"[%s]" % b",".join(bodies)).decode("utf-8", "surrogatepass"))
+    if len(values) != len(places):
+        raise ValueError("an event's body is no JSON")
+    for (at, _, time_ns), head, start, body in zip(places, heads, starts, values, strict=True):
+        kind = data[at + _EVENT_TEXT : start].decode()
+        found.append(Event(time_ns, kind, body, head[3], head[4]))
+    return found

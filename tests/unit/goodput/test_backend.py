@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import runwatch
 from runwatch.errors import HeadUnreachable, UsageError, WireError
-from runwatch.goodput import backend
+from runwatch.goodput import backend, following
 from runwatch.goodput.backend import JournalLogger
 from runwatch.goodput.entries import EVENT, AsEvent, Entry, to_record
 from runwatch.goodput.recorder import GoodputRecorder
@@ -294,6 +294,21 @@ def test_what_lies_behind_the_end_comes_with_the_next_question(
     other = JournalLogger("job", "log")
     assert numbers(other.read_cloud_logging_entries(None, None, cursor)[0]) == [8, 9]
     other.close()
+
+
+def test_a_cursor_of_longer_stretches_is_understood(
+    book: Callable[..., Book], reader: JournalLogger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = book("a")
+    for number in range(300):
+        one.write(step(number), number * 10**9)
+    entries, cursor = reader.read_cloud_logging_entries(None, at(250), (None, None))
+    assert len(entries) == 251 and cursor[1].endswith(f"+{251:x}")
+    monkeypatch.setattr(following, "_AT_A_TIME", 1000)  # 25 entries
+    other = JournalLogger("job", "log")
+    rest = numbers(other.read_cloud_logging_entries(None, None, cursor)[0])
+    other.close()
+    assert rest == list(range(251, 300))
 
 
 @pytest.mark.parametrize(
