@@ -32,6 +32,7 @@ BEGIN = 1_700_000_000.0
 SEEDS = {"plain": 140, "elastic": 50, "clock": 30}
 SHAPES = ("steps", "full", "checkpoint", "custom")
 SIZES = (1_000, 10_000)
+PUBLISHED_SIZES = (1_000, 10_000, 100_000)
 SAVE_PARTS = (
     "wait_for_prev",
     "checkpointer_blocking",
@@ -387,6 +388,7 @@ def record_jobs(original: Original) -> list[Job]:
 def record_shapes(original: Original) -> dict[str, Any]:
     sys.path.insert(0, str(Path(__file__).parents[1]))
     from benchmarks.goodput_shapes import Job as Shaped
+    from benchmarks.goodput_shapes import published
 
     found = {}
     for shape in SHAPES:
@@ -394,6 +396,10 @@ def record_shapes(original: Original) -> dict[str, Any]:
             job = Shaped(shape, steps, name=JOB)
             entries = [*job.run(steps), *job.run(100)]
             found[f"{shape} {steps}"] = original.job(entries, False)["seconds"]
+    for steps in PUBLISHED_SIZES:
+        job = published(steps)
+        entries = [*job.run(steps), *job.run(100)]
+        found[f"published {steps}"] = original.job(entries, False)["seconds"]
     return found
 
 

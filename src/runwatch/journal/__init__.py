@@ -2,7 +2,9 @@
 
 `segment.py` defines the bytes, `mapped.py` is a segment's file in memory, `writer.py` appends (in
 the training thread, so it is quick), `reader.py` decodes and follows (and survives torn tails and
-damage), `liveness.py` tells whether a writer still lives, `retention.py` keeps a directory of
-journals within its budget, and `file_system.py` knows which places other hosts can see.  Getting
-records to a head is next door, in `ship/`.
+damage; `columns.py` checks and decodes points and spans by the thousand, `lanes.py` is its
+arithmetic), `liveness.py` tells whether a writer still lives, `retention.py` keeps a directory of
+journals within its budget, `file_system.py` knows which places other hosts can see, and
+`control.py` where a process's control socket is.  Getting records to a head is next door, in
+`ship/`.
 """

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.goodput_shapes import SHAPES, Job
+from benchmarks.goodput_shapes import PUBLISHED, SHAPES, Job, published
+from runwatch.goodput.calculator import GoodputCalculator
 from runwatch.goodput.history import History
 from runwatch.goodput.kinds import BadputType, UnproductiveTimeDict
 from runwatch.goodput.rules import Figures, Fold, accounted, checked, shares
@@ -19,6 +20,7 @@ from tests.unit.goodput.support import (
     DISRUPTED,
     FIXTURES,
     Entry,
+    ListedLog,
     by_name,
     step,
     stories,
@@ -285,3 +287,38 @@ def test_the_shapes_give_the_figures_that_the_original_gives(shape: str, steps: 
         if name != "OTHER":
             assert found[name] == pytest.approx(amount, abs=1e-4), name
     assert figures.disruptions == 10
+
+
+PUBLISHED_CLASSES = {
+    "productive": "productive",
+    "wasted": "WASTED_PROGRESS_FROM_DISRUPTION",
+    "infrastructure": "INFRASTRUCTURE_RECOVERY_FROM_DISRUPTION",
+    "startup": "PROGRAM_STARTUP",
+}
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [1_000, 10_000, 100_000, pytest.param(1_000_000, marks=pytest.mark.soak)],
+)
+def test_the_published_totals_of_the_original_are_ours(steps: int) -> None:
+    """A job that has them in the original (recorded; not at a million) has them here."""
+    job = published(steps)
+    log = ListedLog(job.run(steps))
+    calculator = GoodputCalculator("job", "log", log)
+    calculator.get_job_goodput()
+    for entry in job.run(100):
+        log.write_cloud_logging_entry(entry)
+    calculator.get_job_goodput()
+    info = calculator._goodput_cache.get_goodput_info()
+    assert info is not None and info.total_unproductive_time is not None
+    found = {"productive": info.total_productive_time, **by_name(info.total_unproductive_time)}
+    shapes = json.loads((FIXTURES / "shapes.json").read_text())
+    recorded = shapes.get(f"published {steps}", found)
+    for name, seconds in PUBLISHED[steps].items():
+        digits = 3 if name == "productive" else 2
+        assert round(found[PUBLISHED_CLASSES[name]], digits) == seconds, name
+        assert round(recorded[PUBLISHED_CLASSES[name]], digits) == seconds, name
+    assert found["TPU_INITIALIZATION"] == pytest.approx(220)
+    assert found["TRAINING_PREP"] == pytest.approx(440)
+    assert info.number_of_disruptions == 10
