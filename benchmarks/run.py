@@ -25,7 +25,7 @@ from trial import HERE, PEERS_PYTHON, Options
 
 NAMES = (
     "imports", "scalar", "sigkill", "loop", "ingest", "devices", "agent", "goodput", "stacks",
-    "profiles",
+    "profiles", "hangs",
 )  # fmt: skip
 STORE = "store"
 """Stands by itself: it prints its own tables."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from runwatch.agent import stacks
 from runwatch.agent.commands import Context, Errand
 from runwatch.record import Command
 
@@ -14,4 +15,4 @@ def ping(command: Command, context: Context) -> Mapping[str, Any]:
     return {"processes": len(context.targets())}
 
 
-ERRANDS: Final[Mapping[str, Errand]] = {"ping": ping}
+ERRANDS: Final[Mapping[str, Errand]] = {"ping": ping, "stacks": stacks.errand}

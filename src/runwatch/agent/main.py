@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from runwatch._version import __version__
+from runwatch.agent import dumps
 from runwatch.agent.attribution import Attribution
 from runwatch.agent.book import Book
 from runwatch.agent.collectors import (
@@ -37,8 +38,10 @@ from runwatch.agent.collectors.replay import ReplayCollector
 from runwatch.agent.collectors.replay import load as load_recording
 from runwatch.agent.commands import Context, Errand, Errands
 from runwatch.agent.errands import ERRANDS
+from runwatch.agent.kineto import KinetoDaemon
 from runwatch.agent.lanes import Lanes, Source
 from runwatch.agent.lock import AgentLock
+from runwatch.agent.profiles import ProfileErrand
 from runwatch.agent.settings import AgentSettings
 from runwatch.agent.watch import Exit, ProcessWatch
 from runwatch.clock import Clock, Tick, every, system_clock
@@ -85,7 +88,9 @@ class Agent:
         self._book = Book(lambda: JournalWriter(settings.root, self._origin(), clock=clock))
         self._failed: set[str] = set()
         context = Context(settings.root, self.host, clock, lambda: self._targets, self._book.event)
-        self._errands = Errands(context, ERRANDS, self._carry_out)
+        self._kineto = KinetoDaemon(clock=clock)
+        errands: dict[str, Errand] = {**ERRANDS, "profile": ProfileErrand(self._kineto)}
+        self._errands = Errands(context, errands, self._carry_out)
         self._busy_ns = clock.mono_ns()
         self._tidied_ns = 0
         self._shipper = self._make_shipper()
@@ -140,6 +145,7 @@ class Agent:
                 target=self._courier.run, name="runwatch-courier", daemon=True
             )
             bringing.start()
+        self._kineto.start()
         try:
             for tick in every(self.settings.period_seconds, until=self._wait, clock=self._clock):
                 self._look()
@@ -150,6 +156,7 @@ class Agent:
                 if self._is_idle():
                     break
         finally:
+            self._kineto.stop()
             self._lanes.stop()
             self._book.event("agent_end", {"pid": os.getpid()})
             self._end(shipping)
@@ -210,6 +217,8 @@ class Agent:
         }
         target = self._target(gone.origin)
         self._book.event("process_exit", body, scope=target.scope if target else 0)
+        if target is not None:
+            self._read_dumps(target, ended=True)
         self._known.pop(journal, None)
         self._know_targets()
         try:
@@ -217,6 +226,16 @@ class Agent:
             self._ended_path(gone.origin).write_text(json.dumps(body))
         except OSError as error:
             logger.warning("cannot note the end of %s: %s", journal, error)
+
+    def _read_dumps(self, target: Target, *, ended: bool) -> None:
+        """Stacks that the process wrote by itself: of a fault, or one of its periodic dumps."""
+        journal = self.settings.root / "journals" / target.labels["journal"]
+        rank = int(target.labels["rank"])
+        try:
+            for body in dumps.collect(journal, rank=rank, host=self.host, ended=ended):
+                self._book.event("stacks", body, scope=target.scope)
+        except Exception as error:
+            self._has_failed("dumps", error)
 
     def _ended_path(self, origin: Origin) -> Path:
         return self.settings.root / "journals" / origin.journal / ENDED
@@ -343,6 +362,8 @@ class Agent:
         )
         if report.records_dropped:
             self._book.event("journal_loss", {"dropped_records": report.records_dropped})
+        for target in self._targets:
+            self._read_dumps(target, ended=False)
 
     def _is_idle(self) -> bool:
         """No process of a run for a while, and nothing left to ship to a head that we have."""

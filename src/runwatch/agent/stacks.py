@@ -49,6 +49,8 @@ class Request:
     gap_seconds: float = 3.0
     """From the beginning of one round to the beginning of the next."""
     native: bool = True
+    first_round: int = 0
+    """The number of the first round: an incident may have had others."""
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Request:
@@ -60,6 +62,7 @@ class Request:
             rounds=int(_between(body.get("rounds"), 1, 1, MAX_ROUNDS)),
             gap_seconds=_between(body.get("gap_seconds"), 3.0, 0.0, MAX_GAP_SECONDS),
             native=body.get("native") is not False,
+            first_round=int(_between(body.get("first_round"), 0, 0, 1_000_000)),
         )
 
     def wants(self, target: Target) -> bool:
@@ -100,8 +103,9 @@ def errand(command: Command, context: Context) -> Mapping[str, Any]:
                 else:
                     problems[stacks.pid] = "; ".join(stacks.problems[:2])
             if number + 1 < request.rounds:
-                left_ns = due_ns - context.clock.mono_ns()
-                context.clock.wait(left_ns / 1e9, pause.wait)
+                left = (due_ns - context.clock.mono_ns()) / 1e9
+                # Who was looked at last is not looked at again at once.
+                context.clock.wait(max(left, request.gap_seconds / 2), pause.wait)
     told = dict(sorted(problems.items())[:_MAX_PROBLEMS])
     return {
         "processes": len(seen),
@@ -149,7 +153,7 @@ class _Looking:
             "host": self._context.host,
             "journal": subject.target.labels.get("journal", ""),
             "incident": self._request.incident,
-            "round": number,
+            "round": self._request.first_round + number,
             "command": self._command.id,
         }
         return {**rest, "child_of": subject.child_of} if subject.child_of else rest

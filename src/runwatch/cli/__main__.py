@@ -23,8 +23,11 @@ COMMANDS: Final = {
     "goodput": "what a run's time went into, and what disruptions cost",
     "session": "name a stretch of time; export what every device did in it",
     "devices": "every accelerator of every node now, those first that hurt",
+    "stacks": "where a run's processes are now, or were when it hung; any local process",
+    "capture": "profiles of a run's processes now, on every host from the same moment on",
     "profiles": "profile sessions: list, show, export, delete, and where they open",
     "host": "serve the viewers for a directory of profiles",
+    "share": "make a link that lets others look at a run; list them, take them back",
     "export": "write every point of a run as CSV, Parquet or JSON",
     "config": "show every setting and where it came from",
 }

@@ -139,7 +139,7 @@ def size(count: int) -> str:
 
 
 def _show(head: source.Source, words: list[str], arguments: argparse.Namespace) -> int:
-    answer = _with_summary(head, words)
+    answer = with_summary(head, words)
     if arguments.json:
         tables.print_json(answer)
         return 0
@@ -155,7 +155,7 @@ def _show(head: source.Source, words: list[str], arguments: argparse.Namespace) 
     return 0
 
 
-def _with_summary(head: source.Source, words: list[str]) -> dict[str, Any]:
+def with_summary(head: source.Source, words: list[str]) -> dict[str, Any]:
     path = f"/profiles/{words[0]}/{words[1]}"
     deadline = time.monotonic() + PATIENCE_SECONDS
     with progress("reading its traces", "looks") as step:
@@ -178,7 +178,7 @@ def _open(head: source.Source, words: list[str], arguments: argparse.Namespace) 
         )
     found = _sessions(head, words)
     links = {
-        profile["session"]: [_link(head, address) for address in _addresses(profile)]
+        profile["session"]: [_link(head, address) for address in addresses(profile)]
         for profile in found
     }
     if arguments.json:
@@ -191,7 +191,7 @@ def _open(head: source.Source, words: list[str], arguments: argparse.Namespace) 
     return 0
 
 
-def _addresses(profile: dict[str, Any]) -> list[str]:
+def addresses(profile: dict[str, Any]) -> list[str]:
     traces = [file["viewer"] for file in profile["files"] if file["kind"] == "trace"]
     return ([profile["xprof"]] if profile["xprof"] else []) + traces
 

@@ -50,7 +50,7 @@ def print_runs(runs: list[dict[str, Any]]) -> None:
         until = run["ended_ns"] or run["last_ns"]
         shown.add_row(
             run["name"] if run["name"] == run["run"] else f"{run['name']} ({run['run']})",
-            tables.state(run["state"]),
+            tables.state_of(run),
             str(run["attempts"]),
             "" if run["last_step"] is None else f"{run['last_step']:,}",
             latest,

@@ -64,6 +64,7 @@ def _picture(
     processes = head.get(f"/runs/{key}/processes")["processes"]
     parts: list[RenderableType] = [_headline(run), process_table(processes)]
     parts += [Text(line, style="yellow") for line in _troubles(head, key)]
+    parts += _incidents(head, key)
     by_metric: dict[str, list[dict[str, Any]]] = {}
     for curve in _curves(head, run, arguments, buckets=max(20, (width - 12) * 2)):
         by_metric.setdefault(curve["metric"], []).append(curve)
@@ -98,8 +99,22 @@ def _troubles(head: source.Source, run: str) -> list[str]:
     return list(lines.values())[:MOST_TROUBLES]
 
 
+def _incidents(head: source.Source, run: str) -> list[RenderableType]:
+    """The open one, or the last of this run; `runwatch stacks` tells more."""
+    for incident in head.get(f"/runs/{run}/incidents")["incidents"][:1]:
+        what = {"hang": "stood still", "crash": "went down"}[incident["kind"]]
+        when = f"since {tables.time(incident['since_ns'])}"
+        if incident["state"] == "open":
+            what = "stands still"
+        elif incident["kind"] == "hang":
+            when += f" until {tables.time(incident['closed_ns'])}"
+        style = "bold yellow" if incident["state"] == "open" else "dim"
+        return [Text(f"{what} {when}: {incident['text']}", style=style)]
+    return []
+
+
 def _headline(run: dict[str, Any]) -> Text:
-    line = Text.assemble((run["name"], "bold"), "  ", tables.state(run["state"]))
+    line = Text.assemble((run["name"], "bold"), "  ", tables.state_of(run))
     attempt = f"attempt {run['attempts']}"
     step = "" if run["last_step"] is None else f"step {run['last_step']:,}"
     until = run["ended_ns"] or run["last_ns"]

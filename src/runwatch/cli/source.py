@@ -26,11 +26,14 @@ from runwatch.cli.asgi import Exchange
 from runwatch.cli.progress import progress
 from runwatch.errors import HeadUnreachable, NotFound, RunwatchError, StoreBusy, UsageError
 from runwatch.goodput.remote import http_address
+from runwatch.head.local import HURRY_BYTES
 from runwatch.head.main import LocalHead, read_address
 from runwatch.settings import runwatch_dir
 
 TIMEOUT_SECONDS: Final = 30.0
 PATIENCE_SECONDS: Final = 1.0
+SMALL_ROUNDS: Final = 8
+"""So many that read little may follow another: what is damaged ends one early."""
 CHUNK: Final = 1 << 16
 
 Chunks = Iterator[bytes]
@@ -53,6 +56,10 @@ class Source(Protocol):
 
     def refresh(self) -> None:
         """Take in what was recorded since."""
+        ...
+
+    def follow(self) -> None:
+        """Take in what is recorded from now on, without being asked to."""
         ...
 
     def close(self) -> None: ...
@@ -155,6 +162,9 @@ class RemoteSource:
     def refresh(self) -> None:
         return None
 
+    def follow(self) -> None:
+        return None
+
     def close(self) -> None:
         return None
 
@@ -167,11 +177,21 @@ class LocalSource:
         self._head = LocalHead(root, in_memory=in_memory)
         self._loop = asyncio.new_event_loop()
         self._exchange: Exchange | None = None
+        self._follows = False
         self.refresh()
 
+    def follow(self) -> None:
+        self._follows = True
+        self._head.tail.start()
+
     def refresh(self) -> None:
+        if self._follows:
+            return
         with progress(f"reading journals in {self.name}", "rounds") as step:
-            while self._head.tail.round():
+            # Those that record all the time leave no moment in which nothing is new.
+            small = 0
+            while small < SMALL_ROUNDS and (read := self._head.tail.round()):
+                small += read < HURRY_BYTES
                 step(1)
 
     def get(self, path: str, **parameters: Any) -> Any:

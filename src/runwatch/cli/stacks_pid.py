@@ -45,8 +45,8 @@ def show_pid(pid: int, *, native: bool, as_json: bool, console: Console) -> int:
         return 0 if stacks.threads else 1
     console.print(_heading(stacks, command))
     if stacks.threads:
-        _print_threads(stacks.threads, console, _folder(pid))
-    _print_problems(stacks, console)
+        print_threads(stacks.threads, console, _folder(pid))
+    print_problems(stacks, console)
     return 0 if stacks.threads else 1
 
 
@@ -90,7 +90,8 @@ def _heading(stacks: Stacks, command: str) -> Text:
     return text
 
 
-def _print_threads(threads: Sequence[Thread], console: Console, folder: str) -> None:
+def print_threads(threads: Sequence[Thread], console: Console, folder: str = "") -> None:
+    """`folder`: files below it are named from there."""
     waiting = [thread for thread in threads if is_waiting_for_work(thread)]
     for group in groups(thread for thread in threads if thread not in waiting):
         console.print()
@@ -176,7 +177,7 @@ def _count(number: int) -> str:
     return "1 thread" if number == 1 else f"{number} threads"
 
 
-def _print_problems(stacks: Stacks, console: Console) -> None:
+def print_problems(stacks: Stacks, console: Console) -> None:
     style = "yellow" if stacks.threads else "bold red"
     for problem in stacks.problems:
         console.print()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -16,8 +17,11 @@ STATE_STYLE: Final = {
     "failed": "bold red",
     "killed": "bold red",
     "lost": "bold yellow",
+    "stalled": "bold yellow",
 }
-STATE_MARK: Final = {"running": "▶", "completed": "✔", "failed": "✘", "killed": "✘", "lost": "?"}
+STATE_MARK: Final = {
+    "running": "▶", "completed": "✔", "failed": "✘", "killed": "✘", "lost": "?", "stalled": "■",
+}  # fmt: skip
 
 
 def console() -> Console:
@@ -35,6 +39,11 @@ def table(*columns: str, right: tuple[str, ...] = (), fold: str = "") -> Table:
             no_wrap=column != fold,
         )
     return made
+
+
+def state_of(run: Mapping[str, Any]) -> Text:
+    """A run's; one that runs may stand still."""
+    return state("stalled" if run.get("stalled") else run["state"])
 
 
 def state(name: str) -> Text:

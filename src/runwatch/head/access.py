@@ -3,30 +3,40 @@
 With a token every request must know it: `Authorization: Bearer`, the cookie, or `?token=`, which
 sets the cookie.  Without one we serve this machine only, and since any web page may make its
 browser ask us, the request must name us by a loopback name and come from our own page.
+
+Whoever comes with the token of a shared link may look and not touch (`guests.py`), also where
+nobody else needs one.  A person who comes with nothing is shown the page that asks for it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
-from typing import Any, Final
-from urllib.parse import urlsplit
+from typing import Any, Final, Literal
+from urllib.parse import quote, urlsplit
 
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from runwatch.errors import UsageError
+from runwatch.clock import Clock, system_clock
+from runwatch.errors import RunwatchError, UsageError
+from runwatch.head import guests, shares
+from runwatch.head.login import LOGIN, LOGOUT, Guesses, LoginPage, form_of, onward
 from runwatch.head.parameters import BadRequest, decoded
-from runwatch.head.replies import error_reply
+from runwatch.head.replies import error_reply, json_reply
+from runwatch.head.shares import Share, Shares
+from runwatch.record import RunId
 
 COOKIE: Final = "runwatch"
 HEALTH: Final = "/api/v1/health"
 TRUSTED: Final = "runwatch.trusted"
 """Key in the scope: whether the request may see everything."""
+CALLER: Final = "runwatch.caller"
 _LARGEST_BODY: Final = 1_000_000
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _HEADERS: Final = {
@@ -36,6 +46,12 @@ _HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'",
 }
+_NEEDED: Final = (
+    "a token is needed: open the address that was printed when the head started, "
+    "or send Authorization: Bearer TOKEN"
+)
+_ENDED: Final = "this link has expired or was taken back; ask for a new one"
+_WRONG: Final = "That token is not known here."
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +60,7 @@ class AccessSettings:
     loopback: bool = True
     """Whether we listen on a loopback address only."""
     tls: bool = False
+    base_path: str = ""
 
     def __post_init__(self) -> None:
         if not self.token and not self.loopback:
@@ -51,27 +68,75 @@ class AccessSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Proof:
-    """How a request showed the token, if it did."""
+class Caller:
+    """Who asks, as far as we know."""
 
+    level: Literal["full", "read", "none"]
+    share: Share | None = None
+    """The link that a reader came by."""
     explicit: bool = False
-    """In a header or the address: no web page of others can do that."""
-    by_address: bool = False
-    by_cookie: bool = False
+    """By a header or the address: no web page of others can do that."""
+    cookie: str = ""
+    """What its browser shall keep from now on."""
+    ended: bool = False
+    """Came by a link that is no more."""
 
     @property
-    def ok(self) -> bool:
-        return self.explicit or self.by_cookie
+    def run(self) -> str:
+        """The only run that may be seen; empty: all."""
+        return self.share.run if self.share else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """The secrets in a request."""
+
+    address: str | None
+    bearer: str | None
+    cookie: str
+
+    @classmethod
+    def of(cls, scope: MutableMapping[str, Any], headers: Headers) -> _Shown:
+        scheme, _, said = headers.get("authorization", "").partition(" ")
+        # Header text is bytes in disguise; whoever sends a token in UTF-8 means that.
+        bearer = said.strip().encode("latin-1").decode("utf-8", "surrogateescape")
+        cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
+        return cls(_take_token(scope), bearer if scheme.lower() == "bearer" else None, cookie)
+
+    @property
+    def tokens(self) -> list[tuple[str, bool]]:
+        """Each, and whether it stood in the address."""
+        found = ((self.address, True), (self.bearer, False))
+        return [(token, place) for token, place in found if token is not None]
+
+    @property
+    def names_a_link(self) -> bool:
+        return any(_is_link(token) for token, _ in self.tokens) or self.cookie.startswith(
+            shares.COOKIE
+        )
 
 
 class Access:
-    """ASGI middleware; the outermost."""
+    """ASGI middleware; the outermost.  `find_run` makes an id of an id or a name."""
 
-    def __init__(self, app: ASGIApp, settings: AccessSettings) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: AccessSettings,
+        links: Shares | None = None,
+        find_run: Callable[[str], RunId] = RunId,
+        clock: Clock = system_clock,
+    ) -> None:
         self._app = app
-        self._token = settings.token.encode()
+        self._token = settings.token.encode("utf-8", "surrogateescape")
         self._tls = settings.tls
+        self._path = settings.base_path or "/"
         self._cookie = hmac.new(self._token, b"runwatch cookie", hashlib.sha256).hexdigest()
+        self._links = links or Shares()
+        self._find_run = find_run
+        self._guesses = Guesses(clock=clock)
+        self._clock = clock
+        self._page = LoginPage()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -79,60 +144,217 @@ class Access:
                 await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        proof = self._proof(scope, headers)
-        scope[TRUSTED] = proof.ok or not self._token
-        refusal = self._refusal(scope, headers, proof)
-        cookie = self._set_cookie() if proof.by_address and refusal is None else ""
-        await (refusal or self._app)(scope, receive, _with_headers(send, cookie))
+        shown = _Shown.of(scope, headers)
+        caller, wait = self._caller(shown, _address(scope))
+        refusal = self._refusal(scope, headers, caller, wait)
+        if refusal is None and scope["path"] in (LOGIN, LOGOUT):
+            answer = await self._door(scope, receive, headers)
+            await answer(scope, receive, _with_headers(send, ""))
+        elif refusal is None and caller.share is not None:
+            await self._guest(caller, caller.share, scope, receive, send)
+        else:
+            await self._let_in(refusal, caller, scope, receive, send)
 
-    def _proof(self, scope: MutableMapping[str, Any], headers: Headers) -> _Proof:
-        said = _take_token(scope)
-        if not self._token:
-            return _Proof()
-        scheme, _, bearer = headers.get("authorization", "").partition(" ")
-        by_address = said is not None and _same(said.encode(), self._token)
-        # Header text is bytes in disguise; whoever sends a token in UTF-8 means that.
-        sent = bearer.strip().encode("latin-1")
-        by_header = scheme.lower() == "bearer" and _same(sent, self._token)
-        cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
-        return _Proof(
-            by_address or by_header, by_address, _same(cookie.encode(), self._cookie.encode())
-        )
+    # ── who ───────────────────────────────────────────────────────────────────────────────────
+
+    def _caller(self, shown: _Shown, address: str) -> tuple[Caller, int]:
+        """And for how many seconds none of its tokens is looked at: it showed too many."""
+        tried = [(t, place) for t, place in shown.tokens if self._token or _is_link(t)]
+        wait = self._guesses.wait_seconds(address) if tried else 0
+        for token, by_address in tried if not wait else ():
+            caller = self._by_token(token, by_address)
+            if caller is not None:
+                return caller, 0
+            if token:
+                self._guesses.wrong(address)
+        return self._by_cookie(shown), wait
+
+    def _by_token(self, token: str, by_address: bool) -> Caller | None:
+        if self._token and _same(token.encode("utf-8", "surrogateescape"), self._token):
+            return Caller("full", None, True, self._cookie if by_address else "")
+        share = self._links.of_token(token)
+        if share is None:
+            return None
+        return Caller("read", share, True, shares.cookie_of(token) if by_address else "")
+
+    def _by_cookie(self, shown: _Shown) -> Caller:
+        if self._token and _same(shown.cookie.encode(), self._cookie.encode()):
+            return Caller("full")
+        share = self._links.of_cookie(shown.cookie)
+        if share is not None:
+            return Caller("read", share)
+        # A link that was taken back must not open more than it did.
+        if self._token or shown.names_a_link:
+            return Caller("none", ended=shown.names_a_link)
+        return Caller("full")
 
     def _refusal(
-        self, scope: MutableMapping[str, Any], headers: Headers, proof: _Proof
+        self, scope: MutableMapping[str, Any], headers: Headers, caller: Caller, wait: int
     ) -> Response | None:
         if _body_size(headers) > _LARGEST_BODY:
             return error_reply(413, "too_large", f"a body may have {_LARGEST_BODY} bytes at most")
-        if self._token:
-            if not proof.ok and scope["path"] != HEALTH:
-                return _unauthorised()
-        elif _name(headers.get("host", "")) not in _LOOPBACK_NAMES:
+        host = headers.get("host", "")
+        if not self._token and _name(host) not in _LOOPBACK_NAMES:
             return error_reply(
                 403,
                 "wrong_host",
                 f"this head has no token and answers to localhost only, not to "
-                f"{headers.get('host', '')[:80]!r}; start it with a token to use another name",
+                f"{host[:80]!r}; start it with a token to use another name",
             )
-        if not proof.explicit and _from_elsewhere(headers):
+        is_door = scope["path"] in (LOGIN, LOGOUT)
+        if caller.level == "none" and scope["path"] != HEALTH and not is_door:
+            return self._nobody(scope, headers, caller, wait)
+        if not caller.explicit and _from_elsewhere(headers):
             return error_reply(
                 403, "cross_origin", "requests from other web pages are refused; use a token header"
             )
         return None
 
-    def _set_cookie(self) -> str:
+    def _nobody(
+        self, scope: MutableMapping[str, Any], headers: Headers, caller: Caller, wait: int
+    ) -> Response:
+        if wait:
+            return self._braked(scope, headers, wait)
+        said = _ENDED if caller.ended else _NEEDED
+        if _wants_page(headers):
+            words = _sentence(said) if caller.ended else ""
+            at, where = scope["path"], _where(scope)
+            return self._page.reply(at, where, status=401, said=words, ended=caller.ended)
+        code = "link_ended" if caller.ended else "token_needed"
+        return error_reply(401, code, said, headers={"WWW-Authenticate": "Bearer"})
+
+    def _braked(self, scope: MutableMapping[str, Any], headers: Headers, seconds: int) -> Response:
+        said = f"too many wrong tokens from this address; try again in {seconds} s"
+        if _wants_page(headers):
+            at, where = scope["path"], _where(scope)
+            return self._page.reply(at, where, status=429, said=_sentence(said), seconds=seconds)
+        return error_reply(429, "too_many", said, headers={"Retry-After": str(seconds)})
+
+    # ── in ────────────────────────────────────────────────────────────────────────────────────
+
+    async def _let_in(
+        self,
+        refusal: Response | None,
+        caller: Caller,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        scope[CALLER] = caller
+        scope[TRUSTED] = caller.level != "none" and not caller.run
+        cookie, answer = "", refusal or self._app
+        if refusal is None and caller.cookie:
+            cookie = self._set_cookie(caller)
+            if _wants_page(Headers(scope=scope)) and scope["method"] in ("GET", "HEAD"):
+                answer = _the_same(scope)
+        await answer(scope, receive, _with_headers(send, cookie))
+
+    async def _guest(
+        self, caller: Caller, share: Share, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        why = guests.reads(scope["method"], scope["path"])
+        refusal = error_reply(403, "read_only", why) if why else None
+        if refusal is None and share.run:
+            refusal = await self._of_another_run(share.run, scope)
+            scope, send = guests.narrowed(share.run, scope, send)
+        send = _while_it_holds(send, lambda: self._links.holds(share))
+        await self._let_in(refusal, caller, scope, receive, send)
+
+    async def _of_another_run(self, run: str, scope: Scope) -> Response | None:
+        ruling = guests.ruling(run, scope["path"], scope["query_string"])
+        if ruling.why_not:
+            return error_reply(403, "not_shared", ruling.why_not)
+        if ruling.query is not None:
+            scope["query_string"] = ruling.query
+        for name in ruling.runs:
+            if name != run and await run_in_threadpool(self._found, name) != run:
+                why = f"this link shows run {run[:80]!r} and no other"
+                return error_reply(404, "not_shared", why)
+        return None
+
+    def _found(self, name: str) -> str:
+        try:
+            return self._find_run(name)
+        except RunwatchError:
+            return ""
+
+    # ── the door ──────────────────────────────────────────────────────────────────────────────
+
+    async def _door(self, scope: Scope, receive: Receive, headers: Headers) -> Response:
+        if scope["method"] != "POST":
+            is_login = scope["path"] == LOGIN and scope["method"] in ("GET", "HEAD")
+            if is_login:
+                return self._page.reply(LOGIN, "/", status=200)
+            allowed = {"Allow": "GET, POST" if scope["path"] == LOGIN else "POST"}
+            return error_reply(405, "method_not_allowed", "POST it", headers=allowed)
+        if scope["path"] == LOGOUT:
+            return self._left(headers)
+        try:
+            return self._entered(await form_of(receive), scope, headers)
+        except BadRequest as error:
+            return error_reply(400, "bad_request", str(error))
+
+    def _entered(self, form: dict[str, str], scope: Scope, headers: Headers) -> Response:
+        address, token = _address(scope), form.get("token", "").strip()
+        wait = self._guesses.wait_seconds(address)
+        if wait:
+            return self._braked(scope, headers, wait)
+        caller = self._by_token(token, True)
+        if caller is None:
+            self._guesses.wrong(address)
+            return self._page.reply(LOGIN, form.get("next", "/"), status=401, said=_WRONG)
+        answer = onward(form.get("next", "/"))
+        answer.headers.append("Set-Cookie", self._set_cookie(caller))
+        return answer
+
+    def _left(self, headers: Headers) -> Response:
+        is_page = "text/html" in headers.get("accept", "")
+        answer = onward("/") if is_page else json_reply({"level": "none"})
+        answer.headers.append("Set-Cookie", self._made_cookie("", "; Max-Age=0"))
+        return answer
+
+    def _set_cookie(self, caller: Caller) -> str:
+        if caller.share is None:
+            return self._made_cookie(caller.cookie)
+        seconds = (caller.share.expires_ns - self._clock.wall_ns()) // 10**9
+        return self._made_cookie(caller.cookie, f"; Max-Age={max(0, seconds)}")
+
+    def _made_cookie(self, value: str, more: str = "") -> str:
         secure = "; Secure" if self._tls else ""
-        return f"{COOKIE}={self._cookie}; Path=/; HttpOnly; SameSite=Strict{secure}"
+        return f"{COOKIE}={value}; Path={self._path}; HttpOnly; SameSite=Lax{secure}{more}"
 
 
-def _unauthorised() -> Response:
-    return error_reply(
-        401,
-        "token_needed",
-        "a token is needed: open the address that was printed when the head started, "
-        "or send Authorization: Bearer TOKEN",
-        headers={"WWW-Authenticate": "Bearer"},
-    )
+def _sentence(words: str) -> str:
+    return words[0].upper() + words[1:] + "."
+
+
+def _address(scope: MutableMapping[str, Any]) -> str:
+    client = scope.get("client")
+    return str(client[0]) if client else ""
+
+
+def _wants_page(headers: Headers) -> bool:
+    return "text/html" in headers.get("accept", "").lower()
+
+
+def _where(scope: MutableMapping[str, Any]) -> str:
+    """What was asked for, less the prefix that we are served under."""
+    if scope["path"] in (LOGIN, LOGOUT):
+        return "/"
+    query = scope["query_string"].decode("latin-1")
+    return quote(scope["path"]) + (f"?{query}" if query else "")
+
+
+def _the_same(scope: MutableMapping[str, Any]) -> Response:
+    """The same address, which by now has no token in it.  A browser keeps what is behind its #."""
+    query = scope["query_string"].decode("latin-1")
+    last = "./" + quote(scope["path"].rsplit("/", 1)[-1])
+    headers = {"Cache-Control": "no-store"}
+    return RedirectResponse(last + (f"?{query}" if query else ""), 303, headers)
+
+
+def _is_link(token: str) -> bool:
+    return token.startswith(shares.TOKEN)
 
 
 def _take_token(scope: MutableMapping[str, Any]) -> str | None:
@@ -187,3 +409,22 @@ def _with_headers(send: Send, cookie: str) -> Send:
         await send(message)
 
     return send_with_headers
+
+
+def _while_it_holds(send: Send, holds: Callable[[], bool]) -> Send:
+    """Ends a live stream when the link that it came by does."""
+    is_live = ended = False
+
+    async def send_while_it_holds(message: Message) -> None:
+        nonlocal is_live, ended
+        if message["type"] == "http.response.start":
+            kind = Headers(raw=message["headers"]).get("content-type", "")
+            is_live = kind.startswith("text/event-stream")
+        elif ended:
+            return
+        elif is_live and not holds():
+            ended = True
+            message = {"type": "http.response.body", "body": b""}
+        await send(message)
+
+    return send_while_it_holds

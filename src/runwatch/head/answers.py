@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from runwatch._version import __version__
@@ -24,7 +24,6 @@ from runwatch.head.api_types import (
     ProcessList,
     RunDetail,
     RunInfo,
-    RunList,
     SeriesInfo,
     SeriesList,
     number,
@@ -39,7 +38,6 @@ from runwatch.rows import Curve, EventRow, Latest, SeriesRow
 from runwatch.views.runs import (
     AttemptSummary,
     ProcessState,
-    RunSummary,
     State,
     runs_of,
     summarise_attempts,
@@ -48,14 +46,6 @@ from runwatch.views.series import AttemptOf, Question, attempt_of, curve_labels
 
 MOST_CELLS: Final = 2_000_000
 """Series × buckets that one answer may hold."""
-
-_ORDERS: Final[dict[str, Callable[[RunSummary], Any]]] = {
-    "started": lambda run: (run.started_ns, run.run),
-    "last": lambda run: (run.last_ns, run.run),
-    "name": lambda run: (run.name, run.run),
-    "state": lambda run: (run.state, run.run),
-}
-ORDERS: Final = tuple(sign + name for name in _ORDERS for sign in ("-", ""))
 
 
 def health(reading: Reading, given: Given) -> Health:
@@ -77,26 +67,6 @@ def public_health(reading: Reading) -> Health:
     return Health(status="degraded" if reading.store.health().problem else "ok")
 
 
-def runs(reading: Reading, given: Given) -> RunList:
-    found = [run for run in reading.summaries() if _wanted(run, given)]
-    order = given["order"]
-    found.sort(key=_ORDERS[order.removeprefix("-")], reverse=order.startswith("-"))
-    page, next_offset = _page(found, given)
-    return RunList(
-        runs=[run_info(card) for card in reading.cards(page)],
-        total=len(found),
-        next_offset=next_offset,
-    )
-
-
-def _wanted(run: RunSummary, given: Given) -> bool:
-    return (
-        (not given["state"] or run.state in given["state"])
-        and (given["group"] is None or run.group == given["group"])
-        and (given["name"] is None or run.name == given["name"])
-    )
-
-
 def _page(found: Sequence[Any], given: Given) -> tuple[Sequence[Any], int | None]:
     offset, limit = given["offset"], given["limit"]
     end = offset + limit
@@ -106,9 +76,12 @@ def _page(found: Sequence[Any], given: Given) -> tuple[Sequence[Any], int | None
 def run(reading: Reading, given: Given) -> RunDetail:
     id = reading.run(given["run"])
     states = reading.processes(id)
-    card = reading.cards(runs_of(states, {}))[0]
-    history = [_attempt_info(attempt) for attempt in summarise_attempts(states)[id]]
-    return RunDetail(**_run_fields(card), history=history)
+    card = reading.cards(reading.told(runs_of(states, {}), id))[0]
+    return RunDetail(**_run_fields(card), history=attempt_infos(states, id))
+
+
+def attempt_infos(states: Iterable[ProcessState], run: RunId) -> list[AttemptInfo]:
+    return [_attempt_info(attempt) for attempt in summarise_attempts(states)[run]]
 
 
 def run_info(card: Card) -> RunInfo:
@@ -122,6 +95,7 @@ def _run_fields(card: Card) -> dict[str, Any]:
         "name": summary.name,
         "group": summary.group,
         "state": summary.state,
+        "stalled": summary.stalled,
         "reason": plain(summary.reason),
         "attempts": summary.attempts,
         "ranks": summary.ranks,
@@ -130,6 +104,7 @@ def _run_fields(card: Card) -> dict[str, Any]:
         "ended_ns": summary.ended_ns,
         "last_ns": summary.last_ns,
         "last_step": summary.last_step,
+        "devices": card.devices,
         "processes": _counts(summary.processes),
         "headline": None
         if shown is None

@@ -67,11 +67,22 @@ class ProcessCounts(Answer):
     lost: int = 0
 
 
+class GoodputShare(Answer):
+    """A run's account as somebody last asked for it."""
+
+    share: float | None
+    spent: dict[str, float]
+    """Shares of the time, by class."""
+    time_ns: int
+
+
 class RunInfo(Answer):
     run: str
     name: str
     group: str
     state: State
+    stalled: bool
+    """It runs, and stands still: `reason` says who everyone waits for."""
     reason: str
     attempts: int
     ranks: int
@@ -82,6 +93,13 @@ class RunInfo(Answer):
     last_step: int | None
     processes: ProcessCounts
     headline: HeadlineInfo | None
+    devices: int = 0
+    """Accelerators that were seen to be its."""
+    total_steps: int | None = None
+    """If its configuration says so."""
+    goodput: GoodputShare | None = None
+    values: dict[str, PointInfo] = {}
+    """The newest of the metrics that a list was asked for."""
 
 
 class RunList(Answer):
@@ -102,7 +120,7 @@ class AttemptInfo(Answer):
     processes: ProcessCounts
 
 
-class RunDetail(RunInfo):
+class RunDetail(RunInfo, kw_only=True):
     history: list[AttemptInfo]
 
 

@@ -18,10 +18,12 @@ import msgspec
 from starlette.concurrency import run_in_threadpool
 
 from runwatch._version import __version__
-from runwatch.head.answers import latest_infos, run_info
+from runwatch.head.answers import latest_infos
 from runwatch.head.api_types import LiveHello, LivePoints
 from runwatch.head.live import Live
+from runwatch.head.page_answers import described
 from runwatch.head.reading import Card, Reading
+from runwatch.head.run_board import RunBoard
 from runwatch.record import JournalId, RunId
 
 
@@ -38,9 +40,17 @@ class Pace:
 class Cards:
     """All runs as of now, computed once for however many pages watch them."""
 
-    def __init__(self, reading: Reading, live: Live, *, fresh_seconds: float) -> None:
+    def __init__(
+        self,
+        reading: Reading,
+        live: Live,
+        *,
+        fresh_seconds: float,
+        board: RunBoard | None = None,
+    ) -> None:
         self._reading = reading
         self._live = live
+        self.board = board or RunBoard(reading)
         self._fresh_ns = int(fresh_seconds * 1e9)
         self._lock = threading.Lock()
         self._cards: dict[RunId, Card] = {}
@@ -56,16 +66,8 @@ class Cards:
             return self._cards
 
     def _refresh(self) -> None:
-        summaries = self._reading.summaries()
-        changed = [
-            summary
-            for summary in summaries
-            if (known := self._cards.get(summary.run)) is None
-            or replace(known.summary, last_step=None) != summary
-        ]
-        fresh = {card.summary.run: card for card in self._reading.cards(changed)}
-        kept = {s.run: self._cards[s.run] for s in summaries if s.run not in fresh}
-        self._cards = kept | fresh
+        summaries, _ = self.board.summaries()
+        self._cards = {card.summary.run: card for card in self.board.cards(summaries)}
 
 
 class Watcher:
@@ -82,16 +84,18 @@ class Watcher:
         """Empty `moved` means that time has passed: only states can have changed."""
         if self._run is None:
             return self._runs(self._cards.current().values())
-        found = self._runs([self._reading.card(self._run)])
+        found = self._runs([self._cards.board.card(self._run)])
         return found + (self._points(self._run) if moved else [])
 
     def _runs(self, cards: Iterable[Card]) -> list[tuple[str, msgspec.Struct]]:
         changed = [card for card in cards if self._is_news(card)]
         self._told |= {card.summary.run: card for card in changed}
-        return [("run", run_info(card)) for card in changed]
+        return [("run", described(self._cards.board, card)) for card in changed]
 
     def _is_news(self, card: Card) -> bool:
         told = self._told.get(card.summary.run)
+        if told is card:
+            return False
         if told is None:
             return True
         # That a run was heard of again is no news by itself.

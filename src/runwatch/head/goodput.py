@@ -269,6 +269,23 @@ class Accounts:
         with fold.lock:
             yield fold.account()
 
+    def at_hand(self, run: RunId) -> bool:
+        """Whether asking costs only what is new."""
+        fold = self._folds.get(run)
+        return fold is not None and fold.begun
+
+    @property
+    def keeps(self) -> bool:
+        """Whether what was asked for once is at hand from then on."""
+        return self._still is not None
+
+    def short(self, run: RunId, records: int) -> Goodput | None:
+        """The account of a run that has few records, read for this question alone; else None."""
+        try:
+            return _Fold(run, self._reading, None).account(at_most=records)
+        except TooLong:
+            return None
+
     def stored(self, batches: Sequence[Batch]) -> None:
         """To be called with `still` held, for the batches just stored."""
         with self._lock:

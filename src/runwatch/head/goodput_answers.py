@@ -121,11 +121,7 @@ def _info(run: RunId, goodput: Goodput, found: Account) -> GoodputInfo:
         mean_time_between_failures_ns=mean_time_between_failures_ns(goodput),
         mean_time_to_recovery_ns=mean_time_to_recovery_ns(goodput),
         attempts=[_attempt(attempt) for attempt in goodput.attempts],
-        disruptions=[
-            _disruption(disruption)
-            for disruption in goodput.disruptions
-            if found.start_ns <= disruption.time_ns <= found.end_ns
-        ],
+        disruptions=disruption_infos(goodput, found.start_ns, found.end_ns),
         ranks=[_rank(rank) for rank in goodput.ranks],
     )
 
@@ -140,6 +136,10 @@ def _attempt(attempt: AttemptAccount) -> AttemptSteps:
         last_step=attempt.last_step,
         ideal_step_ns=attempt.ideal_step_ns,
     )
+
+
+def disruption_infos(goodput: Goodput, start_ns: int, end_ns: int) -> list[DisruptionInfo]:
+    return [_disruption(d) for d in goodput.disruptions if start_ns <= d.time_ns <= end_ns]
 
 
 def _disruption(disruption: Disruption) -> DisruptionInfo:

@@ -14,12 +14,13 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import RunwatchError
-from runwatch.head.incidents import Incidents, newest
+from runwatch.head.incidents import QUICK, THOROUGH, Incidents, Look, newest
+from runwatch.head.incidents import Wanted as StacksWanted
 from runwatch.head.reading import Reading
 from runwatch.head.settings import HangSettings
 from runwatch.record import Batch, JournalId, RunId, RunScope
@@ -35,6 +36,8 @@ from runwatch.views.times import to_the_second
 TICK_SECONDS: Final = 0.5
 NOT_STUCK_SECONDS: Final = 60.0
 """A run that is slow but not stuck is left alone for so long."""
+UNSEEN_SECONDS: Final = 5.0
+"""Where some could not be looked at, we try again: first after so long, then half as soon."""
 SWEEP_SECONDS: Final = 30.0
 FRESH_SECONDS: Final = 5.0
 """A host that was heard of within this time has told what it had before."""
@@ -61,6 +64,7 @@ class _Watched:
     states: list[ProcessState] = field(default_factory=list)
     incident: Incident | None = None
     looking: bool = False
+    tries: int = 0
     quiet_until_ns: int = 0
     """Monotonic: not looked at again before."""
 
@@ -103,7 +107,7 @@ class HangWatch:
         """Progress is changed and looked at with it held."""
         self._runs: dict[JournalId, set[RunId]] = {}
         self._watched: dict[RunId, _Watched] = {}
-        self._swept_ns = 0
+        self._swept_ns = self._sampled_ns = 0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._looks: list[threading.Thread] = []
@@ -115,9 +119,10 @@ class HangWatch:
 
     def close(self) -> None:
         self._stop.set()
-        for thread in (self._thread, *self._looks):
-            if thread is not None:
-                thread.join()
+        if self._thread is not None:
+            self._thread.join()
+        for thread in self._looks:  # that one began them
+            thread.join()
 
     def stored(self, batches: Sequence[Batch]) -> None:
         """To be called with `still` held, for the batches just stored."""
@@ -171,7 +176,18 @@ class HangWatch:
         self._hear_hearts()
         for run, watched in list(self._watched.items()):
             self._judge(run, watched)
+        self._sample()
         self._looks = [thread for thread in self._looks if thread.is_alive()]
+
+    def _sample(self) -> None:
+        """A look at everyone, now and then, for a flame graph; nobody waits for it."""
+        seconds, now_ns = self.settings.sample_seconds, self._clock.mono_ns()
+        if seconds <= 0 or now_ns - self._sampled_ns < seconds * 1e9:
+            return
+        self._sampled_ns = now_ns
+        for run, watched in self._watched.items():
+            if watched.incident is None and not watched.looking:
+                self._incidents.taker.ask(run, StacksWanted(native=False), watched.hosts)
 
     def _feed(self) -> set[RunId]:
         """Fold what is new; the runs of which a process began or ended."""
@@ -226,13 +242,14 @@ class HangWatch:
         everyone = self._reading.processes(run)
         states = newest(everyone)
         watched = self._watched.get(run)
-        if watched is not None and watched.states[0].attempt != states[0].attempt:
-            attempt = watched.states[0].attempt
+        before = watched.states if watched else []
+        if watched is not None and before and before[0].attempt != states[0].attempt:
+            attempt = before[0].attempt
             self._is_over(run, watched, [s for s in everyone if s.attempt == attempt])
         if not any(state.state == "running" for state in states):
             self._forget(run, states)
             return
-        known = {state.journal for state in watched.states} if watched else set()
+        known = {state.journal for state in before}
         new = [state for state in states if state.journal not in known]
         if watched is None:
             watched = self._watched[run] = _Watched(Follower(run, self.settings.limits))
@@ -296,7 +313,7 @@ class HangWatch:
     def _is_over(self, run: RunId, watched: _Watched, states: Sequence[ProcessState]) -> None:
         """An attempt is.  If ranks took each other down, that is an incident, too."""
         incident, watched.incident = watched.incident, None
-        watched.quiet_until_ns = 0
+        watched.quiet_until_ns = watched.tries = 0
         if incident is not None:
             self._incidents.close(incident, _how_it_ended(states))
         elif _went_down_together(states):
@@ -344,6 +361,7 @@ class HangWatch:
 
     def _went_on(self, watched: _Watched) -> None:
         if watched.incident is None:
+            watched.quiet_until_ns = 0
             return
         with self._lock:
             progress = watched.follower.progress
@@ -351,7 +369,7 @@ class HangWatch:
         if since_ns > watched.incident.since_ns:
             why = f"it went on at {to_the_second(since_ns)}"
             self._incidents.close(watched.incident, why)
-            watched.incident, watched.quiet_until_ns = None, 0
+            watched.incident, watched.quiet_until_ns, watched.tries = None, 0, 0
 
     # ── in a thread of its own ────────────────────────────────────────────────────────────────
 
@@ -367,24 +385,36 @@ class HangWatch:
     def _investigate(self, run: RunId, watched: _Watched, stall: Stall) -> None:
         detected_ns = self._clock.wall_ns()
         id = watched.incident.id if watched.incident else self._incidents.new_id()
-        report, notes = self._incidents.look(
+        for wanted in (QUICK, THOROUGH):
+            first = watched.incident.rounds if watched.incident else 0
+            asked = replace(wanted, incident=id, first_round=first)
+            look = self._look_at(run, watched, stall, asked)
+            if self._stop.is_set() or self._watched.get(run) is not watched:
+                return  # it is over
+            now = self._verdict(watched)
+            if now is None:
+                return  # it went on while we looked
+            if not look.report.stuck and watched.incident is None:
+                self._leave_alone(watched, NOT_STUCK_SECONDS)
+                return
+            watched.incident = self._incidents.opened(
+                run, id, now, look, detected_ns, watched.incident
+            )
+        again = self.settings.look_again_seconds
+        if not look.report.ranks and look.notes["looked_at"] < len(watched.states):
+            watched.tries += 1
+            again = min(again, UNSEEN_SECONDS * 2 ** (watched.tries - 1))
+        self._leave_alone(watched, again)
+
+    def _look_at(self, run: RunId, watched: _Watched, stall: Stall, wanted: StacksWanted) -> Look:
+        return self._incidents.look(
             run,
-            id,
+            wanted,
             watched.hosts,
             lambda bodies: self._evidence(watched.follower, bodies, stall),
             watched.world_size if stall.kind == "run" else 0,
             self._stop.is_set,
         )
-        now = self._verdict(watched)
-        if self._stop.is_set() or now is None and watched.incident is None:
-            return  # it went on while we looked
-        if not report.stuck and watched.incident is None:
-            self._leave_alone(watched, NOT_STUCK_SECONDS)
-            return
-        watched.incident = self._incidents.opened(
-            run, id, now or stall, report, notes, detected_ns, watched.incident
-        )
-        self._leave_alone(watched, self.settings.look_again_seconds)
 
     def _leave_alone(self, watched: _Watched, seconds: float) -> None:
         watched.quiet_until_ns = self._clock.mono_ns() + int(seconds * 1e9)

@@ -5,9 +5,6 @@ Store reads run in a pool of threads.  Errors leave in one shape, {"error": {"co
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import re
 import tempfile
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from pathlib import Path
@@ -36,27 +33,36 @@ from runwatch.head import answers, device_answers, goodput_answers
 from runwatch.head import api_types as types
 from runwatch.head.access import TRUSTED, Access, AccessSettings
 from runwatch.head.base_path import BasePath
+from runwatch.head.capture_answers import CaptureDesk
+from runwatch.head.captures import Captures
 from runwatch.head.clients import Clients
 from runwatch.head.feed import Cards, Pace, feed
 from runwatch.head.goodput import Accounts
+from runwatch.head.goodput_notes import GoodputKeeper
 from runwatch.head.gswarm import Profiler
 from runwatch.head.gswarm_http import GswarmHttp, info, wants_json
+from runwatch.head.incidents import Incidents, StackTaker
 from runwatch.head.live import Live, TooManySubscribers
 from runwatch.head.openapi import JSON, Operation, Respond, document
+from runwatch.head.page_desk import PageDesk
+from runwatch.head.pages import Pages
 from runwatch.head.parameters import BadRequest, Given, Parameter, decoded, parse
 from runwatch.head.profile_room import ProfileRoom
 from runwatch.head.reading import Ambiguous, Reading
 from runwatch.head.replies import error_reply, json_reply
+from runwatch.head.run_board import GoodputNote, RunBoard
 from runwatch.head.session_answers import SessionDesk
 from runwatch.head.sessions import SessionActive, Sessions
+from runwatch.head.share_answers import ShareDesk
+from runwatch.head.shares import Shares
+from runwatch.head.speedscope import Speedscope
+from runwatch.head.stack_answers import StackDesk
 from runwatch.record import JournalId, RunId
 from runwatch.store.store import Store
 from runwatch.views.devices import ORDERS as device_orders
-from runwatch.views.runs import STATES
 from runwatch.views.sessions import BadName
 
 _ROUTE: Final = "runwatch.route"
-_INDEX: Final = Path(__file__).parent / "static" / "index.html"
 _PARQUET: Final = "application/vnd.apache.parquet"
 
 
@@ -74,6 +80,11 @@ def create_app(
     desk: SessionDesk | None = None,
     profiler: Profiler | None = None,
     profiles: ProfileRoom | None = None,
+    captures: Captures | None = None,
+    incidents: Incidents | None = None,
+    shares: Shares | None = None,
+    board: RunBoard | None = None,
+    keeper: GoodputKeeper | None = None,
     base_path: str = "",
 ) -> Starlette:
     """The app of one store.  Whoever stops the server calls `live.close()` first."""
@@ -84,21 +95,44 @@ def create_app(
         metrics or HeadMetrics(store.health),
         pace or Pace(),
         accounts or Accounts(reading),
+        board or RunBoard(reading),
         clock_offsets,
     )
     desk = desk or SessionDesk(
         Sessions(store, clock=clock), Clients(store, clock=clock), clock=clock
     )
     profiles = profiles or ProfileRoom(reading)
-    operations = [*api.operations(), *desk.operations(), *profiles.operations()]
+    capturing = CaptureDesk(captures or Captures(reading))
+    stacks = StackDesk(incidents or Incidents(StackTaker(reading)))
+    access = access or AccessSettings()
+    shares = shares or Shares(clock=clock)
+    sharing = ShareDesk(
+        reading,
+        shares,
+        has_token=bool(access.token),
+        base_path=base_path,
+        on_revoked=lambda: api.live.changed([JournalId("")]),
+    )
+    operations = [
+        *api.operations(),
+        *desk.operations(),
+        *profiles.operations(),
+        *capturing.operations(),
+        *stacks.operations(),
+        *sharing.operations(),
+        *PageDesk(reading, api.accounts, api.board, keeper).operations(),
+    ]
+    pages = Pages()
     described = document(operations, version=__version__)
     routes = [Route(op.path, api.endpoint(op), methods=[op.method]) for op in operations]
     routes += [
         Route("/api/v1/openapi.json", _constant(json_reply(described)), methods=["GET"]),
         Route("/metrics", api.prometheus, methods=["GET"]),
-        Route("/", _front(), methods=["GET"]),
+        Route("/", _routed("/", _front(pages)), methods=["GET"]),
+        *pages.routes(_routed),
         *GswarmHttp(profiler or Profiler(desk)).routes(_routed),
         *profiles.routes(_routed),
+        *Speedscope().routes(_routed),
     ]
     app = Starlette(
         routes=routes,
@@ -106,7 +140,7 @@ def create_app(
         middleware=[
             Middleware(BasePath, base=base_path),
             Middleware(_Counted, metrics=api.metrics),
-            Middleware(Access, settings=access or AccessSettings()),
+            Middleware(Access, settings=access, links=shares, find_run=reading.run, clock=clock),
         ],
     )
     app.router.redirect_slashes = False
@@ -137,16 +171,6 @@ def _limit(default: int, most: int) -> Parameter:
     )
 
 
-_RUNS = (
-    Parameter("state", "string", "only runs in these states", choices=STATES, repeated=True),
-    Parameter("group", "string", "only runs of this group"),
-    Parameter("name", "string", "only runs of this name"),
-    Parameter(
-        "order", "string", "by what; - is descending", choices=answers.ORDERS, default="-started"
-    ),
-    _limit(100, 1000),
-    _OFFSET,
-)
 _CURVES = (
     _RUN,
     _CURVE_METRIC,
@@ -227,15 +251,17 @@ class Api:
         metrics: HeadMetrics,
         pace: Pace,
         accounts: Accounts,
+        board: RunBoard,
         clock_offsets: device_answers.Offsets = dict,
     ) -> None:
         self.reading = reading
         self.live = live
         self.metrics = metrics
-        self._accounts = accounts
+        self.accounts = accounts
+        self.board = board
         self._clock_offsets = clock_offsets
         self._pace = pace
-        self._cards = Cards(reading, live, fresh_seconds=pace.all_seconds)
+        self._cards = Cards(reading, live, fresh_seconds=pace.all_seconds, board=board)
 
     def operations(self) -> list[Operation]:
         def ask(
@@ -255,7 +281,6 @@ class Api:
         page = (_limit(1000, 10_000), _OFFSET)
         return [
             Operation("/api/v1/health", "How the head is", self._health, (), {JSON: types.Health}),
-            ask("/runs", "Runs", answers.runs, types.RunList, _RUNS, ()),
             ask(of_run, "One run", answers.run, types.RunDetail, [_RUN]),
             ask(
                 f"{of_run}/configs",
@@ -361,7 +386,11 @@ class Api:
         return respond
 
     def _goodput(self, reading: Reading, given: Given) -> types.GoodputInfo:
-        return goodput_answers.account(reading, self._accounts, given)
+        found = goodput_answers.account(reading, self.accounts, given)
+        if not (given["since"] or given["until"] or given["exclude"]):
+            spent = {each.name: each.share for each in found.spent if each.ns}
+            self.board.note(RunId(found.run), GoodputNote(found.end_ns, found.goodput, spent))
+        return found
 
     def _devices(self, reading: Reading, given: Given) -> types.DeviceList:
         return device_answers.devices(reading, self._clock_offsets, given)
@@ -480,27 +509,10 @@ def _check_path(request: Request) -> None:
 # ── the page ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _page() -> Callable[[Request], Any]:
-    text = _INDEX.read_text(encoding="utf-8")
-    policy = (
-        f"default-src 'none'; connect-src 'self'; img-src 'self' data:; "
-        f"script-src {_hashes('script', text)}; style-src {_hashes('style', text)}; "
-        f"frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-    )
-    reply = Response(
-        text,
-        media_type="text/html",
-        headers={"Content-Security-Policy": policy, "Cache-Control": "no-cache"},
-    )
-    return _constant(reply)
-
-
-def _front() -> Callable[[Request], Any]:
-    page = _page()
-
+def _front(pages: Pages) -> Callable[[Request], Any]:
     async def respond(request: Request) -> Response:
-        found: Response = await page(request)
-        return info() if wants_json(request) else found
+        page = await pages.front(request)
+        return info() if wants_json(request) else page
 
     return respond
 
@@ -512,13 +524,6 @@ def _routed(path: str, answer: Callable[[Request], Any]) -> Callable[[Request], 
         return found
 
     return respond
-
-
-def _hashes(tag: str, text: str) -> str:
-    """What a policy must name for the inline parts of our own page to run, and no others."""
-    found = re.findall(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
-    digests = (hashlib.sha256(part.encode()).digest() for part in found)
-    return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
 
 
 def _constant(reply: Response) -> Callable[[Request], Any]:

@@ -1,4 +1,9 @@
-"""Incidents: asks the nodes of a run for stacks, compares them, and records what came of it."""
+"""Incidents: asks the nodes of a run for stacks, compares them, and records what came of it.
+
+First everyone's Python frames, twice, which takes little more than the gap between them; from these
+the incident is named.  Native frames cost a second or more per process with a framework's libraries
+loaded: they are read afterwards, and what they add is recorded with it.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +25,13 @@ from runwatch.views.diagnosis.progress import Stall
 from runwatch.views.incidents import INCIDENT, STACKS, Incident, incidents_of
 from runwatch.views.runs import ProcessState
 
-ROUNDS: Final = 2
 GAP_SECONDS: Final = 2.0
 ANSWER_SECONDS: Final = 15.0
 """So long we wait for the nodes' answers; a report is made of what came until then."""
 WAIT_SECONDS: Final = 0.25
+LONG_AGO_SECONDS: Final = 120.0
+"""A look at an incident ends within this time, also by a node's clock that is off."""
+KEPT_ROUNDS: Final = 3
 MOST_GROUPS: Final = 32
 MOST_FRAMES: Final = 60
 logger = logging.getLogger("runwatch.head")
@@ -39,12 +46,17 @@ class Wanted:
     gap_seconds: float = GAP_SECONDS
     native: bool = True
     incident: str = ""
+    first_round: int = 0
+
+
+QUICK: Final = Wanted(rounds=2, native=False)
+THOROUGH: Final = Wanted(rounds=1, native=True)
 
 
 class StackTaker:
     """Has nodes look at a run's processes, and finds what they saw."""
 
-    def __init__(self, reading: Reading, outbox: Outbox | None) -> None:
+    def __init__(self, reading: Reading, outbox: Outbox | None = None) -> None:
         self.reading = reading
         self.outbox = outbox
 
@@ -65,6 +77,7 @@ class StackTaker:
             "rounds": wanted.rounds,
             "gap_seconds": wanted.gap_seconds,
             "native": wanted.native,
+            "first_round": wanted.first_round,
         }
         return self.outbox.send("stacks", body, hosts, ANSWER_SECONDS)
 
@@ -120,14 +133,23 @@ Evidence = Callable[[Iterable[Mapping[str, Any]]], Mapping[int, RankEvidence]]
 """From bodies of `stacks` events, with what is known of the run's progress."""
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    report: HangReport
+    notes: Mapping[str, Any]
+    """What could not be done."""
+    wanted: Wanted
+
+
 class Incidents:
     """Any thread may call; one investigation at a time for each run is its caller's business."""
 
     def __init__(
-        self, taker: StackTaker, journal: OwnJournal, *, clock: Clock = system_clock
+        self, taker: StackTaker, journal: OwnJournal | None = None, *, clock: Clock = system_clock
     ) -> None:
+        """Without a journal they can only be read."""
         self.taker = taker
-        self._journal = journal
+        self._journal = journal or OwnJournal(None)
         self._clock = clock
 
     def all(self, run: RunId | None = None) -> list[Incident]:
@@ -139,25 +161,25 @@ class Incidents:
     def look(
         self,
         run: RunId,
-        id: str,
+        wanted: Wanted,
         hosts: Sequence[str],
         evidence: Evidence,
         world_size: int,
         stopping: Callable[[], bool],
-    ) -> tuple[HangReport, dict[str, Any]]:
-        """Take stacks of everyone, twice, and say who is to blame; and what could not be done."""
+    ) -> Look:
+        """Take stacks of everyone and say who is to blame, by all that was taken for it."""
         begun_ns = self._clock.wall_ns()
-        sent = self.taker.ask(run, Wanted(rounds=ROUNDS, incident=id), hosts)
+        sent = self.taker.ask(run, wanted, hosts)
         self.taker.wait(sent, ANSWER_SECONDS, stopping)
-        behind_ns = int(60e9)  # a node's clock may be behind ours
-        bodies = self.taker.taken(run, command=sent.id, start_ns=begun_ns - behind_ns)
-        found = _with_reasons(evidence(bodies), sent, self._hosts_of(run))
+        earlier_ns = int(LONG_AGO_SECONDS * 1e9)
+        bodies = self.taker.taken(run, incident=wanted.incident, start_ns=begun_ns - earlier_ns)
+        found = _with_reasons(evidence(_latest(bodies)), sent, self._hosts_of(run))
         notes = {
             "unreachable": dict(sent.unreachable),
             "silent_hosts": sorted(set(sent.hosts) - set(sent.results)),
-            "looked_at": sum(bool(body.get("threads")) for body in bodies),
+            "looked_at": len({b.get("rank") for b in bodies if b.get("threads")}),
         }
-        return diagnose(found, world_size=world_size), notes
+        return Look(diagnose(found, world_size=world_size), notes, wanted)
 
     def _hosts_of(self, run: RunId) -> dict[int, str]:
         return {s.rank: s.host for s in newest(self.taker.reading.processes(run))}
@@ -167,13 +189,13 @@ class Incidents:
         run: RunId,
         id: str,
         stall: Stall,
-        report: HangReport,
-        notes: Mapping[str, Any],
+        look: Look,
         detected_ns: int,
         before: Incident | None = None,
     ) -> Incident:
         """Record it; `before` is what was recorded of the same incident earlier."""
-        told = {**_bounded(report), **notes, "stall": stall.to_json()}
+        report = look.report
+        told = {**_bounded(report), **look.notes, "stall": stall.to_json()}
         incident = Incident(
             id=id,
             run=run,
@@ -185,7 +207,7 @@ class Incidents:
             text=report.text,
             confidence=report.confidence,
             ranks=report.ranks,
-            rounds=(before.rounds if before else 0) + ROUNDS,
+            rounds=look.wanted.first_round + look.wanted.rounds,
             report=told,
         )
         return self._record(incident)
@@ -223,6 +245,13 @@ class Incidents:
                 "the incident %s of %s is not stored: %s", incident.id, incident.run, error
             )
         return incident
+
+
+def _latest(bodies: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Of the last few rounds: what was true an hour ago is no evidence."""
+    found = [body for body in bodies if isinstance(body.get("round"), int)]
+    last = max((body["round"] for body in found), default=0)
+    return [body for body in found if body["round"] > last - KEPT_ROUNDS]
 
 
 def _with_reasons(

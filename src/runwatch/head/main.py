@@ -19,9 +19,11 @@ from runwatch.clock import Clock, system_clock
 from runwatch.errors import RunwatchError, UsageError
 from runwatch.exports.prometheus import HeadMetrics, HeadNumbers
 from runwatch.head.access import AccessSettings
+from runwatch.head.captures import Captures
 from runwatch.head.clients import Clients
 from runwatch.head.commands import Outbox
 from runwatch.head.goodput import Accounts
+from runwatch.head.goodput_notes import GoodputKeeper
 from runwatch.head.gswarm import Profiler
 from runwatch.head.gswarm_grpc import ProfilerService
 from runwatch.head.hangs import FRESH_SECONDS, HangWatch, Surroundings
@@ -34,10 +36,13 @@ from runwatch.head.local import LocalTail
 from runwatch.head.own_journal import OwnJournal
 from runwatch.head.profile_room import ProfileRoom, ProfileSettings
 from runwatch.head.reading import Reading
+from runwatch.head.run_board import RunBoard
 from runwatch.head.session_answers import SessionDesk
 from runwatch.head.session_files import SessionFiles
 from runwatch.head.sessions import SessionDefaults, Sessions
 from runwatch.head.settings import HangSettings, HeadSettings
+from runwatch.head.shares import FILE as SHARES_FILE
+from runwatch.head.shares import Shares
 from runwatch.head.stream import AgentState, SpineService, serve_grpc
 from runwatch.record import Batch, JournalId
 from runwatch.store.duck import DuckStore
@@ -115,9 +120,11 @@ class LocalHead:
         self.profiler = Profiler(self.desk, self.files)
         reading = Reading(self.store, clock=clock, alive=self.alive)
         self.accounts = Accounts(reading, self.ingest.still)
-        self.incidents = Incidents(
-            StackTaker(reading, self.outbox), OwnJournal(self.ingest, clock=clock), clock=clock
-        )
+        self.board = RunBoard(reading, told=True)
+        self.keeper = GoodputKeeper(self.accounts, self.board, clock=clock)
+        own = OwnJournal(self.ingest, clock=clock)
+        self.incidents = Incidents(StackTaker(reading, self.outbox), own, clock=clock)
+        self.captures = Captures(reading, self.outbox, own, self._nodes)
         self.hangs = HangWatch(
             reading,
             self.incidents,
@@ -144,8 +151,17 @@ class LocalHead:
             desk=self.desk,
             profiler=self.profiler,
             profiles=self.profiles,
+            captures=self.captures,
+            incidents=self.incidents,
+            shares=Shares(root / SHARES_FILE if lasts else None, clock=clock),
+            board=self.board,
+            keeper=self.keeper,
             base_path=base_path,
         )
+
+    def _nodes(self) -> set[str]:
+        """Those that have an agent which we can ask."""
+        return {agent.host for agent in list(self._agents().values())} | self.tail.agents()
 
     def alive(self) -> frozenset[JournalId]:
         """Journals whose processes live, by the word of those who can tell."""
@@ -172,6 +188,7 @@ class LocalHead:
     def close(self) -> None:
         self.live.close()
         self.hangs.close()
+        self.keeper.close()
         self.tail.close()
         if self.files is not None:
             self._end_sessions(self.files)
@@ -195,6 +212,7 @@ class LocalHead:
         self.outbox.stored(batches)
         self.clients.stored(batches)
         self.accounts.stored(batches)
+        self.board.stored(batches)
         self.hangs.stored(batches)
         self.profiles.stored(batches)
         self.live.stored(batches)
@@ -232,7 +250,7 @@ class Head:
                 events_days=settings.events_days,
             ),
             agents=lambda: self.service.agents,
-            access=AccessSettings(settings.token, settings.is_loopback, tls),
+            access=AccessSettings(settings.token, settings.is_loopback, tls, settings.base_path),
             session_defaults=SessionDefaults(
                 settings.device_period_ms * 1_000_000,
                 settings.device_bandwidth,
@@ -290,16 +308,18 @@ class Head:
             grpc_server, grpc_port = await serve_grpc(
                 self.service, address, certificate=certificate, others=[self._guests.handler()]
             )
-        self._server = server = uvicorn.Server(self._config())
+        self._server = server = _Server(self._config())
         at = self._listening(http[0].getsockname()[1] if http else 0, grpc_port)
         watching = asyncio.ensure_future(self._watch(server, at, on_ready))
         if self._tails:
             self.local.tail.start()
         self.local.hangs.start()
+        warming = asyncio.ensure_future(asyncio.to_thread(self.local.board.warm))
         try:
             await server.serve(sockets=http)
         finally:
             watching.cancel()
+            await warming
             self.local.live.close()
             if grpc_server is not None:
                 await grpc_server.stop(grace=1.0)
@@ -351,6 +371,14 @@ class Head:
         http += settings.base_path if http else ""
         grpc = f"{'grpcs://' if tls else ''}{_bracketed(host)}:{grpc_port}" if grpc_port else ""
         return Listening(http, grpc, settings.token, os.getpid())
+
+
+class _Server(uvicorn.Server):
+    """Ends at a signal and leaves it at that: uvicorn would raise it again before our own end."""
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        super().handle_exit(sig, frame)
+        self._captured_signals.clear()
 
 
 def _writable(root: Path) -> bool:

@@ -43,6 +43,8 @@ class Operation:
     method: str = "GET"
     body: Any = None
     """The type of what is sent, as JSON; it may be left out."""
+    status: int = 200
+    """202: it was begun, and goes on."""
 
     @property
     def name(self) -> str:
@@ -91,7 +93,7 @@ def _operation(op: Operation, schemas: Mapping[str, Any]) -> dict[str, Any]:
         "parameters": [_parameter(parameter) for parameter in op.parameters],
         **body,
         "responses": {
-            "200": {"description": op.summary, "content": _content(op.content, schemas)},
+            str(op.status): {"description": op.summary, "content": _content(op.content, schemas)},
             **{str(code): _error(code, schemas) for code in sorted({*_ALWAYS, *op.errors})},
         },
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Final
 
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import NotFound
@@ -15,6 +16,8 @@ from runwatch.record import JournalId, RunId
 from runwatch.rows import EventRow, Latest, SeriesRow
 from runwatch.store.store import Store
 from runwatch.views.configs import Configs, merge_configs
+from runwatch.views.devices import count_devices
+from runwatch.views.incidents import INCIDENT, incidents_of
 from runwatch.views.runs import (
     ALIVE_WINDOW_SECONDS,
     LIFE_KINDS,
@@ -26,6 +29,10 @@ from runwatch.views.runs import (
 )
 from runwatch.views.series import AttemptOf, Headline, Question, choose, headline
 from runwatch.views.steps import last_steps
+
+INCIDENT_SECONDS: Final = 3600.0
+FEW_RUNS: Final = 200
+"""For so many it is quicker to ask for the series of each than for all there are."""
 
 
 class Ambiguous(NotFound):
@@ -44,6 +51,8 @@ class Card:
 
     summary: RunSummary
     headline: Headline | None
+    devices: int = 0
+    """How many accelerators were seen to be its."""
 
 
 class Reading:
@@ -57,8 +66,8 @@ class Reading:
     ) -> None:
         self.store = store
         self.clock = clock
-        self._window_s = alive_window_s
-        self._alive = alive
+        self.window_s = alive_window_s
+        self.alive = alive
 
     # ── runs ───────────────────────────────────────────────────────────────────────────────────
 
@@ -83,17 +92,17 @@ class Reading:
         if run is not None and not processes:
             return []
         return process_states(
-            processes, self._life(run, now_ns), now_ns, self._window_s, alive=self._alive()
+            processes, self._life(run, now_ns), now_ns, self.window_s, alive=self.alive()
         )
 
     def summaries(self) -> list[RunSummary]:
         """Every run, newest first, without its last step: cheap enough to ask often."""
-        return runs_of(self.processes(), {})
+        return self.told(runs_of(self.processes(), {}))
 
     def cards(self, summaries: Sequence[RunSummary]) -> list[Card]:
         """The same runs with last step and headline."""
-        if len(summaries) == 1:
-            series = self.store.series(summaries[0].run)
+        if len(summaries) <= FEW_RUNS:
+            series = [row for summary in summaries for row in self.store.series(summary.run)]
         else:
             wanted = {summary.run for summary in summaries}
             series = [row for row in self.store.series() if row.run in wanted] if wanted else []
@@ -106,16 +115,32 @@ class Reading:
             Card(
                 replace(summary, last_step=steps.get(summary.run)),
                 headline(by_run.get(summary.run, ()), latest),
+                count_devices(by_run.get(summary.run, ())),
             )
             for summary in summaries
         ]
 
     def card(self, run: RunId) -> Card:
-        return self.cards(runs_of(self.processes(run), {}))[0]
+        return self.cards(self.told(runs_of(self.processes(run), {}), run))[0]
+
+    def told(self, summaries: list[RunSummary], run: RunId | None = None) -> list[RunSummary]:
+        """With what is known of those that stand still now."""
+        if not any(summary.state == "running" for summary in summaries):
+            return summaries
+        # One that stays open is told anew every few minutes.
+        since_ns = self.clock.wall_ns() - int(INCIDENT_SECONDS * 1e9)
+        events = self.store.events(run, kinds=[INCIDENT], start_ns=since_ns)
+        still = {i.run: i for i in reversed(incidents_of(events)) if i.is_open}
+        return [
+            replace(summary, stalled=True, reason=f"stalled: {still[summary.run].text}")
+            if summary.state == "running" and summary.run in still
+            else summary
+            for summary in summaries
+        ]
 
     def _life(self, run: RunId | None, now_ns: int) -> list[EventRow]:
         """What processes said of themselves, and what agents (under no run) said of them."""
-        since = now_ns - int(self._window_s * 1e9)
+        since = now_ns - int(self.window_s * 1e9)
         events = self.store.events(None, kinds=["heartbeat"], start_ns=since)
         if run is None:
             return events + self.store.events(None, kinds=list(LIFE_KINDS))

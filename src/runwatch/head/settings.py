@@ -18,6 +18,8 @@ class HangSettings:
     limits: Limits = field(default_factory=Limits)
     look_again_seconds: float = 300.0
     """An incident that stays open is looked at again after so long."""
+    sample_seconds: float = 0.0
+    """Stacks of healthy runs are taken so often; 0: never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,9 @@ class HeadSettings:
         10.0, help="a run that made no progress for less than this does not stand still"
     )
     stall_factor: float = setting(5.0, help="nor for less than so many of its usual steps")
+    stack_sample_seconds: float = setting(
+        0.0, help="take stacks of every run so often, for a flame graph; 0 = never"
+    )
 
     base_path: str = setting("", help="the path under which people see it, like /team/runwatch")
     profiles: Path | None = setting(
@@ -62,6 +67,10 @@ class HeadSettings:
             raise UsageError(
                 f"device_period_ms is {self.device_period_ms}: a number from 1 to 3600000"
             )
+        if self.stack_sample_seconds < 0:
+            raise UsageError(
+                f"stack_sample_seconds is {self.stack_sample_seconds}: seconds, or 0 for never"
+            )
         for name in ("stall_floor_seconds", "stall_factor"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"{name} is {getattr(self, name)}: it must be more than 0")
@@ -73,7 +82,7 @@ class HeadSettings:
     @property
     def hangs(self) -> HangSettings:
         limits = Limits(factor=self.stall_factor, floor_seconds=self.stall_floor_seconds)
-        return HangSettings(self.hang_watch, limits)
+        return HangSettings(self.hang_watch, limits, sample_seconds=self.stack_sample_seconds)
 
     @property
     def root(self) -> Path:

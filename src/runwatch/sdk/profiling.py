@@ -111,6 +111,8 @@ class Profiler:
 
     def answer(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """What the control socket says to `profile`; the capture itself goes on beside it."""
+        if (session := body.get("status")) is not None:
+            return self._status(text_of(session))
         known = list(frameworks())
         why = self._why_not()
         if why or body.get("preflight"):
@@ -120,6 +122,11 @@ class Profiler:
         except UsageError as error:
             return {"accepted": False, "why": str(error), "frameworks": known}
         return {**self.capture_window(plan), "frameworks": known}
+
+    def _status(self, session: str) -> Mapping[str, Any]:
+        """How far the newest capture of that name has come."""
+        found = [r for r in self._unfinished if r.plan.session == session]
+        return found[-1].status() if found else {"state": "unknown", "why": "it is not known"}
 
     def _why_not(self) -> str:
         run, now = self._run, self._current

@@ -102,13 +102,8 @@ class Recording:
 
     def begin(self) -> bool:
         """Record from now on.  False, and told why, if nothing can be recorded."""
-        if why := self.choose():
+        if why := self.choose() or self._make_room():
             self._fail(why)
-            return False
-        try:
-            self._folder.mkdir(parents=True)
-        except OSError as error:
-            self._fail(f"no room for a trace: {error}")
             return False
         self._prepare()  # all before the first starts, whose trace would be full of it
         names = labels(self._backends, LABEL)
@@ -126,6 +121,14 @@ class Recording:
         self._tell("started")
         self.run._at_step = self.at_step
         return True
+
+    def _make_room(self) -> str:
+        """Empty, or why there is none."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            return f"no room for a trace: {error}"
+        return ""
 
     def _prepare(self) -> None:
         if not self._prepared:
@@ -210,7 +213,7 @@ class Recording:
         plan = self.plan
         if self.state != "waiting":
             return self.state == "recording"
-        if why := self.choose():
+        if why := self.choose() or self._make_room():
             self._fail(why)
             return False
         self._prepare()
@@ -339,6 +342,11 @@ class Recording:
         if writer is None or writer.closed:
             return
         writer.event("profile", self._body(state), scope=run._scope)
+
+    def status(self) -> dict[str, Any]:
+        """For whoever asks meanwhile."""
+        with self._telling:
+            return self._body(self.state)
 
     def _body(self, state: str) -> dict[str, Any]:
         plan = self.plan

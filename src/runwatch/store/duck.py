@@ -14,26 +14,37 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import duckdb
+import numpy as np
+import numpy.typing as npt
 
 from runwatch.clock import Clock, system_clock
-from runwatch.errors import StoreDamaged, StoreFull
+from runwatch.errors import StoreDamaged, StoreFull, UsageError
 from runwatch.record import Batch, JournalId, Position, RunId, Verdict
 from runwatch.rows import Curve, EventRow, Latest, ProcessRow, SeriesRow, SpanRow
 from runwatch.store import hot, ingest, opening
 from runwatch.store.blocks import Block, BlockFiles, Kind
 from runwatch.store.clustering import Clusterer, Merge, plan_merges
+from runwatch.store.grid import grid
 from runwatch.store.hot import Seed
 from runwatch.store.leases import Leases
 from runwatch.store.lock import DirectoryLock
 from runwatch.store.reading import EVENT_COLUMNS, SPAN_COLUMNS, Keys, Reader, RowGroups, View
 from runwatch.store.replay import DuckReplay
-from runwatch.store.store import Axis, PointColumns, Replay, Retention, StoreHealth, Wanted
+from runwatch.store.store import (
+    Axis,
+    PointColumns,
+    Replay,
+    Retention,
+    Statistic,
+    StoreHealth,
+    Wanted,
+)
 from runwatch.store.tuning import DuckSettings
 
 __all__ = ["DuckSettings", "DuckStore"]
@@ -254,6 +265,24 @@ class DuckStore:
         if keys is None:
             return []
         return self._ask(lambda reader: reader.curves(keys, axis, start, end, buckets))
+
+    def matrix(
+        self,
+        rows: Mapping[int, int],
+        *,
+        start: int,
+        end: int,
+        buckets: int,
+        statistic: Statistic = "mean",
+    ) -> npt.NDArray[np.float64]:
+        height, cells = max(rows.values(), default=-1) + 1, grid("time", start, end, buckets)
+        keys = self._keys(list(rows))
+        if cells is None or not cells.fits_int64:
+            raise UsageError(f"[{start}, {end}) is no stretch of time that has a picture")
+        if keys is None:
+            return np.full((height, cells.buckets), np.nan)
+        places = np.array([rows[id] for id in keys.ids.tolist()], np.int64)
+        return self._ask(lambda reader: reader.matrix(keys, places, height, cells, statistic))
 
     def points(
         self,

@@ -19,8 +19,10 @@ from runwatch.store.blocks import Block, BlockFiles, Kind
 from runwatch.store.catalog import Integers
 from runwatch.store.grid import HIGHEST, LOWEST, MINUTE_NS, Grid, grid
 from runwatch.store.hot import Connection
+from runwatch.store.latest import Floats
+from runwatch.store.matrix import ROLLED, Sheet
 from runwatch.store.reduction import Cells, Found
-from runwatch.store.store import Axis, PointColumns
+from runwatch.store.store import Axis, PointColumns, Statistic
 
 _MANY_RANGES: Final = 16
 
@@ -77,6 +79,10 @@ class Keys:
         first, after = np.searchsorted(self.ids, [low, high + 1])
         ids = self.ids[first:after]
         return Keys(ids, _condition(ids.tolist()))
+
+    @property
+    def is_contiguous(self) -> bool:
+        return bool(self.ids[-1] - self.ids[0] == len(self.ids) - 1)
 
     def touch(self, block: Block) -> bool:
         return bool(block.key_min <= self.ids[-1] and block.key_max >= self.ids[0])
@@ -273,6 +279,23 @@ class Reader:
             rows = f"SELECT {_ROLLUP_COLUMNS} FROM {self._scan(rollups)} WHERE {page.where_rollup}"
             yield from reduction.cells_of_rollup(self._columns(rows), ids, grid)
 
+    def matrix(
+        self, keys: Keys, rows: Integers, height: int, cells: Grid, statistic: Statistic
+    ) -> Floats:
+        """The engine makes ranks and buckets: half of what it costs to bring ids and times in."""
+        sheet = Sheet(rows, height, cells, statistic)
+        blocks = self._view.parts("rollup" if cells.by_minutes else "points")
+        for page in self._pages(Page.of(keys, cells.start, cells.end, blocks), self._page_rows):
+            points = f"{_place('time_ns', keys, cells)}, value"
+            query = self._source("points", points, page.where, page.chosen("points"))
+            sheet.add_points(_ranked(self._columns(query), keys))
+            rollups = page.chosen("rollup")
+            if rollups:
+                rolled = f"{_place('first_ns', keys, cells)}, {ROLLED[statistic]}"
+                query = f"SELECT {rolled} FROM {self._scan(rollups)} WHERE {page.where_rollup}"
+                sheet.add_rollup(_ranked(self._columns(query), keys))
+        return sheet.values()
+
     def _by_step(self, page: Page, start: int | None, end: int | None) -> Found:
         where = page.where + (_between(start, end, "step") or " AND step IS NOT NULL")
         return self._points(page, "step AS place, time_ns, value", where)
@@ -451,6 +474,18 @@ class Reader:
     def _pair(self, query: str) -> tuple[int, int] | None:
         ((low, high),) = self._connection.execute(query).fetchall()
         return None if low is None else (int(low), int(high))
+
+
+def _place(time: str, keys: Keys, cells: Grid) -> str:
+    """`rank` is the series' number among the keys, if these have no gaps; see `_ranked`."""
+    series = f"(series - {keys.ids[0]})::INTEGER" if keys.is_contiguous else "series"
+    return f"{series} AS rank, (({time} - {cells.start}) // {cells.width})::INTEGER AS bucket"
+
+
+def _ranked(found: Found, keys: Keys) -> Found:
+    if not keys.is_contiguous:
+        found["rank"] = np.searchsorted(keys.ids, found["rank"])
+    return found
 
 
 def scan(files: BlockFiles, names: Iterable[str]) -> str:

@@ -14,6 +14,7 @@ from runwatch.record import Batch, JournalId, Position, RunId, Verdict
 from runwatch.rows import Curve, EventRow, Latest, ProcessRow, SeriesRow, SpanRow
 
 Axis = Literal["time", "step"]
+Statistic = Literal["mean", "minimum", "maximum"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +153,22 @@ class Store(Protocol):
         `first` and `last` are by time on either axis; points without a step are not on the step
         axis.  A time range longer than a day in buckets of a minute or more is widened to whole
         minutes (`grid.py`), which lets roll-ups give the exact answer.
+        """
+        ...
+
+    def matrix(
+        self,
+        rows: Mapping[int, int],
+        *,
+        start: int,
+        end: int,
+        buckets: int,
+        statistic: Statistic = "mean",
+    ) -> npt.NDArray[np.float64]:
+        """One number of the finite values in each row and bucket of time; NaN without any.
+
+        `rows` says in which row each series is; several may share one.  The buckets are those
+        that `curves` would have.
         """
         ...
 

@@ -154,9 +154,16 @@ def fold(events: Iterable[EventRow], gone: Collection[JournalId] = ()) -> dict[K
             key = RunId(str(event.body.get("run", ""))), str(event.body.get("session", ""))
             parts.pop(key, None)
         elif event.kind == PROFILE and (part := _part(event)) is not None:
-            _tell(parts.setdefault((event.run, str(event.body["session"])), {}), part)
+            _tell(parts.setdefault((_run(event), str(event.body["session"])), {}), part)
     made = (_session(key, told, gone) for key, told in parts.items())
     return {(s.run, s.id): s for s in sorted(made, key=lambda s: (s.start_ns, s.run, s.id))}
+
+
+def _run(event: EventRow) -> RunId:
+    """Programs that are of no run are told of under a name of their own."""
+    named = event.body.get("run")
+    has_name = not event.run and isinstance(named, str) and is_safe(named)
+    return RunId(str(named)) if has_name else event.run
 
 
 def _session(key: Key, told: Mapping[Any, Part], gone: Collection[JournalId]) -> Session:

@@ -85,6 +85,8 @@ class RunSummary:
     last_step: int | None
     processes: Mapping[State, int]
     """How many processes of the newest attempt are in each state."""
+    stalled: bool = False
+    """It stands still; `reason` says why, as far as that is known."""
 
 
 # ── attempts ───────────────────────────────────────────────────────────────────────────────────

@@ -15,7 +15,7 @@ from runwatch.views.diagnosis.frames import (
     Signature,
     Thread,
     Wait,
-    exact,
+    differ,
     main_thread,
     path,
     signature,
@@ -164,7 +164,7 @@ def seat(evidence: RankEvidence) -> Seat:
         return Seat(evidence, None, None, ("unseen", why_unseen(evidence)), False, state=state)
     before = _counterpart(looked[-2], thread) if len(looked) > 1 else None
     wait, moves = wait_of(thread), False
-    if before is not None and exact(before) != exact(thread):
+    if before is not None and differ(before, thread):
         moves = not _stays(before, thread)
         wait = _while_moving(before, wait)
     return Seat(

@@ -30,6 +30,9 @@ from runwatch.views.runs import ProcessState
 ELAPSED_EVENT: Final = "elapsed"
 ENTRY_PREFIX: Final = "goodput."
 MOST_BEGUN: Final = 8
+LAST_POINTS: Final = 64
+MOST_EDGES: Final = 256
+"""Of one batch; of more, steps are left out."""
 _STEP_START: Final = "step_start_time"
 _JOB_START: Final = "job_start_time"
 _ENTRY_SPANS: Final[Mapping[str, str]] = {
@@ -128,11 +131,19 @@ class Follower:
     def _edges(self, journal: _Journal, batch: Batch) -> None:
         spans = batch.spans
         columns = zip(spans.name, spans.span, spans.edge, spans.time_ns, spans.step, strict=True)
-        for name_id, span, edge, time_ns, step in columns:
+        left_out = len(spans) - MOST_EDGES
+        for place, (name_id, span, edge, time_ns, step) in enumerate(columns):
             name = journal.spans.get(name_id)
-            if name is not None:
+            if place < left_out and name == STEP:
+                self._left_out(journal)
+            elif name is not None:
                 number = None if step == NO_STEP else step
                 self._edge(journal, name, span, edge, time_ns, number)
+
+    def _left_out(self, journal: _Journal) -> None:
+        """So much comes at once only after an outage: the last steps tell as much as all."""
+        journal.begun.clear()
+        self.progress.saw_gap(journal.rank)
 
     def _edge(
         self, journal: _Journal, name: str, span: int, edge: int, time_ns: int, step: int | None
@@ -173,11 +184,10 @@ class Follower:
         if journal.entries:
             self._entries(journal, batch)
         elif not journal.tells_steps and not journal.other_scopes:
-            # Cheap on purpose: every point of every run passes here.
-            newest = max(points.step)
+            # Cheap on purpose: every point of every run passes here, and steps only grow.
+            newest = max(points.step[-LAST_POINTS:])
             if newest > journal.step:
-                at = points.time_ns[points.step.index(newest)] + journal.offset_ns
-                self._came_to(journal, newest, at)
+                self._came_to(journal, newest, points.time_ns[-1] + journal.offset_ns)
 
     def _came_to(self, journal: _Journal, step: int, time_ns: int) -> None:
         """A later step number than before: the step until then is done."""

@@ -146,7 +146,7 @@ def _is_ours(frames: Sequence[Frame]) -> bool:
     """A thread of ours has nothing left but how threads begin; our frames are already gone."""
     rest = [f for f in frames if not f.native and f.name != _LEFT_OUT]
     started = any(frame.name in _BOOTSTRAP for frame in rest)
-    return started and all(f.name in _BOOTSTRAP | {"run"} and _is_library(f) for f in rest)
+    return started and all(f.name in _BOOTSTRAP | {"run"} and is_library(f) for f in rest)
 
 
 def _mappings(value: Any) -> Iterable[Mapping[str, Any]]:
@@ -205,7 +205,7 @@ def _named(kind: Kind, what: str, outer: Sequence[Frame]) -> tuple[Kind, str]:
 
 def _entrance(kind: Kind, what: str, outer: Sequence[Frame]) -> str:
     """Of calls inside one another, what the user called: `barrier`, not the `all_reduce` in it."""
-    inner = next((at for at, f in enumerate(outer) if not f.native and not _is_library(f)), None)
+    inner = next((at for at, f in enumerate(outer) if not f.native and not is_library(f)), None)
     # A dataset is the user's and is called by the loader, which the user calls.
     for frame in outer if kind == "data" else outer[:inner]:
         if frame.native or frame.name in ("wrapper", "wrapped", "decorate_context"):
@@ -253,7 +253,7 @@ def users_frame(frames: Sequence[Frame]) -> Frame | None:
     """The innermost frame of the user's own code, or of what comes closest to it."""
     python = [f for f in frames if not f.native and f.function != _LEFT_OUT]
     for frame in python:
-        if not _is_library(frame):
+        if not is_library(frame):
             return frame
     for frame in python:
         if "-packages/" in frame.file and not _INNER_FRAMEWORK.search(frame.file):
@@ -261,7 +261,7 @@ def users_frame(frames: Sequence[Frame]) -> Frame | None:
     return python[0] if python else None
 
 
-def _is_library(frame: Frame) -> bool:
+def is_library(frame: Frame) -> bool:
     return bool(_NOT_USERS.search(frame.file))
 
 
@@ -280,16 +280,28 @@ def signature(thread: Thread, wait: Wait | None = None) -> Signature:
     if wait.kind == "running":
         place = None if wait.where is None else (wait.where.name, wait.where.file)
         return wait.kind, wait.what, place
-    users = [frame for frame in python if not _is_library(frame)] or python[:3]
+    users = [frame for frame in python if not is_library(frame)] or python[:3]
     return _purpose(python) or "", tuple((f.name, f.file, f.line) for f in users)
 
 
 def path(thread: Thread) -> tuple[tuple[str, str], ...]:
     """The user's functions on the way to where it is, innermost first."""
-    users = (f for f in thread.frames if not f.native and not _is_library(f))
+    users = (f for f in thread.frames if not f.native and not is_library(f))
     return tuple((frame.name, frame.file) for frame in users)
 
 
-def exact(thread: Thread) -> Signature:
-    """Changes when anything changes: what tells a thread that runs from one that is stuck."""
-    return tuple((f.name, f.file, f.line) for f in thread.frames)
+def differ(one: Thread, other: Thread) -> bool:
+    """Whether anything changed between two looks: a thread that runs, not one that is stuck.
+
+    Native frames are costly to read: not every look has them.
+    """
+    native = _has_native(one) and _has_native(other)
+    return _exact(one, native) != _exact(other, native)
+
+
+def _has_native(thread: Thread) -> bool:
+    return any(frame.native for frame in thread.frames)
+
+
+def _exact(thread: Thread, native: bool) -> Signature:
+    return tuple((f.name, f.file, f.line) for f in thread.frames if native or not f.native)

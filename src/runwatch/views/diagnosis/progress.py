@@ -40,6 +40,8 @@ WINDOW: Final = 64
 """So many steps say what is usual."""
 FEW: Final = 3
 """With fewer of a kind, nothing is known of it yet."""
+FEW_ENOUGH: Final = 16
+"""So few are looked at anew each time."""
 MOST_PAUSES: Final = 32
 MOST_NAMES: Final = 1000
 """Distinct span names that are learned from; programs that number theirs learn nothing more."""
@@ -164,13 +166,14 @@ def seconds_in_words(nanoseconds: int) -> str:
 class Usual:
     """What is usual of one thing, robustly: a few that took much longer change nothing."""
 
-    __slots__ = ("_known", "_middle", "_pauses", "_took")
+    __slots__ = ("_added", "_known", "_middle", "_pauses", "_took")
 
     def __init__(self) -> None:
         # By key, so that the ranks of one step count once: with what the slowest took.
         self._took: OrderedDict[Any, int] = OrderedDict()
         self._pauses: deque[int] = deque(maxlen=MOST_PAUSES)
         self._middle = 0.0
+        self._added = 0
         self._known: int | None = None
 
     def __len__(self) -> int:
@@ -191,7 +194,9 @@ class Usual:
         self._took[key] = took_ns
         if len(self._took) > WINDOW:
             self._took.popitem(last=False)
-        self._middle = median(self._took.values())
+        self._added += 1
+        if len(self._took) < FEW_ENOUGH or self._added % FEW_ENOUGH == 0:  # sorting costs
+            self._middle = median(self._took.values())
 
     def ns(self) -> int:
         """The middle plus three deviations."""
@@ -289,6 +294,12 @@ class Progress:
         for span in state.open.values():
             span.holds_steps = span.holds_steps or span.since_ns <= begin_ns
         state.reached(end_ns)
+
+    def saw_gap(self, rank: int) -> None:
+        """Steps of a rank were left out: how long it is since its last is not known."""
+        state = self._ranks.get(rank)
+        if state is not None:
+            state.last_end_ns = None
 
     def saw_span(self, rank: int, name: str, edge: int, time_ns: int, span: Any = None) -> None:
         """An edge of any other span; `span` tells two of one name apart."""

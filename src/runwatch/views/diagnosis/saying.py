@@ -11,6 +11,7 @@ from runwatch.views.diagnosis.frames import HOLDS_GIL, Wait
 from runwatch.views.diagnosis.progress import ranks_in_words
 
 MOST_GROUPS: Final = 4
+A_THREAD: Final = "a thread to end"
 _ONE: Final = {"wait": "waits", "are": "is", "sleep": "sleeps", "run": "runs"}
 
 
@@ -101,13 +102,15 @@ def _inside(wait: Wait) -> str:
 def _locks(seat: Seat) -> str:
     locked = locked_threads(seat)
     others = [(t, where) for t, where in locked if seat.thread is None or t != seat.thread]
+    also = ", ".join(f"{thread.name or 'a thread'} ({where.place})" for thread, where in others[:3])
     if others and any(thread == seat.thread for thread, _ in locked):
-        also = ", ".join(
-            f"{thread.name or 'a thread'} ({where.place})" for thread, where in others[:3]
-        )
         return (
             f"; so {'does' if len(others) == 1 else 'do'} {also}: they may hold each other's lock"
         )
+    if others and seat.wait is not None and seat.wait.what == A_THREAD:
+        one = len(others) == 1
+        said = f"; {also} {'waits' if one else 'wait'} for a lock"
+        return said if one else f"{said}: they may hold each other's"
     if seat.wait is not None and seat.wait.what == "a lock" and len(seat.threads) == 1:
         return "; no other thread is left that could release it"
     return ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from runwatch.views.goodput.classes import FIRST_CUSTOM, ClassNames, Spent
 from runwatch.views.goodput.ledger import AttemptKey
@@ -149,6 +150,20 @@ class Goodput:
                 totals[Spent.EXCLUDED] += b - a
         return Account(start, end, self._named(totals))
 
+    def each(self, edges: Sequence[int]) -> Iterator[Account]:
+        """Of every stretch between two edges, which ascend and lie within the run.
+
+        The same as `account` of each, for half the work.
+        """
+        known = self._known()
+        before = self._until(edges[0], known)
+        for start, end in pairwise(edges):
+            now = self._until(end, known)
+            totals = [b - a for a, b in zip(before, now, strict=True)]
+            self._waste(totals, start, end)
+            before = now
+            yield Account(start, end, self._named(totals))
+
     def over_time(
         self, buckets: int, since_ns: int | None = None, until_ns: int | None = None
     ) -> list[Account]:
@@ -172,6 +187,15 @@ class Goodput:
         for a, b, spent in _merged(found):
             yield a, b, self.names.name(spent)
 
+    def of_class(self, spent: Spent, since_ns: int, until_ns: int) -> Iterator[Interval]:
+        """The intervals of a class that is rare, quickly; not of productive or wasted time."""
+        for stretch in self._stretches[self._first(since_ns) :]:
+            if stretch.start_ns >= until_ns:
+                return
+            yield from stretch.timeline.of_class(
+                spent, max(since_ns, stretch.start_ns), min(until_ns, stretch.end_ns)
+            )
+
     # ── inside ────────────────────────────────────────────────────────────────────────────────
 
     def _named(self, totals: Sequence[int]) -> dict[str, int]:
@@ -183,10 +207,28 @@ class Goodput:
 
     def _totals(self, start: int, end: int) -> list[int]:
         totals = self._raw_totals(start, end)
+        self._waste(totals, start, end)
+        return totals
+
+    def _waste(self, totals: list[int], start: int, end: int) -> None:
         for a, b in _within(self._redone, start, end):
             wasted = self.productive_ns(a, b)
             totals[Spent.PRODUCTIVE] -= wasted
             totals[Spent.WASTED_PROGRESS] += wasted
+
+    def _known(self) -> list[list[int]]:
+        """What was spent before each stretch."""
+        known = [[0] * len(self.names)]
+        for stretch in self._stretches:
+            totals = known[-1].copy()
+            stretch.timeline.add_totals(stretch.start_ns, stretch.end_ns, totals)
+            known.append(totals)
+        return known
+
+    def _until(self, end: int, known: Sequence[list[int]]) -> list[int]:
+        at = self._first(end)
+        totals, stretch = known[at].copy(), self._stretches[at]
+        stretch.timeline.add_totals(stretch.start_ns, min(end, stretch.end_ns), totals)
         return totals
 
     def _raw_totals(self, start: int, end: int) -> list[int]:

@@ -97,6 +97,18 @@ class Timeline:
             yield Interval(since, until, self.classes[i])
             since = until
 
+    def of_class(self, spent: int, start_ns: int, end_ns: int) -> Iterator[Interval]:
+        """Those of one class; the others are not walked through."""
+        classes = self.classes.tobytes()
+        at = bisect_right(self.ends, max(start_ns, self.start_ns))
+        while (at := classes.find(spent, at)) >= 0:
+            since = max(start_ns, self.ends[at - 1] if at else self.start_ns)
+            until = min(self.ends[at], end_ns)
+            if until <= since:
+                return
+            yield Interval(since, until, spent)
+            at += 1
+
     # ── saved ─────────────────────────────────────────────────────────────────────────────────
 
     def state(self) -> dict[str, Any]:

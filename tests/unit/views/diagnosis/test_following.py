@@ -192,3 +192,20 @@ def test_rows_of_a_store_tell_the_same_as_batches() -> None:
     assert one.progress.last_step(0) == other.progress.last_step(0) == 19
     assert one.progress.since_ns(0) == other.progress.since_ns(0)
     assert one.progress.limit_ns() == other.progress.limit_ns()
+
+
+def test_of_a_backlog_the_last_steps_count_and_spans_are_kept() -> None:
+    follower = following(0)
+    follower.batch(steps(0, 10))
+    backlog = batch(0)
+    backlog.spans.append(SAVE, 7, BEGIN, ZERO + 10 * SECOND, 10)
+    for step in range(10, 2000):
+        begin = ZERO + step * SECOND
+        backlog.spans.append(STEP, step, BEGIN, begin, step)
+        backlog.spans.append(STEP, step, END, begin + SECOND, step)
+    follower.batch(backlog)
+    progress = follower.progress
+    assert progress.last_step(0) == 1999
+    assert progress.usual_ns() == SECOND  # what was left out is no long step
+    assert progress.limit_ns() == 10 * SECOND
+    assert "checkpoint_save" in progress.open_spans(0)

@@ -1,0 +1,42 @@
+"""Puts the page into the wheel, and into the source tree for an editable install.
+
+Node comes from the PATH, or where there is none from a wheel that this hook asks for.  A source
+distribution holds the page ready made.  RUNWATCH_WEB=off installs without it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+
+class PageHook(BuildHookInterface):  # type: ignore[type-arg]
+    def dependencies(self) -> list[str]:
+        builder = self._builder()
+        needed = builder is not None and not builder.is_current() and not builder.node_on_path()
+        return [builder.NODE_WHEEL] if builder is not None and needed else []
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        builder = self._builder()
+        if builder is None or builder.is_current():
+            return
+        self.app.display_info("Building the page (RUNWATCH_WEB=off installs without it) …")
+        builder.build()
+
+    def _builder(self) -> ModuleType | None:
+        """`web/build.py`; None where there is nothing to build, or it is not wanted."""
+        web = Path(self.root, "web")
+        if os.environ.get("RUNWATCH_WEB", "").lower() == "off" or not (web / "build.py").exists():
+            return None
+        sys.path.insert(0, str(web))
+        try:
+            import build
+
+            return build
+        finally:
+            sys.path.remove(str(web))

@@ -1,0 +1,97 @@
+"""Which TCP ports a process listens on, by what the kernel tells.
+
+A port in another network namespace than ours cannot be reached from here: none is told then.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from runwatch.journal.liveness import PROC
+
+_LISTEN: Final = "0A"
+_SOCKET: Final = re.compile(r"socket:\[(\d+)\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    number: int
+    address: str
+    """host:port, as it is reached from this host."""
+    anywhere: bool
+    """It listens on every interface."""
+
+
+def ports_of(pid: int, *, proc: Path = PROC) -> list[Port]:
+    if not same_namespace(pid, "net", proc=proc):
+        return []
+    own = set(_inodes(pid, proc))
+    found = (port for inode, port in _listening(pid, proc) if inode in own)
+    return sorted(dict.fromkeys(found), key=lambda port: port.number)
+
+
+def owners_of(number: int, *, proc: Path = PROC) -> list[int]:
+    """Processes that listen on this port of our network namespace, as far as we may see."""
+    inodes = {inode for inode, port in _listening("self", proc) if port.number == number}
+    if not inodes:
+        return []
+    pids = [int(name) for name in os.listdir(proc) if name.isdigit()]
+    return sorted(pid for pid in pids if inodes & set(_inodes(pid, proc)))
+
+
+def same_namespace(pid: int, kind: str, *, proc: Path = PROC) -> bool:
+    """Also when the kernel does not tell: most are."""
+    try:
+        theirs = os.stat(proc / str(pid) / "ns" / kind)
+        ours = os.stat(proc / "self" / "ns" / kind)
+    except OSError:
+        return True
+    return theirs.st_ino == ours.st_ino
+
+
+def _inodes(pid: int, proc: Path) -> Iterator[int]:
+    folder = proc / str(pid) / "fd"
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return
+    for name in names:
+        try:
+            found = _SOCKET.fullmatch(os.readlink(folder / name))
+        except OSError:
+            continue
+        if found:
+            yield int(found[1])
+
+
+def _listening(pid: int | str, proc: Path) -> Iterator[tuple[int, Port]]:
+    for table in ("tcp", "tcp6"):
+        try:
+            lines = (proc / str(pid) / "net" / table).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            words = line.split()
+            if len(words) > 9 and words[3] == _LISTEN:
+                yield int(words[9]), _port(words[1])
+
+
+def _port(text: str) -> Port:
+    host, _, port = text.partition(":")
+    raw = struct.pack(f"={len(host) // 8}I", *struct.unpack(f">{len(host) // 8}I", _bytes(host)))
+    number = int(port, 16)
+    if not any(raw):
+        return Port(number, f"127.0.0.1:{number}", True)
+    name = socket.inet_ntop(socket.AF_INET if len(raw) == 4 else socket.AF_INET6, raw)
+    return Port(number, f"[{name}]:{number}" if ":" in name else f"{name}:{number}", False)
+
+
+def _bytes(text: str) -> bytes:
+    return bytes.fromhex(text)

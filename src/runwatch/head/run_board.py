@@ -1,0 +1,256 @@
+"""All runs as a list shows them, kept in memory: asking costs what has changed since, not what is.
+
+The writer's thread says which journals moved (`stored`); a question looks again at the runs of
+those, and at the ones that go on, whose silence alone can change how they stand.  Without anybody
+who says so (`told=False`) everything is read anew each time.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from runwatch.errors import RunwatchError
+from runwatch.head.reading import Card, Reading
+from runwatch.record import Batch, JournalId, RunId
+from runwatch.rows import EventRow
+from runwatch.views.configs import merge_configs
+from runwatch.views.runs import RunSummary, process_states, runs_of
+from runwatch.views.totals import total_steps
+
+_OWN_WORDS: Final = ("run_start", "run_end")
+_EXIT: Final = "process_exit"
+_HEARTBEAT: Final = "heartbeat"
+_CONFIG: Final = "config"
+logger = logging.getLogger("runwatch.head")
+
+
+@dataclass(slots=True)
+class _News:
+    """What was stored since somebody last asked."""
+
+    moved: set[JournalId] = field(default_factory=set)
+    spoke: set[JournalId] = field(default_factory=set)
+    """Began or ended a run …"""
+    configured: set[JournalId] = field(default_factory=set)
+    """… or told of its configuration."""
+    exits: list[EventRow] = field(default_factory=list)
+    seen_ns: dict[JournalId, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GoodputNote:
+    """A run's goodput as it was last asked for."""
+
+    time_ns: int
+    share: float | None
+    spent: dict[str, float]
+    """Shares of the time, by class."""
+
+
+class RunBoard:
+    def __init__(self, reading: Reading, *, told: bool = False) -> None:
+        self._reading = reading
+        self._told = told
+        self._lock = threading.Lock()
+        self._epoch = secrets.token_hex(4)
+        self._version = 0
+        self._begun = False
+        self._runs_of: dict[JournalId, tuple[RunId, ...]] = {}
+        self._words: dict[RunId, list[EventRow]] = {}
+        self._exits: dict[JournalId, list[EventRow]] = defaultdict(list)
+        self._seen_ns: dict[JournalId, int] = {}
+        self._totals: dict[RunId, int | None] = {}
+        self._summaries: dict[RunId, RunSummary] = {}
+        self._in_order: list[RunSummary] | None = None
+        self._told_last: list[RunSummary] = []
+        self._cards: dict[RunId, tuple[RunSummary, Card]] = {}
+        """With the summary that each was made of."""
+        self._notes: dict[RunId, GoodputNote] = {}
+        # What the writer's thread sees, too.
+        self._gate = threading.Lock()
+        self._news = _News()
+
+    # ── in the writer's thread ────────────────────────────────────────────────────────────────
+
+    def stored(self, batches: Sequence[Batch]) -> None:
+        with self._gate:
+            for batch in batches:
+                self._news.moved.add(batch.origin.journal)
+                for event in batch.events:
+                    if event.kind in _OWN_WORDS:
+                        self._news.spoke.add(batch.origin.journal)
+                    elif event.kind == _CONFIG:
+                        self._news.configured.add(batch.origin.journal)
+                    elif event.kind == _EXIT:
+                        self._news.exits.append(_row(batch, event.time_ns, _EXIT, event.body))
+                    elif event.kind == _HEARTBEAT:
+                        _hear(self._news.seen_ns, event.time_ns, event.body.get("alive"))
+
+    def warm(self) -> None:
+        """Read all there is, so that the first who asks need not wait; in a thread of its own."""
+        try:
+            self.summaries()
+        except RunwatchError as error:  # whoever asks will be told
+            logger.warning("the list of runs: %s", error)
+
+    # ── for whoever asks ──────────────────────────────────────────────────────────────────────
+
+    def summaries(self) -> tuple[list[RunSummary], str]:
+        """Every run, newest first, without its last step; and a name for exactly this state."""
+        with self._lock:
+            self._catch_up()
+            if self._in_order is None:
+                found = self._summaries.values()
+                self._in_order = sorted(found, key=lambda run: (-run.started_ns, run.run))
+            listed = self._reading.told(self._in_order)
+            if listed != self._told_last:
+                self._told_last = listed
+                self._version += 1
+            return listed, f"{self._epoch}-{self._version}"
+
+    def cards(self, summaries: Sequence[RunSummary]) -> list[Card]:
+        """The same runs with all that a list shows."""
+        with self._lock:
+            return self._described(summaries)
+
+    def card(self, run: RunId) -> Card:
+        """Of a run that there is."""
+        with self._lock:
+            self._catch_up()
+            return self._described(self._reading.told([self._summaries[run]], run))[0]
+
+    def _described(self, summaries: Sequence[RunSummary]) -> list[Card]:
+        known = self._cards if self._told else {}
+        missing = [summary for summary in summaries if summary.run not in known]
+        for summary, card in zip(missing, self._reading.cards(missing), strict=True):
+            known[summary.run] = summary, card
+        for summary in summaries:
+            held, card = known[summary.run]
+            if held is not summary:
+                newer = replace(summary, last_step=card.summary.last_step)
+                known[summary.run] = summary, replace(card, summary=newer)
+        return [known[summary.run][1] for summary in summaries]
+
+    def total_steps(self, run: RunId) -> int | None:
+        with self._lock:
+            return self._totals.get(run)
+
+    def note(self, run: RunId, note: GoodputNote) -> None:
+        """An account was drawn up for somebody; the list shows what it said."""
+        with self._lock:
+            if self._notes.get(run) != note:
+                self._notes[run] = note
+                self._version += 1
+
+    def noted(self, run: RunId) -> GoodputNote | None:
+        return self._notes.get(run)
+
+    # ── catching up ───────────────────────────────────────────────────────────────────────────
+
+    def _catch_up(self) -> None:
+        with self._gate:
+            news, self._news = self._news, _News()
+        if not self._begun or not self._told:
+            self._begin()
+        self._take(news)
+        changed = self._of(news.moved) | self._of(map(_journal, news.exits))
+        if changed:
+            self._version += 1
+        for run in changed:
+            self._cards.pop(run, None)
+        alive = self._reading.alive()
+        going = {run for run, s in self._summaries.items() if s.state == "running"}
+        # One that was taken for lost may be seen again.
+        silent = {run for run, s in self._summaries.items() if s.state == "lost"}
+        self._look(changed | going | (silent & self._of([*news.seen_ns, *alive])), alive)
+
+    def _begin(self) -> None:
+        """Read it all; what is stored meanwhile is news, and hearing it twice does no harm."""
+        store, now_ns = self._reading.store, self._reading.clock.wall_ns()
+        self._words, self._exits = defaultdict(list), defaultdict(list)
+        for row in store.events(None, kinds=[*_OWN_WORDS, _EXIT]):
+            if row.kind == _EXIT:
+                self._exits[_journal(row)].append(row)
+            else:
+                self._words[row.run].append(row)
+        self._seen_ns = {}
+        since_ns = now_ns - int(self._reading.window_s * 1e9)
+        for row in store.events(None, kinds=[_HEARTBEAT], start_ns=since_ns):
+            _hear(self._seen_ns, row.time_ns, row.body.get("alive"))
+        configs: dict[RunId, list[EventRow]] = defaultdict(list)
+        for row in store.events(None, kinds=[_CONFIG]):
+            configs[row.run].append(row)
+        self._totals = {run: _total(events) for run, events in configs.items()}
+        self._know_journals()
+        self._summaries, self._in_order = {}, None
+        self._begun = True
+        self._look(self._of(self._runs_of), self._reading.alive())
+
+    def _know_journals(self) -> None:
+        found: dict[JournalId, list[RunId]] = defaultdict(list)
+        for row in self._reading.store.processes():
+            found[row.journal].append(row.run)
+        self._runs_of = {journal: tuple(dict.fromkeys(runs)) for journal, runs in found.items()}
+
+    def _take(self, news: _News) -> None:
+        store = self._reading.store
+        # A journal may join a run at any time, and says so by a word of its own.
+        if news.spoke or not news.moved <= self._runs_of.keys():
+            self._know_journals()
+        for run in self._of(news.spoke):
+            self._words[run] = store.events(run, kinds=list(_OWN_WORDS))
+        for run in self._of(news.configured):
+            self._totals[run] = _total(store.events(run, kinds=[_CONFIG]))
+        for row in news.exits:
+            self._exits[_journal(row)].append(row)
+        for journal, seen_ns in news.seen_ns.items():
+            self._seen_ns[journal] = max(seen_ns, self._seen_ns.get(journal, seen_ns))
+
+    def _of(self, journals: Iterable[JournalId]) -> set[RunId]:
+        return {run for journal in journals for run in self._runs_of.get(journal, ()) if run}
+
+    def _look(self, runs: Iterable[RunId], alive: Collection[JournalId]) -> None:
+        reading, now_ns = self._reading, self._reading.clock.wall_ns()
+        for run in runs:
+            processes = reading.store.processes(run)
+            life = list(self._words.get(run, ()))
+            for row in processes:
+                life += self._exits.get(row.journal, ())
+                if row.journal in self._seen_ns:
+                    life.append(_heartbeat(row.journal, self._seen_ns[row.journal]))
+            states = process_states(processes, life, now_ns, reading.window_s, alive=alive)
+            for summary in runs_of(states, {}):
+                if self._summaries.get(run) != summary:
+                    self._summaries[run], self._in_order = summary, None
+
+
+def _row(batch: Batch, time_ns: int, kind: str, body: object) -> EventRow:
+    said = body if isinstance(body, dict) else {}
+    origin = batch.origin
+    return EventRow(origin.journal, RunId(""), origin.host, 0, time_ns, None, kind, said)
+
+
+def _heartbeat(journal: JournalId, time_ns: int) -> EventRow:
+    body = {"alive": [journal]}
+    return EventRow(journal, RunId(""), "", 0, time_ns, None, _HEARTBEAT, body)
+
+
+def _journal(row: EventRow) -> JournalId:
+    return JournalId(str(row.body.get("journal")))
+
+
+def _hear(seen_ns: dict[JournalId, int], time_ns: int, alive: object) -> None:
+    for journal in alive if isinstance(alive, list | tuple) else ():
+        if isinstance(journal, str):
+            known = seen_ns.get(JournalId(journal), time_ns)
+            seen_ns[JournalId(journal)] = max(known, time_ns)
+
+
+def _total(events: Sequence[EventRow]) -> int | None:
+    return total_steps(merge_configs(events).user)

@@ -1,0 +1,199 @@
+"""Links for those who may look and not touch: tokens that expire and can be taken back.
+
+`shares.json` holds no token and nothing that opens anything: of a token the browser is given a
+digest as its cookie, and of that digest the file has the SHA-256.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import logging
+import os
+import secrets
+import threading
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+from runwatch.clock import Clock, system_clock
+from runwatch.errors import NotFound, UsageError
+
+FILE: Final = "shares.json"
+TOKEN: Final = "rws_"
+"""What such a token begins with, and …"""
+COOKIE: Final = "share-"
+"""… a cookie that was made of one."""
+MOST: Final = 1000
+LONGEST_NOTE: Final = 200
+MOST_DAYS: Final = 3650.0
+_VERSION: Final = 1
+_DAY_NS: Final = 86_400 * 10**9
+logger = logging.getLogger("runwatch.head")
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    id: str
+    run: str
+    """The only run that may be seen; empty: all."""
+    note: str
+    created_ns: int
+    expires_ns: int
+    proof: str
+    """SHA-256 of the cookie."""
+
+
+def cookie_of(token: str) -> str:
+    """What a browser keeps instead of the token; the way back does not exist."""
+    digest = hmac.new(token.encode("utf-8", "replace"), b"runwatch share", hashlib.sha256)
+    return COOKIE + digest.hexdigest()
+
+
+def _proof(cookie: str) -> str:
+    return hashlib.sha256(cookie.encode("utf-8", "replace")).hexdigest()
+
+
+class Shares:
+    """All of one head.  The file is looked at again whenever it has changed."""
+
+    def __init__(
+        self, path: Path | None = None, *, most: int = MOST, clock: Clock = system_clock
+    ) -> None:
+        self._path = path
+        self._most = most
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: dict[str, Share] = {}
+        self._stamp: tuple[int, int, int] | None = None
+        self._damage = ""
+        self.used_ns: dict[str, int] = {}
+        """When each was last used, since this process began."""
+
+    # ── for the owner ─────────────────────────────────────────────────────────────────────────
+
+    def add(self, run: str, days: float, note: str) -> tuple[Share, str]:
+        """A new one and its token, which nobody can tell again."""
+        if not 0 < days <= MOST_DAYS:
+            raise UsageError(f"days is {days:g}: a link lives more than 0 and at most 3650 days")
+        if len(note) > LONGEST_NOTE:
+            raise UsageError(f"note has {len(note)} characters; it may have {LONGEST_NOTE}")
+        token, now_ns = TOKEN + secrets.token_urlsafe(24), self._clock.wall_ns()
+        share = Share(
+            id=secrets.token_hex(4),
+            run=run,
+            note=note,
+            created_ns=now_ns,
+            expires_ns=now_ns + int(days * _DAY_NS),
+            proof=_proof(cookie_of(token)),
+        )
+        with self._lock:
+            kept = {s.id: s for s in self._current().values() if s.expires_ns > now_ns}
+            if len(kept) >= self._most:
+                raise UsageError(f"there are {self._most} links already; take some back first")
+            self._write(kept | {share.id: share})
+        return share, token
+
+    def all(self) -> list[Share]:
+        """Those that still open something, newest first."""
+        now_ns = self._clock.wall_ns()
+        with self._lock:
+            found = [share for share in self._current().values() if share.expires_ns > now_ns]
+        return sorted(found, key=lambda share: (-share.created_ns, share.id))
+
+    def revoke(self, id: str) -> Share:
+        with self._lock:
+            known = dict(self._current())
+            share = known.pop(id, None)
+            if share is None:
+                raise NotFound(f"there is no link {id[:80]!r}; /api/v1/shares lists all")
+            self._write(known)
+        return share
+
+    # ── for whoever comes with one ────────────────────────────────────────────────────────────
+
+    def of_token(self, token: str) -> Share | None:
+        return self.of_cookie(cookie_of(token)) if token.startswith(TOKEN) else None
+
+    def of_cookie(self, cookie: str) -> Share | None:
+        if not cookie.startswith(COOKIE):
+            return None
+        proof, now_ns, found = _proof(cookie), self._clock.wall_ns(), None
+        with self._lock:
+            for share in self._seen().values():
+                if hmac.compare_digest(share.proof, proof):
+                    found = share
+        if found is None or found.expires_ns <= now_ns:
+            return None
+        self.used_ns[found.id] = now_ns
+        return found
+
+    def holds(self, share: Share) -> bool:
+        """Whether it still opens what it did a moment ago."""
+        with self._lock:
+            known = self._seen().get(share.id)
+        return known == share and share.expires_ns > self._clock.wall_ns()
+
+    # ── the file ──────────────────────────────────────────────────────────────────────────────
+
+    def _current(self) -> dict[str, Share]:
+        """For changes and lists, which must not go by half a file."""
+        known = self._seen()
+        if self._damage:
+            raise UsageError(f"{self._damage}; move it away, and make new links")
+        return known
+
+    def _seen(self) -> dict[str, Share]:
+        stamp = self._stamp_now()
+        if stamp != self._stamp:
+            self._stamp = stamp
+            self._load()
+        return self._known
+
+    def _stamp_now(self) -> tuple[int, int, int] | None:
+        try:
+            found = os.stat(self._path) if self._path is not None else None
+        except OSError:
+            return None
+        return None if found is None else (found.st_mtime_ns, found.st_ino, found.st_size)
+
+    def _load(self) -> None:
+        self._known, self._damage = {}, ""
+        if self._path is None or self._stamp is None:
+            return
+        try:
+            self._known = _shares(json.loads(self._path.read_text("utf-8")))
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            self._damage = f"{self._path} cannot be read ({error})"
+            logger.error("no shared link opens anything: %s", self._damage)
+
+    def _write(self, shares: dict[str, Share]) -> None:
+        if self._path is None:
+            raise UsageError("links cannot be kept here: this directory may only be read")
+        body = {"version": _VERSION, "shares": [asdict(share) for share in shares.values()]}
+        try:
+            _replace(self._path, json.dumps(body, indent=1))
+        except OSError as error:
+            raise UsageError(f"cannot keep links in {self._path}: {error.strerror}") from error
+        self._known, self._stamp = shares, self._stamp_now()
+
+
+def _replace(path: Path, text: str) -> None:
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(fd, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+
+
+def _shares(body: Any) -> dict[str, Share]:
+    if body["version"] != _VERSION:
+        raise ValueError(f"it is of version {body['version']}")
+    names = [field.name for field in fields(Share)]
+    found = [Share(**{name: each[name] for name in names}) for each in body["shares"]]
+    if not all(isinstance(share.expires_ns, int) and share.proof.isascii() for share in found):
+        raise ValueError("it was not written by Runwatch")
+    return {share.id: share for share in found}

@@ -1,0 +1,103 @@
+"""The page while things happen: a run that trains, a head that goes away and comes back."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.browsing import Visitor, needs_browser, needs_page, visitor
+from tests.integration.chromium import Chromium
+from tests.integration.processes import Cluster, end
+
+pytestmark = [needs_browser, needs_page, pytest.mark.xdist_group("page")]
+HAPPENED = "section[aria-label^=What]"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chromium]:
+    with Chromium() as opened:
+        yield opened
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[str]:
+    """`runwatch demo` from its first moment on; the address of its page."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("RUNWATCH_")}
+    command = [
+        sys.executable,
+        "-m",
+        "runwatch.cli",
+        "demo",
+        "--serve",
+        "--dir",
+        str(tmp_path / "d"),
+    ]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        found = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())
+        assert found is not None
+        yield found[0]
+    finally:
+        end(process, signal.SIGINT)
+        process.stdout.close()
+
+
+STEP = (
+    "Number([...document.querySelectorAll('.head dl div')].find(e => e.innerText.startsWith('step'))"
+    "?.querySelector('dd').innerText.replace(',', ''))"
+)
+
+
+def test_a_newcomer_sees_the_demo_train_crash_and_go_on(browser: Chromium, demo: str) -> None:
+    with visitor(browser, demo) as page:
+        page.sees("demo-spirals", "tbody")
+        page.sees("running", "tbody")
+        page.page.evaluate("window.sameAsBefore = true")
+        page.click_text("demo-spirals", "a")
+        page.see("document.querySelector('.head dl')?.innerText.includes('step')")
+        page.see(f"{STEP} > 20")
+        seen = page.page.evaluate(STEP)
+        page.see(f"{STEP} > {seen}")
+        page.sees("live", ".range")
+        page.sees("rank 1 killed by SIGKILL", HAPPENED)
+        page.sees("attempt 2 started: 4 ranks", HAPPENED)
+        page.sees("completed", ".head")
+        page.sees("waiting for data", HAPPENED)
+        page.sees("steps lost", HAPPENED)
+        page.page.evaluate(
+            f"[...document.querySelectorAll('{HAPPENED} li button')]"
+            ".find(e => e.innerText.includes('waiting for data')).click()"
+        )
+        page.sees("Rank 2 on", "section[aria-label=Details]")
+        assert page.page.evaluate("window.sameAsBefore") is True  # nobody had to reload
+
+
+def test_a_head_that_is_away_is_told_and_comes_back_by_itself(
+    browser: Chromium, tmp_path: Path
+) -> None:
+    cluster = Cluster(tmp_path)
+    try:
+        at = cluster.start_head()
+        cluster.start_agent()
+        trainer = cluster.start_trainer(hertz=20)
+        trainer.wait_for(20)
+        with browser.open("about:blank") as page:
+            seen = Visitor(page, at.http)
+            seen.go(f"run/{trainer.run}")
+            seen.see(f"{STEP} >= 0")
+            cluster.stop_head()
+            seen.sees("The head has not answered since", "[role=alert]")
+            before = seen.page.evaluate(STEP)
+            cluster.start_head()
+            seen.see("!document.querySelector('[role=alert]')")
+            seen.see(f"{STEP} > {before}")
+    finally:
+        cluster.close()

@@ -1,0 +1,19 @@
+// Whether who looks at this page may also act.
+
+import * as api from "./api";
+import type { Access } from "./types-tabs";
+
+/** A head that does not tell trusts everyone it answers. */
+export const access = $state<Access>({ level: "full", run: null, login: false });
+
+let asked: Promise<void> | null = null;
+
+export function learnAccess(): Promise<void> {
+  asked ??= api.access().then(
+    (found) => void Object.assign(access, found),
+    () => {
+      asked = null;
+    },
+  );
+  return asked;
+}

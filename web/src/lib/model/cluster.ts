@@ -1,0 +1,17 @@
+// Who reports, and sessions of profiling.
+
+import type { Client, Session } from "../types-tabs";
+import { duration } from "./units";
+
+/** Those that fell silent first, then by name. */
+export function clientsInOrder(clients: readonly Client[]): Client[] {
+  return [...clients].sort(
+    (a, b) => Number(a.healthy) - Number(b.healthy) || a.hostname.localeCompare(b.hostname, "en", { numeric: true }),
+  );
+}
+
+/** As nanoseconds since the epoch. */
+export const seenNs = (client: Client): number => Date.parse(client.last_seen) * 1e6;
+
+export const sessionLength = (session: Session, nowNs: number): string =>
+  duration((session.ended_ns ?? nowNs) - session.started_ns);

@@ -1,0 +1,73 @@
+// One colour per meaning, in either theme.  Neighbours in time also differ in lightness, and
+// nothing is told by colour alone.
+
+import type { Theme } from "../theme.svelte";
+
+type Pair = readonly [light: string, dark: string];
+
+const CLASSES: Record<string, Pair> = {
+  productive: ["#2f9e6e", "#3fb582"],
+  program_startup: ["#8fb8d9", "#5f8fb5"],
+  accelerator_init: ["#a9c7a0", "#7d9f74"],
+  training_preparation: ["#5b9bd1", "#4a86ba"],
+  data_loading: ["#e8a33d", "#dd9a3a"],
+  checkpoint_save: ["#7a5ea8", "#9a7fcb"],
+  checkpoint_restore: ["#a58bce", "#7c63ab"],
+  evaluation: ["#3fa7b5", "#3b98a6"],
+  wasted_progress: ["#c8453b", "#e0665b"],
+  infrastructure_recovery: ["#7d8592", "#8b93a1"],
+  stall: ["#d4237a", "#e8549b"],
+  excluded: ["#d9dce1", "#3d434d"],
+  elastic_slice_down: ["#b5793a", "#c98c4b"],
+  elastic_scale_up: ["#c99a62", "#a97840"],
+  elastic_reinitialization: ["#97682f", "#dba25e"],
+  unattributed: ["#c3c8d0", "#565d69"],
+};
+
+const SERIES: readonly Pair[] = [
+  ["#2c6fbb", "#6aaaf0"],
+  ["#c2571a", "#f09a5f"],
+  ["#2f8f5b", "#5cc48d"],
+  ["#9b3fa0", "#d58adb"],
+  ["#8a6d00", "#d9bc4e"],
+  ["#c0334d", "#f08296"],
+  ["#0b7f8c", "#55c3cf"],
+  ["#5d5fb8", "#a3a5ee"],
+];
+
+const pick = (pair: Pair, theme: Theme): string => pair[theme === "dark" ? 1 : 0];
+
+export function classColour(name: string, theme: Theme): string {
+  return pick(CLASSES[name] ?? seriesPair(hashed(name)), theme);
+}
+
+export const seriesColour = (index: number, theme: Theme): string => pick(seriesPair(index), theme);
+const seriesPair = (index: number): Pair => SERIES[index % SERIES.length] as Pair;
+
+function hashed(text: string): number {
+  let hash = 0;
+  for (let at = 0; at < text.length; at += 1) hash = (hash * 31 + text.charCodeAt(at)) >>> 0;
+  return hash;
+}
+
+const RAMPS: Record<Theme, readonly (readonly [number, number, number])[]> = {
+  // Little is pale on white and dark on black; much stands out on either.
+  light: [[236, 241, 247], [171, 201, 228], [88, 146, 201], [33, 94, 158], [11, 46, 94]],
+  dark: [[27, 35, 46], [29, 70, 112], [42, 118, 172], [98, 178, 214], [214, 240, 247]],
+};
+
+/** Red, green, blue and opacity of 256 levels; level 0 is "nothing was read" and clear. */
+export function ramp(theme: Theme): Uint8ClampedArray {
+  const stops = RAMPS[theme];
+  const found = new Uint8ClampedArray(256 * 4);
+  for (let level = 1; level < 256; level += 1) {
+    const place = ((level - 1) / 254) * (stops.length - 1);
+    const at = Math.min(Math.floor(place), stops.length - 2);
+    const [a, b] = [stops[at]!, stops[at + 1]!];
+    for (let part = 0; part < 3; part += 1) {
+      found[level * 4 + part] = a[part]! + (b[part]! - a[part]!) * (place - at);
+    }
+    found[level * 4 + 3] = 255;
+  }
+  return found;
+}

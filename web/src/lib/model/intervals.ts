@@ -1,0 +1,106 @@
+// What a run's time went into, as intervals side by side.
+
+import type { Disruption, Intervals, Spent } from "../types";
+import { duration, several } from "./units";
+import type { Range } from "./zoom";
+
+export interface Interval extends Range {
+  name: string;
+}
+
+export function toIntervals(told: Intervals | null): Interval[] {
+  if (!told) return [];
+  return told.name.map((name, at) => ({ name, start: told.start_ns[at] ?? 0, end: told.end_ns[at] ?? 0 }));
+}
+
+/** Index of the interval that holds a time; -1 if none does.  They are in order. */
+export function indexAt(intervals: readonly Range[], time: number): number {
+  let [low, high] = [0, intervals.length - 1];
+  while (low <= high) {
+    const middle = (low + high) >> 1;
+    const found = intervals[middle] as Range;
+    if (time < found.start) high = middle - 1;
+    else if (time >= found.end) low = middle + 1;
+    else return middle;
+  }
+  return -1;
+}
+
+/** Those of which something lies in the range. */
+export function within<T extends Range>(intervals: readonly T[], range: Range): T[] {
+  let low = 0;
+  let high = intervals.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((intervals[middle] as T).end <= range.start) low = middle + 1;
+    else high = middle;
+  }
+  const found: T[] = [];
+  for (let at = low; at < intervals.length && (intervals[at] as T).start < range.end; at += 1) {
+    found.push(intervals[at] as T);
+  }
+  return found;
+}
+
+interface Meaning {
+  title: string;
+  what: string;
+}
+
+const MEANINGS: Record<string, Meaning> = {
+  productive: { title: "productive steps", what: "Training steps whose work was kept." },
+  program_startup: { title: "program startup", what: "From the start of the processes to their first sign of training: imports, compilation." },
+  accelerator_init: { title: "accelerator start", what: "Waiting for the accelerators to come up." },
+  training_preparation: { title: "training preparation", what: "Building the model, the data pipeline and all else before the first step." },
+  data_loading: { title: "waiting for data", what: "The ranks waited for the next batch: the input pipeline did not keep up." },
+  checkpoint_save: { title: "saving checkpoints", what: "Training stood still while a checkpoint was written." },
+  checkpoint_restore: { title: "restoring checkpoints", what: "Reading the checkpoint to go on from." },
+  evaluation: { title: "evaluation", what: "Evaluation between training steps." },
+  wasted_progress: { title: "wasted progress", what: "Steps that had to be done again, because the run stopped before a checkpoint kept them." },
+  infrastructure_recovery: { title: "infrastructure recovery", what: "Nothing ran: from the end of one attempt to the start of the next." },
+  stall: { title: "hang or stall", what: "A step took far longer than usual and nothing says why: some rank or device stood still." },
+  excluded: { title: "excluded", what: "Left out of the account on request." },
+  elastic_slice_down: { title: "elastic: slice down", what: "Waiting after slices were lost." },
+  elastic_scale_up: { title: "elastic: scaling up", what: "Waiting for slices to come back." },
+  elastic_reinitialization: { title: "elastic: starting again", what: "Setting training up for a changed number of slices." },
+  unattributed: { title: "unattributed", what: "No record says what this time went into." },
+};
+
+export function meaning(name: string): Meaning {
+  const known = MEANINGS[name];
+  if (known) return known;
+  const own = name.replace(/^custom:/, "");
+  return { title: own, what: `A span that the program calls “${own}”.` };
+}
+
+/** Why an interval is what it is, as far as disruptions tell: sentences. */
+export function reasons(interval: Interval, disruptions: readonly Disruption[]): string[] {
+  return disruptions.flatMap((disruption) => {
+    const back = disruption.time_ns + (disruption.back_ns ?? Infinity);
+    const after = interval.start < back && interval.end > disruption.time_ns - 1e6;
+    if (interval.name === "wasted_progress" && touchesBefore(interval, disruption)) {
+      return [`Attempt ${disruption.attempt} stopped (${disruption.cause}); ${several(disruption.lost_steps, "step")} since the last checkpoint were lost, ${duration(disruption.wasted_ns)} of work.`];
+    }
+    if (interval.name === "infrastructure_recovery" && after) {
+      return [`Attempt ${disruption.attempt} ended: ${disruption.cause}${disruption.hung ? ", after it hung" : ""}. ${recovery(disruption)}`];
+    }
+    return [];
+  });
+}
+
+function touchesBefore(interval: Interval, disruption: Disruption): boolean {
+  const reach = Math.max(disruption.wasted_ns * 3, 60e9);
+  return interval.start < disruption.time_ns + 1e6 && interval.end > disruption.time_ns - reach;
+}
+
+function recovery(disruption: Disruption): string {
+  if (disruption.recovery_ns === null) return "There is no next attempt yet.";
+  const back = disruption.back_ns === null ? "" : `, the first step ${duration(disruption.back_ns)} after`;
+  return `The next attempt began ${duration(disruption.recovery_ns)} later${back}.`;
+}
+
+/** Classes that have time, the largest first, productive leading. */
+export function spentInOrder(spent: readonly Spent[]): Spent[] {
+  const lead = (one: Spent): number => (one.name === "productive" ? Infinity : one.ns);
+  return spent.filter((one) => one.ns > 0).sort((a, b) => lead(b) - lead(a));
+}

@@ -1,0 +1,201 @@
+// What happened, in words: the events of a timeline as a reader would tell them.
+
+import type { EventInfo, JsonObject, RunDetail, Timeline } from "../types";
+import { meaning } from "./intervals";
+import { duration, plain, several } from "./units";
+import type { Range } from "./zoom";
+
+export type Tone = "good" | "bad" | "warn" | "plain";
+export type Sort = "start" | "end" | "exit" | "stop" | "incident" | "device" | "warning" | "log" | "checkpoint" | "profile" | "other";
+
+export interface Moment {
+  /** Tells it from all others, also in an address. */
+  key: string;
+  time: number;
+  /** Where it lasted. */
+  end: number | null;
+  sort: Sort;
+  tone: Tone;
+  title: string;
+  detail: string;
+  ranks: number[];
+  hosts: string[];
+}
+
+const SIGNALS: Record<number, string> = {
+  1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL",
+  10: "SIGUSR1", 11: "SIGSEGV", 12: "SIGUSR2", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM",
+};
+const TOGETHER_NS = 3e9;
+
+type Telling = [sort: Sort, tone: Tone, title: string, detail?: string];
+
+const text = (value: unknown): string =>
+  value === null || value === undefined ? "" : typeof value === "object" ? JSON.stringify(value) : String(value);
+
+const TELL: Record<string, (body: JsonObject, event: EventInfo) => Telling | null> = {
+  run_start: () => ["start", "plain", "started"],
+  run_end: (body) =>
+    body.status === "completed"
+      ? ["end", "good", "finished"]
+      : ["end", "bad", body.exception ? `ended by ${text(body.exception)}` : `ended: ${text(body.status) || "failed"}`, text(body.reason)],
+  process_exit: (body) => {
+    if (typeof body.signal === "number" && body.signal) {
+      const name = SIGNALS[body.signal] ?? `signal ${body.signal}`;
+      return ["exit", "bad", `killed by ${name}`, body.oom ? "out of memory" : ""];
+    }
+    if (body.code === 0) return ["exit", "plain", "exited with code 0"];
+    if (typeof body.code === "number") return ["exit", "bad", `exited with code ${body.code}`];
+    return ["exit", "warn", "gone, nobody saw how"];
+  },
+  gpu_xid: (body) => ["device", "bad", `XID ${text(body.xid)} on ${text(body.device) || "a GPU"}`, text(body.meaning)],
+  device_lost: (body) => ["device", "bad", `${text(body.device) || "a device"} was lost`, text(body.why)],
+  device_added: (body) => ["device", "good", `${text(body.device) || "a device"} is there`],
+  device_unreadable: (body) => ["device", "warn", `${text(body.device) || "a device"} cannot be read`, text(body.why)],
+  collector_stuck: (body) => ["device", "warn", `${text(body.collector) || "a collector"} is stuck`],
+  warning: (body) => ["warning", "warn", text(body.what) || "warning", Number(body.count) > 1 ? `${text(body.count)} times` : ""],
+  log: (body) => ["log", "plain", text(body.message ?? body.text ?? body.name) || "log", text(body.value)],
+  journal_loss: (body) => ["warning", "warn", "records were lost", several(Number(body.dropped_records ?? 0), "record")],
+  clock_jump: (body) => ["warning", "warn", "the clock jumped", text(body.seconds)],
+  // Told elsewhere, or of no interest here.
+  config: () => null, heartbeat: () => null, elapsed: () => null, goodput_entry: () => null, profile: () => null,
+  incident: () => null, stacks: () => null, device_owner: () => null, fork: () => null, agent_start: () => null, agent_end: () => null,
+  command_result: () => null,
+};
+
+export function moments(told: Timeline): Moment[] {
+  const found = [
+    ...together(told.events.flatMap(ofEvent)).map((one) => named(one, told)),
+    ...told.disruptions.map((one): Moment => ({
+      ...blank(`disruption:${one.attempt}`, one.time_ns),
+      sort: "stop",
+      tone: "bad",
+      title: `attempt ${one.attempt} stopped: ${one.cause}`,
+      detail: [
+        one.lost_steps ? `${several(one.lost_steps, "step")} lost (${duration(one.wasted_ns)} of work)` : "",
+        one.back_ns === null ? "" : `back after ${duration(one.back_ns)}`,
+      ].filter(Boolean).join(", "),
+    })),
+    ...told.checkpoints.start_ns.map((start, at): Moment => {
+      const end = told.checkpoints.end_ns[at] ?? start;
+      const title = meaning(told.checkpoints.class[at] ?? "checkpoint_save").title.replace(/s$/, "").replace("saving", "saved").replace("restoring", "restored");
+      return { ...blank(`checkpoint:${start}`, start), end, sort: "checkpoint", tone: "plain", title, detail: `took ${duration(end - start)}` };
+    }),
+    ...told.incidents.map((one): Moment => ({
+      ...blank(`incident:${one.id}`, one.since_ns),
+      end: one.closed_ns ?? told.time_ns,
+      sort: "incident",
+      tone: one.state === "open" ? "bad" : "warn",
+      title: one.text || one.kind,
+      detail: one.closed_ns === null ? "still open" : `over after ${duration(one.closed_ns - one.since_ns)}`,
+      ranks: one.ranks,
+    })),
+    ...told.profiles.map((one): Moment => ({
+      ...blank(`profile:${one.session}`, one.start_ns),
+      end: one.end_ns ?? told.time_ns,
+      sort: "profile",
+      tone: one.state === "failed" ? "bad" : "plain",
+      title: `profile ${one.session}`,
+      detail: one.why || [one.state, one.first_step === null ? "" : `steps ${one.first_step}–${one.last_step ?? "…"}`].filter(Boolean).join(", "),
+      ranks: one.ranks,
+      hosts: one.hosts,
+    })),
+  ];
+  return found.sort((a, b) => a.time - b.time);
+}
+
+const blank = (key: string, time: number): Moment => ({
+  key, time, end: null, sort: "other", tone: "plain", title: "", detail: "", ranks: [], hosts: [],
+});
+
+function ofEvent(event: EventInfo): Moment[] {
+  const tell = TELL[event.kind];
+  const said = tell ? tell(event.body, event) : (["other", "plain", event.kind.replaceAll("_", " "), brief(event.body)] as Telling);
+  if (!said) return [];
+  const [sort, tone, title, detail = ""] = said;
+  // An agent speaks of its host, not of a rank.
+  const ranks = sort === "device" ? [] : [event.rank];
+  return [{ ...blank(`${event.kind}:${event.time_ns}`, event.time_ns), sort, tone, title, detail, ranks, hosts: event.host ? [event.host] : [] }];
+}
+
+const brief = (body: JsonObject): string =>
+  Object.entries(body).filter(([, value]) => value !== null && typeof value !== "object").slice(0, 4).map(([key, value]) => `${key} ${typeof value === "number" ? plain(value) : text(value)}`).join(", ");
+
+/** What several ranks did alike within a moment is one thing. */
+function together(all: Moment[]): Moment[] {
+  const open = new Map<string, Moment>();
+  const found: Moment[] = [];
+  for (const one of all.sort((a, b) => a.time - b.time)) {
+    const alike = `${one.sort} ${one.title} ${one.detail}`;
+    const first = open.get(alike);
+    if (first && one.time - first.time <= TOGETHER_NS) {
+      first.ranks = [...new Set([...first.ranks, ...one.ranks])].sort((a, b) => a - b);
+      first.hosts = [...new Set([...first.hosts, ...one.hosts])];
+      continue;
+    }
+    open.set(alike, one);
+    found.push(one);
+  }
+  return found;
+}
+
+function named(one: Moment, told: Timeline): Moment {
+  if (one.sort === "start") {
+    const attempt = [...told.attempts].reverse().find((known) => known.started_ns <= one.time + TOGETHER_NS);
+    const which = attempt && told.attempts.length > 1 ? `attempt ${attempt.attempt} started` : "started";
+    return { ...one, title: one.ranks.length > 1 ? `${which}: ${several(one.ranks.length, "rank")}` : which, ranks: one.ranks.length > 1 ? [] : one.ranks };
+  }
+  return one.ranks.length ? { ...one, title: `${ranks(one.ranks)} ${one.title}` } : one;
+}
+
+/** `rank 3`, `ranks 0, 2, 3`, `ranks 0–511`, `200 ranks`. */
+export function ranks(of: readonly number[]): string {
+  if (of.length === 1) return `rank ${of[0]}`;
+  const runs: [number, number][] = [];
+  for (const rank of of) {
+    const last = runs[runs.length - 1];
+    if (last && rank === last[1] + 1) last[1] = rank;
+    else runs.push([rank, rank]);
+  }
+  if (runs.length > 4) return several(of.length, "rank");
+  return `ranks ${runs.map(([a, b]) => (a === b ? `${a}` : b === a + 1 ? `${a}, ${b}` : `${a}–${b}`)).join(", ")}`;
+}
+
+export function inRange(all: readonly Moment[], range: Range): Moment[] {
+  return all.filter((one) => one.time < range.end && (one.end ?? one.time) >= range.start);
+}
+
+export interface Cluster {
+  x: number;
+  moments: Moment[];
+}
+
+/** Marks that would lie on one another are one mark; the worst gives it its look. */
+export function clustered(all: readonly Moment[], toX: (time: number) => number, apart: number): Cluster[] {
+  const found: Cluster[] = [];
+  for (const one of all) {
+    const x = toX(one.time);
+    const last = found[found.length - 1];
+    if (last && x - last.x < apart) last.moments.push(one);
+    else found.push({ x, moments: [one] });
+  }
+  return found;
+}
+
+const WEIGHT: Record<Tone, number> = { bad: 30, warn: 20, good: 10, plain: 0 };
+const SORT_WEIGHT: Partial<Record<Sort, number>> = { stop: 5, incident: 4, device: 3, exit: 2, start: 1 };
+const weight = (one: Moment): number => WEIGHT[one.tone] + (SORT_WEIGHT[one.sort] ?? 0);
+export const worst = (all: readonly Moment[]): Moment => all.reduce((a, b) => (weight(b) > weight(a) ? b : a));
+
+/** A timeline that tells nothing but when the run was. */
+export function nothingYet(run: RunDetail): Timeline {
+  const end = run.ended_ns ?? run.last_ns;
+  return {
+    run: run.run, name: run.name, state: run.state, live: run.state === "running", time_ns: end,
+    run_start_ns: run.started_ns, run_end_ns: end, start_ns: run.started_ns, end_ns: end, pixels: 0,
+    attempts: run.history, goodput: null,
+    steps: { start_ns: 0, width_ns: 1, bucket: [], count: [], mean_seconds: [], maximum_seconds: [] },
+    checkpoints: { start_ns: [], end_ns: [], class: [], left_out: 0 },
+    disruptions: [], events: [], left_out: {}, more: false, profiles: [], incidents: [],
+  };
+}

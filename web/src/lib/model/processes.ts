@@ -1,0 +1,52 @@
+// Processes of a run: the ones that ended badly first, and what each said.
+
+import type { EventInfo, LatestInfo, ProcessInfo, State } from "../types";
+import { duration } from "./units";
+
+const WORST_FIRST: readonly State[] = ["killed", "failed", "lost", "running", "completed"];
+
+/** The newest attempt first, in it the worst; then by rank. */
+export function inOrder(processes: readonly ProcessInfo[]): ProcessInfo[] {
+  const weight = (one: ProcessInfo): number => WORST_FIRST.indexOf(one.state);
+  return [...processes].sort(
+    (a, b) => b.attempt - a.attempt || weight(a) - weight(b) || a.rank - b.rank || a.started_ns - b.started_ns,
+  );
+}
+
+export function endWords(one: ProcessInfo): string {
+  if (one.signal) return one.out_of_memory ? `${one.signal}, out of memory` : one.signal;
+  if (one.exit_code !== null) return `exit code ${one.exit_code}`;
+  return one.state === "running" ? "" : "–";
+}
+
+export const lasted = (one: ProcessInfo): string => duration((one.ended_ns ?? one.last_ns) - one.started_ns);
+
+const key = (rank: number, attempt: number | null): string => `${rank} ${attempt ?? 0}`;
+
+/** The last step that each rank of each attempt recorded something for. */
+export class LastSteps {
+  #steps = new Map<string, number>();
+
+  constructor(points: readonly LatestInfo[]) {
+    for (const point of points) {
+      if (point.step === null) continue;
+      const place = key(point.rank, point.attempt);
+      this.#steps.set(place, Math.max(this.#steps.get(place) ?? -Infinity, point.step));
+    }
+  }
+
+  of(one: ProcessInfo): number | null {
+    return this.#steps.get(key(one.rank, one.attempt)) ?? null;
+  }
+}
+
+/** What an event says, in a line. */
+export function eventWords(event: EventInfo): string {
+  const { body } = event;
+  const text = (name: string): string => (typeof body[name] === "string" ? body[name] : "");
+  const said = text("message") || text("text") || text("line") || text("why") || text("exception");
+  const kind = text("category") || text("level") || text("name");
+  if (said) return kind ? `${kind}: ${said}` : said;
+  const rest = Object.entries(body).filter(([, value]) => typeof value !== "object" && value !== "");
+  return rest.map(([name, value]) => `${name} ${String(value)}`).join(", ") || event.kind;
+}

@@ -1,0 +1,85 @@
+import { describe, expect, it } from "vitest";
+import type { RunInfo, State } from "../types";
+import { listed, matcher, merged, ordered, progress, value, visible, type Criteria } from "./table";
+
+function run(id: string, more: Partial<RunInfo> = {}): RunInfo {
+  return {
+    run: id, name: id, group: "", state: "completed", reason: "", attempts: 1, ranks: 1, hosts: ["node1"],
+    started_ns: 0, ended_ns: 10, last_ns: 10, last_step: null, headline: null,
+    processes: { running: 0, completed: 1, failed: 0, killed: 0, lost: 0 }, ...more,
+  };
+}
+const ALL: Criteria = { text: "", states: [], sort: "-started", grouped: false, closed: new Set() };
+const ids = (runs: RunInfo[]) => runs.map((one) => one.run).join("");
+
+describe("filtering", () => {
+  const found = run("llama-7b", { group: "Sweep", hosts: ["gpu-17"], reason: "killed by SIGKILL", state: "killed" });
+  it.each([
+    ["", true], ["llama", true], ["LLAMA 7b", true], ["llama sigkill", true], ["bert", false],
+    ["group:sweep", true], ["group:swee", false], ["host:gpu-1", true], ["state:killed", true], ["state:lost", false],
+  ])("%s", (text, hit) => expect(matcher(text)(found)).toBe(hit));
+  it("takes only the states asked for", () => {
+    const runs = (["running", "lost", "failed"] as State[]).map((state) => run(state[0]!, { state }));
+    expect(listed(runs, { ...ALL, states: ["lost", "failed"] }).map((item) => item.key).sort()).toEqual(["run:f", "run:l"]);
+  });
+});
+
+describe("order", () => {
+  const runs = [
+    run("a", { last_step: 5, started_ns: 1 }),
+    run("b", { last_step: null, started_ns: 2 }),
+    run("c", { last_step: 50, started_ns: 3, headline: { metric: "loss", time_ns: 0, step: 1, value: 0.5 } }),
+  ];
+  it("has what is absent at the end, either way", () => {
+    expect(ids(ordered(runs, "step"))).toBe("acb");
+    expect(ids(ordered(runs, "-step"))).toBe("cab");
+    expect(ids(ordered(runs, "metric:loss"))).toBe("cba");
+  });
+  it("is by start when the column is not known, the newest first", () => {
+    expect(ids(ordered(runs, "-nonsense"))).toBe("cba");
+    expect(ids(ordered(runs, "name"))).toBe("abc");
+  });
+});
+
+describe("groups", () => {
+  const runs = [run("a", { group: "x", state: "running" }), run("b"), run("c", { group: "x" })];
+  it("counts its runs and can be closed", () => {
+    const open = listed(runs, { ...ALL, grouped: true });
+    expect(open.map((item) => item.key)).toEqual(["group:x", "run:a", "run:c", "group:", "run:b"]);
+    expect(open[0]).toMatchObject({ runs: 2, states: { running: 1, completed: 1 } });
+    const closed = listed(runs, { ...ALL, grouped: true, closed: new Set(["x"]) });
+    expect(closed.map((item) => item.key)).toEqual(["group:x", "group:", "run:b"]);
+  });
+});
+
+describe("the screen", () => {
+  it("has only rows that can be seen", () => {
+    expect(visible(10_000, 40, 0, 800, 5)).toEqual([0, 25]);
+    expect(visible(10_000, 40, 200_000, 800, 5)).toEqual([4995, 5025]);
+    expect(visible(10_000, 40, 1e9, 800, 5)).toEqual([9994, 10_000]);
+    expect(visible(0, 40, 0, 800)).toEqual([0, 0]);
+  });
+  it("is quick with ten thousand", () => {
+    const many = Array.from({ length: 10_000 }, (_, at) => run(`run-${at}`, { started_ns: at * 7919 % 10_007, group: `g${at % 50}` }));
+    const items = listed(many, { ...ALL, text: "run", grouped: true });
+    expect(items.length).toBe(10_050);
+  });
+});
+
+describe("one run", () => {
+  it("knows how far it is only if it says where it goes", () => {
+    expect(progress(run("a", { last_step: 99, total_steps: 400 }))).toBe(0.25);
+    expect(progress(run("a", { last_step: 99 }))).toBeNull();
+    expect(progress(run("a", { last_step: 900, total_steps: 400 }))).toBe(1);
+  });
+  it("keeps what a live message leaves out", () => {
+    const known = run("a", { goodput: { share: 0.5, spent: {}, time_ns: 1 }, values: { lr: { time_ns: 1, step: 1, value: 2 } } });
+    const news = merged(known, run("a", { state: "failed", values: { loss: { time_ns: 2, step: 2, value: "NaN" } } }));
+    expect(news.state).toBe("failed");
+    expect(news.goodput?.share).toBe(0.5);
+    expect(value(news, "lr")).toBe(2);
+    expect(value(news, "loss")).toBeNaN();
+    expect(value(news, "other")).toBeNull();
+    expect(merged(undefined, known)).toBe(known);
+  });
+});

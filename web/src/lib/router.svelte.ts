@@ -1,0 +1,30 @@
+// Where we are: the address after the #, as state.
+
+import { formatPlace, parsePlace, withQuery, type Place } from "./model/url";
+
+export const place = $state<Place>(parsePlace(location.hash));
+
+addEventListener("hashchange", () => adopt(parsePlace(location.hash)));
+
+function adopt(next: Place): void {
+  place.path = next.path;
+  place.query = next.query;
+}
+
+export const link = (path: string[], query: Record<string, string> = {}): string => formatPlace({ path, query });
+
+export function go(path: string[], query: Record<string, string> = {}): void {
+  location.hash = formatPlace({ path, query });
+}
+
+/** Change parts of the query.  `replace`: typing or dragging is no step that Back should undo. */
+export function setQuery(changes: Record<string, string | null>, replace = false): void {
+  const next = withQuery({ path: [...place.path], query: { ...place.query } }, changes);
+  const text = formatPlace(next);
+  if (text === formatPlace(place)) return;
+  if (replace) history.replaceState(history.state, "", text);
+  else history.pushState(null, "", text);
+  adopt(next);
+}
+
+addEventListener("popstate", () => adopt(parsePlace(location.hash)));
