@@ -51,8 +51,8 @@ def demo(tmp_path: Path) -> Iterator[str]:
 
 
 STEP = (
-    "Number([...document.querySelectorAll('.head dl div')].find(e => e.innerText.startsWith('step'))"
-    "?.querySelector('dd').innerText.replace(',', ''))"
+    "Number([...document.querySelectorAll('.head dl div')]"
+    ".find(e => e.innerText.startsWith('step'))?.querySelector('dd').innerText.replace(',', ''))"
 )
 
 

@@ -217,23 +217,32 @@ def test_programs_without_runwatch(site: Site) -> None:
     asked = {"ports": [site.profiler_port], "pids": [p.pid for p in site.programs[-2:]]}
     _, told = site.ask("/captures/preflight", asked)
     assert sorted(p["way"] for p in told["processes"]) == ["kineto", "port"], told
-    told = site.capture("", duration_ms=500, session="plain", **asked)
-    assert told["state"] == "done", told
+    told = _in_time(site, duration_ms=2000, **asked)
     by_way = {process["way"]: process for process in told["processes"]}
     assert set(by_way) == {"kineto", "port"}
     assert told["overlap_percent"] >= 90, told
     run = f"unattributed-{HOST}"
-    files = _files(site, run, "plain")
+    files = _files(site, run, told["session"])
     assert set(files) == {
         f"{HOST}.pid{by_way['kineto']['pid']}.kineto.json.gz",
         f"{HOST}.pid{by_way['port']['pid']}.xplane.pb",
     }
     assert all(map(_is_trace, files.values()))
-    profile = site.profile("plain", files=2, run=run)
+    profile = site.profile(told["session"], files=2, run=run)
     assert profile["frameworks"] == ["jax", "torch"]
-    assert _common_ms(profile) >= 0.9 * 500
+    assert _common_ms(profile) >= 0.9 * 2000
     site.goes_on("torch")
     site.goes_on("jax")
+
+
+def _in_time(site: Site, **wanted: Any) -> dict[str, Any]:
+    """A program that asks while all processors are busy is told late, and its capture says so."""
+    for _ in range(3):
+        told = site.capture("", **wanted)
+        assert told["state"] == "done", told
+        if not any(" late" in process["why"] for process in told["processes"]):
+            break
+    return told
 
 
 def test_steps_are_counted(site: Site) -> None:

@@ -201,6 +201,9 @@ class KinetoDaemon:
                 (self._folder / NAME).unlink(missing_ok=True)
 
     def _run(self) -> None:
+        # Programs do not wait for long, and a node's processors are often all busy with them.
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), -10)
         while not self._stop.is_set():
             if self._socket is None:
                 if self._stop.wait(RETRY_SECONDS):

@@ -392,8 +392,8 @@ class HangWatch:
             if self._stop.is_set() or self._watched.get(run) is not watched:
                 return  # it is over
             now = self._verdict(watched)
-            if now is None:
-                return  # it went on while we looked
+            if now is None or (watched.incident is None and now.since_ns > stall.since_ns):
+                return  # it went on while we looked; should it stand still again, we look again
             if not look.report.stuck and watched.incident is None:
                 self._leave_alone(watched, NOT_STUCK_SECONDS)
                 return

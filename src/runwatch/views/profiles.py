@@ -185,7 +185,8 @@ def _tell(known: dict[tuple[str, int, str], Part], part: Part) -> None:
             part,
             files=tuple(dict.fromkeys(before.files + part.files)),
             directory=part.directory or before.directory,
-            start_ns=min(before.start_ns, part.start_ns),
+            # What it planned when it began may differ from what it found when it ended.
+            start_ns=before.start_ns if part.start_ns == part.told_ns else part.start_ns,
             first_step=before.first_step if part.first_step is None else part.first_step,
         )
     known[key] = part

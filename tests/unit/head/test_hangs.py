@@ -385,3 +385,26 @@ def test_switched_off_it_costs_nothing(world: World) -> None:
     watch = world.watch
     watch.stored([Batch(Origin(JournalId("j"), HOST, 1, START), Position(0), Position(1))])
     assert not watch._news  # nobody would ever take it
+
+
+def test_one_that_went_on_while_we_looked_is_looked_at_again(world: World) -> None:
+    process = world.process()
+    world.stacks = {0: "wait_for_godot"}
+    walk(process)
+    answer = world.send
+
+    def goes_on(command: Command) -> None:
+        process.step(12)
+        world.watch._waiting += list(world.watch._news)  # as the watch's thread does meanwhile
+        world.watch._news.clear()
+        world.watch._feed()
+        world.clock.now += 30 * SECOND  # and stands still again
+        answer(command)
+
+    world.send = goes_on  # type: ignore[method-assign]
+    world.pass_time(12)
+    assert len(world.asked) == 1 and world.all() == []
+    world.send = answer  # type: ignore[method-assign]
+    world.pass_time(1)
+    (incident,) = world.all()
+    assert incident.ranks == (0,)

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { axisTexts } from "./axis";
+import { axisTexts, stepText } from "./axis";
 
 const GIB = 1024 ** 3;
 
@@ -11,3 +11,11 @@ test.each([
   [[1000100, 1000200], "W", ["1.0001 MW", "1.0002 MW"]],
   [[null, 5], "", ["", "5"]],
 ])("marks differ: %o %s", (values, unit, texts) => expect(axisTexts(values, unit)).toEqual(texts));
+
+test.each([
+  [0, "0"],
+  [9999, "9999"],
+  [200_000, "200k"],
+  [12_500, "12.5k"],
+  [1_000_000, "1M"],
+])("step %i", (step, text) => expect(stepText(step)).toBe(text));

@@ -29,3 +29,12 @@ function finer(values: readonly (number | null)[], unit: string): string[] {
     return unit && unit !== "1" ? `${number} ${prefix}${unit}` : number;
   });
 }
+
+/** Steps on an axis: `800`, `12.5k`, `1M`. */
+export function stepText(step: number): string {
+  for (const [size, letter] of [[1e9, "G"], [1e6, "M"], [1e4, "k"]] as const) {
+    const per = letter === "k" ? 1e3 : size;
+    if (Math.abs(step) >= size) return `${Number((step / per).toPrecision(6))}${letter}`;
+  }
+  return String(Math.round(step));
+}
