@@ -33,8 +33,12 @@ ASKS_EVERY_SECONDS: Final = 5.0
 FORGOTTEN_SECONDS: Final = 25.0
 """Who finds no daemon asks again after ten seconds only."""
 RETRY_SECONDS: Final = 5.0
-SETTLE_NS: Final = 2_600_000_000
-"""From an order to its start: libkineto looks once a second, and warms up for one."""
+TICK_NS: Final = 1_000_000_000
+"""A program that has an order looks once a second whether it is time to warm up, which takes one
+second more.  If that look comes late, even by a millisecond, it drops the order without a word:
+so it is told to begin, up to a second early, when its look comes half a second before it must."""
+SETTLE_NS: Final = 3_600_000_000
+"""From an order to the earliest start that it can have."""
 ACTIVITIES: Final = 2
 _HEAD: Final = struct.Struct("=Q32s")
 _QUESTION: Final = struct.Struct("=iiq")
@@ -78,8 +82,18 @@ class Order:
     own_pid: int = 0
     taken: threading.Event = field(default_factory=threading.Event)
 
-    def text(self, now_ns: int) -> str:
+    @property
+    def end_ns(self) -> int:
+        return self.start_ns + self.duration_ms * 1_000_000
+
+    def text(self, now_ns: int, tick_ns: int | None = None) -> str:
+        """`tick_ns`: a moment at which the program looked; without it, now is the first."""
         self.start_ns = max(self.start_ns, now_ns + SETTLE_NS)
+        if self.steps is None:
+            phase_ns = (now_ns if tick_ns is None else tick_ns) + TICK_NS // 2
+            early_ms = (self.start_ns - phase_ns) % TICK_NS // 1_000_000
+            self.start_ns -= early_ms * 1_000_000
+            self.duration_ms += early_ms
         lines = [f"ACTIVITIES_LOG_FILE={self.log_file}", "ACTIVITIES_WARMUP_PERIOD_SECS=1"]
         if self.steps is not None:
             first = "PROFILE_START_ITERATION_ROUNDUP=1"
@@ -111,6 +125,7 @@ class KinetoDaemon:
         self._lock = threading.Lock()
         self._clients: dict[int, Client] = {}
         self._orders: dict[int, Order] = {}
+        self._ticks: dict[int, int] = {}
         self._gpus: dict[int, set[int]] = {}
         self._stop = threading.Event()
         self._socket: socket.socket | None = None
@@ -140,6 +155,7 @@ class KinetoDaemon:
         oldest = self._clock.mono_ns() - int(FORGOTTEN_SECONDS * 1e9)
         with self._lock:
             self._clients = {p: c for p, c in self._clients.items() if c.seen_ns > oldest}
+            self._ticks = {pid: tick for pid, tick in self._ticks.items() if pid in self._clients}
             return tuple(self._clients.values())
 
     def client(self, pids: Iterable[int]) -> Client | None:
@@ -265,7 +281,13 @@ class KinetoDaemon:
         if order is None:
             return ""
         order.own_pid = client.own_pid
-        text = order.text(self._clock.wall_ns())
+        now_ns = self._clock.wall_ns()
+        text = order.text(now_ns, self._ticks.get(pid))
+        # It looks a second after its first order, and a second after the end of each.
+        if order.steps is None:
+            self._ticks[pid] = order.end_ns
+        else:
+            self._ticks.setdefault(pid, now_ns)
         order.taken.set()
         return text
 

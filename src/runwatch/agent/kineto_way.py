@@ -36,6 +36,8 @@ from runwatch.capture.traces import KINETO
 from runwatch.journal.liveness import PROC, start_ticks
 
 LATE_NS: Final = 200_000_000
+BEGUN_NS: Final = 300_000_000
+"""Who has not begun by then, will not."""
 _COMPRESSION: Final = 1
 _BEGINNING: Final = 64 << 10
 _END: Final = 256 << 10
@@ -84,8 +86,7 @@ class KinetoWay(Writing):
         patience = 2 * ASKS_EVERY_SECONDS + 2
         if not order.taken.wait(patience):
             return outcome.failed(f"it has not asked for {patience:.0f} s")
-        outcome.start_ns = order.start_ns
-        outcome.end_ns = order.start_ns + wish.window_ms * 1_000_000
+        outcome.start_ns, outcome.end_ns = order.start_ns, order.end_ns
         with self.recorded(subject, wish, outcome):
             plain = self._written(subject, wish, client, order)
             if isinstance(plain, str):
@@ -100,15 +101,24 @@ class KinetoWay(Writing):
         deadline_ns = clock.mono_ns() + wait_ns + int((wish.seconds + WRITE_SECONDS) * 1e9)
         ticks = start_ticks(client.pid)
         pause = threading.Event()
+        begun_ns = clock.mono_ns() + wait_ns + BEGUN_NS
         while clock.mono_ns() < deadline_ns:
+            dropped = wish.steps is None and self._is_idle(client, begun_ns)
             if _is_whole(file):
                 return file
+            if dropped:
+                return "its PyTorch profiler dropped the order: it was too busy to begin in time"
             if ticks is None or start_ticks(client.pid) != ticks:
                 return "the process ended meanwhile"
             clock.wait(POLL_SECONDS, pause.wait)
         if wish.steps is not None:
             return "it wrote no trace (it counts the steps of torch.optim's optimizers)"
         return f"it wrote no trace to {order.written_file}"
+
+    def _is_idle(self, client: Client, since_ns: int) -> bool:
+        """It has asked for another order since then."""
+        now = self._daemon.client([client.pid])
+        return now is not None and now.free and now.seen_ns > since_ns
 
 
 @contextmanager

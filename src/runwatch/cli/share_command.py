@@ -35,7 +35,9 @@ def run(arguments: argparse.Namespace) -> int:
             answer = head.delete(f"/shares/{arguments.revoke}")
         else:
             asked = {"days": arguments.days, "note": arguments.note}
-            answer = head.post("/shares", asked | ({} if arguments.all else {"run": arguments.wanted}))
+            if not arguments.all:
+                asked["run"] = arguments.wanted
+            answer = head.post("/shares", asked)
             answer["link"] = _link(head.name, answer["path"])
     if arguments.json:
         tables.print_json(answer)

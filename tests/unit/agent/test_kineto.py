@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from runwatch.agent.kineto import SETTLE_NS, STALE_NS, KinetoDaemon, Order
+from runwatch.agent.kineto import SETTLE_NS, STALE_NS, TICK_NS, KinetoDaemon, Order
 from runwatch.clock import system_clock
 from tests.integration.processes import until
 
@@ -72,12 +72,13 @@ def test_an_order_is_given_once(daemon: KinetoDaemon, program: Program) -> None:
     order = Order("/tmp/x/trace.json", start_ns, 500)
     assert daemon.order(client.pid, order)
     assert not daemon.order(client.pid, Order("/tmp/y.json"))
-    assert program.ask().splitlines() == [
-        "ACTIVITIES_LOG_FILE=/tmp/x/trace.json",
-        "ACTIVITIES_WARMUP_PERIOD_SECS=1",
-        f"PROFILE_START_TIME={round(start_ns / 1e6)}",
-        "ACTIVITIES_DURATION_MSECS=500",
-    ]
+    said = dict(line.split("=") for line in program.ask().splitlines())
+    assert said.pop("ACTIVITIES_LOG_FILE") == "/tmp/x/trace.json"
+    assert said.pop("ACTIVITIES_WARMUP_PERIOD_SECS") == "1"
+    begin, length = int(said.pop("PROFILE_START_TIME")), int(said.pop("ACTIVITIES_DURATION_MSECS"))
+    asked_ms = start_ns / 1e6
+    assert asked_ms - 1001 < begin <= asked_ms + 1 and said == {}
+    assert begin + length == pytest.approx(asked_ms + 500, abs=1.1)
     assert order.taken.is_set() and order.written_file == "/tmp/x/trace_7.json"
     assert program.ask() == ""
 
@@ -88,8 +89,18 @@ def test_who_asks_too_late_begins_later(daemon: KinetoDaemon, program: Program) 
     daemon.order(os.getpid(), order)
     before_ns = system_clock.wall_ns()
     text = program.ask()
-    assert order.start_ns >= before_ns + SETTLE_NS
+    assert order.start_ns > before_ns + SETTLE_NS - TICK_NS
     assert f"PROFILE_START_TIME={round(order.start_ns / 1e6)}" in text
+
+
+def test_the_start_lies_well_between_two_looks_of_the_program() -> None:
+    """It begins to warm up at a look that is 1 to 2 s before the start: here, always 1.5 s."""
+    for tick_ns in range(0, 3 * TICK_NS, 70_000_000):
+        order = Order("/t.json", 100 * TICK_NS, 500)
+        order.text(90 * TICK_NS, tick_ns)
+        assert (order.start_ns - tick_ns) % TICK_NS == pytest.approx(TICK_NS // 2, abs=1_000_000)
+        assert 99 * TICK_NS < order.start_ns <= 100 * TICK_NS
+        assert order.end_ns == 100 * TICK_NS + 500_000_000
 
 
 def test_steps(daemon: KinetoDaemon, program: Program) -> None:
