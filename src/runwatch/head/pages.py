@@ -112,7 +112,7 @@ class Pages:
 
 
 def _contents(built: Path) -> Iterator[tuple[str, bytes]]:
-    for path in sorted(built.rglob("*")):
+    for path in sorted([*built.glob("*"), *built.glob("assets/*")]):
         name = path.relative_to(built).as_posix()
         if path.is_file() and path.suffix != ".txt" and not name.startswith(VIEWERS):
             yield name, path.read_bytes()

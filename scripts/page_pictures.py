@@ -1,0 +1,105 @@
+"""Make docs/images/page/*.png: every page over the tests' small cluster, in light, dark and narrow.
+
+python scripts/page_pictures.py            all of them
+python scripts/page_pictures.py stacks     those of one page
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.e2e.browsing import Visitor, head  # noqa: E402
+from tests.e2e.page_world import RUN, build  # noqa: E402
+from tests.integration.chromium import Chromium  # noqa: E402
+
+IMAGES = ROOT / "docs" / "images" / "page"
+LARGEST = 150_000
+SETTLE_SECONDS = 0.7  # charts are drawn in the frame after their numbers came
+AHEAD_NS = 300 * 10**9  # so that devices do not fall silent while pictures are taken
+LOOKS = {"light": ("light", 1280), "dark": ("dark", 1280), "narrow": ("light", 390)}
+TALLEST = {1280: 900, 390: 1000}
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    place: str
+    ready: str
+    """An expression that is true when it has drawn."""
+
+
+def says(text: str) -> str:
+    return f"document.body?.innerText.includes({text!r})"
+
+
+def charts(count: int) -> str:
+    return f"document.querySelectorAll('.u-over').length >= {count}"
+
+
+PAGES = {
+    "runs": Shown("", "document.querySelectorAll('tbody .goodput [role=img]').length === 2"),
+    "compare": Shown(f"compare?runs={RUN},run-bert&metric=loss", charts(1)),
+    "timeline": Shown(f"run/{RUN}", "document.querySelector('[data-lane=heat] canvas')?.width > 100"),
+    "goodput": Shown(f"run/{RUN}/goodput", says("productive steps")),
+    "metrics": Shown(f"run/{RUN}/metrics", charts(2)),
+    "devices": Shown(f"run/{RUN}/devices", says("XID 31")),
+    "stacks": Shown(f"run/{RUN}/stacks?incident=i1", says("rank 5 is in no collective")),
+    "profiles": Shown(f"run/{RUN}/profiles?session=warm-up", says("aten::addmm")),
+    "processes": Shown(f"run/{RUN}/processes", says("16 of 16 processes")),
+    "config": Shown(f"run/{RUN}/config?with=run-bert", says("differences among")),
+    "cluster": Shown("cluster", "document.querySelectorAll('.cell').length === 12"),
+    "login": Shown("", "document.querySelector('input[type=password]') !== null"),
+}  # fmt: skip
+
+
+def main() -> None:
+    wanted = sys.argv[1:] or list(PAGES)
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, Chromium() as browser:
+        build(Path(folder), time.time_ns() + AHEAD_NS)
+        with head(Path(folder)) as at:
+            for name in wanted:
+                if name != "login":
+                    take(browser, at.http, name)
+        if "login" in wanted:
+            with head(Path(folder), "--token", "of-the-pictures") as at:
+                take(browser, at.http, "login")
+    pictures = sorted(IMAGES.glob("*.png"))
+    total = sum(picture.stat().st_size for picture in pictures)
+    print(f"{len(pictures)} pictures in {IMAGES.relative_to(ROOT)}, {total / 1e6:.1f} MB")
+
+
+def take(browser: Chromium, address: str, name: str) -> None:
+    shown = PAGES[name]
+    with browser.open("about:blank") as page:
+        looking = Visitor(page, address)
+        page.ask("Emulation.setTimezoneOverride", timezoneId="UTC")
+        for look, (theme, width) in LOOKS.items():
+            looking.theme(theme)
+            looking.size(width, TALLEST[width])
+            page.ask("Page.navigate", url="about:blank")
+            looking.go(shown.place)
+            looking.see(shown.ready)
+            time.sleep(SETTLE_SECONDS)
+            save(looking, width, IMAGES / f"{name}-{look}.png")
+
+
+def save(looking: Visitor, width: int, path: Path) -> None:
+    """No taller than what is on the page."""
+    needed = looking.page.evaluate("document.body.getBoundingClientRect().height")
+    looking.size(width, min(TALLEST[width], max(300, int(needed))))
+    time.sleep(SETTLE_SECONDS)
+    looking.page.picture(path)
+    size = path.stat().st_size
+    if size > LARGEST:
+        print(f"{path.name} has {size / 1e3:.0f} kB, more than {LARGEST / 1e3:.0f}")
+
+
+if __name__ == "__main__":
+    main()
