@@ -47,7 +47,7 @@ $(STAMP)/venv:
 	@$(PYTHON) scripts/make_venv.py $(VENV)
 	@mkdir -p $(STAMP) && touch $@
 
-$(STAMP)/run: $(STAMP)/venv pyproject.toml
+$(STAMP)/run: $(STAMP)/venv pyproject.toml hatch_build.py $(shell find web/src web/public -type f 2> /dev/null)
 	@echo "Installing Runwatch into $(VENV) …"
 	@$(BIN)/python -m pip install --progress-bar on -q -e ".[head]"
 	@touch $@

@@ -44,7 +44,7 @@ def charts(count: int) -> str:
 
 PAGES = {
     "runs": Shown("", "document.querySelectorAll('tbody .goodput [role=img]').length === 2"),
-    "compare": Shown(f"compare?runs={RUN},run-bert&metric=loss", charts(1)),
+    "compare": Shown(f"compare?runs={RUN},run-bert", charts(1)),
     "timeline": Shown(f"run/{RUN}", "document.querySelector('[data-lane=heat] canvas')?.width > 100"),
     "goodput": Shown(f"run/{RUN}/goodput", says("productive steps")),
     "metrics": Shown(f"run/{RUN}/metrics", charts(2)),

@@ -32,6 +32,7 @@ from runwatch.exports.rows import export_batches
 from runwatch.head import answers, device_answers, goodput_answers
 from runwatch.head import api_types as types
 from runwatch.head.access import TRUSTED, Access, AccessSettings
+from runwatch.head.bands import BandDesk
 from runwatch.head.base_path import BasePath
 from runwatch.head.capture_answers import CaptureDesk
 from runwatch.head.captures import Captures
@@ -120,6 +121,7 @@ def create_app(
         *capturing.operations(),
         *stacks.operations(),
         *sharing.operations(),
+        *BandDesk(reading).operations(),
         *PageDesk(reading, api.accounts, api.board, keeper).operations(),
     ]
     pages = Pages()

@@ -51,9 +51,10 @@ def _pixels(goodput: Goodput, edges: Sequence[int]) -> Iterator[Piece]:
 
 
 def _joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """Neighbours of one class alone are one piece; shares of several are kept, each by itself."""
     held: Piece | None = None
     for piece in pieces:
-        if held is not None and held.name == piece.name:
+        if held is not None and held.spent_ns.keys() == piece.spent_ns.keys() == {held.name}:
             held = Piece(
                 held.start_ns, piece.end_ns, held.name, _sum(held.spent_ns, piece.spent_ns)
             )

@@ -64,7 +64,10 @@ def check(goodput: Goodput, found: Drawn, start: int, end: int) -> None:
         assert pieces == []
         return
     assert (pieces[0].start_ns, pieces[-1].end_ns) == (start, end)
-    assert all(a.end_ns == b.start_ns and a.name != b.name for a, b in pairwise(pieces))
+    assert all(a.end_ns == b.start_ns for a, b in pairwise(pieces))
+    alone = [set(piece.spent_ns) == {piece.name} for piece in pieces]
+    joined = [a.name != b.name for a, b in pairwise(pieces)]
+    assert all(j or not (a and b) for j, (a, b) in zip(joined, pairwise(alone), strict=True))
     for piece in pieces:
         assert piece.spent_ns == brute(goodput, piece.start_ns, piece.end_ns)
         assert sum(piece.spent_ns.values()) == piece.end_ns - piece.start_ns
