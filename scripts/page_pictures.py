@@ -12,6 +12,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from PIL import Image
+
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
@@ -22,9 +24,10 @@ from tests.integration.chromium import Chromium  # noqa: E402
 IMAGES = ROOT / "docs" / "images" / "page"
 LARGEST = 150_000
 SETTLE_SECONDS = 0.7  # charts are drawn in the frame after their numbers came
-AHEAD_NS = 300 * 10**9  # so that devices do not fall silent while pictures are taken
+AHEAD_NS = 150 * 10**9  # so that devices do not fall silent while pictures are taken
 LOOKS = {"light": ("light", 1280), "dark": ("dark", 1280), "narrow": ("light", 390)}
 TALLEST = {1280: 900, 390: 1000}
+COLOURS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +95,13 @@ def take(browser: Chromium, address: str, name: str) -> None:
 
 def save(looking: Visitor, width: int, path: Path) -> None:
     """No taller than what is on the page."""
-    needed = looking.page.evaluate("document.body.getBoundingClientRect().height")
-    looking.size(width, min(TALLEST[width], max(300, int(needed))))
+    bottoms = "[...document.querySelectorAll('main > *')].map(e => e.getBoundingClientRect().bottom)"
+    needed = looking.page.evaluate(f"Math.max(440, ...{bottoms}) + 20")
+    looking.size(width, min(TALLEST[width], int(needed)))
     time.sleep(SETTLE_SECONDS)
     looking.page.picture(path)
+    with Image.open(path) as picture:
+        picture.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
     size = path.stat().st_size
     if size > LARGEST:
         print(f"{path.name} has {size / 1e3:.0f} kB, more than {LARGEST / 1e3:.0f}")

@@ -45,4 +45,8 @@ describe("common metrics", () => {
   it("has those of most runs first, and losses before others", () => {
     expect(common([["lr", "loss", "x"], ["loss", "accuracy", "lr"], ["loss"]])).toEqual(["loss", "lr", "accuracy", "x"]);
   });
+
+  it("has those of the whole model before those of its layers", () => {
+    expect(common([["layer_0/norm", "lr", "loss"]])).toEqual(["loss", "lr", "layer_0/norm"]);
+  });
 });

@@ -58,7 +58,8 @@ export function common(lists: readonly (readonly string[])[]): string[] {
   const counts = new Map<string, number>();
   for (const list of lists) for (const metric of new Set(list)) counts.set(metric, (counts.get(metric) ?? 0) + 1);
   const interest = (metric: string): number => (/loss/.test(metric) ? 0 : /acc|reward|perplex|bleu|f1/.test(metric) ? 1 : 2);
+  const depth = (metric: string): number => metric.split("/").length;
   return [...counts]
-    .sort(([a, x], [b, y]) => y - x || interest(a) - interest(b) || (a < b ? -1 : 1))
+    .sort(([a, x], [b, y]) => y - x || interest(a) - interest(b) || depth(a) - depth(b) || (a < b ? -1 : 1))
     .map(([metric]) => metric);
 }
