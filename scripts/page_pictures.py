@@ -28,6 +28,8 @@ AHEAD_NS = 150 * 10**9  # so that devices do not fall silent while pictures are 
 LOOKS = {"light": ("light", 1280), "dark": ("dark", 1280), "narrow": ("light", 390)}
 TALLEST = {1280: 900, 390: 1000}
 COLOURS = 256
+BOTTOM = """Math.max(440, ...[...document.querySelectorAll("main > *")]
+    .map((element) => element.getBoundingClientRect().bottom)) + 20"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,10 @@ def says(text: str) -> str:
     return f"document.body?.innerText.includes({text!r})"
 
 
+def wide(selector: str) -> str:
+    return f"document.querySelector({selector!r})?.width > 100"
+
+
 def charts(count: int) -> str:
     return f"document.querySelectorAll('.u-over').length >= {count}"
 
@@ -48,7 +54,7 @@ def charts(count: int) -> str:
 PAGES = {
     "runs": Shown("", "document.querySelectorAll('tbody .goodput [role=img]').length === 2"),
     "compare": Shown(f"compare?runs={RUN},run-bert", charts(1)),
-    "timeline": Shown(f"run/{RUN}", "document.querySelector('[data-lane=heat] canvas')?.width > 100"),
+    "timeline": Shown(f"run/{RUN}", wide("[data-lane=heat] canvas")),
     "goodput": Shown(f"run/{RUN}/goodput", says("productive steps")),
     "metrics": Shown(f"run/{RUN}/metrics", charts(2)),
     "devices": Shown(f"run/{RUN}/devices", says("XID 31")),
@@ -95,16 +101,25 @@ def take(browser: Chromium, address: str, name: str) -> None:
 
 def save(looking: Visitor, width: int, path: Path) -> None:
     """No taller than what is on the page."""
-    bottoms = "[...document.querySelectorAll('main > *')].map(e => e.getBoundingClientRect().bottom)"
+    bottoms = (
+        "[...document.querySelectorAll('main > *')].map(e => e.getBoundingClientRect().bottom)"
+    )
     needed = looking.page.evaluate(f"Math.max(440, ...{bottoms}) + 20")
     looking.size(width, min(TALLEST[width], int(needed)))
     time.sleep(SETTLE_SECONDS)
     looking.page.picture(path)
-    with Image.open(path) as picture:
-        picture.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+    shrink(path)
     size = path.stat().st_size
     if size > LARGEST:
         print(f"{path.name} has {size / 1e3:.0f} kB, more than {LARGEST / 1e3:.0f}")
+
+
+def shrink(path: Path) -> None:
+    """To a third; no colour is off by more than the eye sees."""
+    with Image.open(path) as picture:
+        plain = picture.convert("RGB")
+    every = Image.Quantize.MAXCOVERAGE
+    plain.quantize(COLOURS, every, kmeans=2, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 if __name__ == "__main__":

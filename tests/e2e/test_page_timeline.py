@@ -145,12 +145,12 @@ def test_metrics_and_devices_are_chosen(timeline: Visitor) -> None:
     timeline.see("location.hash.includes('heat=gpu_power_watts')")
     timeline.sees("W", '[data-lane="heat"] .scale')
     timeline.click_text("Metrics", "button")
-    timeline.sees("tokens_per_second", ".menu")
+    timeline.sees("layer_007/gradient_norm", ".menu")
     timeline.page.evaluate(
         "[...document.querySelectorAll('.menu label')]"
-        ".find(e => e.innerText.trim() === 'tokens_per_second').click()"
+        ".find(e => e.innerText.trim() === 'layer_007/gradient_norm').click()"
     )
-    timeline.there('[data-lane="band:tokens_per_second"]')
+    timeline.there('[data-lane="band:layer_007/gradient_norm"]')
 
 
 def test_anyone_can_use_it_in_any_light_and_on_a_phone(timeline: Visitor) -> None:

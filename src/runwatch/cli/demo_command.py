@@ -71,11 +71,25 @@ def run(arguments: argparse.Namespace) -> int:
         _settle(head)
         _report(out, head, arguments.steps)
         if serve:
-            out.print(f"\nServing at [bold]{at.link}[/]; look around with")
-            out.print(f"  runwatch show {RUN} --dir {root}", highlight=False)
-            out.print(f"  runwatch goodput {RUN} --dir {root}\nEnd with Ctrl-C.", highlight=False)
+            _say(out, f"\nSee it in a browser: {at.link}#/run/{RUN}")
+            _say(out, f"or: runwatch show {RUN} --dir {root}\nEnd with Ctrl-C.")
             _wait_for_interrupt()
+    _say(out, f"\nSee it in a browser: {_program()} ui {root} --port 0")
     return 0
+
+
+def _say(out: Console, line: str) -> None:
+    """As it is: to be copied."""
+    out.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _program() -> str:
+    """How a shell here finds Runwatch: `make demo` leaves an environment that is not active."""
+    ours = Path(sys.executable).parent / "runwatch"
+    found = shutil.which("runwatch")
+    if found is not None and Path(found) == ours:
+        return "runwatch"
+    return os.path.relpath(ours) if ours.is_relative_to(Path.cwd()) else str(ours)
 
 
 def _fresh_directory(given: Path | None) -> Path:
