@@ -86,13 +86,23 @@ def _run(arguments: Arguments, client: Callable[[str], Any]) -> None:
         _write(stem, trace, found, arguments.project_id)
     except OSError as error:
         raise RunwatchError(f"cannot write {stem}.gz: {error.strerror or error}") from error
+    _report(arguments, stem, trace, skipped)
+
+
+def _report(arguments: Arguments, stem: str, trace: Trace, skipped: Skipped) -> None:
     if skipped.count:
-        _say(arguments, "WARNING", f"{skipped.count} lines are not log entries and were left out, "
-             f"the first is line {skipped.first}")  # fmt: skip
+        what = "that is not a log entry" if skipped.count == 1 else "that are not log entries"
+        text = f"{_many(skipped.count, 'line')} left out {what}; the first is line {skipped.first}"
+        _say(arguments, "WARNING", text)
     if trace.without_time:
-        _say(arguments, "WARNING", f"{trace.without_time} entries have no time and were left out")
-    _say(arguments, "INFO", f"{trace.lines} lines of {trace.tracks} workers: {stem}.gz (Perfetto), "
-         f"{stem}.html (any browser, no network needed)")  # fmt: skip
+        _say(arguments, "WARNING", f"left out for want of a time: {trace.without_time}")
+    told = f"{_many(trace.lines, 'line')} of {_many(trace.tracks, 'worker')}"
+    files = f"{stem}.gz (Perfetto), {stem}.html (any browser, no network needed)"
+    _say(arguments, "INFO", f"{told}: {files}")
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _say(arguments: Arguments, level: str, text: str) -> None:

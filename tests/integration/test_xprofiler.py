@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import gzip
 import http.server
 import io
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -18,12 +20,14 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 from xprofiler.command import main
+from xprofiler.mltrace import main as mltrace_main
 
 from runwatch.capture.trace_checks import fields
+from tests.integration.chromium import PROGRAM, Chromium
 from tests.integration.processes import free_port, until
 from tests.integration.standins import StandIns
 
@@ -595,6 +599,135 @@ def test_e1_23_a_run_as_a_trace(bench: Bench) -> None:
     losses = [e["args"]["value"] for e in first if e["ph"] == "C" and e["name"] == "loss"]
     assert losses == [1.0, 0.5, 1 / 3]
     assert sum(e["ph"] == "i" and e["name"] == "note: all is well" for e in first) == 3
+
+
+PODS = 64
+SAID = ("[E] BAD_ICI link 3 is down", "step 7 took 1.2 s", "saved checkpoint 5")
+
+
+def log_entries(count: int) -> Iterator[str]:
+    """JSON lines as `gcloud logging read` would give them, newest last."""
+    for number in range(count):
+        pod = number % PODS
+        seconds, rest = divmod(number, 1000)
+        labels = {
+            "pod_name": f"job-slice-job-{pod // 16}-{pod % 16}-x7k2p",
+            "container_name": "jax-tpu", "cluster_name": "c", "location": "us-central1",
+        }  # fmt: skip
+        said = {
+            "timestamp": f"2026-11-15T12:{seconds // 60:02d}:{seconds % 60:02d}.{rest:03d}456789Z",
+            "severity": ("ERROR", "INFO", "INFO")[number // PODS % 3],
+            "textPayload": f"{SAID[number // PODS % 3]} #{number}",
+            "resource": {"type": "k8s_container", "labels": labels},
+        }
+        yield json.dumps(said) + "\n"
+
+
+def mltrace(bench: Bench, *words: str, module: str = "run_mltrace") -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", module, *words], cwd=bench.root, env=bench.environment,
+        capture_output=True, text=True, timeout=90,
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_e1_23_a_job_s_log_as_a_trace(bench: Bench) -> None:
+    count = 100_000
+    with (bench.root / "x.jsonl").open("w") as file:
+        file.writelines(log_entries(count))
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    code, out, err = mltrace(bench, "-f", "x.jsonl", "-j", "job", "-p", "proj")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert (code, err) == (0, "")
+    assert "100000 lines of 64 workers: x.gz" in out
+    # CPU time, which a busy machine hardly changes; a quarter of the limit is usual.
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 10
+    assert {path.name for path in bench.root.glob("*x.*")} == {"x.jsonl", "x.gz", "x.html"}
+    trace = json.loads(gzip.decompress((bench.root / "x.gz").read_bytes()))
+    _has_all(trace["traceEvents"], count)
+    assert trace["otherData"] == {"project": "proj", "job": "job", "lines": count, "tracks": 64}
+
+
+def _has_all(events: list[dict[str, Any]], count: int) -> None:
+    tracks = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+    assert sorted(tracks.values()) == sorted(
+        ["Coordinator", *(f"Slice-Worker {n // 16}-{n % 16}" for n in range(1, PODS))]
+    )
+    sections = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    said = [(e["name"], sections[e["tid"]]) for e in events if e["ph"] == "i"]
+    assert len(said) == count
+    bad = {line for line, name in said if name == "BAD_ICI"}
+    assert bad == {line for line, _ in said if line.startswith("[E] BAD_ICI")}
+    assert len(bad) > count // 4
+
+
+@pytest.mark.skipif(not PROGRAM, reason="no Chromium here")
+@pytest.mark.xdist_group("chromium")
+def test_e1_23_the_page_needs_no_network(bench: Bench) -> None:
+    (bench.root / "x.jsonl").write_text("".join(log_entries(PODS * 6)))
+    assert mltrace(bench, "-f", "x.jsonl", "-j", "job", "-p", "proj")[0] == 0
+    address = (bench.root / "x.html").as_uri()
+    with Chromium() as browser, browser.open(address) as page:
+        page.until("document.getElementById('said').textContent === '384 lines of 64 workers'")
+        page.evaluate("document.getElementById('fold').click()")
+        assert page.evaluate("rows.slice(0, 5).map(row => row.name)") == [
+            "Coordinator", "BAD_ICI", "Other logs", "Checkpoint", "Slice-Worker 0-1",
+        ]  # fmt: skip
+        page.evaluate("box = get('find'); box.value = 'DOWN #63'; 0")
+        page.evaluate("box.dispatchEvent(new Event('input'))")
+        page.until("document.getElementById('said').textContent === '1 line of 64 workers'")
+        page.evaluate("view.dispatchEvent(new KeyboardEvent('keydown', {key: 'n'})); 0")
+        shown = page.evaluate("document.getElementById('detail').textContent")
+        assert shown.startswith("[E] BAD_ICI link 3 is down #63\n")
+        assert "job-slice-job-3-15-x7k2p" in shown
+        drawn = "new Set(pen.getImageData(0, 0, canvas.width, canvas.height).data).size > 4"
+        assert page.evaluate(drawn)
+        assert page.words() == []
+        assert page.loaded() == [address]
+
+
+def test_e1_23_what_cannot_be_is_said(bench: Bench) -> None:
+    (bench.root / "x.jsonl").write_text("".join(log_entries(3)) + "torn {\n")
+    whole = ("-f", "x.jsonl", "-j", "job")  # a file needs no project
+    code, _, err = mltrace(bench, *whole, "-o", "sub/y.gz", module="mltrace")
+    assert (code, "sub/y.gz" in err) == (1, True)
+    code, out, err = mltrace(bench, *whole, "-o", "y.json.gz", module="xprofiler.mltrace")
+    assert (code, (bench.root / "y.json.gz").exists()) == (0, True)
+    assert "1 line left out that is not a log entry; the first is line 4" in err
+    assert mltrace(bench, *whole, "--loglevel", "ERROR")[1:] == ("", "")
+    late = ("-s", "2027-01-01T00:00:00.000000+0000", "-o", "z")
+    code, _, err = mltrace(bench, *whole, *late)
+    assert (code, err) == (1, "mltrace: no log entries of job in that time: nothing was written\n")
+    assert list(bench.root.glob("*z.*")) == []
+    assert "not a time with its zone" in mltrace(bench, *whole, "-s", "yesterday")[2]
+    assert "needs the project: -p" in mltrace(bench, "-j", "job")[2]
+
+
+class Logging:
+    """What answers instead of Cloud Logging: a page at a time, once."""
+
+    asked: ClassVar[list[str]] = []
+
+    def __init__(self, project: str) -> None:
+        self.project = project
+
+    def list_entries(self, *, filter_: str, **_: Any) -> Iterator[dict[str, Any]]:
+        self.asked.append(filter_)
+        return map(json.loads, log_entries(3))
+
+
+def test_e1_23_the_first_page_of_cloud_logging_is_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stem = tmp_path / "cloud"
+    words = ["-j", "job", "-p", "proj", "-l", "a=1 OR b=2", "-o", str(stem)]
+    assert mltrace_main(words, client=Logging) == 0
+    assert "3 lines of 3 workers" in capsys.readouterr().out
+    events = json.loads(gzip.decompress(stem.with_suffix(".gz").read_bytes()))["traceEvents"]
+    assert [e["name"][-2:] for e in events if e["ph"] == "i"] == ["#0", "#1", "#2"]
+    assert Logging.asked[0].endswith(" AND (a=1 OR b=2)")
+    assert stem.with_suffix(".html").exists()
 
 
 # ── without any cloud ──────────────────────────────────────────────────────────────────────────

@@ -26,11 +26,13 @@ from runwatch.views.times import rfc3339
 Entry = Mapping[str, Any]
 MAX_ENTRY: Final = 16 << 20
 """The service allows 256 KB; what is larger is no entry."""
-_CHUNK: Final = 1 << 20
+_CHUNK: Final = 1 << 18
 _NOTHING: Final[Mapping[str, Any]] = {}
 _MOMENT = re.compile(
     r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)? ?(Z|UTC|[+-]\d\d:?\d\d)$"
 )
+# A line that begins with a bracket may be somebody's "[E] …".
+_IS_ARRAY = re.compile(r"\s*\[\s*[{\]]")
 
 
 # ── one entry ──────────────────────────────────────────────────────────────────────────────────
@@ -104,7 +106,7 @@ def read_file(file: Path, skipped: Skipped) -> Iterator[Entry]:
                 yield from _table(text)
                 return
             head = text.read(_CHUNK)
-            if head.lstrip()[:1] == "[":
+            if _IS_ARRAY.match(head):
                 yield from _array(text, head, file)
             else:
                 yield from _lines(text, head, skipped)

@@ -25,7 +25,7 @@ OTHER: Final = "Other logs"
 NOWHERE: Final = "no pod"
 MAX_TITLE: Final = 200
 MAX_TEXT: Final = 2_000
-PIECE: Final = 2_000
+PIECE: Final = 500
 """So many entries are written at once."""
 
 SECTIONS: Final = (

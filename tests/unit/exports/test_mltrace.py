@@ -127,8 +127,15 @@ def test_entries_without_a_time_are_counted(broken: object) -> None:
     assert (trace.lines, trace.without_time) == (0, 1)
 
 
-@pytest.mark.parametrize("odd", [{}, {"resource": 3}, {"resource": {"labels": []}},
-                                 {"jsonPayload": "x", "sourceLocation": "y", "labels": 1}])  # fmt: skip
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {},
+        {"resource": 3},
+        {"resource": {"labels": []}},
+        {"jsonPayload": "x", "sourceLocation": "y", "labels": 1},
+    ],
+)
 def test_odd_entries_lie_somewhere(odd: dict[str, Any]) -> None:
     trace = made("job", [{"timestamp": NOON, **odd}])
     assert names(trace) == ["no pod"]
@@ -174,13 +181,13 @@ def test_all_kinds_of_files_say_the_same(tmp_path: Path) -> None:
 def test_what_is_no_entry_is_passed_over(tmp_path: Path) -> None:
     file = tmp_path / "x.jsonl"
     deep = "[" * 100_000
-    file.write_text(f'{json.dumps(entry("a"))}\nnot json\n\n3\n{deep}\n{{"textPayload": "to')
+    file.write_text(f'[E] what\n{json.dumps(entry("a"))}\n\n3\n{deep}\n{{"textPayload": "to')
     found, skipped = read(file)
     assert found == [entry("a")]
-    assert skipped == Skipped(count=4, first=2)
+    assert skipped == Skipped(count=4, first=1)
 
 
-@pytest.mark.parametrize("text", ['[{"a": 1}, {"b": ', "[", '[{"a": 1} what', "[E] BAD_ICI"])
+@pytest.mark.parametrize("text", ['[{"a": 1}, {"b": ', '[{"a": 1}', '[{"a": 1} what'])
 def test_a_damaged_array_is_an_error(tmp_path: Path, text: str) -> None:
     file = tmp_path / "x.json"
     file.write_text(text)
@@ -202,7 +209,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, as_array: bool) -> N
     file = tmp_path / "x.json"
     with file.open("w") as out:
         out.write("[" if as_array else "")
-        for number in range(20_000):
+        for number in range(8_000):
             out.write("," if as_array and number else "")
             out.write(json.dumps(entry(f"{number} " + "x" * 1000)) + "\n")
         out.write("]" if as_array else "")
@@ -213,9 +220,9 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, as_array: bool) -> N
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert trace.lines == 20_000
-    assert size > 20_000_000
-    assert peak < 20_000_000
+    assert trace.lines == 8_000
+    assert size > 10_000_000
+    assert peak < 8_000_000
 
 
 # ── the service ────────────────────────────────────────────────────────────────────────────────

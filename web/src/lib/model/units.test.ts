@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { bytes, count, duration, percent, plain, several, spoken, toNumber, unitOf, withUnit } from "./units";
+import { between, bytes, count, duration, percent, plain, several, spoken, toNumber, unitOf, withUnit } from "./units";
 
 describe("durations", () => {
   it.each([
@@ -67,5 +67,16 @@ describe("units", () => {
     expect(unitOf("disk_read_bytes_per_second", "")).toBe("B/s");
     expect(unitOf("loss", "")).toBe("");
     expect(unitOf("loss", "nats")).toBe("nats");
+  });
+});
+
+describe("ranges", () => {
+  it.each([
+    [976.8, 1023, "tokens/s", "976.8 to 1023 tokens/s"],
+    [0, 3, "", "0 to 3"],
+    [1, 2 ** 30, "B", `${withUnit(1, "B")} to ${withUnit(2 ** 30, "B")}`],
+    [65, 125, "s", `${withUnit(65, "s")} to ${withUnit(125, "s")}`],
+  ])("%d to %d %s", (low, high, unit, said) => {
+    expect(between(low, high, unit).replace(/\s/g, " ")).toBe(said.replace(/\s/g, " "));
   });
 });

@@ -124,3 +124,10 @@ export function spoken(metric: string, unit: string): string {
 /** `3 ranks`, `1 rank`. */
 export const several = (number: number, one: string, many = `${one}s`): string =>
   `${count(number)} ${number === 1 ? one : many}`;
+
+/** Two values of a metric, their unit once where it is the same: `976.8 to 1023 tokens/s`. */
+export function between(low: number, high: number, unit: string): string {
+  const [first, second] = [withUnit(low, unit), withUnit(high, unit)];
+  const [number = "", ...rest] = first.split(/\s/);
+  return rest.length === 1 && second.split(/\s/).slice(1).join(" ") === rest[0] ? `${number} to ${second}` : `${first} to ${second}`;
+}
