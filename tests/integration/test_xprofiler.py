@@ -11,7 +11,6 @@ import io
 import json
 import os
 import re
-import resource
 import signal
 import subprocess
 import sys
