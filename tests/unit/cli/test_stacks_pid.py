@@ -94,7 +94,7 @@ def test_json(program: int, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_why_it_cannot_be_shown() -> None:
     with subprocess.Popen(["sleep", "600"]) as sleeping:
-        until(lambda: "(sleep)" in shown(sleeping.pid)[1])
+        until(lambda: " sleeping" in shown(sleeping.pid)[1])
         code, text = shown(sleeping.pid)
         sleeping.kill()
     assert code == 1 and "is not a Python program" in text
