@@ -275,6 +275,7 @@ def reverse_proxy(port: int, strip: str) -> Iterator[str]:
         finally:
             for one in both:
                 one.close()
+            for one in both:
                 with suppress(ConnectionError):
                     await one.wait_closed()
 
