@@ -32,8 +32,21 @@ def worker():
     released.wait()
 
 def start_workers():
-    for i in range(3):
-        threading.Thread(target=worker, name=f"worker-{i}", daemon=True).start()
+    threads = [
+        threading.Thread(target=worker, name=f"worker-{i}", daemon=True) for i in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+
+    def waits(thread):  # in Condition.wait, which Event.wait called
+        frame = sys._current_frames().get(thread.ident)
+        inner = frame is not None and frame.f_code.co_name == "wait"
+        return inner and frame.f_back.f_code.co_name == "wait"
+
+    # A dump of threads that are just starting reads frames while they change, and may crash.
+    for _ in range(2):
+        until(lambda: all(map(waits, threads)))
+        time.sleep(0.02)
 
 def files():
     return sorted(glob.glob(os.environ["RUNWATCH_STACKS_DIR"] + "/*"))
