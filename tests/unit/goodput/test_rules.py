@@ -302,7 +302,8 @@ PUBLISHED_CLASSES = {
     [1_000, 10_000, 100_000, pytest.param(1_000_000, marks=pytest.mark.soak)],
 )
 def test_the_published_totals_of_the_original_are_ours(steps: int) -> None:
-    """A job that has them in the original (recorded; not at a million) has them here."""
+    """The job is fitted to these totals, so what this shows is that ours and the original
+    (recorded; not at a million) count it alike."""
     job = published(steps)
     log = ListedLog(job.run(steps))
     calculator = GoodputCalculator("job", "log", log)
