@@ -193,8 +193,8 @@ def test_a_block_without_a_dump_leaves_no_file(run: Callable[..., Any], place: P
 
 
 # As in an extension that holds the interpreter's lock: nothing moves while the stacks are read.
-# Without it (signal.raise_signal lets go of it) SIGILL once ended as SIGSEGV: faulthandler fell over
-# frames that changed.  That case is not covered here.
+# Without it (signal.raise_signal lets go of it) SIGILL once ended as SIGSEGV, most likely because
+# faulthandler read frames that were changing.  That case is not covered here.
 FAULTS = {
     "SIGSEGV": ("ctypes.string_at(0)", "Segmentation fault"),
     "SIGFPE": ('ctypes.PyDLL(None)["raise"](signal.SIGFPE)', "Floating point exception"),
