@@ -214,6 +214,7 @@ class Agent:
             "signal": gone.signal,
             "core_dumped": gone.core_dumped,
             "oom": gone.oom,
+            "lived_ns": gone.lived_ns,
         }
         target = self._target(gone.origin)
         self._book.event("process_exit", body, scope=target.scope if target else 0)

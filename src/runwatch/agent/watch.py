@@ -41,6 +41,8 @@ class Exit:
     core_dumped: bool
     time_ns: int
     """When we learned of it."""
+    lived_ns: int
+    """When we last knew that it lived."""
     oom: bool | None
     """Killed by the kernel for want of memory; None when that cannot be told."""
 
@@ -51,6 +53,7 @@ class _Watched:
     pidfd: int | None
     """None where there is none to be had: then /proc is asked."""
     cgroup: MemoryCgroup | None
+    added_ns: int
 
 
 class ProcessWatch:
@@ -66,6 +69,7 @@ class ProcessWatch:
         self._ready = select.poll()
         self._by_pidfd: dict[int, JournalId] = {}
         self._gone: list[Exit] = []
+        self._looked_ns = 0
         self._oom_kills: dict[Path, int | None] = {}
 
     def add(self, origin: Origin) -> None:
@@ -86,7 +90,8 @@ class ProcessWatch:
             self._gone.append(self._unknown(origin))
             return
         cgroup = memory_cgroup(origin.pid, proc=self._proc, cgroups=self._cgroups)
-        self._watched[origin.journal] = _Watched(origin, pidfd, cgroup)
+        now_ns = self._clock.wall_ns()
+        self._watched[origin.journal] = _Watched(origin, pidfd, cgroup, now_ns)
         if pidfd is not None:
             self._by_pidfd[pidfd] = origin.journal
             self._ready.register(pidfd, select.POLLIN)
@@ -101,11 +106,18 @@ class ProcessWatch:
     def poll(self, timeout: float) -> list[Exit]:
         """Who has ended, waiting up to `timeout` seconds for the first."""
         gone, self._gone = self._gone, []
-        wait = 0 if gone else max(0, int(timeout * 1000))
-        ended = [self._watched[self._by_pidfd[fd]] for fd, _ in self._ready.poll(wait)]
-        ended += [w for w in self._watched.values() if w.pidfd is None and self._is_over(w.origin)]
-        gone += [self._end(each) for each in ended]
+        gone += self._ended(0)
+        if not gone:
+            gone += self._ended(max(0, int(timeout * 1000)))
         self._count_oom_kills()
+        return gone
+
+    def _ended(self, milliseconds: int) -> list[Exit]:
+        looked_ns = self._clock.wall_ns()
+        ended = [self._watched[self._by_pidfd[fd]] for fd, _ in self._ready.poll(milliseconds)]
+        ended += [w for w in self._watched.values() if w.pidfd is None and self._is_over(w.origin)]
+        gone = [self._end(each) for each in ended]
+        self._looked_ns = looked_ns
         return gone
 
     def close(self) -> None:
@@ -135,11 +147,13 @@ class ProcessWatch:
             signal=os.WTERMSIG(status) if killed else None,
             core_dumped=killed and os.WCOREDUMP(status),
             time_ns=self._clock.wall_ns(),
+            lived_ns=max(each.added_ns, self._looked_ns),
             oom=oom,
         )
 
     def _unknown(self, origin: Origin) -> Exit:
-        return Exit(origin, None, None, False, self._clock.wall_ns(), None)
+        now_ns = self._clock.wall_ns()
+        return Exit(origin, None, None, False, now_ns, now_ns, None)
 
     def _status(self, each: _Watched) -> int | None:
         for _ in range(_TRIES):

@@ -26,6 +26,9 @@ ALIVE_WINDOW_SECONDS: Final = 30.0
 # A closing journal may add a word about itself just after `run_end`; that is no sign of life.
 _LAST_WORDS_NS: Final = 1_000_000_000
 
+# What launchers send to those that are left when one has failed.
+_ASKED_TO_GO: Final = ("SIGTERM", "SIGINT", "SIGHUP")
+
 _Key = tuple[JournalId, RunId]
 
 
@@ -52,6 +55,9 @@ class ProcessState:
     exit_code: int | None = None
     signal: str | None = None
     out_of_memory: bool = False
+    lived_ns: int | None = None
+    """It surely lived until then: who went down first is told by this, since `ended_ns` is when
+    its agent found it gone, and a busy agent finds several gone at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +208,7 @@ class _Ending:
     exit_code: int | None = None
     signal: str | None = None
     out_of_memory: bool = False
+    lived_ns: int | None = None
 
 
 def process_states(
@@ -258,6 +265,7 @@ def _process_state(
         exit_code=ending.exit_code,
         signal=ending.signal,
         out_of_memory=ending.out_of_memory,
+        lived_ns=ending.ended_ns if ending.lived_ns is None else ending.lived_ns,
     )
 
 
@@ -303,7 +311,9 @@ def _from_signal(process_exit: EventRow) -> _Ending:
         reason += ", out of memory"
     if process_exit.body.get("core_dumped") is True:
         reason += ", core dumped"
-    return _Ending("killed", reason, process_exit.time_ns, None, name, out_of_memory)
+    time_ns = process_exit.time_ns
+    lived_ns = time_ns if name in _ASKED_TO_GO else _lived_ns(process_exit)
+    return _Ending("killed", reason, time_ns, None, name, out_of_memory, lived_ns)
 
 
 def _from_exit_code(end: EventRow | None, process_exit: EventRow) -> _Ending:
@@ -311,10 +321,14 @@ def _from_exit_code(end: EventRow | None, process_exit: EventRow) -> _Ending:
     exception = _exception(end) if end else ""
     if not code and not exception:
         return _Ending("completed", _words(end) if end else "", process_exit.time_ns, code)
-    reason = f"exit code {code}"
-    return _Ending(
-        "failed", f"{exception} ({reason})" if exception else reason, process_exit.time_ns, code
-    )
+    reason = f"{exception} (exit code {code})" if exception else f"exit code {code}"
+    lived_ns = end.time_ns if end and exception else _lived_ns(process_exit)
+    return _Ending("failed", reason, process_exit.time_ns, code, lived_ns=lived_ns)
+
+
+def _lived_ns(process_exit: EventRow) -> int:
+    lived = process_exit.body.get("lived_ns")
+    return lived if isinstance(lived, int) else process_exit.time_ns
 
 
 def _is_explicit(end: EventRow) -> bool:
@@ -392,7 +406,7 @@ def _verdict(members: Sequence[ProcessState]) -> tuple[State, str]:
     running = sum(member.state == "running" for member in members)
     if not bad:
         return ("running" if running else "completed"), ""
-    first = min(bad, key=lambda member: (member.ended_ns or 0, member.rank))
+    first = min(bad, key=lambda member: (member.lived_ns or 0, member.rank))
     reason = _cause(first)
     if running:
         return "running", f"{reason}; {running} of {len(members)} still running"

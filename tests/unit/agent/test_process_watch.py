@@ -93,6 +93,21 @@ ENDS = [
 ]
 
 
+def test_since_when_it_may_be_gone(watch: ProcessWatch) -> None:
+    early, late = (Process("pass", adopted=False) for _ in range(2))
+    watch.add(origin_of(early.pid))
+    watch.add(origin_of(late.pid))
+    early.go_on()
+    early.wait()
+    knew_late = time.time_ns()
+    assert [gone.origin.pid for gone in watch.poll(0)] == [early.pid]
+    assert watch.poll(0) == []
+    late.go_on()
+    (gone,) = wait_for_exits(watch)
+    assert knew_late <= gone.lived_ns <= gone.time_ns
+    late.wait()
+
+
 @pytest.mark.parametrize("adopted", [False, True], ids=["zombie", "reaped"])
 @pytest.mark.parametrize(("code", "expected_code", "expected_signal"), ENDS)
 def test_how_it_ended(

@@ -338,6 +338,22 @@ def test_who_ended_first_is_the_cause() -> None:
     assert run.ended_ns == START + 16 * SECOND
 
 
+def test_of_those_found_gone_at_once_the_one_that_may_have_gone_first_is_the_cause() -> None:
+    """A busy agent finds them by their numbers: rank 0 fell only because rank 2 was killed."""
+    broken = ended(13, status="failed", exception={"type": "EOFError"})
+    lived = START + 12 * SECOND
+    others = [
+        exited(14, of="j0", code=1, lived_ns=lived),
+        exited(14.002, of="j1", signal=15, lived_ns=lived),
+        exited(14.002, of="j3", signal=15, lived_ns=lived),
+    ]
+    run = fates(broken, *others, exited(14.001, of="j2", signal=9, lived_ns=lived))
+    assert "rank 2 killed by SIGKILL" in run.reason
+    later = START + int(13.5 * SECOND)
+    run = fates(broken, *others, exited(14.001, of="j2", signal=9, lived_ns=later))
+    assert "rank 0 failed: EOFError" in run.reason
+
+
 def test_a_run_goes_on_while_one_does_and_tells_who_is_gone() -> None:
     run = fates(exited(9, of="j1", code=2), last=10, now=12)
     assert (run.state, run.ended_ns) == ("running", None)

@@ -33,6 +33,8 @@ class Life:
     """False: when it ended is not known, and `end_ns` is when it was last heard of."""
     key: str = ""
     """Of its track."""
+    lived_ns: int | None = None
+    """Until then it surely lived; None: until `end_ns`."""
 
 
 @dataclass(frozen=True, slots=True)

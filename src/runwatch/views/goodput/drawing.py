@@ -222,7 +222,7 @@ def _ending(scene: _Scene, done_ns: int, last_begin_ns: int, usual_ns: int | Non
         end, _, life = min(fatal, key=lambda item: item[:2])
         stop = min(max(end, done_ns), close)
         unsure = _unsure_ns(scene, stop) + (0 if life.exact else _unseen_ns(scene, stop, close))
-        return _Ending(stop, close, True, life.cause, unsure)
+        return _Ending(stop, close, True, _went_first(fatal).cause, unsure)
     if over:
         stop = min(max(*ends, done_ns), close)
         if not restarted or scene.is_complete:
@@ -234,6 +234,11 @@ def _ending(scene: _Scene, done_ns: int, last_begin_ns: int, usual_ns: int | Non
         unsure = _unsure_ns(scene, stop) + _unseen_ns(scene, stop, close)
         return _Ending(stop, close, True, "started again; its end was not seen", unsure)
     return _Ending(close, close, False, over=False)
+
+
+def _went_first(fatal: Iterable[tuple[int, int, Life]]) -> Life:
+    """The one that took the others along, as far as can be told."""
+    return min(fatal, key=lambda item: (item[2].lived_ns or item[0], item[1]))[2]
 
 
 def _unseen_ns(scene: _Scene, stop_ns: int, close_ns: int) -> int:

@@ -173,7 +173,8 @@ class Diary:
             return Life(*plain, key=key)
         ended_ns = max(process.ended_ns, sitting.track.now_ns)
         ok = process.state == "completed"
-        return Life(*plain, ended_ns, ok, cause(process), process.state != "lost", key)
+        exact = process.state != "lost"
+        return Life(*plain, ended_ns, ok, cause(process), exact, key, process.lived_ns)
 
 
 @lru_cache(maxsize=4096)
@@ -463,6 +464,7 @@ def life_of(state: ProcessState) -> Life:
         cause=cause(state),
         exact=state.state != "lost",
         key=state.journal,
+        lived_ns=state.lived_ns,
     )
 
 

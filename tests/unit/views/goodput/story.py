@@ -75,6 +75,7 @@ class Notebook:
         self.journal = JournalId(name or f"attempt {attempt} rank {rank}")
         self.records: list[Record] = []
         self.ended_ns: int | None = None
+        self.lived_ns: int | None = None
         self.state: State = "running"
         self.reason = ""
         self._spans = 0
@@ -184,6 +185,7 @@ class Notebook:
             started_ns=self.start_ns,
             ended_ns=self.ended_ns if over else None,
             last_ns=self.last_ns,
+            lived_ns=self.lived_ns if over else None,
         )
 
     @property

@@ -171,6 +171,16 @@ def test_of_several_that_die_the_first_is_the_cause() -> None:
     assert disruption.time_ns == 33 * SECOND
 
 
+def test_of_those_found_dead_at_once_the_one_that_may_have_died_first_is_the_cause() -> None:
+    books = lockstep(3, 2)
+    for book, lived in zip(books, (34, 32), strict=True):
+        book.killed(35)
+        book.lived_ns = lived * SECOND
+    (disruption,) = told(*books).disruptions
+    assert "rank 1" in disruption.cause
+    assert disruption.time_ns == 35 * SECOND
+
+
 def test_a_dead_ranks_last_step_is_met_and_not_done_anew() -> None:
     """Although nobody waits for it, and it was told before the others were known."""
     dead = Notebook(0).step(0, 1, 2).killed(3)
