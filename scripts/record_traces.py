@@ -1,14 +1,16 @@
 """Record real traces with known answers, for tests on machines that have no GPU.
 
     PYTHONPATH=src python3 scripts/record_traces.py OUT            on a machine with an NVIDIA GPU
+    PYTHONPATH=src python3 scripts/record_traces.py OUT --only jax
     PYTHONPATH=src python3 scripts/record_traces.py OUT --cpu      PyTorch and JAX on the processor
 
 With a GPU: a load that keeps it busy 25, 50 and 75 % of the time (matrix products for a part of
-every 50 ms, then nothing; CUDA events say how long the products took), captured with
-torch.profiler and with jax.profiler, each in a process of its own, while Runwatch's own NVML
-collector samples the GPU's counters from outside.  Then a process in which both profilers run,
-which CUPTI does not allow.  About 2½ minutes; each part may fail without the others.
-`figures.json` holds what was measured, and what our summary says of each trace.
+every 50 ms, then nothing), captured with torch.profiler and with jax.profiler, each in a process
+of its own, while Runwatch's own NVML collector samples the GPU's counters from outside.  How long
+the products took, the load itself says: by CUDA events, or (JAX has none) from their dispatch until
+the last is ready, each burst.  Then a process in which both profilers run, which CUPTI does not
+allow.  About 2½ minutes; each part may fail without the others.  `figures.json` holds what was
+measured, and what our summary says of each trace.
 
 On the processor: one small trace of each, with PyTorch's own table of self times and the steps
 that were timed.
@@ -36,6 +38,9 @@ DUTIES = (0.25, 0.50, 0.75)
 PERIOD_SECONDS = 0.050
 PERIODS = 120
 SIDE = 8192
+JAX_SIDE = 12_288
+"""Its traces hold a thousand bytes of every product: larger products, smaller files."""
+WARM_SECONDS = 1.5
 SAMPLE_SECONDS = 0.5
 WORKER_SECONDS = 75
 ALL_SECONDS = 220
@@ -135,18 +140,20 @@ def jax_load(duty: float, out: Path) -> dict[str, Any]:
     import jax
     import jax.numpy as jnp
 
-    left = jnp.zeros((SIDE, SIDE), jnp.bfloat16)
-    multiply = jax.jit(lambda a, b: a @ b)
+    side = int(os.environ.get("SIDE", JAX_SIDE))
+    left = jnp.zeros((side, side), jnp.bfloat16)
+    multiply = jax.jit(jnp.matmul)
 
     def products(count: int) -> float:
+        """Each waits for the one before: no more than two results are in memory."""
         begin = time.perf_counter()
-        found = [multiply(left, left) for _ in range(count)][-1]
+        found = left
+        for _ in range(count):
+            found = multiply(found, left)
         found.block_until_ready()
         return time.perf_counter() - begin
 
-    products(20)
-    each = products(40) / 40
-    count = max(1, round(duty * PERIOD_SECONDS / each))
+    each, count = calibrated(products, duty)
     options = jax.profiler.ProfileOptions()
     options.python_tracer_level = 0
     options.host_tracer_level = 1
@@ -156,18 +163,39 @@ def jax_load(duty: float, out: Path) -> dict[str, Any]:
 
     logs = out / "log"
     jax.profiler.start_trace(str(logs), profiler_options=options)
+    products(count)  # what the profiler does at the first kernel is none of the load
     busy: list[float] = []
     begun, ended = at_pace(lambda _: busy.append(products(count)), step)
     jax.profiler.stop_trace()
     kept = keep_xplane(logs, out)
     return {
         "file": kept.name, "start_ns": begun, "end_ns": ended, "kernel_seconds": each,
-        "kernels_per_period": count, "jax": jax.__version__,
-        "busy_seconds": each * count * PERIODS,
-        "busy_percent": 100 * each * count * PERIODS / ((ended - begun) / 1e9),
-        "waited_percent": 100 * sum(busy) / ((ended - begun) / 1e9),
+        "kernels_per_period": count, "side": side, "jax": jax.__version__,
+        "busy_seconds": sum(busy), "longest_burst_seconds": max(busy),
+        "busy_percent": 100 * sum(busy) / ((ended - begun) / 1e9),
         "devices": [str(device) for device in jax.devices()],
     }  # fmt: skip
+
+
+def calibrated(products: Callable[[int], float], duty: float) -> tuple[float, int]:
+    """Seconds of one product, and how many make the duty; at the pace at which they will come.
+
+    Memory that is taken for the first time, and a GPU that has slept, make the first ones slow.
+    """
+    begin = time.perf_counter()
+    while time.perf_counter() - begin < WARM_SECONDS:
+        products(4)
+    count = max(1, round(duty * PERIOD_SECONDS * 4 / products(4)))
+    found = []
+    for period in range(20):
+        paced = time.perf_counter() + PERIOD_SECONDS
+        found.append(products(count))
+        until(paced)
+        if period == 9:
+            count = max(1, round(count * duty * PERIOD_SECONDS / statistics.median(found)))
+            found.clear()
+    each = statistics.median(found) / count
+    return each, max(1, round(duty * PERIOD_SECONDS / each))
 
 
 def keep_xplane(logs: Path, out: Path) -> Path:
@@ -392,12 +420,13 @@ def summarised(path: Path) -> dict[str, Any]:
         return {"failed": f"{type(error).__name__}: {error}"}
 
 
-def record(out: Path, *, cpu: bool) -> int:
+def record(out: Path, *, cpu: bool, only: str) -> int:
     out.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
     parts = [(name, duty) for duty in DUTIES for name in ("torch", "jax")] + [("both", 0.0)]
     if cpu:
         parts = [("torch-cpu", 0.0), ("jax-cpu", 0.0)]
+    parts = [(name, duty) for name, duty in parts if only in ("", name)]
     found: list[dict[str, Any]] = []
     with Sampling() as sampling:
         for name, duty in parts:
@@ -436,11 +465,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("out", type=Path)
     parser.add_argument("--cpu", action="store_true", help="traces of the processor alone")
+    parser.add_argument("--only", choices=WORK, default="", help="the parts of this load alone")
     parser.add_argument("--worker", choices=WORK, help=argparse.SUPPRESS)
     parser.add_argument("--duty", type=float, default=0.0, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker is None:
-        return record(arguments.out, cpu=arguments.cpu)
+        return record(arguments.out, cpu=arguments.cpu, only=arguments.only)
     answer = WORK[arguments.worker](arguments.duty, arguments.out)
     (arguments.out / "answer.json").write_text(json.dumps(answer))
     return 0

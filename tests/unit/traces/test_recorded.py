@@ -85,9 +85,8 @@ def test_device_idle_agrees_with_the_gpus_own_counters(figures: dict[str, Any]) 
     assert found.device_idle_percent is not None and found.kernels
     busy = 100 - found.device_idle_percent
     assert busy == pytest.approx(figures["counters"]["gpu_sm_activity_percent"]["mean"], abs=5)
-    # CUDA events around torch's kernels; JAX has none, so how long it waited for the device.
-    own = figures.get("waited_percent", figures["busy_percent"])
-    assert busy == pytest.approx(own, abs=5)
+    # As the load itself timed it: by CUDA events, or from the first dispatch until all is ready.
+    assert busy == pytest.approx(figures["busy_percent"], abs=5)
     assert found.split is not None and found.split.window_ns == found.window_ns
 
 
