@@ -3,8 +3,8 @@
     python scripts/record_goodput_answers.py tests/fixtures/goodput
 
 Run it with an interpreter that has ml-goodput-measurement 0.2.3 installed.  It writes
-`answers.json.gz` (random jobs and the answers about them) and `shapes.json` (the figures of the
-jobs in benchmarks/goodput_shapes.py).  The same seeds give the same jobs.
+`answers.json.gz`: random jobs and the answers about them.  The same seeds give the same jobs.
+(Those that are measured are in record_goodput_shapes.py.)
 
 Where the original is wrong and ours is not to follow it, a job has a `purpose`, and next to what
 the original answers it has `right`: what it answers about the same job recorded as it ought to be.
@@ -30,9 +30,6 @@ Job = dict[str, Any]
 JOB = "job"
 BEGIN = 1_700_000_000.0
 SEEDS = {"plain": 140, "elastic": 50, "clock": 30}
-SHAPES = ("steps", "full", "checkpoint", "custom")
-SIZES = (1_000, 10_000)
-PUBLISHED_SIZES = (1_000, 10_000, 100_000)
 SAVE_PARTS = (
     "wait_for_prev",
     "checkpointer_blocking",
@@ -385,33 +382,12 @@ def record_jobs(original: Original) -> list[Job]:
     return jobs
 
 
-def record_shapes(original: Original) -> dict[str, Any]:
-    sys.path.insert(0, str(Path(__file__).parents[1]))
-    from benchmarks.goodput_shapes import Job as Shaped
-    from benchmarks.goodput_shapes import published
-
-    found = {}
-    for shape in SHAPES:
-        for steps in SIZES:
-            job = Shaped(shape, steps, name=JOB)
-            entries = [*job.run(steps), *job.run(100)]
-            found[f"{shape} {steps}"] = original.job(entries, False)["seconds"]
-    for steps in PUBLISHED_SIZES:
-        job = published(steps)
-        entries = [*job.run(steps), *job.run(100)]
-        found[f"published {steps}"] = original.job(entries, False)["seconds"]
-    return found
-
-
 def main(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
-        original = Original(Path(scratch))
-        jobs = record_jobs(original)
-        shapes = record_shapes(original)
+        jobs = record_jobs(Original(Path(scratch)))
     text = json.dumps(jobs, separators=(",", ":"))
     with gzip.GzipFile(folder / "answers.json.gz", "wb", mtime=0) as file:
         file.write(text.encode())
-    (folder / "shapes.json").write_text(json.dumps(shapes, indent=1) + "\n")
 
 
 if __name__ == "__main__":

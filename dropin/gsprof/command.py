@@ -83,6 +83,11 @@ def _connect(command: argparse.ArgumentParser) -> None:
         help="reconnect and lose nothing; every client does so",
     )  # fmt: skip
     _switches(command, bandwidth=None, nvlink=None)
+    command.add_argument(
+        "--buffer-mb", type=_megabytes, metavar="MB",
+        help="disk for what waits while the head is away; then the oldest goes, and is counted "
+        "(default: 1024, some 100,000 samples of 8 GPUs)",
+    )  # fmt: skip
     _token(command)
 
 
@@ -113,6 +118,15 @@ def _recover(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--compat", choices=("gswarm",), help="numbers as text and 0 to 1, as 0.2.1 wrote"
     )
+    command.add_argument(
+        "--import-pkl", type=Path, metavar="FILE|DIR",
+        help="store what an old client left on disk: ~/.cache/gswarm/metrics",
+    )  # fmt: skip
+    command.add_argument(
+        "--remove-pkl", action="store_true", help="and remove those files once that is done"
+    )
+    command.add_argument("--head", help="send it to this head, host:8090, not to the data here")
+    _token(command)
     _data_dir(command)
 
 
@@ -171,6 +185,18 @@ def _milliseconds(text: str) -> int:
             f"{text!r} is not a number of milliseconds between samples, from 1 to 3600000"
         )
     return period
+
+
+def _megabytes(text: str) -> int:
+    try:
+        size = int(text)
+    except ValueError:
+        size = 0
+    if not 3 <= size <= 1 << 20:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of megabytes for a buffer, from 3 to {1 << 20}"
+        )
+    return size
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -109,6 +109,8 @@ def connect(arguments: argparse.Namespace) -> int:
         "idle_seconds": 0.0,
         "device_pcie": bandwidth,
     }
+    if arguments.buffer_mb is not None:
+        flags["own_bytes"] = arguments.buffer_mb << 20
     if "RUNWATCH_DEVICE_HZ" not in os.environ:
         flags["device_hz"] = min(MOST_HZ, 1000 / freq)
     if not os.environ.get("RUNWATCH_DIR"):
@@ -156,6 +158,8 @@ def recover(arguments: argparse.Namespace) -> int:
     from runwatch.cli.session_command import print_sessions
     from runwatch.views.sessions import check_name
 
+    if arguments.import_pkl is not None:
+        return _import(arguments)
     key = arguments.session_id or arguments.name
     if arguments.export and key is None:
         raise UsageError("say which: --export --name NAME")
@@ -176,6 +180,16 @@ def recover(arguments: argparse.Namespace) -> int:
         )
         print(f"Wrote {output}: {session['frames']:,} frames")
     return 0
+
+
+def _import(arguments: argparse.Namespace) -> int:
+    from runwatch.cli import session_import
+
+    told = {
+        "path": arguments.import_pkl, "remove": arguments.remove_pkl, "dir": data_dir(arguments),
+        "head": arguments.head, "token": arguments.token, "json": False,
+    }  # fmt: skip
+    return session_import.run(argparse.Namespace(**told))
 
 
 def stat(arguments: argparse.Namespace) -> int:

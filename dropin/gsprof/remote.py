@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import ssl
 import sys
 import urllib.error
 import urllib.request
@@ -133,8 +134,9 @@ def _http(arguments: argparse.Namespace, path: str, body: Any = None) -> Any:
         headers["Authorization"] = f"Bearer {token}"
     said = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(head.rstrip("/") + path, data=said, headers=headers)
+    context = ssl.create_default_context(cafile=os.environ.get("RUNWATCH_CA") or None)
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS, context=context) as answer:
             return json.load(answer)
     except urllib.error.HTTPError as error:
         raise UsageError(f"the head refuses: {_reason(error)}") from error
@@ -174,7 +176,9 @@ def _print_status(status: dict[str, Any]) -> None:
         print(f"Total GPUs: {status['total_gpus']}")
     print(f"Connected Clients: {len(status['connected_clients'])}")
     for client in status["connected_clients"]:
-        print(f"  {client}")
+        dropped = status.get("dropped_records", {}).get(client, 0)
+        lost = f": {dropped:,} records dropped while no head took them" if dropped else ""
+        print(f"  {client}{lost}")
 
 
 RUN: Final = {

@@ -4,10 +4,12 @@
     with runwatch.diagnose(DiagnosticConfig(DebugConfig(stacks))):
         train()
 
-Inside the block a fault (SEGV, FPE, ABRT, BUS, ILL) and SIGUSR1 each leave the stacks of all
-threads, and so does every interval that passes, also while the main thread is stuck in native
-code.  They go to standard error, or with `stack_trace_to_cloud` to a file of this process's own
-in /tmp/debugging ($RUNWATCH_STACKS_DIR).  If a run is going on, its agent stores them.
+Inside the block a fault (SEGV, FPE, ABRT, BUS, ILL) leaves the stacks of all threads, and so does
+every interval that passes, also while the main thread is stuck in native code.  SIGUSR1 leaves
+that of the thread that gets it, the main one.  They go to standard error, or with
+`stack_trace_to_cloud` to a file of this process's own in /tmp/debugging ($RUNWATCH_STACKS_DIR).
+If a run is going on, its agent stores them; those of a fault that went to standard error, if a
+file is behind it.
 
 Nothing here raises into the block, ends the program or keeps it from leaving.
 """
@@ -24,7 +26,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from runwatch.capture import watchdog
-from runwatch.capture.dump_file import About, DumpFile, Target, console_fd
+from runwatch.capture.dump_file import About, Console, DumpFile, Target, console_fd, heading
 from runwatch.clock import system_clock
 from runwatch.configuration.debug_configuration import DebugConfig
 from runwatch.configuration.diagnostic_configuration import DiagnosticConfig
@@ -115,9 +117,7 @@ def _target(to_file: bool) -> Target | None:
     if not to_file:
         fd = console_fd(sys.stderr)
         if fd is not None:
-            console = Target(fd)
-            console.users = 1
-            return console
+            return Console(fd, heading("opened", _about().pairs(), system_clock.wall_ns()))
     file = _file()
     if file is not None and not to_file:
         _say("no console", f"sys.stderr has no file behind it: stacks go to {file.path}")

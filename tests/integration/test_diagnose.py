@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from runwatch.capture.stacks import read_dumps
 from tests.integration.processes import until
 from tests.integration.sdk_programs import run_program, start_program
 
@@ -193,8 +194,7 @@ def test_a_block_without_a_dump_leaves_no_file(run: Callable[..., Any], place: P
 
 
 # As in an extension that holds the interpreter's lock: nothing moves while the stacks are read.
-# Without it (signal.raise_signal lets go of it) SIGILL once ended as SIGSEGV, most likely because
-# faulthandler read frames that were changing.  That case is not covered here.
+# Without it, see test_faults.py.
 FAULTS = {
     "SIGSEGV": ("ctypes.string_at(0)", "Segmentation fault"),
     "SIGFPE": ('ctypes.PyDLL(None)["raise"](signal.SIGFPE)', "Floating point exception"),
@@ -224,6 +224,28 @@ def test_a_fault_leaves_all_threads_and_the_process_dies_of_it(
     assert text.count("in worker\n") == 3
     assert "in faulty\n" in text
     assert done.stderr == ""
+
+
+def test_a_thread_that_starts_as_another_faults_is_no_dump_of_its_own(
+    run: Callable[..., Any], place: Path
+) -> None:
+    done = run(
+        """
+        import _thread
+        raise_ = ctypes.PyDLL(None)["raise"]
+        def faulty():
+            _thread.start_new_thread(worker, ())
+            raise_(signal.SIGABRT)
+        with diagnose(config()):
+            faulty()
+        """
+    )
+    assert done.returncode == -signal.SIGABRT
+    (dump,) = read_dumps(dumps(place))
+    assert dump.fault == "Aborted"
+    (main,) = (thread for thread in dump.threads if thread.is_main)
+    assert main.ident == dump.current
+    assert [frame.function for frame in main.frames] == ["faulty", "<module>"]
 
 
 def test_a_fault_on_the_console(run: Callable[..., Any], place: Path) -> None:
@@ -443,6 +465,28 @@ def test_a_handler_of_native_code_is_called_inside(run: Callable[..., Any], plac
     )
     assert done.returncode == signal.SIGUSR1  # _exit(10), called as a handler
     assert "in <module>" in dumps(place)
+
+
+def test_a_signal_does_not_read_the_frames_of_threads_that_run_on(
+    run: Callable[..., Any], place: Path
+) -> None:
+    done = run(
+        """
+        def deep(n):
+            return deep(n - 1) if n else sum(x for x in range(40))
+        def busy():
+            while True:
+                sorted(range(50), key=lambda x: deep(6))
+        sys.setswitchinterval(1e-4)  # they take turns quickly
+        for _ in range(4):
+            threading.Thread(target=busy, daemon=True).start()
+        with diagnose(config()):
+            for _ in range(300):
+                signal.raise_signal(signal.SIGUSR1)  # lets go of the interpreter's lock
+        """
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert dumps(place).count("in <module>") == 300
 
 
 @pytest.mark.parametrize("before", ["SIG_DFL", "SIG_IGN"])

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from runwatch.agent.dumps import collect
-from runwatch.capture.stacks import STACK_SIGNAL, Frame, Stacks
+from runwatch.agent.dumps import collect, last_fault
+from runwatch.agent.lock import end_agents
+from runwatch.capture.stacks import SIGNALS, STACK_SIGNAL, Frame, Stacks
 from tests.integration.processes import until
 from tests.integration.sdk_programs import run_program, start_program
 from tests.integration.test_diagnose import FAULTS, PRELUDE
+from tests.integration.test_endings import agent_sees, outcome, start
 
 RUN = """
 import runwatch
@@ -45,10 +48,10 @@ def test_a_fault_is_stored_with_all_threads(name: str, tmp_path: Path) -> None:
     cause, words = FAULTS[name]
     done = run(RUN + f"start_workers()\ndef faulty(): {cause}\nfaulty()\n", tmp_path)
     assert (done.returncode, done.stderr) == (-getattr(signal, name), "")
-    # An abort was once seen to be told twice; why is not known.
-    body, *again = collect(journal(tmp_path), rank=3, host="gpu-1")
-    assert {each["fault"] for each in (body, *again)} == {words}
-    assert (body["how"], body["rank"]) == ("fault", 3)
+    assert last_fault(journal(tmp_path)) == name
+    (body,) = collect(journal(tmp_path), rank=3, host="gpu-1")
+    assert (body["how"], body["fault"], body["rank"]) == ("fault", words, 3)
+    assert body["problems"] == []
     assert body["journal"] == journal(tmp_path).name
     stacks = Stacks.from_json(body)
     (main,) = (thread for thread in stacks.threads if thread.is_main)
@@ -56,6 +59,111 @@ def test_a_fault_is_stored_with_all_threads(name: str, tmp_path: Path) -> None:
     assert sum("worker" in names for names in functions(body)) == 3
     assert str(stacks.pid) in journal(tmp_path).name
     assert list(collect(journal(tmp_path))) == []  # once
+
+
+# As in a library that crashes while Python goes on: eight threads whose frames come and go.
+BUSY = """
+def deep(n):
+    return deep(n - 1) if n else sum(range(40))
+def busy():
+    started.wait()
+    while True:
+        deep(6)
+        sorted(range(50), key=lambda x: -x)
+        sum(x for x in range(20))
+started = threading.Barrier(9)
+for _ in range(8):
+    threading.Thread(target=busy, daemon=True).start()
+started.wait()
+until(lambda: "wait" not in {frame.f_code.co_name for frame in sys._current_frames().values()})
+libc = ctypes.CDLL(None)
+"""
+WITHOUT_THE_LOCK = {
+    "SIGSEGV": "libc.memset(None, 1, 8)",
+    "SIGFPE": 'libc["raise"](signal.SIGFPE)',
+    "SIGABRT": "libc.abort()",
+    "SIGBUS": 'libc["raise"](signal.SIGBUS)',
+    "SIGILL": 'libc["raise"](signal.SIGILL)',
+}
+
+
+def fault_beside_busy_threads(name: str, tmp_path: Path) -> bool:
+    """Whether all threads were written.  If not: why not, and the cause is right all the same.
+
+    faulthandler reads the frames of threads that run on, and at times that is a second fault.
+    """
+    done = run(f"{RUN}{BUSY}def faulty(): {WITHOUT_THE_LOCK[name]}\nfaulty()\n", tmp_path)
+    assert last_fault(journal(tmp_path)) == name
+    (body,) = collect(journal(tmp_path))
+    assert (body["how"], SIGNALS[body["fault"]]) == ("fault", name)
+    if body["problems"]:
+        assert "broken off" in body["problems"][0]
+        assert done.returncode in (-getattr(signal, name), -signal.SIGSEGV)
+        return False
+    assert done.returncode == -getattr(signal, name)
+    (main,) = (t for t in Stacks.from_json(body).threads if t.is_main)
+    assert [frame.function for frame in main.frames] == ["faulty", "<module>"]
+    assert len(functions(body)) > 8  # what the running one of them shows is a matter of luck
+    return True
+
+
+@pytest.mark.parametrize("name", WITHOUT_THE_LOCK)
+def test_a_fault_without_the_interpreters_lock_has_the_right_cause(
+    name: str, tmp_path: Path
+) -> None:
+    assert any(fault_beside_busy_threads(name, tmp_path / str(trial)) for trial in range(4))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", WITHOUT_THE_LOCK)
+def test_a_hundred_of_them(name: str, tmp_path: Path) -> None:
+    whole = [fault_beside_busy_threads(name, tmp_path / str(trial)) for trial in range(100)]
+    assert sum(whole) >= 90
+
+
+BROKEN_OFF = """\
+Fatal Python error: Illegal instruction
+
+Thread 0x00007fbb577616c0 (most recent call first):
+  <no Python frame>
+
+Thread 0x00007fbb3d7fa6c0 (most recent call first):
+  File Fatal Python error: Segmentation fault
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("told", "signal_name", "reason"),
+    [
+        ("", "SIGSEGV", "killed by SIGSEGV"),
+        (BROKEN_OFF, "SIGILL", "killed by SIGILL (then SIGSEGV while its stacks were written)"),
+    ],
+)
+def test_what_a_person_is_told_is_the_first_fault(
+    told: str, signal_name: str, reason: str, tmp_path: Path
+) -> None:
+    ending = f"""
+        import ctypes, faulthandler
+        with (run._writer.directory / "faults.txt").open("a") as file:
+            file.write({told!r})
+        faulthandler.disable()
+        ctypes.CDLL(None).memset(None, 1, 8)
+    """
+    process = start(tmp_path, ending)
+    try:
+        until(lambda: agent_sees(tmp_path, process.pid), 30, "the agent")
+        process.communicate(b"\n")
+        assert process.returncode == -signal.SIGSEGV
+        until(lambda: list((tmp_path / "journals").glob("*/ended.json")), 30, "the end")
+        found = outcome(tmp_path)
+    finally:
+        process.kill()
+        process.communicate()
+        end_agents(tmp_path)
+    assert (found.state, found.signal) == ("killed", signal_name)
+    assert found.reason.removesuffix(", core dumped") == reason
 
 
 def test_a_run_that_ends_well_leaves_no_trace(tmp_path: Path) -> None:
@@ -176,6 +284,47 @@ def test_after_a_block_faults_go_beside_the_journal_again(tmp_path: Path) -> Non
     done = run(RUN + "with diagnose(config()): pass\nctypes.string_at(0)", tmp_path)
     assert done.returncode == -signal.SIGSEGV
     assert "Segmentation fault" in (journal(tmp_path) / "faults.txt").read_text()
+
+
+@pytest.mark.parametrize("order", ["a run in a block", "a block in a run"])
+def test_a_fault_on_a_console_that_is_a_file_is_stored(order: str, tmp_path: Path) -> None:
+    inner = RUN.strip() if order == "a run in a block" else "pass"
+    program = f"""
+os.dup2(os.open(os.environ["LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT), 2)
+os.write(2, b"words before\\n")
+{RUN if inner == "pass" else ""}
+start_workers()
+with diagnose(config(to_file=False)):
+    with diagnose(config(to_file=False)): pass
+{textwrap.indent(inner, "    ")}
+    os.write(2, b"step 7 ")
+    ctypes.string_at(0)
+"""
+    log = tmp_path / "rank 3.err"
+    done = run(program, tmp_path, LOG=str(log), RANK="3", WORLD_SIZE="8")
+    assert done.returncode == -signal.SIGSEGV
+    assert "step 7 Fatal Python error: Segmentation fault\n" in log.read_text()
+    assert last_fault(journal(tmp_path)) == "SIGSEGV"
+    (body,) = collect(journal(tmp_path))
+    assert (body["how"], body["fault"], body["rank"]) == ("fault", "Segmentation fault", 3)
+    assert sum("worker" in names for names in functions(body)) == 3
+    assert list(collect(journal(tmp_path))) == []
+
+
+def test_after_a_block_the_console_is_not_looked_at(tmp_path: Path) -> None:
+    program = """
+os.dup2(os.open(os.environ["LOG"], os.O_WRONLY | os.O_CREAT), 2)
+with diagnose(config(to_file=False)):
+    print(len(list(journal.glob("console-*"))))
+    if os.fork() == 0:
+        os._exit(0)
+    os.wait()
+    print(len(list(journal.glob("console-*"))))
+print(len(list(journal.glob("console-*"))))
+unwatch_faults()
+"""
+    done = run(RUN + program, tmp_path, LOG=str(tmp_path / "log"))
+    assert (done.returncode, done.stdout) == (0, "1\n1\n0\n")
 
 
 def test_periodic_dumps_on_the_console_are_kept_for_the_store(tmp_path: Path) -> None:

@@ -14,7 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+import trustme
+from gsprof.command import parser
 
 from runwatch.agent.collectors.replay import save
 from runwatch.agent.lock import end_agents
@@ -139,6 +142,35 @@ def test_e2_01_help_names_everything(bench: Bench) -> None:
     assert "Nothing needs" in bench.run("generate-grpc").stdout
 
 
+def test_e2_01_flags_and_what_they_are_unless_told() -> None:
+    """As the seed and 0.2.1 have them; only the HTTP port is the seed's 8091 throughout."""
+
+    def told(*words: str) -> dict[str, Any]:
+        return vars(parser().parse_args(words))
+
+    start = told("start")
+    assert (start["host"], start["port"], start["http_port"]) == ("localhost", 8090, 8091)
+    assert (start["freq"], start["bandwidth"], start["nvlink"]) == (500, False, False)
+    assert start["background"] is False
+    on = told("start", "--enable-bandwidth", "--enable-nvlink", "--background")
+    assert (on["bandwidth"], on["nvlink"], on["background"]) == (True, True, True)
+    off = told("start", "--enable-nvlink", "--disable-nvlink", "--disable-bandwidth")
+    assert (off["bandwidth"], off["nvlink"]) == (False, False)
+    client = told("connect", "head:8090")
+    assert (client["head"], client["resilient"], client["bandwidth"]) == ("head:8090", False, None)
+    assert told("connect", "h", "--resilient", "--disable-bandwidth")["bandwidth"] is False
+    for command in ("profile", "stop", "status"):
+        assert told(command)["head"] == "localhost:8090"
+    for command in ("http-profile", "http-stop", "http-status"):
+        assert told(command)["head"] == "localhost:8091"
+    for command in ("profile", "stop", "http-profile", "http-stop"):
+        assert told(command)["name"] is None and told(command, "--name", "a")["name"] == "a"
+    assert told("exit", "h:1")["head"] == "h:1"
+    stat, recover = told("stat"), told("recover", "--session-id", "x", "--name", "n", "--export")
+    assert (stat["data"], stat["plot"]) == (Path("result.json"), None)
+    assert (recover["session_id"], recover["name"], recover["export"]) == ("x", "n", True)
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -167,6 +199,15 @@ def test_e2_02_a_port_in_use(bench: Bench, which: str) -> None:
     assert port in done.stderr and "cannot listen" in done.stderr
 
 
+def test_e2_02_grpc_alone(bench: Bench) -> None:
+    bench.http_port = 0
+    head = bench.start_head()
+    at = read_address(bench.data)
+    assert at is not None and at.http == ""
+    assert "Frequency: 50 ms" in bench.run("status", f"localhost:{bench.port}").stdout
+    assert end(head, signal.SIGTERM) == 0
+
+
 def test_commands_without_a_head_fail_honestly(bench: Bench) -> None:
     for words in (("status",), ("profile",), ("stop",), ("exit",)):
         done = bench.run(*words, f"localhost:{bench.port}", check=False)
@@ -188,6 +229,7 @@ def test_the_readme_from_start_to_figure(bench: Bench) -> None:
     assert again.returncode == 1 and "already active" in again.stderr
     bad = bench.run("http-profile", http, "--name", "../evil", check=False)
     assert bad.returncode == 1 and "evil" in bad.stderr
+    assert not list(bench.root.parent.glob("evil*")) and not list(bench.root.glob("**/evil*"))
     until(lambda: bench.frames("two") > 20, what="frames")
     for said in (bench.run("status", grpc).stdout, bench.run("http-status", http).stdout):
         assert "Frequency: 50 ms" in said and "Bandwidth Profiling: Enabled" in said
@@ -270,20 +312,22 @@ def written_between(bench: Bench, start_ns: int, end_ns: int) -> int:
 
 
 @pytest.mark.timeout(240)
-def test_e2_13_a_signal_finalises_sessions(bench: Bench) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_e2_13_a_signal_finalises_sessions(bench: Bench, number: int) -> None:
     head = bench.start_head()
     bench.start_client()
     bench.ask("/profiling/start", {"name": "open"})
     until(lambda: bench.frames("open") > 5, what="frames")
-    assert end(head, signal.SIGINT) in (0, 130, -signal.SIGINT)
+    assert end(head, number) in (0, 130, -signal.SIGINT)
     found = json.loads((bench.root / "open.json").read_text())
     assert len(found["frames"]) > 5 and found["is_active"] is False
     assert "completed" in bench.run("recover", "--list").stdout
 
 
 @pytest.mark.timeout(240)
-def test_e2_17_nodes_join_and_leave(bench: Bench) -> None:
-    bench.start_head()
+def test_e2_10_and_17_nodes_join_and_leave(bench: Bench) -> None:
+    """With NVLink on and bandwidth off, which ended the original's session without a file."""
+    bench.start_head("--enable-nvlink")
     first = bench.start_client("node-1")
     bench.ask("/profiling/start", {"name": "s"})
     until(lambda: bench.frames("s") > 5, what="frames")
@@ -298,6 +342,9 @@ def test_e2_17_nodes_join_and_leave(bench: Bench) -> None:
     done = bench.run("stat", "--data", "s.json", "--plot", "s.png")
     assert "node-1:0" in done.stdout and "node-2:1" in done.stdout
     assert (bench.root / "s.png").stat().st_size > 1000
+    for frame in json.loads((bench.root / "s.json").read_text())["frames"]:
+        assert "gpu_bandwidth" in frame and not any(key.startswith("dram_b") for key in frame)
+        assert len(frame["gpu_id"]) == len(frame["gpu_util"]) == len(set(frame["gpu_id"]))
 
 
 @pytest.mark.timeout(240)
@@ -313,6 +360,30 @@ def test_e2_22_in_the_background(bench: Bench) -> None:
     finally:
         bench.run("exit", f"localhost:{bench.port}")
         until(lambda: not os.path.exists(f"/proc/{at.pid}"), what="the head to end")
+
+
+@pytest.mark.timeout(240)
+def test_e2_25_tls_on_both_ports_and_nobody_else_is_let_in(bench: Bench) -> None:
+    authority = trustme.CA()
+    certificate = authority.issue_cert("localhost", "127.0.0.1")
+    authority.cert_pem.write_to_path(str(bench.root / "ca.pem"))
+    certificate.private_key_and_cert_chain_pem.write_to_path(str(bench.root / "both.pem"))
+    both = str(bench.root / "both.pem")
+    head = bench.start_head("--tls-certificate", both, "--tls-key", both, "--token", "secret")
+    listening = {
+        each.laddr.ip.removeprefix("::ffff:")
+        for each in psutil.Process(head.pid).net_connections("tcp")
+        if each.status == psutil.CONN_LISTEN
+    }
+    assert listening == {"127.0.0.1"}, "nothing but loopback unless told"
+    grpc, http = f"grpcs://localhost:{bench.port}", f"https://localhost:{bench.http_port}"
+    known = {"RUNWATCH_TOKEN": "secret", "RUNWATCH_CA": str(bench.root / "ca.pem")}
+    for words in (("status", grpc), ("http-status", http)):
+        assert "Frequency: 50 ms" in bench.run(*words, **known).stdout
+        stranger = bench.run(*words, check=False, RUNWATCH_TOKEN="secret")
+        assert stranger.returncode == 1, "a certificate that nobody vouches for"
+        without = bench.run(*words, check=False, RUNWATCH_CA=known["RUNWATCH_CA"])
+        assert without.returncode == 1 and "token" in without.stderr
 
 
 @pytest.mark.timeout(240)

@@ -8,14 +8,17 @@ import signal
 import subprocess
 import threading
 import zlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from runwatch.agent.settings import AgentSettings
 from runwatch.journal.reader import JournalReader
+from runwatch.journal.segment import points_body, segment_indexes
 from runwatch.record import Series
 from runwatch.store.duck import DuckStore
 from tests.integration.processes import end, until
@@ -34,13 +37,15 @@ Sample = tuple[int, float]
 class Away(Bench):
     """A bench whose head can be away, with one client that plays what an H200 once showed."""
 
-    def connect(self, host: str = "node-1", **more: str) -> subprocess.Popen[bytes]:
+    def connect(
+        self, host: str = "node-1", words: Sequence[str] = (), **more: str
+    ) -> subprocess.Popen[bytes]:
         folder = self.root / host
         if folder not in self.nodes:
             self.nodes.append(folder)
         told = {"RUNWATCH_DEVICE_REPLAY": str(RECORDED), "RUNWATCH_DEVICE_HZ": str(HERTZ), **more}
         return self._process(
-            "connect", f"localhost:{self.port}", "--resilient",
+            "connect", f"localhost:{self.port}", "--resilient", *words,
             RUNWATCH_DIR=str(folder), RUNWATCH_HOST=host, **told,
         )  # fmt: skip
 
@@ -142,6 +147,114 @@ def test_e2_14_what_was_sampled_while_the_head_was_away(away: Away, outage: int)
     stored = away.stored()
     assert stored == sorted(set(stored)) and stored == away.written()[: len(stored)]
     assert set(samples) <= set(stored)
+
+
+class Follower:
+    """Reads along while a journal is written, so that it knows also what is dropped later."""
+
+    def __init__(self, node: Path) -> None:
+        [self.folder] = (node / "journals").iterdir()
+        self.times: list[int] = []
+        """Of each record of numbers."""
+        self.events: list[tuple[int, str]] = []
+        self.missed = 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._follow)
+        self._thread.start()
+
+    @property
+    def first(self) -> int:
+        """The oldest segment that is left."""
+        return segment_indexes(self.folder)[0]
+
+    def _follow(self) -> None:
+        reader, last = JournalReader(self.folder), False
+        try:
+            while not last:
+                last = self._ended.wait(0.01)
+                while (batch := reader.read()) is not None:
+                    self.missed += batch.skipped_records
+                    self.times += dict.fromkeys(batch.points.time_ns)
+                    self.events += [(event.time_ns, event.kind) for event in batch.events]
+        finally:
+            reader.close()
+
+    def close(self) -> None:
+        """After which it has read all that there is."""
+        self._ended.set()
+        self._thread.join()
+
+
+def stored_of(store: DuckStore, journal: str) -> tuple[list[int], list[tuple[int, str]]]:
+    """Times of records of numbers, as they are given out; and what happened."""
+    series = [row.series for row in store.series() if row.journal == journal]
+    times: Counter[int] = Counter()
+    for columns in store.points(series):
+        values = Counter(zip(columns.series, columns.time_ns, strict=True))
+        assert max(values.values()) == 1, "twice"
+        times.update(columns.time_ns.tolist())
+    events = [
+        (event.time_ns, event.kind)
+        for event in store.events(None)
+        if event.journal == journal and event.kind not in ("journal_gap", "records_skipped")
+    ]
+    return sorted(times), events
+
+
+@pytest.mark.timeout(300)
+def test_e2_14_at_the_limit_the_oldest_are_dropped_and_counted(away: Away) -> None:
+    """80 GPUs at 20 Hz fill 6 MB in seconds."""
+    head = away.start_head("--freq", "50")
+    client = away.connect(
+        words=("--buffer-mb", "6"),
+        RUNWATCH_DEVICE_REPLAY_COUNT="80",
+        RUNWATCH_DEVICE_HZ="20",
+    )
+    until(lambda: away.ask("/status")["total_gpus"] == 80, 60, "the client")
+    assert away.ask("/clients")["clients"][0]["dropped_records"] == 0
+    follower = Follower(away.nodes[0])
+    try:
+        until(lambda: len(follower.times) > 20, 60, "samples")
+        end(head, signal.SIGKILL)
+        until(lambda: follower.first >= 2, 120, "the oldest to be dropped")
+        head = away.start_head("--freq", "50")
+        until(lambda: away.ask("/status")["dropped_records"], 90, "what is left at the head")
+        assert end(client, signal.SIGTERM) == 0
+    finally:
+        follower.close()
+    [dropped] = away.ask("/status")["dropped_records"].values()
+    assert away.ask("/clients")["clients"][0]["dropped_records"] == dropped
+    said = away.run("http-status", f"localhost:{away.http_port}").stdout
+    assert f"{dropped:,} records dropped" in said
+    assert end(head, signal.SIGTERM) == 0
+    log = (away.root / "log").read_text()
+    assert re.search(r"no head has had \d+ records, and they are dropped", log)
+    check_loss(away, follower, dropped)
+
+
+def check_loss(away: Away, follower: Follower, dropped: int) -> None:
+    """All but one stretch is stored, once: between what the head had and the oldest left."""
+    store = DuckStore.open(away.data / "store")
+    try:
+        times, events = stored_of(store, follower.folder.name)
+    finally:
+        store.close()
+    written, there = follower.times, set(times)
+    assert follower.missed == 0 and len(written) == len(set(written)), "who looks has seen all"
+    missing = [place for place, time_ns in enumerate(written) if time_ns not in there]
+    first, last = missing[0], missing[-1]
+    assert missing == list(range(first, last + 1)) and len(missing) > 20
+    assert first > 0 and last < len(written) - 20, "the newest are there"
+    assert times == sorted(written[:first] + written[last + 1 :])
+    assert not Counter(events) - Counter(follower.events)
+    lost_events = Counter(follower.events) - Counter(events)
+    assert dropped == len(missing) + lost_events.total()
+
+
+def test_e2_14_there_is_room_for_more_than_the_original_keeps() -> None:
+    """10,000 samples of a node with 16 GPUs, and of all else that an agent records with them."""
+    series = 16 * 23 + 100
+    assert AgentSettings().own_bytes >= 10_000 * points_body(series).size
 
 
 @pytest.mark.timeout(300)

@@ -255,6 +255,19 @@ def test_its_intervals_are_the_account(store: Store, client: TestClient, pixels:
     assert spent == found["spent_ns"]
 
 
+def test_an_exit_that_is_told_under_no_run_has_the_rank_of_its_process(
+    store: Store, client: TestClient
+) -> None:
+    for rank in (0, 5):
+        Producer(store, f"p{rank}", start_ns=when(0), rank=rank).write(
+            [("step_seconds", 11, 1, 0.9)], [("run_start", 0, {})]
+        )
+    agent(store).write(events=[exited("p0", 30, code=0), exited("p5", 31, signal=9)], scope=0)
+    found = get(client, "runs/run-1/timeline")["events"]
+    exits = [(e["rank"], e["body"]["journal"]) for e in found if e["kind"] == "process_exit"]
+    assert exits == [(0, "p0"), (5, "p5")]
+
+
 def test_a_window_of_it(store: Store, client: TestClient) -> None:
     story(store)
     found = get(client, "runs/run-1/timeline", start=when(30), end=when(60))
@@ -325,11 +338,13 @@ def test_nobody_waits_for_a_long_account(tmp_path: Path) -> None:
         with fold.lock:  # it takes its time
             early = timelines.of(asked)
         assert early.pending and early.goodput is None
+        assert early.progress == 0.0
         assert early.attempts and early.events and early.start_ns == when(0)
         deadline = time.monotonic() + 30
         while (found := timelines.of(asked)).pending:
             assert time.monotonic() < deadline
         assert found.goodput is not None and found.goodput.total_ns == when(40) - when(0)
+        assert found.progress == 1.0
     finally:
         head.close()
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 from runwatch.agent.collectors.base import Sample
 from runwatch.errors import SegmentError
 from runwatch.journal.writer import JournalWriter
-from runwatch.record import RunId, RunScope
+from runwatch.record import START, JournalId, Position, RunId, RunScope
 
 Labels = tuple[tuple[str, str], ...]
 Key = tuple[str, int, str, Labels]
@@ -42,7 +42,18 @@ class Book:
         self.not_recorded = 0
         """Points of series that had no room."""
         self._reported = 0
+        self._dropped_before = 0
         self._begin()
+
+    @property
+    def dropped_records(self) -> int:
+        """Records, of all journals so far, that had to go before a head had them."""
+        return self._dropped_before + self._writer.dropped_records
+
+    def acknowledged(self, reached: Mapping[JournalId, Position]) -> None:
+        """How far a head has stored journals."""
+        writer = self._writer
+        writer.acknowledged = reached.get(writer.origin.journal, START)
 
     def _begin(self) -> None:
         self._writer = self._open_journal()
@@ -139,6 +150,7 @@ class Book:
         """In a new journal."""
         full, scopes = self._writer, {key[1] for key in self._live(mono_ns)}
         self._begin()
+        self._dropped_before += full.dropped_records
         full.close()
         for number in scopes:  # their events must have room, whatever else comes
             self._scope_of(number)

@@ -1,8 +1,9 @@
 """Stacks that a process wrote by itself, read from its files: bodies of `stacks` events.
 
 A process of a run leaves them beside its journal (`faults.txt`, `dumps.txt`), or elsewhere and says
-where (`dumps.path`).  Files are read from where the last reading ended, which `dumps-read.json`
-remembers for an agent that comes after us.  What is damaged or cut off gives what can be read.
+where (`dumps.path`, and for standard error `console-*.path`).  Files are read from where the last
+reading ended, which `dumps-read.json` remembers for an agent that comes after us.  What is damaged
+or cut off gives what can be read.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from runwatch.capture import watchdog
-from runwatch.capture.dump_file import ELSEWHERE, PERIODIC
-from runwatch.capture.stacks import Dump, How, Stacks, Thread, read_dumps
+from runwatch.capture.dump_file import CONSOLE, ELSEWHERE, PERIODIC
+from runwatch.capture.stacks import SIGNALS, Dump, How, Stacks, Thread, fault_of, read_dumps
 from runwatch.clock import Clock, system_clock
 
 READ: Final = "dumps-read.json"
@@ -27,6 +28,7 @@ ASKED: Final = "stacks.txt"
 MAX_READ: Final = 32 << 20
 MAX_ELSEWHERE: Final = 32
 MAX_SMALL: Final = 1 << 20
+MAX_FAULT: Final = 4 << 20
 QUIET_SECONDS: Final = 1.0
 # The directory is the program's, and we may be root: no links, and no pipe that never ends.
 _READING: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -44,6 +46,8 @@ class _Place:
     heading: dict[str, str] = field(default_factory=dict)
     since_ns: int = 0
     """Seconds of time-outs since the heading, in ns: the C thread writes no time."""
+    shared: bool = False
+    """Others write there, too: of interest is how this process died."""
 
 
 def collect(
@@ -61,8 +65,7 @@ def collect(
     process wrote when it got STACK_SIGNAL, and nobody was there to read.
     """
     places = _load(journal)
-    for path in _files(journal, asked):
-        place = places.setdefault(str(path), _Place())
+    for path, place in _places(journal, places, asked=asked, ended=ended):
         for stacks, more in _read(path, place, journal, None if ended else clock):
             body = {"rank": rank, "host": host, **more}
             yield {
@@ -76,12 +79,68 @@ def collect(
         _save(journal, places)  # after they were taken: twice is better than never
 
 
+def last_fault(journal: Path) -> str:
+    """ "SIGILL": of what the process died, by its own account; "" if it tells of no fault.
+
+    How it ended need not say: a second fault may come while the stacks are written.
+    """
+    told: list[tuple[int, str]] = []
+    for path, place in _places(journal, {}, asked=False, ended=True):
+        written_ns, text = _end_of(path, journal, place.offset) or (0, "")
+        dumps = [dump for dump in read_dumps(text) if dump.fault and _is_of(dump, place)]
+        told += ((written_ns, dump.fault) for dump in dumps[-1:])
+    return SIGNALS.get(max(told, default=(0, ""))[1], "")
+
+
+def _end_of(path: Path, journal: Path, start: int) -> tuple[int, str] | None:
+    """When it was written, and what it ends with."""
+    try:
+        with open(os.open(path, _READING), "rb") as file:
+            found = os.fstat(file.fileno())
+            if not _is_theirs(found, journal):
+                return None
+            file.seek(max(found.st_size - MAX_FAULT, start))
+            return found.st_mtime_ns, file.read(MAX_FAULT).decode(errors="replace")
+    except (OSError, ValueError):  # ValueError: a NUL in the path
+        return None
+
+
+def _is_theirs(found: os.stat_result, journal: Path) -> bool:
+    """The journal says where to look: only at files of whoever owns the journal."""
+    return stat.S_ISREG(found.st_mode) and found.st_uid == journal.stat().st_uid
+
+
+def _places(
+    journal: Path, known: dict[str, _Place], *, asked: bool, ended: bool
+) -> Iterator[tuple[Path, _Place]]:
+    for path in _files(journal, asked):
+        yield path, known.setdefault(str(path), _Place())
+    for path, place in _consoles(journal) if ended else ():
+        yield path, known.setdefault(f"console {path}", place)
+
+
 def _files(journal: Path, asked: bool) -> Iterator[Path]:
     yield from (journal / name for name in FILES)
     if asked:
         yield journal / ASKED
     told = _text(journal / ELSEWHERE).splitlines()
     yield from map(Path, dict.fromkeys(told[-MAX_ELSEWHERE:]))
+
+
+def _consoles(journal: Path) -> Iterator[tuple[Path, _Place]]:
+    for told in sorted(journal.glob(CONSOLE))[:MAX_ELSEWHERE]:
+        opened, _, rest = _text(told).partition("\n")
+        found = re.match(r"(\d+) (\d+) (.+)\n", rest)
+        if found:
+            heading = dict(_PAIR.findall(opened))
+            place = _Place(int(found[2]), int(found[1]), heading, shared=True)
+            yield Path(found[3]), place
+
+
+def _is_of(dump: Dump, place: _Place) -> bool:
+    """Where several processes write, the main thread's id tells whose dump it is."""
+    main = _number(place.heading, "main")
+    return not place.shared or any(thread.ident == main for thread in dump.threads)
 
 
 def _read(
@@ -93,13 +152,14 @@ def _read(
         return
     try:
         found = os.fstat(fd)
-        # The journal says where to look: only at files of whoever owns the journal.
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != journal.stat().st_uid:
+        if not _is_theirs(found, journal):
             return
         if clock is not None and clock.wall_ns() - found.st_mtime_ns < QUIET_SECONDS * 1e9:
             return
         if found.st_ino != place.inode or found.st_size < place.offset:
             place.inode, place.offset = found.st_ino, 0
+        if place.shared:  # a long log, at the end of which it died
+            place.offset = max(place.offset, found.st_size - MAX_FAULT)
         text = os.pread(fd, MAX_READ, place.offset)
     except OSError:
         return
@@ -112,10 +172,12 @@ def _read(
 def _parse(text: str, place: _Place, written_ns: int) -> Iterator[tuple[Stacks, dict[str, Any]]]:
     pieces = list(_pieces(text))
     for i, (heading, lines) in enumerate(pieces):
-        if heading:
+        if heading and not place.shared:
             place.heading, place.since_ns = heading, 0
         dumps = read_dumps("\n".join(lines))
         for j, dump in enumerate(dumps):
+            if place.shared and not (dump.fault and _is_of(dump, place)):
+                continue
             last = i == len(pieces) - 1 and j == len(dumps) - 1
             yield _stacks(dump, place, written_ns if last else 0, ours=_is_ours(heading, j))
 
@@ -149,7 +211,7 @@ def _stacks(
         how, time_ns = "watchdog", time_ns + place.since_ns
     elif dump.header:
         how, time_ns = "fault", written_ns or time_ns
-        more["fault"] = dump.header.removeprefix("Fatal Python error: ")
+        more["fault"] = dump.fault or dump.header
     elif ours:
         how = "watchdog"
     else:
@@ -160,19 +222,38 @@ def _stacks(
         more["host"] = heading["host"]
     if "step" in heading:
         more["step"] = _number(heading, "step")
-    problems = ("faulthandler wrote only the first 100 threads",) if dump.truncated else ()
     threads = tuple(_known(dump.threads, _number(heading, "main")))
+    problems = tuple(_problems(dump, any(thread.is_main for thread in threads)))
     stacks = Stacks(_number(heading, "pid"), time_ns or written_ns, how, threads, "", problems)
     return stacks, more
+
+
+def _problems(dump: Dump, whole: bool) -> Iterator[str]:
+    """What a reader of the dump must know.  `whole`: the main thread, the last, is there."""
+    if dump.truncated:
+        yield "faulthandler wrote only the first 100 threads"
+    if not dump.fault:
+        return
+    if dump.second:
+        second = fault_of(dump.second)
+        yield f"broken off by a second fault ({second}) while running threads were read"
+    elif not (whole or dump.truncated):
+        yield "broken off: the process died before all threads were written"
+    if dump.current is None and (dump.second or not (whole or dump.truncated)):
+        yield "the thread that faulted is not among these"
+    elif dump.current is None and not dump.truncated:
+        yield "the fault was in a thread that runs no Python"
 
 
 def _known(threads: Iterable[Thread], main: int) -> Iterator[Thread]:
     """Without the thread that writes dumps, and with the main one marked if its id is known."""
     kept = [thread for thread in threads if not _is_watchdog(thread)]
-    if not any(thread.ident == main for thread in kept):
+    if not main or not any(thread.ident for thread in kept):
         yield from kept
         return
-    yield from (replace(thread, is_main=thread.ident == main) for thread in kept)
+    # One that just starts has the id of who starts it, and comes first.
+    place = max((i for i, thread in enumerate(kept) if thread.ident == main), default=-1)
+    yield from (replace(thread, is_main=i == place) for i, thread in enumerate(kept))
 
 
 def _is_watchdog(thread: Thread) -> bool:
@@ -212,6 +293,7 @@ def _save(journal: Path, places: Mapping[str, _Place]) -> None:
             "offset": place.offset,
             "heading": place.heading,
             "since_ns": place.since_ns,
+            "shared": place.shared,
         }
         for path, place in places.items()
         if place.inode

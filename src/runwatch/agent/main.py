@@ -44,11 +44,12 @@ from runwatch.agent.lock import AgentLock
 from runwatch.agent.profiles import ProfileErrand
 from runwatch.agent.settings import AgentSettings
 from runwatch.agent.watch import Exit, ProcessWatch
+from runwatch.capture.faulthandling import FATAL
 from runwatch.clock import Clock, Tick, every, system_clock
 from runwatch.journal.liveness import boot_id, start_ticks, this_host
 from runwatch.journal.reader import JournalReader
 from runwatch.journal.retention import enforce
-from runwatch.journal.segment import new_journal_id
+from runwatch.journal.segment import DEFAULT_SEGMENT_BYTES, new_journal_id
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import Command, JournalId, Origin, RunScope
 from runwatch.ship.client import Address, Shipper
@@ -56,6 +57,8 @@ from runwatch.ship.courier import Courier
 from runwatch.ship.tail import Tail
 
 TIDY_SECONDS: Final = 30.0
+SAY_SECONDS: Final = 60.0
+SEGMENTS: Final = 8
 POLL_SECONDS: Final = 0.25
 SHIP_ON_EXIT_SECONDS: Final = 5.0
 ENDED: Final = "ended.json"
@@ -85,7 +88,8 @@ class Agent:
         self._attribution = Attribution(lambda: self._targets, changed=self._owner_changed)
         self._collectors = [make(settings.root, lambda: self._targets) for make in COLLECTORS]
         self._lanes = Lanes(self._sources() if sources is None else sources, self, clock=clock)
-        self._book = Book(lambda: JournalWriter(settings.root, self._origin(), clock=clock))
+        self._book = Book(self._open_journal)
+        self._dropped = self._said_dropped_ns = 0
         self._failed: set[str] = set()
         context = Context(settings.root, self.host, clock, lambda: self._targets, self._book.event)
         self._kineto = KinetoDaemon(clock=clock)
@@ -95,6 +99,17 @@ class Agent:
         self._tidied_ns = 0
         self._shipper = self._make_shipper()
         self._courier = self._make_courier()
+
+    def _open_journal(self) -> JournalWriter:
+        own = self.settings.own_bytes
+        return JournalWriter(
+            self.settings.root,
+            self._origin(),
+            # The oldest goes a segment at a time: not too much of the whole.
+            segment_bytes=min(DEFAULT_SEGMENT_BYTES, own // SEGMENTS),
+            budget_bytes=own,
+            clock=self._clock,
+        )
 
     def _origin(self) -> Origin:
         now, pid = self._clock.wall_ns(), os.getpid()
@@ -152,6 +167,7 @@ class Agent:
                 for collector in self._collectors:
                     self.round(collector, self._late_seconds(tick))
                 self._hear_lanes()
+                self._mind_losses()
                 self._tidy()
                 if self._is_idle():
                     break
@@ -216,6 +232,8 @@ class Agent:
             "oom": gone.oom,
             "lived_ns": gone.lived_ns,
         }
+        if fault := self._fault(gone):
+            body["fault"] = fault
         target = self._target(gone.origin)
         self._book.event("process_exit", body, scope=target.scope if target else 0)
         if target is not None:
@@ -227,6 +245,12 @@ class Agent:
             self._ended_path(gone.origin).write_text(json.dumps(body))
         except OSError as error:
             logger.warning("cannot note the end of %s: %s", journal, error)
+
+    def _fault(self, gone: Exit) -> str:
+        """Of what it died, where the exit status need not be the answer."""
+        if gone.signal not in FATAL and (gone.signal is not None or gone.code is not None):
+            return ""
+        return dumps.last_fault(self.settings.root / "journals" / gone.origin.journal)
 
     def _read_dumps(self, target: Target, *, ended: bool) -> None:
         """Stacks that the process wrote by itself: of a fault, or one of its periodic dumps."""
@@ -347,6 +371,20 @@ class Agent:
         self._book.event("device_owner", body, scope=owner.scope)
 
     # ── housekeeping ──────────────────────────────────────────────────────────────────────────
+
+    def _mind_losses(self) -> None:
+        """What a head has may go unsaid; what nobody has is said, once a minute at most."""
+        if self._shipper is not None:
+            self._book.acknowledged(self._shipper.acknowledged)
+        dropped, now = self._book.dropped_records, self._clock.mono_ns()
+        if dropped > self._dropped and now >= self._said_dropped_ns:
+            self._dropped, self._said_dropped_ns = dropped, now + int(SAY_SECONDS * 1e9)
+            logger.warning(
+                "no head has had %d records, and they are dropped, the oldest first: "
+                "RUNWATCH_AGENT_BYTES allows %d bytes",
+                dropped,
+                self.settings.own_bytes,
+            )
 
     def _tidy(self) -> None:
         now = self._clock.mono_ns()

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runwatch.errors import UsageError
+from runwatch.journal.segment import MIN_SEGMENT_BYTES
 from runwatch.settings import runwatch_dir, setting
 
 LEAST_SECONDS = 0.05
+LEAST_BYTES = 3 * MIN_SEGMENT_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,11 @@ class AgentSettings:
     budget_bytes: int = setting(
         8 << 30, env="RUNWATCH_NODE_BYTES", help="disk for all journals of this node"
     )
+    own_bytes: int = setting(
+        1 << 30,
+        env="RUNWATCH_AGENT_BYTES",
+        help="disk for what this agent itself records while no head takes it; then the oldest goes",
+    )
     keep_acknowledged_seconds: float = setting(
         3600.0, help="how long stored segments are kept, in case the head loses its store"
     )
@@ -59,6 +66,11 @@ class AgentSettings:
             raise UsageError(
                 f"device_hz (--device-hz, RUNWATCH_DEVICE_HZ) is {self.device_hz:g}: a number from "
                 f"0 (off) to {most:g}"
+            )
+        if self.own_bytes < LEAST_BYTES:
+            raise UsageError(
+                f"own_bytes (RUNWATCH_AGENT_BYTES) is {self.own_bytes}: an agent needs at least "
+                f"{LEAST_BYTES} bytes for what it records"
             )
         if not 0 < self.device_replay_speed < float("inf") or self.device_replay_count < 0:
             raise UsageError("a recording needs a speed above 0 and a count of 0 or more")

@@ -27,6 +27,9 @@ PERIODIC: Final = "dumps.txt"
 """In a journal's directory: copies of the periodic dumps that go to standard error."""
 ELSEWHERE: Final = "dumps.path"
 """In a journal's directory: paths of the process's dump files, one per line."""
+CONSOLE: Final = "console-*.path"
+"""In a journal's directory, as long as a fault would be told on standard error and a file is behind
+it: one of our lines, then another with its size at that time, its inode and its path."""
 _APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -78,6 +81,31 @@ class Target:
 
     def close(self) -> None:
         pass
+
+
+class Console(Target):
+    """Standard error, which can be read again if it is a file."""
+
+    def __init__(self, fd: int, opened: str) -> None:
+        super().__init__(fd)
+        self.users = 1
+        self._opened = opened
+        self._told: set[Path] = set()
+        self._pid = os.getpid()
+
+    def tell(self, journal: Path) -> None:
+        found = os.fstat(self.fd)
+        path = journal / CONSOLE.replace("*", f"{id(self):x}")
+        if path in self._told or not stat.S_ISREG(found.st_mode):
+            return
+        self._told.add(path)
+        behind = os.readlink(f"/proc/self/fd/{self.fd}")
+        append(path, f"{self._opened}{found.st_size} {found.st_ino} {behind}\n")
+
+    def close(self) -> None:
+        if os.getpid() == self._pid:
+            for path in self._told:
+                path.unlink(missing_ok=True)
 
 
 class DumpFile(Target):

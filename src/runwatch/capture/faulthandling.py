@@ -156,11 +156,16 @@ class FaultDesk(Desk):
 class SignalDesk(Desk):
     """Where they go when the process gets a signal; the handler that was there is called, too."""
 
-    def __init__(self, number: int, *, shared: bool = True) -> None:
-        """Not `shared`: only a signal that nobody handles, and nobody will miss."""
+    def __init__(self, number: int, *, shared: bool = True, all_threads: bool = True) -> None:
+        """Not `shared`: only a signal that nobody handles, and nobody will miss.
+
+        `all_threads`: for a signal that comes to a process whose Python stands still.  Frames of
+        threads that run on are freed while they are read, and that kills.
+        """
         super().__init__()
         self._number = number
         self._shared = shared
+        self._all_threads = all_threads
         self._chain = False
 
     def _begin(self) -> bool:
@@ -178,7 +183,9 @@ class SignalDesk(Desk):
         return found != _own_handler()
 
     def _use(self, handle: Handle) -> None:
-        faulthandler.register(self._number, handle, all_threads=True, chain=self._chain)
+        faulthandler.register(
+            self._number, handle, all_threads=self._all_threads, chain=self._chain
+        )
         if not self._ours:
             self._ours = {self._number: handler(self._number)}
 

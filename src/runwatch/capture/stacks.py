@@ -238,6 +238,15 @@ class Dump:
     threads: tuple[Thread, ...]
     truncated: bool = False
     """faulthandler stops after 100 threads."""
+    current: int | None = None
+    """The id of the thread that wrote it; None if it is not among them, 0 if it is alone."""
+    second: str = ""
+    """The header of another fault, which came while this dump was written and ended it."""
+
+    @property
+    def fault(self) -> str:
+        """ "Segmentation fault"; "" for a dump that no fault began."""
+        return fault_of(self.header)
 
 
 # Compiled when first used: a training process imports this file and reads no dumps.
@@ -252,6 +261,22 @@ _FRAME: Final = (
 )
 _BINARY: Final = r'  Binary file "(?P<file>.*)", at (?P<where>.*?)(?: ?\[0x[0-9a-f]+\])?$'
 _HEADER: Final = r"(?:Fatal Python error|Timeout \(|Windows fatal exception)"
+_FATAL: Final = "Fatal Python error: "
+SIGNALS: Final[Mapping[str, str]] = {
+    "Segmentation fault": "SIGSEGV",
+    "Floating point exception": "SIGFPE",
+    "Floating-point exception": "SIGFPE",  # from Python 3.13 on
+    "Aborted": "SIGABRT",
+    "Bus error": "SIGBUS",
+    "Illegal instruction": "SIGILL",
+}
+"""By faulthandler's word for the fault."""
+# One that comes while a dump is written is told in the middle of a line.
+_FAULT: Final = rf".*(?P<header>{_FATAL}(?:{'|'.join(SIGNALS)}))\s*$"
+
+
+def fault_of(header: str) -> str:
+    return header.removeprefix(_FATAL) if header.startswith(_FATAL) else ""
 
 
 class _Reading:
@@ -259,10 +284,11 @@ class _Reading:
 
     def __init__(self) -> None:
         self.done: list[Dump] = []
-        self._begin("")
+        self.ended = self.whole = self.blank = False
+        self._begin()
 
-    def _begin(self, header: str) -> None:
-        self.header = header
+    def _begin(self) -> None:
+        self.header = ""
         self.threads: list[Thread] = []
         self.frames: list[Frame] | None = None
         self.native: list[Frame] | None = None
@@ -270,30 +296,52 @@ class _Reading:
         self.truncated = False
 
     def line(self, line: str) -> None:
-        if found := re.match(_THREAD, line):
+        if found := re.match(_FAULT, line):
+            self._head(found["header"])
+        elif found := re.match(_THREAD, line):
             self._thread(found)
         elif re.match(_ONLY, line):
             self._open(Thread("", 0, (), is_main=True))
+            self.current = len(self.threads)
         elif re.match(_C_STACK, line):
             self._close()
             self.native = []
         elif re.match(_HEADER, line):
-            self.finish()
-            self.header = line.strip()
+            self._head(line.strip())
         else:
             self._inside(line)
+        self.blank = not line.strip()
+
+    def _head(self, header: str) -> None:
+        self.finish()
+        self.header, self.ended = header, False
 
     def _thread(self, found: re.Match[str]) -> None:
         ident = int(found["ident"], 16)
-        if self.truncated or any(thread.ident == ident for thread in [*self.threads, self._now()]):
+        if self._is_another(ident):
             self.finish()
         if found["current"].startswith("Current"):
             self._close()
             self.current = len(self.threads)
         self._open(Thread(found["name"] or "", 0, (), ident=ident))
 
-    def _now(self) -> Thread:
-        return self.opened if self.frames is not None else Thread("", 0, ())
+    def _is_another(self, ident: int) -> bool:
+        """Whether a thread of this id is one of the next dump.
+
+        Within a dump an empty line lies between threads.  One that just starts has no frames, and
+        the id of the thread that starts it: the same id twice in one dump.
+        """
+        if self.frames is None and not self.threads:
+            return False
+        if self.truncated or not self.blank:
+            return True
+        known = [*self.threads, *self._now()]
+        again = any(thread.ident == ident and thread.frames for thread in known)
+        return again and not fault_of(self.header)
+
+    def _now(self) -> Iterator[Thread]:
+        if self.frames is not None:
+            yield replace(self.opened, frames=tuple(self.frames))
 
     def _open(self, thread: Thread) -> None:
         self._close()
@@ -318,18 +366,40 @@ class _Reading:
         elif line.rstrip() == "...":
             self._close()
             self.truncated = True
+        elif line.startswith("Extension modules: "):
+            self.ended = True  # faulthandler's last word on a fault
 
     def finish(self) -> None:
         self._close()
-        if self.threads:
-            self.done.append(Dump(self.header, tuple(self._with_main()), self.truncated))
-        self._begin("")
+        if self._is_second():
+            self.done[-1] = _broken_off(self.done[-1], self.header)
+        elif self.threads or fault_of(self.header):
+            current = self.threads[self.current].ident if self.current >= 0 else None
+            threads = tuple(self._with_main())
+            self.done.append(Dump(self.header, threads, self.truncated, current))
+        self.whole = self.ended
+        self._begin()
+
+    def _is_second(self) -> bool:
+        """A fault of faulthandler's own, in the dump before: it tells the name and no more."""
+        before = self.done[-1] if self.done else None
+        return (
+            before is not None
+            and bool(before.fault and fault_of(self.header))
+            and not (self.threads or self.whole)
+        )
 
     def _with_main(self) -> Iterable[Thread]:
         """Threads are written newest first, so the last is the first: the main thread."""
-        *others, last = self.threads
-        yield from others
-        yield replace(last, is_main=last.is_main or not self.truncated)
+        yield from self.threads[:-1]
+        for last in self.threads[-1:]:
+            yield replace(last, is_main=last.is_main or not self.truncated)
+
+
+def _broken_off(dump: Dump, second: str) -> Dump:
+    """Which thread was the main one is not known: it may not have been reached."""
+    threads = (replace(t, is_main=t.is_main and not t.ident) for t in dump.threads)
+    return replace(dump, threads=tuple(threads), second=second)
 
 
 def _read_frame(found: re.Match[str]) -> Frame:

@@ -119,7 +119,7 @@ class Watchdog:
         self._thread: threading.Thread | None = None
         self._armed: weakref.ref[Handle] | None = None
         self._hooked = self._disarmed_for_fork = False
-        self.user_signal = SignalDesk(signal.SIGUSR1)
+        self.user_signal = SignalDesk(signal.SIGUSR1, all_threads=False)
 
     def start(self, watch: Watch) -> None:
         faults.add(watch.target.fd, weight=WEIGHT)

@@ -10,6 +10,7 @@ example:
   runwatch session export warmup -o warmup.json
   runwatch session stat warmup --plot warmup.pdf
   runwatch session stat --data warmup.json
+  runwatch session import ~/.cache/gswarm/metrics
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from runwatch.cli import source, tables
+from runwatch.cli import session_import, source, tables
 from runwatch.cli.export_command import check_output, write_file
 from runwatch.errors import UsageError
 from runwatch.exports.figure import check_drawing, draw
@@ -37,8 +38,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("list", "which there are, newest first"),
         ("export", "write a session's frames"),
         ("stat", "print what every device did in a session, and draw it"),
+        ("import", "store what clients of gswarm left on disk, as sessions"),
     ):
         command = verbs.add_parser(verb, help=help, description=help)
+        if verb == "import":
+            session_import.arguments(command)
+            continue
         if verb == "start":
             command.add_argument("name", nargs="?", metavar="NAME", help="default: from the time")
         elif verb == "stat":
@@ -78,6 +83,8 @@ def _stat_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.verb == "stat":
         return _stat(arguments)
+    if arguments.verb == "import":
+        return session_import.run(arguments)
     with source.open_source(arguments) as head:
         if arguments.verb == "list":
             return _list(head, arguments)

@@ -26,7 +26,7 @@ from runwatch.cli.asgi import Exchange
 from runwatch.cli.progress import progress
 from runwatch.errors import HeadUnreachable, NotFound, RunwatchError, StoreBusy, UsageError
 from runwatch.goodput.remote import http_address
-from runwatch.head.local import HURRY_BYTES
+from runwatch.head.local import HURRY_BYTES, LocalTail
 from runwatch.head.main import LocalHead, read_address
 from runwatch.settings import runwatch_dir
 
@@ -174,6 +174,7 @@ class LocalSource:
 
     def __init__(self, root: Path, *, in_memory: bool = False) -> None:
         self.name = str(root)
+        self._lasts = os.access(root, os.W_OK) and not in_memory
         self._head = LocalHead(root, in_memory=in_memory)
         self._loop = asyncio.new_event_loop()
         self._exchange: Exchange | None = None
@@ -211,6 +212,17 @@ class LocalSource:
         if answer.status >= 400:
             raise _refused(answer.status, b"".join(answer.body()))
         yield from answer.body()
+
+    def take(self, root: Path) -> None:
+        """Store what the journals of another directory hold."""
+        if not self._lasts:
+            raise StoreBusy(f"nothing can be stored in {self.name}: it is in use, or not writable")
+        tail = LocalTail(root, self._head.ingest)
+        try:
+            while tail.round():
+                pass
+        finally:
+            tail.close()
 
     def close(self) -> None:
         if self._exchange is not None:

@@ -126,13 +126,12 @@ class Item(NamedTuple):
 
 def item_of(entry: Mapping[str, Any]) -> Item | None:
     """None for what states no time, and so cannot be placed."""
-    if not isinstance(entry, Mapping):
+    if type(entry) is not dict and not isinstance(entry, Mapping):  # the first is quick to tell
         return None
-    for field, code in () if _TIMED.isdisjoint(entry) else TIME_FIELDS.items():
-        if field in entry:
-            if is_seconds(entry[field]):
-                return _timed(code, float(entry[field]), entry)
-            break
+    if not _TIMED.isdisjoint(entry):
+        field = next(field for field in TIME_FIELDS if field in entry)
+        if is_seconds(entry[field]):
+            return _timed(TIME_FIELDS[field], float(entry[field]), entry)
     time = stated_seconds(entry)
     if time is None:
         return None
@@ -159,9 +158,12 @@ def _whole(value: object) -> int | None:
 
 
 def _checkpoint(time: float, entry: Mapping[str, Any]) -> Item | None:
-    code, field = _CHECKPOINTS.get(str(entry.get("event_type")), (FOREIGN, ""))
+    known = _CHECKPOINTS.get(str(entry.get("event_type")))
+    if known is None:
+        return None
+    code, field = known
     seconds = entry.get(field)
-    if code == FOREIGN or not is_seconds(seconds):
+    if not is_seconds(seconds):
         return None
     return Item(code, time, Checkpoint(checkpoint_key(entry), seconds, _fingerprint(entry)))
 

@@ -163,6 +163,8 @@ def from_point(
 def from_event(body: Mapping[str, Any]) -> Entry:
     """The entry in an event's body; ValueError if there is none (a body cut for its length)."""
     entry = body.get("entry")
+    if type(entry) is dict:
+        return entry
     if not isinstance(entry, Mapping):
         raise ValueError(f"an event of kind {EVENT!r} without an entry: {list(body)[:5]}")
     return dict(entry)

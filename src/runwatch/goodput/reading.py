@@ -46,7 +46,7 @@ class Reader:
             for columns in self._read_columns():
                 history.add_columns(columns)
             return False
-        return take(history, self._new_entries(history))
+        return take(history, [self._new_entries(history)])
 
     def read_behind(self, cursor: Any) -> tuple[Sequence[Entry], Any]:
         """Entries behind a cursor, all of them without one; no cursor from a log without them."""
@@ -95,17 +95,15 @@ def _before(cursor: Any) -> Any:
     return cursor
 
 
-def take(history: History, entries: Sequence[Entry]) -> bool:
-    """Add what is not there yet; whether something went in between older entries."""
-    again = _count_old(history, entries)
+def take(history: History, held: list[Sequence[Entry]]) -> bool:
+    """Add what is not there yet of the entries that are `held`'s only item; whether something went
+    in between older entries."""
+    again = _count_old(history, held[0])
     if not again:
-        # A list that nobody else holds (its maker's copy) is let go as it is read: of millions of
-        # entries it would be half of what we take.  Two: our own name for it, and the call's.
-        if isinstance(entries, list) and sys.getrefcount(entries) <= 2:
-            history.add(_drained(entries))
-        else:
-            history.add(entries)
+        for stretch in stretches(held, STRETCH):
+            history.add(stretch)
         return False
+    entries = held.pop()
     places: dict[int, list[Item]] = {}
     place: int | None = None
     without: list[Entry] = []
@@ -124,11 +122,23 @@ def take(history: History, entries: Sequence[Entry]) -> bool:
     return bool(places)
 
 
-def _drained(entries: list[Entry]) -> Iterator[Entry]:
-    entries.reverse()
-    while entries:
-        yield from reversed(entries[-STRETCH:])
-        del entries[-STRETCH:]
+def stretches(held: list[Sequence[Entry]], size: int) -> Iterator[Sequence[Entry]]:
+    """The entries that are `held`'s only item, so many at a time.
+
+    A list that nobody else holds (its maker's copy) is let go as it is read: of millions of entries
+    it would be half of what we take.  `held` holds it, and the call that counts: that is two.  A
+    name's reference would be counted or not as the version of Python has it; an item's always is.
+    """
+    is_ours = isinstance(held[0], list) and sys.getrefcount(held[0]) <= 2
+    entries = held.pop()
+    if is_ours and isinstance(entries, list):
+        entries.reverse()
+        while entries:
+            yield entries[: -size - 1 : -1]
+            del entries[-size:]
+    else:
+        for start in range(0, len(entries), size):
+            yield entries[start : start + size]
 
 
 def _count_old(history: History, entries: Sequence[Entry]) -> int:

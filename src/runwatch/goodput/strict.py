@@ -7,13 +7,16 @@ ended.  From a back end that the caller brought it is what its entries tell.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from heapq import merge
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from runwatch.clock import Clock, system_clock
 from runwatch.goodput.following import Journals, is_of_job
+from runwatch.goodput.reading import stretches
 from runwatch.goodput.remote import HeadLog, head_of, named_head, run_names
 from runwatch.record import Batch, JournalId, RunId, RunScope
 from runwatch.rows import EventRow, ProcessRow
@@ -93,10 +96,14 @@ class EntryAccount(_Folded):
         if self._cursor is None:
             self._begin()
         entries, cursor = self._read(self._cursor)
-        if not self._told_in_order(entries):
+        held = [entries]
+        del entries
+        if not self._told_in_order(held):
             everything, cursor = self._read(None)
             self._begin()
-            self._tell(_facts(everything))
+            in_order = _in_order(everything)
+            while facts := list(islice(in_order, STRETCH)):
+                self._tell(facts)
         if cursor is not None and cursor != (None, None):
             self._cursor = cursor
         self._ledger.settle()
@@ -107,10 +114,10 @@ class EntryAccount(_Folded):
         self._diary = Diary(self._ledger, "log", 1, 0)
         self._told_ns = 0
 
-    def _told_in_order(self, entries: Sequence[Mapping[str, Any]]) -> bool:
+    def _told_in_order(self, held: list[Sequence[Mapping[str, Any]]]) -> bool:
         """A stretch at a time; False as soon as one speaks of earlier than the one before."""
-        for start in range(0, len(entries), STRETCH):
-            facts = _facts(entries[start : start + STRETCH])
+        for stretch in stretches(held, STRETCH):
+            facts = _facts(stretch)
             if facts and facts[0][0] < self._told_ns:
                 return False
             self._tell(facts)
@@ -133,8 +140,38 @@ class EntryAccount(_Folded):
 
 def _facts(entries: Iterable[Mapping[str, Any]]) -> list[_Fact]:
     facts = [fact for entry in entries if (fact := _fact(entry)) is not None]
-    facts.sort(key=lambda fact: fact[0])
+    facts.sort(key=_moment)
     return facts
+
+
+def _in_order(entries: Sequence[Mapping[str, Any]]) -> Iterator[_Fact]:
+    """The same as `_facts` of them all, but only those that are late are in memory together."""
+    late: list[_Fact] = []
+    for _ in _timely(entries, late.append):
+        pass
+    late.sort(key=_moment)
+    # Of one time the timely come first, as in the log: a late one comes after a later time.
+    return merge(_timely(entries), late, key=_moment)
+
+
+def _timely(
+    entries: Iterable[Mapping[str, Any]], pass_over: Callable[[_Fact], object] = bool
+) -> Iterator[_Fact]:
+    """Without those that speak of earlier than one before them."""
+    newest_ns = 0
+    for entry in entries:
+        fact = _fact(entry)
+        if fact is None:
+            continue
+        if fact[0] < newest_ns:
+            pass_over(fact)
+        else:
+            newest_ns = fact[0]
+            yield fact
+
+
+def _moment(fact: _Fact) -> int:
+    return fact[0]
 
 
 def _fact(entry: Mapping[str, Any]) -> _Fact | None:

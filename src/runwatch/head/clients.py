@@ -16,8 +16,10 @@ from runwatch.exports.fleet import UNHEALTHY_SECONDS, Columns, Device, Fleet, Ho
 from runwatch.record import Batch, JournalId
 from runwatch.rows import Latest, ProcessRow
 from runwatch.store.store import Store
+from runwatch.wire.gswarm_readings import IMPORTED
 
 FORGOTTEN_SECONDS: Final = 3600.0
+GAP: Final = "journal_gap"
 GUEST: Final = "gswarm:"
 """How the `boot` of a client begins that speaks the other protocol; its address follows."""
 
@@ -38,6 +40,8 @@ class Client:
     batches: int = 0
     """How often numbers of its devices and hosts were stored, whoever sent them: while it is the
     same, so are the numbers."""
+    dropped_records: int = 0
+    """What it had to drop while no head was there to take it."""
 
 
 class Clients:
@@ -57,6 +61,9 @@ class Clients:
         self._members: list[_Member] = []
         self._members_seen: object = None
         self._joined = 0
+        self._gaps = 0
+        self._dropped: Mapping[JournalId, int] = {}
+        self._dropped_seen = -1
         self._numbers = itertools.count(1)
 
     def stored(self, batches: Sequence[Batch]) -> None:
@@ -72,6 +79,8 @@ class Clients:
                 self._joined += 1
             if batch.definitions:
                 self._defined += 1
+            if any(event.kind == GAP for event in batch.events):
+                self._gaps += 1
 
     def fleet(self) -> Fleet:
         with self._lock:
@@ -87,16 +96,25 @@ class Clients:
     def all(self) -> list[Client]:
         """Those heard of lately, by host; one that came back under a new number only once."""
         with self._lock:
-            members = self._roster()
+            members, dropped = self._roster(), self._losses()
         now_ns = self.clock.wall_ns()
         found: list[tuple[ProcessRow, Client]] = []
         for member in members:
-            client = self._client(member, now_ns)
+            client = self._client(member, now_ns, dropped)
             if now_ns - client.heard_ns <= FORGOTTEN_SECONDS * 1e9:
                 found.append((member.rows[-1], client))
         return _current(found)
 
-    def _client(self, member: _Member, now_ns: int) -> Client:
+    def _losses(self) -> Mapping[JournalId, int]:
+        if not self._told or self._dropped_seen != self._gaps:
+            seen, found = self._gaps, Counter[JournalId]()
+            for event in self.store.events(None, kinds=[GAP]):
+                if event.body.get("reason") == "dropped":
+                    found[event.journal] += int(event.body.get("records", 0))
+            self._dropped, self._dropped_seen = found, seen
+        return self._dropped
+
+    def _client(self, member: _Member, now_ns: int, dropped: Mapping[JournalId, int]) -> Client:
         # The count comes first: numbers that are read after it are at least as new.
         batches = sum([self._batches[journal] for journal in member.journals])
         heard_ns = max([self._heard.get(row.journal, row.last_ns) for row in member.rows])
@@ -110,6 +128,7 @@ class Clients:
             member.is_guest,
             member.number,
             batches,
+            sum([dropped.get(row.journal, 0) for row in member.rows]),
         )
 
     def _roster(self) -> list[_Member]:
@@ -128,7 +147,8 @@ class Clients:
         by_process: dict[tuple[object, ...], list[ProcessRow]] = {}
         seen: set[JournalId] = set()
         for row in self.store.processes():
-            if row.journal in mine and row.journal not in seen:
+            is_there = not row.boot.startswith(IMPORTED)
+            if is_there and row.journal in mine and row.journal not in seen:
                 seen.add(row.journal)
                 key = (row.host, row.boot, row.pid, row.process_start_ticks)
                 by_process.setdefault(key, []).append(row)

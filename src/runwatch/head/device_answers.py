@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache, partial
 from typing import Final
 
@@ -37,14 +37,16 @@ def devices(reading: Reading, offsets: Offsets, given: Given) -> DeviceList:
     # Who looks at a screenful of a large cluster wants it at once: all are judged, and what is
     # only told is read of those that are shown.
     at_once = given["limit"] <= A_SCREENFUL and given["sort"] not in view.TELLING_ORDERS
-    board.add(_samples(reading, view.JUDGING if at_once else view.METRICS, since_ns))
+    for metric in view.JUDGING if at_once else view.METRICS:
+        board.add_metric(metric, _samples(reading, metric, since_ns))
     board.add_incidents(reading.store.events(None, kinds=list(view.INCIDENTS), start_ns=since_ns))
     wanted = _wanted(reading, judge(), given)
     end = given["offset"] + given["limit"]
     shown = view.ordered(wanted, given["sort"])[given["offset"] : end]
     told = wanted
     if at_once:
-        board.add(_samples(reading, view.TELLING, since_ns, only=frozenset(shown)))
+        for metric in view.TELLING:
+            board.add_metric(metric, _samples(reading, metric, since_ns, only=shown))
         told = judge(shown)
     return DeviceList(
         devices=[_info(told[key]) for key in shown],
@@ -67,20 +69,18 @@ def _wanted(
 
 
 def _samples(
-    reading: Reading,
-    metrics: Iterable[str],
-    since_ns: int,
-    only: Collection[view.Key] | None = None,
+    reading: Reading, metric: str, since_ns: int, only: Collection[view.Key] | None = None
 ) -> Iterator[tuple[SeriesRow, Latest]]:
-    store = reading.store
-    for metric in metrics:
-        rows = store.series(metric=metric)
-        if only is not None:
-            rows = [row for row in rows if view.key_of(row) in only]
+    rows = reading.store.series(metric=metric)
+    if only is not None:
+        hosts, keys = {host for host, _ in only}, frozenset(only)
+        rows = [row for row in rows if row.host in hosts and view.key_of(row) in keys]
+    points = reading.store.latest([row.series for row in rows])
+    if len(points) < len(rows):  # some have none yet
         by_series = {row.series: row for row in rows}
-        for point in store.latest(list(by_series)):
-            if point.time_ns >= since_ns:
-                yield by_series[point.series], point
+        rows = [by_series[point.series] for point in points]
+    pairs = zip(rows, points, strict=True)
+    return (pair for pair in pairs if pair[1].time_ns >= since_ns)
 
 
 def _name_of(reading: Reading) -> Callable[[RunId], str]:

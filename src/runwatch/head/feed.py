@@ -2,7 +2,8 @@
 
 `hello`   first, when nothing can be missed any more: fetch what you show now, then apply the rest
 `run`     a run's summary (RunInfo) that changed
-`points`  the newest points (LivePoints) of the run's series that moved, when one run is asked for
+`points`  the newest points (LivePoints) of the run's series that moved, when one run is asked for;
+          with `values=off` none is listed: a run may have ten thousand series, a page shows a few
 
 Each carries an id.  A page that reconnects with the current one has missed nothing; with another
 it is sent everything again, as if all had changed.
@@ -73,10 +74,13 @@ class Cards:
 class Watcher:
     """What one page was told, and what is news to it.  Used by one thread at a time."""
 
-    def __init__(self, reading: Reading, cards: Cards, run: RunId | None) -> None:
+    def __init__(
+        self, reading: Reading, cards: Cards, run: RunId | None, *, values: bool = True
+    ) -> None:
         self._reading = reading
         self._cards = cards
         self._run = run
+        self._values = values
         self._told: dict[RunId, Card] = {}
         self._told_ns: dict[int, int] = {}
 
@@ -112,14 +116,23 @@ class Watcher:
             and latest[row.series].time_ns > self._told_ns.get(row.series, 0)
         ]
         self._told_ns |= {row.series: point.time_ns for row, point in newer}
-        points = latest_infos(newer, self._reading.attempts(run)) if newer else []
-        return [("points", LivePoints(run=run, points=points))] if points else []
+        if not newer:
+            return []
+        points = latest_infos(newer, self._reading.attempts(run)) if self._values else []
+        return [("points", LivePoints(run=run, points=points))]
 
 
 async def feed(
-    reading: Reading, live: Live, cards: Cards, *, run: RunId | None, last_id: str, pace: Pace
+    reading: Reading,
+    live: Live,
+    cards: Cards,
+    *,
+    run: RunId | None,
+    last_id: str,
+    pace: Pace,
+    values: bool = True,
 ) -> AsyncIterator[bytes]:
-    watcher = Watcher(reading, cards, run)
+    watcher = Watcher(reading, cards, run, values=values)
     seconds = pace.all_seconds if run is None else pace.run_seconds
     everything = frozenset([JournalId("")])
     with live.subscribe() as subscription:

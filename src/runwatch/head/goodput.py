@@ -1,266 +1,69 @@
 """The accounts of runs, kept up as their records come in.
 
-An account is a fold over a run's records.  The first question about a run has it told again by the
-store; from then on every stored batch is passed on, so that a later question costs what is new.
-Each attempt has a scribe of its own: should one no longer be right (a process turned up, or a
-batch came that tells of time already booked), only that attempt is told again.
+An account is a fold over a run's records (`goodput_fold.py`).  The first question about a run has
+it told again by the store, from where an earlier head had saved it if one did; from then on every
+stored batch is passed on, so that a later question costs what is new.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
+from runwatch.errors import RunwatchError
 from runwatch.exports.prometheus import RunGoodput
+from runwatch.head.goodput_fold import Fold, GaveUp, TooLong
+from runwatch.head.goodput_upkeep import Arrivals, Upkeep
 from runwatch.head.reading import Reading
 from runwatch.record import Batch, JournalId, RunId
-from runwatch.store.grid import LOWEST
-from runwatch.store.store import Replay, Wanted
-from runwatch.views.goodput.account import Goodput, Life
-from runwatch.views.goodput.drawing import draw_up
-from runwatch.views.goodput.facts import (
-    DATA_WAIT,
-    ELAPSED_EVENT,
-    ENTRY_EVENT,
-    ENTRY_PREFIX,
-    Scribe,
-    life_of,
-)
-from runwatch.views.goodput.ledger import Ledger, Stale
+from runwatch.store.folds import FoldFiles
+from runwatch.views.goodput.account import Goodput
 from runwatch.views.runs import ProcessState, RunSummary, runs_of
 
 KEPT_SECONDS: Final = 3600.0
 MOST_FOLDS: Final = 50
-MOST_WAITING: Final = 50_000
-"""Records that wait for a question; then they are folded without one."""
-SURELY_GONE_SECONDS: Final = 60.0
-"""After its end a process's last records may still be on their way."""
-_PATIENCE: Final = 4
-"""So often an attempt is told again for one question: each time something came late meanwhile."""
 BRIEF_SECONDS: Final = 0.5
 BRIEF_RECORDS: Final = 30_000
 """What a scrape may cost: it never begins with a long run."""
-
-
-def counts(metric: str) -> bool:
-    """Whether the account needs the points of a metric."""
-    return metric == DATA_WAIT or metric.startswith(ENTRY_PREFIX)
-
-
-WANTED: Final = Wanted(metric=counts, kinds=("run_start", ELAPSED_EVENT, ENTRY_EVENT))
-
-
-class TooLong(Exception):
-    """More would have to be told again than the one who asks can wait for."""
-
-
-class _Fold:
-    """One run's ledger.  `lock` is held by whoever asks; batches come in beside."""
-
-    def __init__(self, run: RunId, reading: Reading, still: threading.Lock | None) -> None:
-        self.run = run
-        self.lock = threading.Lock()
-        self.asked_ns = 0
-        self._reading = reading
-        self._still = still
-        self._ledger = Ledger()
-        self._scribes: dict[int, Scribe] = {}
-        self._lenient: set[int] = set()
-        self._started_ns: dict[JournalId, int] = {}
-        self._gone: set[JournalId] = set()
-        self.begun = False
-        # From here on: what the writer's thread sees, too.
-        self._gate = threading.Lock()
-        self._members: dict[JournalId, int] = {}
-        """The attempt of every process that was announced."""
-        self._torn: set[int] = set()
-        """Attempts to be told again."""
-        self._waiting: list[Batch] = []
-        self._records = 0
-
-    # ── in the writer's thread ────────────────────────────────────────────────────────────────
-
-    def stored(self, batches: Iterable[Batch]) -> bool:
-        """Keep what is ours; whether so much is kept that it should be folded."""
-        with self._gate:
-            for batch in batches:
-                attempt = self._members.get(batch.origin.journal)
-                if attempt is not None and attempt not in self._torn:
-                    self._waiting.append(batch)
-                    self._records += batch.records
-            return self._records > MOST_WAITING
-
-    # ── for whoever holds the lock ────────────────────────────────────────────────────────────
-
-    def account(
-        self, states: list[ProcessState] | None = None, at_most: int | None = None
-    ) -> Goodput | None:
-        """As of now; `states` if they are known.
-
-        `TooLong` if more than `at_most` records had to be told again.
-        """
-        states = self._catch_up(states, at_most)
-        now_ns = self._reading.clock.wall_ns()
-        goodput = draw_up(self._ledger, self._lives(states), now_ns)
-        self._wait_for_those_who_may_speak(states)
-        return goodput
-
-    def lighten(self) -> None:
-        """Fold what waits."""
-        with self._gate:
-            waiting, self._waiting, self._records = self._waiting, [], 0
-        self._take(waiting)
-
-    def _catch_up(
-        self, known: list[ProcessState] | None, at_most: int | None
-    ) -> list[ProcessState]:
-        for _ in range(_PATIENCE):
-            states = self._reading.processes(self.run) if known is None else known
-            known = None
-            due, afresh = self._due(states)
-            if due:
-                replay = self._begin(due, states, afresh, at_most)
-                self._tell_again(due, states, afresh, replay)
-            self.lighten()
-            self._let_go(states)
-            if not self._torn:
-                break
-        return states
-
-    def _due(self, states: Sequence[ProcessState]) -> tuple[set[int], bool]:
-        """The attempts to be told again, and whether that is all there is."""
-        known = self._members
-        renumbered = any(known.get(s.journal, s.attempt) != s.attempt for s in states)
-        if not self.begun or renumbered:
-            return {state.attempt for state in states}, True
-        return self._torn | {
-            s.attempt for s in states if self._started_ns.get(s.journal) != s.started_ns
-        }, False
-
-    def _begin(
-        self, due: set[int], states: Sequence[ProcessState], afresh: bool, at_most: int | None
-    ) -> Replay:
-        """Of all that is stored by now; what is stored from now on is kept for us."""
-        mine = {state.journal: state.attempt for state in states if state.attempt in due}
-        wanted = replace(WANTED, since=dict.fromkeys(mine, LOWEST))
-        with self._still or nullcontext(), self._gate:
-            replay = self._reading.store.replay(self.run, wanted)
-            if at_most is not None and replay.records > at_most:
-                with replay:
-                    raise TooLong
-            self._members = mine if afresh else self._members | mine
-            self._torn = set() if afresh else self._torn - due
-            self._waiting = [batch for batch in self._waiting if self._kept(batch, due)]
-            self._records = sum(batch.records for batch in self._waiting)
-        return replay
-
-    def _kept(self, batch: Batch, due: set[int]) -> bool:
-        return self._members.get(batch.origin.journal, 0) not in due | {0}
-
-    def _tell_again(
-        self, due: set[int], states: Sequence[ProcessState], afresh: bool, replay: Replay
-    ) -> None:
-        if afresh:
-            self._ledger, self._scribes = Ledger(), {}
-            self._started_ns, self._lenient, self._gone = {}, set(), set()
-        self.begun = False  # should the store fail us half-way
-        with replay:
-            self._announce(due, states)
-            for stretch in replay:
-                self._take(stretch)
-        # In order of time, and yet too late: some rank went its own way.  It has no say then.
-        self._lenient |= self._torn & due
-        self.begun = True
-
-    def _announce(self, attempts: set[int], states: Iterable[ProcessState]) -> None:
-        for key in [key for key in self._ledger.attempts if key[0] in attempts]:
-            del self._ledger.attempts[key]
-        for attempt in attempts:
-            self._scribes[attempt] = Scribe(self.run, self._ledger)
-        for state in states:
-            if state.attempt in attempts:
-                self._gone.discard(state.journal)
-                self._started_ns[state.journal] = state.started_ns
-                scribe = self._scribe(state.attempt)
-                scribe.enter(state.journal, state.attempt, state.rank, state.started_ns)
-
-    def _scribe(self, attempt: int) -> Scribe:
-        self._ledger.lenient = attempt in self._lenient  # of the attempts that it makes
-        return self._scribes[attempt]
-
-    def _take(self, batches: Iterable[Batch]) -> None:
-        for batch in batches:
-            attempt = self._members.get(batch.origin.journal)
-            if attempt is None or attempt in self._torn:
-                continue
-            try:
-                if batch.origin.journal in self._gone:
-                    raise Stale("it was taken for gone")
-                self._scribe(attempt).batch(batch)
-            except Stale:
-                self._tear(attempt)
-        self._ledger.settle()
-
-    def _tear(self, attempt: int) -> None:
-        with self._gate:
-            self._torn.add(attempt)
-
-    # ── who has gone ──────────────────────────────────────────────────────────────────────────
-
-    def _let_go(self, states: Iterable[ProcessState]) -> None:
-        """Nobody need wait for those who are surely gone; should one speak, all is told again."""
-        before_ns = self._reading.clock.wall_ns() - int(SURELY_GONE_SECONDS * 1e9)
-        gone = {s.journal for s in states if s.ended_ns is not None and s.ended_ns < before_ns}
-        new = gone - self._gone
-        if not new:
-            return
-        self._gone |= new
-        for (attempt, _), found in list(self._ledger.attempts.items()):
-            mine = [track for key, track in found.tracks.items() if _journal(key) in new]
-            try:
-                for track in mine:
-                    track.flush()
-            except Stale:
-                self._tear(attempt)
-            self._ledger.end(track.key for track in mine)
-        self._ledger.settle()
-
-    def _wait_for_those_who_may_speak(self, states: Iterable[ProcessState]) -> None:
-        """Drawing up takes for gone who has ended; its last records may still be on their way."""
-        for state in states:
-            attempt = self._ledger.attempts.get((state.attempt, 0))
-            track = None if attempt is None else attempt.tracks.get(state.journal)
-            if track is not None:
-                track.ended = state.journal in self._gone
-
-    def _lives(self, states: Iterable[ProcessState]) -> list[Life]:
-        found: list[Life] = []
-        for state in states:
-            scribe = self._scribes.get(state.attempt)
-            found += [life_of(state)] if scribe is None else scribe.lives([state])
-        return found
+LEAST_UNSAVED: Final = 10_000
+"""What is worth saving when the head ends; less is read again in no time."""
+LAST_SECONDS: Final = 3.0
+"""That may take so long."""
+logger = logging.getLogger("runwatch.head")
 
 
 class Accounts:
     """The folds of the runs that were asked for.
 
     With `still` (`Ingest.still`) they are kept, and `stored` must be told of every batch; without,
-    nobody says what is stored, and every question is answered from the beginning.
+    nobody says what is stored, and every question is answered from the beginning.  With `files`
+    they outlive this head, and long ones are drawn up before anybody asks.
     """
 
-    def __init__(self, reading: Reading, still: threading.Lock | None = None) -> None:
+    def __init__(
+        self,
+        reading: Reading,
+        still: threading.Lock | None = None,
+        files: FoldFiles | None = None,
+    ) -> None:
         self._reading = reading
         self._still = still
+        self._files = files if still is not None else None
+        self.on_account: Callable[[RunId, Goodput], None] = lambda run, goodput: None
+        """Told of accounts that were drawn up beside."""
         self._lock = threading.Lock()
-        self._folds: OrderedDict[RunId, _Fold] = OrderedDict()
+        self._folds: OrderedDict[RunId, Fold] = OrderedDict()
         """The one asked for last is the last."""
         self._long: set[RunId] = set()
         """Too long to begin with in a scrape."""
         self._lightener: threading.Thread | None = None
+        self._arrivals = Arrivals()
+        self._upkeep = Upkeep(self._tend, self._runs_of, reading.clock)
+        self._swept = False
 
     @contextmanager
     def of(self, run: RunId) -> Iterator[Goodput | None]:
@@ -268,11 +71,19 @@ class Accounts:
         fold = self._fold(run)
         with fold.lock:
             yield fold.account()
+            due = fold.is_worth_saving
+        if due:
+            self._upkeep.want([run])
 
     def at_hand(self, run: RunId) -> bool:
         """Whether asking costs only what is new."""
         fold = self._folds.get(run)
         return fold is not None and fold.begun
+
+    def progress(self, run: RunId) -> float:
+        """How much is done, 0 to 1, of an account that is being drawn up."""
+        fold = self._folds.get(run)
+        return 0.0 if fold is None else fold.progress
 
     @property
     def keeps(self) -> bool:
@@ -282,9 +93,14 @@ class Accounts:
     def short(self, run: RunId, records: int) -> Goodput | None:
         """The account of a run that has few records, read for this question alone; else None."""
         try:
-            return _Fold(run, self._reading, None).account(at_most=records)
+            return Fold(run, self._reading, None).account(at_most=records)
         except TooLong:
             return None
+
+    def want(self, run: RunId) -> None:
+        """Have the account drawn up beside, by and by, and saved; if it can be."""
+        if self._files is not None:
+            self._upkeep.want([run])
 
     def stored(self, batches: Sequence[Batch]) -> None:
         """To be called with `still` held, for the batches just stored."""
@@ -297,29 +113,92 @@ class Accounts:
                 target=_lighten, args=(heavy,), name="runwatch-goodput", daemon=True
             )
             self._lightener.start()
+        if self._files is not None and (due := self._arrivals.stored(batches)):
+            self._upkeep.want(journals=due)
 
     def close(self) -> None:
+        """After the last batch: what is not saved yet is saved now, if that takes not too long."""
+        self._upkeep.close()
         if self._lightener is not None:
             self._lightener.join()
+        clock = self._reading.clock
+        deadline_ns = clock.mono_ns() + int(LAST_SECONDS * 1e9)
+        with self._lock:
+            folds = list(self._folds.values())
+        for fold in reversed(folds):
+            if clock.mono_ns() < deadline_ns and fold.lock.acquire(blocking=False):
+                try:
+                    if fold.unsaved >= LEAST_UNSAVED:
+                        self._save(fold)
+                finally:
+                    fold.lock.release()
 
-    def _fold(self, run: RunId) -> _Fold:
+    def _fold(self, run: RunId) -> Fold:
         if self._still is None:
-            return _Fold(run, self._reading, None)
+            return Fold(run, self._reading, None)
         now_ns = self._reading.clock.mono_ns()
         with self._lock:
-            fold = self._folds.get(run)
-            if fold is None:
-                fold = self._folds[run] = _Fold(run, self._reading, self._still)
-            fold.asked_ns = now_ns
+            fold = self._known(run)
+            fold.asked, fold.asked_ns = True, now_ns
             self._folds.move_to_end(run)
             self._forget(now_ns - int(KEPT_SECONDS * 1e9))
+        return fold
+
+    def _known(self, run: RunId) -> Fold:
+        fold = self._folds.get(run)
+        if fold is None:
+            fold = self._folds[run] = Fold(run, self._reading, self._still, self._files)
+            fold.asked_ns = self._reading.clock.mono_ns()
         return fold
 
     def _forget(self, before_ns: int) -> None:
         while (
             len(self._folds) > MOST_FOLDS or next(iter(self._folds.values())).asked_ns < before_ns
         ):
-            self._folds.popitem(last=False)
+            self._drop(next(iter(self._folds)))
+
+    def _drop(self, run: RunId) -> None:
+        fold = self._folds.pop(run, None)
+        if fold is not None:
+            fold.fed = False
+
+    # ── beside ────────────────────────────────────────────────────────────────────────────────
+
+    def _runs_of(self, journals: Collection[JournalId]) -> list[RunId]:
+        rows = self._reading.store.processes()
+        return [row.run for row in rows if row.journal in journals and row.run]
+
+    def _tend(self, run: RunId) -> None:
+        """Draw up an account and save it; if nobody asked for it, that is all."""
+        with self._lock:
+            fold = self._known(run)
+        try:
+            self._sweep()
+            with fold.lock:
+                goodput = fold.prepare(lambda: self._upkeep.breathe(lambda: fold.asked))
+                if fold.is_worth_saving:
+                    self._save(fold)
+                if goodput is not None:
+                    self.on_account(run, goodput)
+        except GaveUp:
+            pass
+        except (RunwatchError, OSError) as error:  # a store that cannot be read now
+            logger.warning("account of run %s: %s", run, error)
+        finally:
+            with self._lock:
+                if not fold.asked and self._folds.get(run) is fold:
+                    self._drop(run)
+
+    def _save(self, fold: Fold) -> None:
+        try:
+            fold.save()
+        except (RunwatchError, OSError) as error:
+            logger.warning("the account of run %s is not saved: %s", fold.run, error)
+
+    def _sweep(self) -> None:
+        if self._files is not None and not self._swept:
+            self._swept = True
+            self._files.keep_only({row.run for row in self._reading.store.processes()})
 
     # ── for a scrape ──────────────────────────────────────────────────────────────────────────
 
@@ -355,18 +234,13 @@ class Accounts:
             self._long.add(run)
             if not fold.begun:
                 with self._lock:
-                    self._folds.pop(run, None)
+                    self._drop(run)
             return []
         finally:
             fold.lock.release()
 
 
-def _journal(key: str) -> str:
-    """Whose track it is; a program that starts over in place has several."""
-    return key.partition("#")[0]
-
-
-def _lighten(folds: Iterable[_Fold]) -> None:
+def _lighten(folds: Iterable[Fold]) -> None:
     for fold in folds:
         if fold.lock.acquire(blocking=False):
             try:

@@ -1,7 +1,7 @@
 """Goodput for the list of runs: drawn up beside, by and by, never while somebody waits for a list.
 
-Only of runs that are listed and have few records; of a long one the list shows what was said when
-somebody last asked for its account.
+Of runs that are listed.  One with few records is read for this alone; the account of a long one is
+drawn up and saved beside, so that it is there when somebody asks.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from runwatch.head.goodput import Accounts
 from runwatch.head.page_answers import noted
 from runwatch.head.run_board import RunBoard
 from runwatch.record import RunId
+from runwatch.views.goodput.account import Goodput
 
 MOST_RECORDS: Final = 100_000
 MOST_WANTED: Final = 200
@@ -40,6 +41,7 @@ class GoodputKeeper:
         """When we last did, and what it had been heard of by then."""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        accounts.on_account = self._told
 
     def want(self, listed: Iterable[RunInfo]) -> None:
         with self._lock:
@@ -89,4 +91,9 @@ class GoodputKeeper:
             logger.warning("goodput of run %s for the list: %s", run, error)
             return
         if goodput is not None:
-            self._board.note(run, noted(goodput.account()))
+            self._told(run, goodput)
+        else:
+            self._accounts.want(run)
+
+    def _told(self, run: RunId, goodput: Goodput) -> None:
+        self._board.note(run, noted(goodput.account()))

@@ -117,6 +117,7 @@ class Profiler:
             "total_gpus": sum({client.id: len(client.devices) for client in clients}.values()),
             "gpu_info": self._gpus.of(clients),
             "active_sessions": active,
+            "dropped_records": {c.id: c.dropped_records for c in clients if c.dropped_records},
         }
 
     def clients(self) -> dict[str, Any]:
@@ -182,6 +183,7 @@ def _client(client: Client) -> dict[str, Any]:
         "gpus": [_gpu(device) for device in client.devices],
         "healthy": client.healthy,
         "last_seen": rfc3339(client.heard_ns),
+        "dropped_records": client.dropped_records,
     }
 
 

@@ -10,7 +10,6 @@ import asyncio
 import hmac
 import json
 import logging
-import math
 import os
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final, TypeAlias
@@ -24,15 +23,13 @@ from runwatch.head.ingest import Ingest
 from runwatch.journal.segment import new_journal_id
 from runwatch.record import NO_STEP, Batch, Event, Origin, Position, Series, Verdict
 from runwatch.wire import gswarm_pb2 as pb
+from runwatch.wire.gswarm_readings import device_name, readings, sampled_ns, says_percent
 
 NAME: Final = "gswarm_profiler.ProfilerService"
 MOST_WAITING: Final = 50_000
 ROOM_POLL_SECONDS: Final = 0.02
 LONGEST_TEXT: Final = 200
-MOST_EXTRAS: Final = 64
 MOST_SERIES: Final = 20_000
-_KIBI: Final = 1024.0
-_EARLIEST, _LATEST = 946_684_800.0, 7_258_118_400.0
 logger = logging.getLogger("runwatch.head")
 
 Context: TypeAlias = grpc.aio.ServicerContext
@@ -72,40 +69,18 @@ class Guest:
 
     def take(self, update: Any, *, bandwidth: bool, nvlink: bool) -> None:
         time_ns = self._time(update.timestamp)
-        for gpu in update.gpus_metrics:
-            self._gpu(gpu, time_ns, bandwidth, nvlink)
-        if update.HasField("system_metrics"):
-            system = update.system_metrics
-            self._point("host_memory_used_percent", -1, "", "%", time_ns, system.dram_util)
-            self._point("host_disk_used_percent", -1, "", "%", time_ns, system.disk_util)
+        self._is_percent = self._is_percent or says_percent(update)
+        for metric, index, name, unit, value in readings(
+            update, percent=self._is_percent, bandwidth=bandwidth, nvlink=nvlink
+        ):
+            self._point(metric, index, name, unit, time_ns, value)
 
     def _time(self, told: float) -> int:
-        if math.isfinite(told) and _EARLIEST < told < _LATEST:
-            return round(told * 1e6) * 1000
-        # It does not say when: now.  Two of the same moment would be one.
-        self._last_ns = max(self._clock.wall_ns(), self._last_ns + 1)
-        return self._last_ns
-
-    def _gpu(self, gpu: Any, time_ns: int, bandwidth: bool, nvlink: bool) -> None:
-        index, name = max(gpu.physical_idx, -1), gpu.name
-        # All known clients send 0 to 1; one that ever sends more means percent.
-        self._is_percent |= max(gpu.gpu_util, gpu.mem_util) > 1.0
-        factor = 1.0 if self._is_percent else 100.0
-        self._point("gpu_utilization_percent", index, name, "%", time_ns, gpu.gpu_util * factor)
-        self._point("gpu_memory_used_percent", index, name, "%", time_ns, gpu.mem_util * factor)
-        rates = {
-            # They read (sent, received) as if it were (received, sent).
-            "gpu_pcie_tx_bytes_per_second": (gpu.dram_bw_gbps_rx, bandwidth),
-            "gpu_pcie_rx_bytes_per_second": (gpu.dram_bw_gbps_tx, bandwidth),
-            "gpu_nvlink_tx_bytes_per_second": (gpu.nvlink_bw_gbps_tx, nvlink),
-            "gpu_nvlink_rx_bytes_per_second": (gpu.nvlink_bw_gbps_rx, False),
-        }
-        for metric, (value, is_measured) in rates.items():
-            if value or is_measured:
-                self._point(metric, index, name, "B/s", time_ns, value * _KIBI)
-        for key, value in list(gpu.extra_metrics.fields.items())[:MOST_EXTRAS]:
-            if value.WhichOneof("kind") == "number_value":
-                self._point(f"gswarm.{key}", index, name, "", time_ns, value.number_value)
+        found = sampled_ns(told)
+        if found is None:
+            # It does not say when: now.  Two of the same moment would be one.
+            found = self._last_ns = max(self._clock.wall_ns(), self._last_ns + 1)
+        return found
 
     def _point(
         self, metric: str, index: int, name: str, unit: str, time_ns: int, value: float
@@ -118,7 +93,7 @@ class Guest:
         self._batch.points.append(series, time_ns, NO_STEP, value)
 
     def _define(self, metric: str, index: int, name: str, unit: str) -> int:
-        device = _device(index)
+        device = device_name(index)
         known = self._series.get((metric, index))
         if known is None:
             known = self._series[metric, index] = len(self._series) + 1
@@ -373,10 +348,6 @@ def _node(client: Client, values: Any) -> Any:
 
     label = client.devices[0].label if client.devices else client.host
     return pb.NodeStatus(node_id=label, gpus=[status(device) for device in client.devices])
-
-
-def _device(index: int) -> str:
-    return f"gpu{index}" if index >= 0 else ""
 
 
 def _host(name: str) -> str:

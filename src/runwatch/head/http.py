@@ -242,7 +242,12 @@ _DEVICES = (
     _limit(10_000, 100_000),
     _OFFSET,
 )
-_LIVE_RUN = Parameter("run", "string", "follow this run, points included", shortest=1)
+_LIVE = (
+    Parameter("run", "string", "follow this run, points included", shortest=1),
+    Parameter(
+        "values", "string", "off: only that points came", choices=("on", "off"), default="on"
+    ),
+)
 
 
 class Api:
@@ -363,7 +368,7 @@ class Api:
                 "/api/v1/live",
                 "Server-sent events: hello, run (RunInfo), points (LivePoints)",
                 self._live,
-                (_LIVE_RUN,),
+                _LIVE,
                 {"text/event-stream": None},
                 (404, 409),
             ),
@@ -467,6 +472,7 @@ class Api:
             self.live,
             self._cards,
             run=run,
+            values=given["values"] == "on",
             last_id=request.headers.get("last-event-id", ""),
             pace=self._pace,
         )

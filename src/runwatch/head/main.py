@@ -46,6 +46,7 @@ from runwatch.head.shares import Shares
 from runwatch.head.stream import AgentState, SpineService, serve_grpc
 from runwatch.record import Batch, JournalId
 from runwatch.store.duck import DuckStore
+from runwatch.store.folds import FoldFiles
 from runwatch.store.store import Retention
 from runwatch.views.sessions import Session
 
@@ -119,7 +120,8 @@ class LocalHead:
         self.files = SessionFiles(session_dir, self._session_json) if session_dir else None
         self.profiler = Profiler(self.desk, self.files)
         reading = Reading(self.store, clock=clock, alive=self.alive)
-        self.accounts = Accounts(reading, self.ingest.still)
+        folds = FoldFiles(root / "store" / "folds") if lasts else None
+        self.accounts = Accounts(reading, self.ingest.still, folds)
         self.board = RunBoard(reading, told=True)
         self.keeper = GoodputKeeper(self.accounts, self.board, clock=clock)
         own = OwnJournal(self.ingest, clock=clock)
@@ -211,6 +213,7 @@ class LocalHead:
             self._lag_seconds = (self._clock.wall_ns() - newest) / 1e9
         self.outbox.stored(batches)
         self.clients.stored(batches)
+        self.sessions.stored(batches)
         self.accounts.stored(batches)
         self.board.stored(batches)
         self.hangs.stored(batches)
@@ -271,7 +274,7 @@ class Head:
         self.service = SpineService(
             self.local.ingest,
             token=settings.token,
-            keeping=Keeping(settings.root / "profiles"),
+            keeping=Keeping(settings.root / "profiles", self.local.profiles.kept),
             clock=clock,
         )
         self._guests = ProfilerService(
@@ -392,7 +395,9 @@ def _bracketed(host: str) -> str:
 
 def _listen(bind: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in bind else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # Only of a socket that says TCP does asyncio set TCP_NODELAY; without, answers on a connection
+    # that is kept wait 40 ms for the client's acknowledgement.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((bind.strip("[]"), port))

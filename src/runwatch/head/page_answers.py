@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
@@ -186,6 +187,7 @@ class Timelines:
             attempts=attempt_infos(states, run),
             goodput=spent,
             pending=not ready,
+            progress=1.0 if ready else self._accounts.progress(run),
             steps=_steps(reading, run, window, given["pixels"]),
             checkpoints=checkpoints,
             disruptions=disruptions,
@@ -365,11 +367,11 @@ class _Events:
         self._reading = reading
         self._window = window
         states = list(states)
-        hosts, journals = {s.host for s in states}, {s.journal for s in states}
+        hosts, ranks = {s.host for s in states}, {s.journal: s.rank for s in states}
         grave = self._ask(run, (*_ENDS, *_OF_HOSTS, *_LOSSES)) + [
-            event
+            _of_rank(event, ranks)
             for event in self._ask(RunId(""), ("process_exit", *_OF_HOSTS))
-            if _concerns(event, hosts, journals)
+            if _concerns(event, hosts, ranks)
         ]
         chatter = self._ask(run, _CHATTER)
         kept = thinned(_in_order(grave), most)
@@ -391,10 +393,17 @@ class _Events:
         return found[:MOST_COUNTED]
 
 
-def _concerns(event: EventRow, hosts: set[str], journals: set[JournalId]) -> bool:
+def _concerns(event: EventRow, hosts: set[str], ranks: Mapping[JournalId, int]) -> bool:
     if event.kind == "process_exit":
-        return event.body.get("journal") in journals
+        return event.body.get("journal") in ranks
     return event.host in hosts
+
+
+def _of_rank(event: EventRow, ranks: Mapping[JournalId, int]) -> EventRow:
+    """An agent that did not know the process's run could not tell its rank; its journal does."""
+    if event.kind != "process_exit":
+        return event
+    return replace(event, rank=ranks[event.body["journal"]])
 
 
 def _in_order(events: Iterable[EventRow]) -> list[EventRow]:

@@ -116,6 +116,8 @@ class TimelineInfo(Answer):
     pending: bool
     """… its account is being drawn up, for the first time: ask again in a moment.  Goodput,
     checkpoints and disruptions come then."""
+    progress: float
+    """Of that, 0 to 1; 1 if it is not pending."""
     steps: StepColumns
     checkpoints: CheckpointColumns
     disruptions: list[DisruptionInfo]

@@ -66,6 +66,7 @@ class Sessions:
         self._origin: Origin | None = None
         self._place = 0
         self._sessions: dict[str, Session] | None = None
+        self._news = self._seen = 0
 
     # ── which there are ───────────────────────────────────────────────────────────────────────
 
@@ -86,9 +87,20 @@ class Sessions:
         with self._lock:
             return self._folded()
 
+    def stored(self, batches: Sequence[Batch]) -> None:
+        """What others recorded: a session may come with samples that were imported.  The writer's
+        thread calls it, maybe while `_record` waits for it: so there is no lock here."""
+        for batch in batches:
+            if any(event.kind in view.KINDS for event in batch.events):
+                own = self._origin
+                if own is None or batch.origin.journal != own.journal:
+                    self._news += 1
+
     def _folded(self) -> dict[str, Session]:
-        if self._sessions is None or self._ingest is None:
+        news = self._news
+        if self._sessions is None or self._ingest is None or news != self._seen:
             self._sessions = view.fold(self.store.events(None, kinds=list(view.KINDS)))
+            self._seen = news
         return self._sessions
 
     # ── changes ───────────────────────────────────────────────────────────────────────────────

@@ -20,14 +20,15 @@ ROWS: Final = 2048
 _LITTLE_ENDIAN: Final = sys.byteorder == "little"
 _TOP: Final = 1 << 63
 _HALF: Final = 1 << 62
+_ALL: Final = (1 << 64) - 1
 
 
 def shifted(numbers: array[int], by: int) -> array[int]:
     """`by` added to each."""
-    digits, ones = _digits(numbers), _ones(len(numbers))
-    if not 0 <= by < _HALF or digits & ones * (_TOP | _HALF):
+    digits, rows = _digits(numbers), len(numbers)
+    if not 0 <= by < _HALF or digits & _each(_TOP | _HALF, rows):
         return array("q", [number + by for number in numbers])
-    return array("q", (digits + ones * by).to_bytes(len(numbers) * 8, sys.byteorder))
+    return array("q", (digits + _each(by, rows)).to_bytes(rows * 8, sys.byteorder))
 
 
 def is_count(numbers: array[int]) -> bool:
@@ -46,13 +47,12 @@ def grows(numbers: array[int] | array[float]) -> bool:
     if rows < 1:
         return True
     digits = _digits(numbers)
-    if not _LITTLE_ENDIAN or digits >> 63 & _ones(rows + 1) or numbers[-1] != numbers[-1]:
+    if not _LITTLE_ENDIAN or digits & _each(_TOP, rows + 1) or numbers[-1] != numbers[-1]:
         return all(map(lt, numbers, islice(numbers, 1, None)))
     # Floats that are not negative are in the order of their bits.  A row is given a top bit, which
     # it keeps only if the next row is greater.
-    tops = _ones(rows) << 63
-    before, after = digits & (1 << 64 * rows) - 1, digits >> 64
-    return (after + tops - _ones(rows) - before) & tops == tops
+    tops, before = _each(_TOP, rows), digits & _each(_ALL, rows)
+    return ((digits >> 64) + _each(_TOP - 1, rows) - before) & tops == tops
 
 
 def _digits(numbers: array[int] | array[float]) -> int:
@@ -62,6 +62,12 @@ def _digits(numbers: array[int] | array[float]) -> int:
 @lru_cache(maxsize=16)
 def _ones(rows: int) -> int:
     return _digits(array("q", [1]) * rows)
+
+
+@lru_cache(maxsize=32)
+def _each(number: int, rows: int) -> int:
+    """The same number in every row: it may be asked for again, the clock of a segment is one."""
+    return _ones(rows) * number
 
 
 @lru_cache(maxsize=16)

@@ -57,6 +57,7 @@ from runwatch.journal.segment import (
 from runwatch.record import START, Batch, Event, Origin, Points, Position, position
 
 READ_BYTES: Final = 1 << 20
+_MOST_MARKS: Final = 1024
 _PEEK_BYTES: Final = 16 << 10
 HOLE_GRACE_SECONDS: Final = 2.0
 NETWORK_GRACE_SECONDS: Final = 60.0
@@ -153,6 +154,8 @@ class JournalReader:
         self._open: _Open | None = None
         shared = is_network_file_system(directory)
         self._grace_ns = int((NETWORK_GRACE_SECONDS if shared else HOLE_GRACE_SECONDS) * 1e9)
+        # Records before places that we came to: a head may send us back to one of them.
+        self._marks: dict[Position, int] = {}
         self.seek(start)
 
     def close(self) -> None:
@@ -165,7 +168,7 @@ class JournalReader:
         self.position = start
         self._hole: tuple[int, int] | None = None  # where we are stuck, and since when
         # Records of this journal before `position`; None when that is not known.
-        self._passed: int | None = 0 if start == START else None
+        self._passed: int | None = 0 if start == START else self._marks.get(start)
 
     def read(self, *, final: bool = False, max_bytes: int = READ_BYTES) -> Batch | None:
         """The next stretch, or None when there is nothing new.
@@ -186,7 +189,14 @@ class JournalReader:
             if not self._step_over(segment, batch, final):
                 break
         batch.end = self.position
+        self._mark()
         return batch if batch.end != batch.start else None
+
+    def _mark(self) -> None:
+        if self._passed is not None:
+            self._marks[self.position] = self._passed
+            if len(self._marks) > _MOST_MARKS:
+                del self._marks[next(iter(self._marks))]
 
     # ── which segment ─────────────────────────────────────────────────────────────────────────
 

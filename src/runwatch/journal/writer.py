@@ -65,11 +65,11 @@ from runwatch.journal.segment import (
     segment_name,
     text_record,
 )
-from runwatch.record import NO_STEP, Definition, Origin, RunScope, Series, SpanName
+from runwatch.record import NO_STEP, START, Definition, Origin, RunScope, Series, SpanName
 
 DEFAULT_BUDGET_BYTES: Final = 1 << 30
 KEEPER_SECONDS: Final = 1.0
-_ONE_THREAD_AT_A_TIME: Final = getattr(sys, "_is_gil_enabled", lambda: True)()
+ONE_THREAD_AT_A_TIME: Final = getattr(sys, "_is_gil_enabled", lambda: True)()
 _FIRST_TOUCH: Final = 256 << 10
 
 
@@ -97,12 +97,12 @@ class JournalWriter:
     """One process's journal.  Never raises for a full disk: it drops, counts and tries again."""
 
     __slots__ = (
-        "budget_bytes", "closed", "directory", "dropped_records", "lost_records", "origin",
-        "point", "records", "segment_bytes", "_clock", "_clock_offset", "_definition_room",
-        "_definitions", "_keeper", "_keeping", "_kept", "_known", "_last_definition", "_lock",
-        "_map", "_mono_ns", "_next_span", "_now", "_offset", "_on_keep", "_own_scope", "_pid",
-        "_prepared", "_reported", "_retired", "_room", "_scratch", "_segment", "_shared",
-        "_starved", "_stop", "_turning", "_wake", "_wall_ns", "__weakref__",
+        "acknowledged", "budget_bytes", "closed", "directory", "dropped_records", "lost_records",
+        "origin", "point", "records", "segment_bytes", "_clock", "_clock_offset",
+        "_definition_room", "_definitions", "_keeper", "_keeping", "_kept", "_known",
+        "_last_definition", "_lock", "_map", "_mono_ns", "_next_span", "_now", "_offset",
+        "_on_keep", "_own_scope", "_pid", "_prepared", "_reported", "_retired", "_room", "_scratch",
+        "_segment", "_shared", "_starved", "_stop", "_turning", "_wake", "_wall_ns", "__weakref__",
     )  # fmt: skip
 
     def __init__(
@@ -125,7 +125,10 @@ class JournalWriter:
         self.lost_records = 0
         """Records not kept because no segment could be had (a full disk)."""
         self.dropped_records = 0
-        """Records in segments dropped, oldest first, to stay within the budget."""
+        """Records that no head had stored, in segments dropped, oldest first, to stay within the
+        budget."""
+        self.acknowledged = START
+        """How far a head has stored this journal; whoever ships it may say so here."""
         self._reported = (0, 0)
         self._clock = clock
         self._now = clock.mono_ns
@@ -195,14 +198,14 @@ class JournalWriter:
             body = pack(5, POINT, now(), step, series, value)
             append_slowly(join(crc32(body), body))
 
-        return point if _ONE_THREAD_AT_A_TIME else point_with_lock
+        return point if ONE_THREAD_AT_A_TIME else point_with_lock
 
     def _append(self, record: bytes, count: int = 1) -> bool:
         """Store a sealed record; False when there is no room to be had (the loss is counted)."""
         length = len(record)
         offset = self._offset  # from here to the store there is no call: one step
         end = offset + length
-        if _ONE_THREAD_AT_A_TIME and end <= self._room:
+        if ONE_THREAD_AT_A_TIME and end <= self._room:
             self._offset = end
             self.records += count
             self._map[offset:end] = record
@@ -254,7 +257,7 @@ class JournalWriter:
         count = len(series)
         plan, whole, ids = points_of(series)
         length = whole.size
-        if length > MAX_RECORD or not _ONE_THREAD_AT_A_TIME:
+        if length > MAX_RECORD or not ONE_THREAD_AT_A_TIME:
             return partial(self.points, series)
         state, now, append_slowly, units = self, self._now, self._append_slowly, length // 8
         pack, put, join, crc32 = plan.pack, whole.pack_into, whole.pack, zlib.crc32
@@ -486,6 +489,7 @@ class JournalWriter:
             if len(self._kept) < 2:
                 return None
             (index, before), (_, after) = self._kept[:2]
+        lost = self._unseen(index, after - before)
         try:
             os.unlink(self.directory / segment_name(index))
             took_space = True
@@ -495,8 +499,20 @@ class JournalWriter:
             return None
         with self._lock:
             del self._kept[0]
-        self.dropped_records += (after - before) * took_space
+        self.dropped_records += lost * took_space
         return took_space
+
+    def _unseen(self, index: int, records: int) -> int:
+        """How many of a segment's records no head has stored."""
+        reached, offset = self.acknowledged >> 32, self.acknowledged & 0xFFFFFFFF
+        if index != reached or offset <= HEADER_LENGTH:
+            return 0 if index < reached else records
+        from runwatch.journal.reader import count_records  # seldom needed, and import is dear
+
+        try:
+            return count_records(self.directory / segment_name(index), offset)
+        except OSError:
+            return 0
 
     def _report(self) -> None:
         """Losses are records too, so that a person sees them."""

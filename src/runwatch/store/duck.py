@@ -5,6 +5,7 @@
     DIR/blocks/         closed, clustered files (see `blocks.py`)
     DIR/manifest.json   what to begin again from when hot.duckdb is lost
     DIR/damaged-TIME/   what was found damaged and set aside
+    DIR/folds/          answers that took long to make, kept by a head (see `folds.py`)
 
 One writer connection, a cursor per reader.  Two locks, always taken in this order:
 `_maintaining` (compaction and retention, long) and `_writing` (one transaction, short).

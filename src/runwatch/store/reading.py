@@ -6,7 +6,7 @@ about more rows than may be held at a time is asked a page at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -430,6 +430,19 @@ class Reader:
         query = self._union(asked, "time_ns", start_ns, end_ns)
         return self._connection.execute(
             f"SELECT {key} AS key, count(*) FROM ({query}) GROUP BY key ORDER BY key"
+        ).fetchall()
+
+    def tally(
+        self, part: Part, column: str, until: Mapping[int, int] | None
+    ) -> list[tuple[int, int, int, int]]:
+        """For each number in the column: rows, their newest time, and all their times added up."""
+        rows = f"({self._union([part], f'{column} AS key, time_ns', None, None)})"
+        if until:
+            keys, times = list(until), list(until.values())
+            rows += f" JOIN (SELECT unnest({keys}) AS key, unnest({times}) AS until) USING (key)"
+            rows += " WHERE time_ns <= until"
+        return self._connection.execute(
+            f"SELECT key, count(*), max(time_ns), sum(time_ns) FROM {rows} GROUP BY key"
         ).fetchall()
 
     def stretch(self, part: Part, columns: str, start_ns: int, end_ns: int) -> Found:

@@ -32,7 +32,7 @@ from runwatch.store.catalog import Catalog, Integers, Journal, SeriesEntry
 from runwatch.store.grid import HIGHEST, LOWEST
 from runwatch.store.reading import Keys, Part, Reader, cut, floored
 from runwatch.store.reduction import Found
-from runwatch.store.store import Wanted
+from runwatch.store.store import Tally, Wanted
 
 _CELLS: Final = 4096
 """So finely is a stretch of time looked at to cut it where it has enough rows."""
@@ -90,6 +90,32 @@ class DuckReplay:
         if self.records:
             for start_ns, end_ns in self._windows(self._low, self._high + 1, self.records):
                 yield self._stretch(start_ns, end_ns)
+
+    def tally(self, until: Mapping[JournalId, int] | None = None) -> dict[JournalId, Tally]:
+        found = {number: Tally() for number in self._journals}
+        try:
+            for part in self._parts:
+                self._count(part, until, found)
+        except duckdb.Error as error:
+            raise self._failed(error) from error
+        return {self._journals[number].origin.journal: tally for number, tally in found.items()}
+
+    def _count(
+        self, part: Part, until: Mapping[JournalId, int] | None, found: dict[int, Tally]
+    ) -> None:
+        if part.kind == "points":
+            column, journals = "series", {id: s.journal for id, s in self._series.items()}
+        else:
+            column, journals = "journal", {number: number for number in self._journals}
+        limits: dict[int, int] | None = None
+        if until is not None:
+            names = {number: journal.origin.journal for number, journal in self._journals.items()}
+            limits = {key: until[names[journal]] for key, journal in journals.items()}
+        for key, rows, newest_ns, total_ns in self._reader.tally(part, column, limits):
+            known = found[journals[key]]
+            found[journals[key]] = Tally(
+                known.rows + rows, max(known.newest_ns, newest_ns), known.total_ns + total_ns
+            )
 
     # ── what is wanted ────────────────────────────────────────────────────────────────────────
 

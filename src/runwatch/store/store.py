@@ -89,6 +89,16 @@ class Wanted:
     """At most about so many records at a time."""
 
 
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What there is of a journal, in brief: two that are equal were made of the same records."""
+
+    rows: int = 0
+    newest_ns: int = -(2**63)
+    total_ns: int = 0
+    """All their times, added up."""
+
+
 class Replay(AbstractContextManager["Replay"], Protocol):
     """Stretches of time, one after the other; in each a batch of every journal that has something.
 
@@ -101,6 +111,11 @@ class Replay(AbstractContextManager["Replay"], Protocol):
     def records(self) -> int: ...
 
     def __iter__(self) -> Iterator[list[Batch]]: ...
+
+    def tally(self, until: Mapping[JournalId, int] | None = None) -> dict[JournalId, Tally]:
+        """Of each journal, or of its records up to a time, that one included; it must be one of
+        `until`, then.  To be asked before the batches are."""
+        ...
 
 
 class Store(Protocol):

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import groupby
 from math import isfinite
 from typing import Any, Final, Literal, NamedTuple
 
@@ -203,21 +204,26 @@ class Board:
         self._hosts: dict[str, _Host] = {}
 
     def add(self, samples: Iterable[tuple[SeriesRow, Latest]]) -> None:
+        for metric, of_metric in groupby(samples, lambda sample: sample[0].metric):
+            self.add_metric(metric, of_metric)
+
+    def add_metric(self, metric: str, samples: Iterable[tuple[SeriesRow, Latest]]) -> None:
         """One long loop: a cluster has tens of thousands of these."""
-        found = self._found
-        for row, point in samples:
-            labels, time_ns = row.labels, point.time_ns
+        found, is_number = self._found, metric in _NUMBERS
+        known = _NUMBERS.get(metric) or _FLAGS.get(metric)
+        for row, (_, time_ns, _, value) in samples:
+            labels = row.labels
             key = (row.host, labels.get("uuid") or labels.get("client", "") + row.device)
             heard = found.get(key)
             if heard is None:
                 heard = found[key] = _Found()
             if time_ns > heard.newest_ns:
                 heard.newest_ns, heard.row = time_ns, row
-            number = _NUMBERS.get(row.metric)
-            name = number or _FLAGS.get(row.metric) or labels.get("errors", "")
-            if time_ns > heard.times_ns.get(name, -1) and isfinite(point.value):
-                heard.times_ns[name] = time_ns
-                (heard.numbers if number else heard.flags)[name] = point.value
+            name = known or labels.get("errors", "")
+            times_ns = heard.times_ns
+            if (name not in times_ns or time_ns > times_ns[name]) and isfinite(value):
+                times_ns[name] = time_ns
+                (heard.numbers if is_number else heard.flags)[name] = value
 
     def add_incidents(self, incidents: Iterable[EventRow]) -> None:
         in_order = sorted(incidents, key=lambda event: event.time_ns)

@@ -284,6 +284,9 @@ def _state(
         # a thread that still trains), it says or its agent says so afterwards.
         lives_on = recent and process_exit is None and last_ns > end.time_ns + _LAST_WORDS_NS
         return _Ending("running") if lives_on else _from_run_end(end)
+    if process_exit is not None and (fault := _fault(process_exit)):
+        reason = f"killed by {fault}, as its own stacks say"
+        return _Ending("killed", reason, process_exit.time_ns, None, fault)
     if process_exit is not None:
         return _Ending("lost", "ended without a word; cause unknown", last_ns)
     if recent:
@@ -307,6 +310,10 @@ def _from_signal(process_exit: EventRow) -> _Ending:
     name = _signal_name(process_exit)
     out_of_memory = process_exit.body.get("oom") is True
     reason = f"killed by {name}"
+    fault = _fault(process_exit)
+    if fault and fault != name:
+        # The first is the cause.  The second came while stacks of running threads were read.
+        name, reason = fault, f"killed by {fault} (then {name} while its stacks were written)"
     if out_of_memory:
         reason += ", out of memory"
     if process_exit.body.get("core_dumped") is True:
@@ -336,7 +343,8 @@ def _is_explicit(end: EventRow) -> bool:
 
 
 def _explained(process_exit: EventRow) -> bool:
-    return _signal_name(process_exit) is not None or _exit_code(process_exit) is not None
+    known = _signal_name(process_exit) is not None or _exit_code(process_exit) is not None
+    return known or bool(_fault(process_exit))
 
 
 def _exit_code(event: EventRow) -> int | None:
@@ -354,6 +362,12 @@ def _signal_name(event: EventRow) -> str | None:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+def _fault(process_exit: EventRow) -> str:
+    """The signal of the fault that the process told of itself; "" if of none."""
+    fault = process_exit.body.get("fault")
+    return fault if isinstance(fault, str) else ""
 
 
 def _words(event: EventRow) -> str:

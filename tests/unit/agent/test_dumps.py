@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runwatch.agent.dumps import collect
+from runwatch.agent.dumps import MAX_FAULT, collect, last_fault
 from runwatch.capture.dump_file import ELSEWHERE, PERIODIC
 from tests.unit.agent.hand_clock import HandClock
 
@@ -150,3 +150,107 @@ def test_what_is_cut_off_or_damaged_gives_what_can_be_read(journal: Path) -> Non
     file.write_bytes(whole[:-40])
     (journal / "dumps-read.json").unlink()
     assert [body["how"] for body in collect(journal)] == ["watchdog", "fault"]
+
+
+# ── faults while others run ───────────────────────────────────────────────────────────────────
+
+SECOND = "Fatal Python error: Segmentation fault\n\n"
+
+
+def fault(name: str, *threads: str) -> str:
+    return f"Fatal Python error: {name}\n\n" + "\n".join(threads)
+
+
+def thread(ident: int, *, current: bool = False, torn: bool = False) -> str:
+    head = f"{'Current t' if current else 'T'}hread {ident:#018x} (most recent call first):\n"
+    return head + ("  File " if torn else '  File "/job/train.py", line 3 in work\n')
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "signal", "problems"),
+    [
+        (fault("Aborted", thread(2), thread(1, current=True)), "Aborted", "SIGABRT", []),
+        (
+            fault("Illegal instruction", thread(3), thread(2, torn=True)) + SECOND,
+            "Illegal instruction",
+            "SIGILL",
+            ["broken off by a second fault (Segmentation fault)", "is not among these"],
+        ),
+        (
+            fault("Bus error", thread(3, current=True), thread(2, torn=True)) + SECOND,
+            "Bus error",
+            "SIGBUS",
+            ["broken off by a second fault (Segmentation fault)"],
+        ),
+        (
+            fault("Segmentation fault", thread(3), thread(2, torn=True)),
+            "Segmentation fault",
+            "SIGSEGV",
+            ["the process died before all threads were written", "is not among these"],
+        ),
+        (
+            fault("Floating-point exception", thread(2), thread(1)),
+            "Floating-point exception",
+            "SIGFPE",
+            ["in a thread that runs no Python"],
+        ),
+        (
+            fault("Floating point exception") + SECOND,
+            "Floating point exception",
+            "SIGFPE",
+            ["broken off by a second fault", "is not among these"],
+        ),
+    ],
+)
+def test_the_first_fault_is_the_cause(
+    text: str, name: str, signal: str, problems: list[str], journal: Path
+) -> None:
+    write(journal / "faults.txt", opened() + text)
+    assert last_fault(journal) == signal
+    (body,) = collect(journal)
+    assert (body["how"], body["fault"]) == ("fault", name)
+    assert len(body["problems"]) == len(problems)
+    for problem, said in zip(problems, body["problems"], strict=True):
+        assert problem in said
+    mains = [t["ident"] for t in body["threads"] if t["is_main"]]
+    assert mains == ([1] if "0x0000000000000001 " in text else [])
+
+
+def test_of_several_faults_the_last_is_the_cause(journal: Path, tmp_path: Path) -> None:
+    assert last_fault(journal) == last_fault(tmp_path / "nowhere") == ""
+    there = tmp_path / "stack_trace_1.txt"
+    write(journal / "faults.txt", opened() + FAULT)
+    write(journal / ELSEWHERE, f"{there}\n{tmp_path / 'gone'}\n\0\n")
+    assert last_fault(journal) == "SIGBUS"
+    write(there, fault("Aborted", thread(1, current=True)))
+    os.utime(there, ns=(0, 7))
+    os.utime(journal / "faults.txt", ns=(0, 5))
+    assert last_fault(journal) == "SIGABRT"
+    os.utime(there, ns=(0, 3))
+    assert last_fault(journal) == "SIGBUS"
+
+
+def test_of_a_console_that_is_a_file_only_this_processs_fault_is_taken(
+    journal: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "job's log.err"
+    write(log, "before\n" + fault("Aborted", thread(1, current=True)))
+    size, inode = log.stat().st_size, log.stat().st_ino
+    write(journal / "console-1.path", f"{opened()}{size} {inode} {log}\n")
+    write(log, dumped(5) + "step 3 " + fault("Illegal instruction", thread(9, current=True)))
+    assert (list(collect(journal)), last_fault(journal)) == ([], "")  # another process's
+    write(log, "step 4 " + fault("Bus error", thread(2), thread(1, current=True)) + "bye\n")
+    assert list(collect(journal, ended=False)) == []
+    assert last_fault(journal) == "SIGBUS"
+    (body,) = collect(journal)
+    assert (body["fault"], body["rank"], body["pid"]) == ("Bus error", 3, 771)
+    assert list(collect(journal)) == []
+
+
+def test_the_end_of_a_long_log_is_enough(journal: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log.err"
+    log.write_bytes(b"x" * (MAX_FAULT + 100))
+    write(journal / "console-1.path", f"{opened()}0 {log.stat().st_ino} {log}\n")
+    write(log, "\n" + fault("Aborted", thread(1, current=True)))
+    assert [body["fault"] for body in collect(journal)] == ["Aborted"]
+    assert last_fault(journal) == "SIGABRT"

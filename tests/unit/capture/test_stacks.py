@@ -255,3 +255,73 @@ def test_cut_anywhere_gives_what_is_there(cut: int) -> None:
 def test_garbage_is_skipped(garbage: str) -> None:
     last = read_dumps(f"{garbage}\nTimeout (0:00:01)!\n{OF_3_11}")[-1]
     assert last.threads == parse_faulthandler(OF_3_11)
+
+
+# ── faults while others run (recorded from Python 3.11 and 3.13) ──────────────────────────────
+
+BROKEN_OFF = """\
+Fatal Python error: Aborted
+
+Thread 0x00007fbb577616c0 (most recent call first):
+  <no Python frame>
+
+Thread 0x00007fbb3d7fa6c0 (most recent call first):
+  File "/usr/lib/python3.11/threading.py"Fatal Python error: Segmentation fault
+
+"""
+BROKEN_OFF_AT_ONCE = """\
+Fatal Python error: Illegal instruction
+
+Fatal Python error: Segmentation fault
+
+"""
+JUST_STARTING = """\
+Fatal Python error: Aborted
+
+Thread 0x00007f25eba15b80 (most recent call first):
+  <no Python frame>
+
+Current thread 0x00007f25eba15b80 (most recent call first):
+  File "/job/train.py", line 7 in faulty
+  File "/job/train.py", line 8 in <module>
+"""
+
+
+def test_a_second_fault_that_breaks_a_dump_off() -> None:
+    (dump,) = read_dumps(BROKEN_OFF)
+    assert (dump.fault, dump.second) == ("Aborted", "Fatal Python error: Segmentation fault")
+    assert [(thread.ident, thread.frames) for thread in dump.threads] == [
+        (0x7FBB577616C0, ()), (0x7FBB3D7FA6C0, ()),
+    ]  # fmt: skip
+    assert dump.current is None
+    assert not any(thread.is_main for thread in dump.threads)  # it was not reached
+
+
+def test_one_that_comes_before_any_thread_is_written() -> None:
+    (dump,) = read_dumps(BROKEN_OFF_AT_ONCE)
+    assert (dump.fault, dump.threads) == ("Illegal instruction", ())
+    assert dump.second == "Fatal Python error: Segmentation fault"
+
+
+def test_a_thread_that_starts_has_the_id_of_who_starts_it() -> None:
+    (dump,) = read_dumps(JUST_STARTING)
+    assert (dump.fault, dump.second, dump.current) == ("Aborted", "", 0x7F25EBA15B80)
+    starting, main = dump.threads
+    assert (starting.frames, starting.is_main, main.is_main) == ((), False, True)
+    assert [frame.function for frame in main.frames] == ["faulty", "<module>"]
+
+
+def test_a_fault_after_a_whole_dump_is_one_of_its_own() -> None:
+    whole = f"{JUST_STARTING}\nExtension modules: numpy._core (total: 1)\n"
+    first, second = read_dumps(f"{whole}Fatal Python error: Floating-point exception\n\n")
+    assert (first.fault, first.second) == ("Aborted", "")
+    assert (second.fault, second.threads) == ("Floating-point exception", ())
+    first, second = read_dumps(JUST_STARTING + OF_3_14)
+    assert (first.fault, second.fault) == ("Aborted", "Bus error")
+
+
+def test_dumps_by_signal_follow_each_other_without_an_empty_line() -> None:
+    starting = JUST_STARTING.partition("\n\n")[2]
+    first, second = read_dumps(starting + starting)
+    assert len(first.threads) == len(second.threads) == 2
+    assert (first.fault, second.fault) == ("", "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
 from typing import Any
 
@@ -10,17 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.goodput_shapes import PUBLISHED, SHAPES, Job, published
-from runwatch.goodput.calculator import GoodputCalculator
 from runwatch.goodput.history import History
 from runwatch.goodput.kinds import BadputType, UnproductiveTimeDict
 from runwatch.goodput.rules import Figures, Fold, accounted, checked, shares
 from tests.unit.goodput.support import (
     BEGIN,
     DISRUPTED,
-    FIXTURES,
     Entry,
-    ListedLog,
     by_name,
     step,
     stories,
@@ -269,57 +264,3 @@ def test_entries_that_come_twice_count_once(entries: list[Entry]) -> None:
     twice = [entry for entry in entries for _ in range(2)]
     assert folded(twice) == folded(entries)
     assert folded(entries + entries) == folded(entries)
-
-
-# ── the shapes that are measured ──────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize("steps", [1_000, 10_000])
-@pytest.mark.parametrize("shape", SHAPES)
-def test_the_shapes_give_the_figures_that_the_original_gives(shape: str, steps: int) -> None:
-    expected = json.loads((FIXTURES / "shapes.json").read_text())[f"{shape} {steps}"]
-    job = Job(shape, steps)
-    first = list(job.run(steps))
-    entries = [*first, *job.run(100)]
-    figures = folded(entries, len(first))
-    found = {"productive": figures.productive, **by_name(figures.badput)}
-    for name, amount in expected.items():
-        if name != "OTHER":
-            assert found[name] == pytest.approx(amount, abs=1e-4), name
-    assert figures.disruptions == 10
-
-
-PUBLISHED_CLASSES = {
-    "productive": "productive",
-    "wasted": "WASTED_PROGRESS_FROM_DISRUPTION",
-    "infrastructure": "INFRASTRUCTURE_RECOVERY_FROM_DISRUPTION",
-    "startup": "PROGRAM_STARTUP",
-}
-
-
-@pytest.mark.parametrize(
-    "steps",
-    [1_000, 10_000, 100_000, pytest.param(1_000_000, marks=pytest.mark.soak)],
-)
-def test_the_published_totals_of_the_original_are_ours(steps: int) -> None:
-    """The job is fitted to these totals, so what this shows is that ours and the original
-    (recorded; not at a million) count it alike."""
-    job = published(steps)
-    log = ListedLog(job.run(steps))
-    calculator = GoodputCalculator("job", "log", log)
-    calculator.get_job_goodput()
-    for entry in job.run(100):
-        log.write_cloud_logging_entry(entry)
-    calculator.get_job_goodput()
-    info = calculator._goodput_cache.get_goodput_info()
-    assert info is not None and info.total_unproductive_time is not None
-    found = {"productive": info.total_productive_time, **by_name(info.total_unproductive_time)}
-    shapes = json.loads((FIXTURES / "shapes.json").read_text())
-    recorded = shapes.get(f"published {steps}", found)
-    for name, seconds in PUBLISHED[steps].items():
-        digits = 3 if name == "productive" else 2
-        assert round(found[PUBLISHED_CLASSES[name]], digits) == seconds, name
-        assert round(recorded[PUBLISHED_CLASSES[name]], digits) == seconds, name
-    assert found["TPU_INITIALIZATION"] == pytest.approx(220)
-    assert found["TRAINING_PREP"] == pytest.approx(440)
-    assert info.number_of_disruptions == 10

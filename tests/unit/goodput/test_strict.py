@@ -5,18 +5,26 @@ import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from benchmarks.goodput_shapes import Job
+from runwatch.goodput import strict
 from runwatch.goodput.calculator import GoodputCalculator
 from runwatch.goodput.strict import EntryAccount, JournalAccount
 from runwatch.views.goodput.account import Goodput
+from tests.unit.goodput.support import BEGIN, stories, told
 
 SECOND = 1_000_000_000
+LATER_NS = int(BEGIN + 10_000) * SECOND
 Entries = list[dict[str, Any]]
 
 
@@ -90,6 +98,45 @@ def test_an_entry_that_comes_late_is_put_in_its_place() -> None:
     found = spent(account.goodput(20 * SECOND))
     assert found["evaluation"] == 7.0
     assert found == spent(EntryAccount(log.read).goodput(20 * SECOND))
+
+
+@settings(deadline=None)
+@given(stories(), st.randoms(use_true_random=False), st.integers(1, 9))
+def test_the_order_in_which_entries_come_does_not_matter(
+    entries: Entries, random: Random, stretch: int
+) -> None:
+    """They all speak of different times."""
+    in_order, mixed = Log(), Log()
+    in_order.entries = told("J 0") + entries
+    mixed.entries = random.sample(in_order.entries, len(in_order.entries))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(strict, "STRETCH", stretch)
+        found = EntryAccount(mixed.read).goodput(LATER_NS)
+    assert spent(found) == spent(EntryAccount(in_order.read).goodput(LATER_NS))
+
+
+def test_a_long_log_is_never_in_memory_as_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even where an entry comes so late that all are put in order."""
+    monkeypatch.setattr(strict, "STRETCH", 500)
+    log, shaped = Log(), Job("full", 5_000)
+    log.entries = list(shaped.run(5_000))
+    log.entries.append(log.entries.pop(1_000))
+    account = EntryAccount(log.read)
+    tracemalloc.start()
+    try:
+        found = account.goodput(int(shaped.now) * SECOND)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(log.reads) == 2 and found is not None and found.steps > 4_900
+    assert peak / len(log.entries) < 80  # bytes; as facts they take 200
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 9), max_size=40))
+def test_entries_of_one_time_stay_in_their_order(times: list[int]) -> None:
+    entries = [{"step_count": n, "step_start_time": float(t)} for n, t in enumerate(times)]
+    assert list(strict._in_order(entries)) == strict._facts(entries)
 
 
 @pytest.mark.parametrize(

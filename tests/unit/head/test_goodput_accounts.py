@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from runwatch.head import goodput as module
+from runwatch.head import goodput_fold
 from runwatch.head.goodput import Accounts
 from runwatch.head.ingest import Ingest
 from runwatch.head.reading import Reading
@@ -295,7 +296,7 @@ def test_nothing_is_missed_or_doubled_while_records_pour_in() -> None:
 def test_a_long_replay_does_not_hold_up_ingest(head: Head, monkeypatch: pytest.MonkeyPatch) -> None:
     book = steady(count=90)
     head.record(book, 50)
-    take = module._Fold._take
+    take = goodput_fold.Fold._take
     during = []
 
     def slowly(fold: Any, batches: Any) -> None:
@@ -307,7 +308,7 @@ def test_a_long_replay_does_not_hold_up_ingest(head: Head, monkeypatch: pytest.M
             assert not sending.is_alive()
         take(fold, batches)
 
-    monkeypatch.setattr(module._Fold, "_take", slowly)
+    monkeypatch.setattr(goodput_fold.Fold, "_take", slowly)
     assert head.kept() == head.afresh()
     assert head.store.cursor(book.journal) == len(book.records)
 
@@ -331,7 +332,7 @@ def test_what_nobody_asks_for_is_dropped(head: Head, monkeypatch: pytest.MonkeyP
 
 
 def test_what_waits_is_bounded(head: Head, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_WAITING", 50)
+    monkeypatch.setattr(goodput_fold, "MOST_WAITING", 50)
     book = steady(count=95)
     head.record(book, 10)
     head.kept()

@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +181,17 @@ def test_e2_03_clients_of_both_versions(running: Running, tmp_path: Path, versio
         assert stopped.start_ns <= times[0] < times[-1] <= (stopped.end_ns or 0)
 
 
+STATUS: dict[str, type] = {
+    "freq": int, "enable_bandwidth_profiling": bool, "enable_nvlink_profiling": bool,
+    "is_profiling": bool, "output_filename": str, "frame_id_counter": int,
+    "connected_clients": list, "total_gpus": int, "gpu_info": dict,
+}  # fmt: skip
+NUMBERS = (
+    "gpu_util", "mem_util", "dram_bw_gbps_rx", "dram_bw_gbps_tx", "nvlink_bw_gbps_rx",
+    "nvlink_bw_gbps_tx",
+)  # fmt: skip
+
+
 def test_e2_04_keys_and_types(running: Running) -> None:
     running.stream(running.channel, [update("a", 0.37, gpus=2)]).result()
     assert running.get("/", Accept="application/json") == {
@@ -190,19 +202,26 @@ def test_e2_04_keys_and_types(running: Running) -> None:
     [id] = status["connected_clients"]
     assert id.startswith("a_ipv4:127.0.0.1:")
     assert status["freq"] == 500 and status["total_gpus"] == 2
-    assert {"enable_bandwidth_profiling", "enable_nvlink_profiling", "is_profiling",
-            "output_filename", "frame_id_counter"} <= set(status)  # fmt: skip
+    for key, kind in STATUS.items():
+        assert type(status[key]) is kind, key
     gpu = {"id": "a:0:H100", "name": "H100", "physical_idx": 0, "hostname": "a"}
     assert status["gpu_info"][id][0] == gpu
+    assert (status["is_profiling"], status["output_filename"]) == (False, "")
     clients = running.get("/clients")
     assert clients["total_clients"] == 1
-    assert clients["clients"][0]["gpu_count"] == 2 and clients["clients"][0]["healthy"] is True
-    data = running.get("/metrics/latest")["client_data"][id]
+    [client] = clients["clients"]
+    assert (client["client_id"], client["hostname"], client["gpu_count"]) == (id, "a", 2)
+    assert client["gpus"] == status["gpu_info"][id] and client["healthy"] is True
+    latest = running.get("/metrics/latest")
+    assert abs(datetime.fromisoformat(latest["timestamp"]).timestamp() - time.time()) < 60
+    data = latest["client_data"][id]
+    assert set(data["gpus_metrics"][0]) == {"physical_idx", "name", *NUMBERS}
     assert (data["gpus_metrics"][0]["gpu_util"], data["gpus_metrics"][0]["mem_util"]) == (37, 50)
     assert data["system_metrics"] == {"dram_util": 10.0, "disk_util": 20.0}
     assert data["p2p_links"] == []
     old = running.get("/metrics/latest?compat=gswarm")["client_data"][id]
     assert (old["gpus_metrics"][0]["gpu_util"], old["gpus_metrics"][0]["mem_util"]) == (0.37, 0.5)
+    assert all(type(old["gpus_metrics"][0][key]) is float for key in NUMBERS)
 
 
 def test_e2_05_start(running: Running) -> None:
@@ -253,6 +272,11 @@ def test_e2_08_grpc_does_what_http_does(running: Running) -> None:
         "StopProfiling", pb.StopProfilingRequest(name="x"), pb.StopProfilingResponse
     )
     assert not wrong.success
+    running.post("/profiling/start", {"name": "h"})
+    named = pb.StopProfilingRequest(name="g")
+    assert running.call("StopProfiling", named, pb.StopProfilingResponse).success
+    listed = running.get("/profiling/sessions")["sessions"]
+    assert {s["name"]: s["is_active"] for s in listed} == {"g": False, "h": True}
     stop = running.call("StopProfiling", pb.StopProfilingRequest(), pb.StopProfilingResponse)
     assert stop.success
     assert running.get("/status")["is_profiling"] is False

@@ -76,6 +76,7 @@ def test_e2_09_the_document(store: Store) -> None:
     assert (first["dram_bandwidth_tx"], first["gpu_bandwidth"]) == ([1.0, 1.0], [4.0, 4.0])
     assert (first["memory_bandwidth"], first["gpu_power"]) == ([None, None], [300.0, 300.0])
     assert (first["hostname"], first["dram_util"]) == (["node-1"], [50.0])
+    assert first["disk_util"] == [None]
     device = found["summary_by_device"]["node-1:0:NVIDIA H200"]
     assert (device["avg_gpu_util"], device["avg_gpu_memory"], device["samples"]) == (20.0, 25.0, 3)
     assert found["summary_by_client"] == {"node-1": {"avg_dram_util": 50.0, "avg_disk_util": None}}

@@ -122,6 +122,33 @@ def test_beyond_the_budget_the_oldest_goes_and_is_counted(tmp_path: Path) -> Non
     }
 
 
+@pytest.mark.parametrize("part", [0.25, 0.5, 1.0])
+def test_only_what_no_head_had_is_a_loss(tmp_path: Path, part: float) -> None:
+    """One that was sent back to a place that has gone knows how much is missing from there."""
+    writer = JournalWriter(tmp_path, origin(), segment_bytes=SMALL, budget_bytes=4 * SMALL)
+    reader, had = JournalReader(writer.directory), Everything()
+    fill(writer, PER_SEGMENT + int(part * PER_SEGMENT))
+    while (batch := reader.read(max_bytes=SMALL // 8)) is not None:
+        had.add(batch)
+        if reader.position >> 32 == 1:
+            writer.acknowledged = reader.position
+            stored = len(had.values("loss"))
+    assert stored >= PER_SEGMENT
+    for _ in range(8):
+        fill(writer, PER_SEGMENT)
+        writer.keep()
+    writer.close()
+    reader.seek(writer.acknowledged)
+    later = Everything(names=had.names)
+    while (batch := reader.read()) is not None:
+        later.add(batch)
+    reader.close()
+    left = len(later.values("loss")) + later.kinds().count("journal_loss")
+    assert later.skipped == writer.dropped_records == writer.records - stored - left > 0
+    [gap] = later.bodies("journal_gap")
+    assert (gap["reason"], gap["records"]) == ("dropped", writer.dropped_records)
+
+
 def test_a_segment_that_its_reader_removed_is_not_a_loss(tmp_path: Path) -> None:
     writer = JournalWriter(tmp_path, origin(), segment_bytes=SMALL, budget_bytes=4 * SMALL)
     reader = JournalReader(writer.directory)

@@ -27,7 +27,7 @@ def test_wrong_addresses_are_named(text: str) -> None:
         Address.parse(text)
 
 
-def test_backoff_doubles_with_jitter_up_to_a_minute() -> None:
+def test_e2_14_backoff_doubles_with_jitter_up_to_a_minute() -> None:
     draws = iter([0.5] * 8 + [0.0, 0.999])
     backoff = Backoff(1.0, 60.0, lambda: next(draws))
     assert [backoff.delay() for _ in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60]

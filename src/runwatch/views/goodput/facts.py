@@ -348,10 +348,10 @@ class Scribe:
 
     def _in_order(self, journal: _Journal, batch: Batch, told: list[Event]) -> None:
         """The same where entries and events lie among the edges: all by the time of recording."""
-        said = self._said(journal, batch)
         if not told and not journal.waits and not len(batch.spans):
             self._entries(journal, batch.points)
             return
+        said = self._said(journal, batch)
         asides: list[_Fact] = [
             (wait[0], _WAIT, wait) for wait in self._waits(journal, batch.points)
         ]

@@ -27,7 +27,7 @@ from runwatch.views.goodput.track import Piece, Stale, Stride, Track
 
 __all__ = ["Attempt", "AttemptKey", "Awaited", "Ledger", "Stale", "Tail"]
 
-STATE_VERSION: Final = 1
+STATE_VERSION: Final = 2
 
 AttemptKey = tuple[int, int]
 """The attempt that a process belongs to, and within it the how-manieth start that it recorded
@@ -291,21 +291,19 @@ class Ledger:
 
     # ── saved ─────────────────────────────────────────────────────────────────────────────────
 
-    def save(self) -> bytes:
-        """The whole state, to go on from later: JSON, with its columns packed."""
-        state = {
+    def state(self) -> dict[str, Any]:
+        """The whole of it, to go on from later: plain values, but for columns of numbers."""
+        return {
             "version": STATE_VERSION,
             "custom": self.names.custom,
             "lenient": self.lenient,
             "announced": [[n, sorted(keys)] for n, keys in self._announced.items()],
             "attempts": [attempt.state() for attempt in self.attempts.values()],
         }
-        return json.dumps(state, default=_packed).encode()
 
     @classmethod
-    def load(cls, saved: bytes) -> Ledger:
+    def of_state(cls, state: Any) -> Ledger:
         """Raises ValueError for what is not a state of this version."""
-        state = json.loads(saved, object_hook=_unpacked)
         if not isinstance(state, dict) or state.get("version") != STATE_VERSION:
             raise ValueError(f"not a goodput state of version {STATE_VERSION}")
         ledger = cls(lenient=state["lenient"])
@@ -315,6 +313,14 @@ class Ledger:
             attempt = Attempt.of_state(saved_attempt)
             ledger.attempts[attempt.key] = attempt
         return ledger
+
+    def save(self) -> bytes:
+        """As JSON, with its columns packed; `saving.py` has a quicker way for long runs."""
+        return json.dumps(self.state(), default=_packed).encode()
+
+    @classmethod
+    def load(cls, saved: bytes) -> Ledger:
+        return cls.of_state(json.loads(saved, object_hook=_unpacked))
 
 
 def _packed(column: object) -> dict[str, str]:

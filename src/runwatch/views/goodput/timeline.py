@@ -112,11 +112,28 @@ class Timeline:
     # ── saved ─────────────────────────────────────────────────────────────────────────────────
 
     def state(self) -> dict[str, Any]:
-        return {"start": self.start_ns, "ends": self.ends, "classes": self.classes}
+        """With the running totals, since to add up millions of intervals again takes a second."""
+        width = len(self._running)
+        marks = array("q")
+        for mark in self._marks:
+            marks.extend([*mark, *[0] * (width - len(mark))])
+        return {
+            "start": self.start_ns,
+            "since": self._since,
+            "ends": self.ends,
+            "classes": self.classes,
+            "running": self._running,
+            "marks": marks,
+        }
 
     @classmethod
     def of_state(cls, state: dict[str, Any]) -> Timeline:
         timeline = cls(state["start"])
-        for end_ns, spent in zip(state["ends"], state["classes"], strict=True):
-            timeline.append(end_ns, spent)
+        timeline._since = state["since"]
+        timeline.ends, timeline.classes = state["ends"][:], state["classes"][:]
+        timeline._running = list(state["running"])
+        width, marks = len(timeline._running), state["marks"]
+        timeline._marks = [
+            marks[at : at + width].tolist() for at in range(0, len(marks), width or 1)
+        ]
         return timeline

@@ -1,0 +1,163 @@
+"""Samples that clients of gswarm left on disk, as journals.
+
+A journal is named after what it holds, so the same samples make the same journal: a store that
+has it takes nothing of it again.  With its samples come a session that holds just them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median_low
+from typing import Any, Final
+
+from runwatch.journal.reader import JournalReader
+from runwatch.journal.segment import new_journal_id
+from runwatch.journal.writer import JournalWriter
+from runwatch.record import JournalId, Origin, Position
+from runwatch.wire.gswarm_readings import (
+    IMPORTED,
+    device_name,
+    readings,
+    sampled_ns,
+    says_percent,
+)
+
+BUDGET_BYTES: Final = 1 << 40
+"""Nothing that is imported is dropped for its size."""
+LONGEST_TEXT: Final = 200
+PERIOD_NS: Final = 10**9
+
+Sample = tuple[int, Any]
+"""When, and the message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One host's samples, in a journal."""
+
+    host: str
+    journal: JournalId
+    end: Position
+    """Behind its last record."""
+    session: str
+    """The id of the session that holds them …"""
+    name: str
+    """… and its name."""
+    samples: int
+    devices: int
+    start_ns: int
+    end_ns: int
+
+
+def write(root: Path, updates: Iterable[Any]) -> list[Written]:
+    """Journals under `root`, one for each host; messages that do not say when are left out."""
+    by_host: dict[str, dict[int, Any]] = {}
+    for update in updates:
+        time_ns = sampled_ns(update.timestamp)
+        if time_ns is not None:
+            host = update.hostname[:LONGEST_TEXT] or "unknown"
+            by_host.setdefault(host, {}).setdefault(time_ns, update)
+    return [_write(root, host, sorted(by_host[host].items())) for host in sorted(by_host)]
+
+
+def _write(root: Path, host: str, samples: Sequence[Sample]) -> Written:
+    start_ns, end_ns = samples[0][0], samples[-1][0] + 1
+    digest = _digest(host, samples)
+    journal = new_journal_id(host, 0, start_ns, digest[:16])
+    origin = Origin(journal, host, 0, start_ns, IMPORTED + digest, 0, "agent", "gswarm")
+    writer = JournalWriter(root, origin, budget_bytes=BUDGET_BYTES, clock=_Moment(start_ns))
+    name = session_name(host, start_ns)
+    try:
+        told = {"id": digest[:16], "name": name}
+        period = {"period_ns": _period_ns(samples), "bandwidth": True, "nvlink": True}
+        writer.event("session_start", told | period, mono_ns=start_ns)
+        devices = _write_samples(writer, samples)
+        writer.event("agent_end", {"why": "imported"}, mono_ns=end_ns)
+        writer.event("session_stop", told | {"why": "imported"}, mono_ns=end_ns)
+    finally:
+        writer.close()
+    end = _end(writer.directory)
+    return Written(host, journal, end, digest[:16], name, len(samples), devices, start_ns, end_ns)
+
+
+def session_name(host: str, start_ns: int) -> str:
+    """One that a file may have, whatever the host calls itself."""
+    safe = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in host)
+    when = datetime.fromtimestamp(start_ns // 10**9, UTC)
+    return f"imported_{safe[:64]}_{when:%Y%m%d_%H%M%S}"
+
+
+def _digest(host: str, samples: Sequence[Sample]) -> str:
+    found = hashlib.sha256(host.encode("utf-8", "replace"))
+    for _, update in samples:
+        found.update(hashlib.sha256(update.SerializeToString(deterministic=True)).digest())
+    return found.hexdigest()
+
+
+def _period_ns(samples: Sequence[Sample]) -> int:
+    times = [time_ns for time_ns, _ in samples]
+    apart = [after - before for before, after in zip(times, times[1:], strict=False)]
+    return median_low(apart) if apart else PERIOD_NS
+
+
+def _write_samples(writer: JournalWriter, samples: Sequence[Sample]) -> int:
+    """How many devices there are."""
+    updates = [update for _, update in samples]
+    percent = any(map(says_percent, updates))
+    # Where all is 0 nothing was measured: absent is not zero.
+    bandwidth = _any(updates, lambda gpu: gpu.dram_bw_gbps_rx or gpu.dram_bw_gbps_tx)
+    nvlink = _any(updates, lambda gpu: gpu.nvlink_bw_gbps_tx)
+    devices = set()
+    for time_ns, update in samples:
+        series, values = [], []
+        for metric, index, name, unit, value in readings(
+            update, percent=percent, bandwidth=bandwidth, nvlink=nvlink
+        ):
+            series.append(_series(writer, metric, index, name, unit))
+            values.append(value)
+            devices.add(index)
+        writer.points(series, values, mono_ns=time_ns)
+    return len(devices - {-1})
+
+
+def _any(updates: Iterable[Any], is_there: Callable[[Any], Any]) -> bool:
+    return any(is_there(gpu) for update in updates for gpu in update.gpus_metrics)
+
+
+def _series(writer: JournalWriter, metric: str, index: int, name: str, unit: str) -> int:
+    labels = {"client": "1"}  # as of a client that streams: so they are the same devices
+    if index >= 0:
+        labels |= {"index": str(index), "name": name[:LONGEST_TEXT]}
+    return writer.series(metric[:LONGEST_TEXT], unit=unit, device=device_name(index), labels=labels)
+
+
+def _end(directory: Path) -> Position:
+    reader = JournalReader(directory)
+    try:
+        while reader.read() is not None:
+            pass
+        return reader.position
+    finally:
+        reader.close()
+
+
+class _Moment:
+    """A clock that stands: samples bring their own times."""
+
+    def __init__(self, now_ns: int) -> None:
+        self._now_ns = now_ns
+
+    @property
+    def wall_ns(self) -> Callable[[], int]:
+        return lambda: self._now_ns
+
+    @property
+    def mono_ns(self) -> Callable[[], int]:
+        return lambda: self._now_ns
+
+    def wait(self, seconds: float, wake: Callable[[float], bool]) -> bool:
+        return wake(0.0)

@@ -1,0 +1,125 @@
+"""Samples that clients of gswarm left on disk, into a store: see `wire/gswarm_pickle.py`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from runwatch.agent.old_buffers import Written, write
+from runwatch.cli import source, tables
+from runwatch.errors import UsageError
+from runwatch.head.main import read_address
+from runwatch.settings import runwatch_dir
+from runwatch.ship.client import Address
+from runwatch.ship.once import ship_once
+from runwatch.wire import gswarm_pickle
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "path", type=Path, metavar="FILE|DIR",
+        help="a .pkl file of gswarm 0.4, or a folder of them: ~/.cache/gswarm/metrics",
+    )  # fmt: skip
+    parser.add_argument(
+        "--remove", action="store_true", help="remove the files once their samples are stored"
+    )
+    parser.add_argument("--dir", type=Path, help="a Runwatch directory (default $RUNWATCH_DIR)")
+    parser.add_argument("--head", help="send them to this head instead: host:8090")
+    parser.add_argument("--json", action="store_true", help="print what was stored as JSON")
+
+
+def run(given: argparse.Namespace) -> int:
+    """`given`: path, remove, dir, head, json, and maybe token."""
+    files = gswarm_pickle.find(given.path)
+    updates = [update for file in files for update in _read(file, len(files) == 1)]
+    with tempfile.TemporaryDirectory(prefix="runwatch-") as place:
+        written = write(Path(place), updates)
+        if written:
+            _deliver(Path(place), written, given)
+    if given.json:
+        tables.print_json({"imported": [_plain(each) for each in written]})
+    else:
+        _tell(written, without_time=len(updates) - sum(each.samples for each in written))
+    _leave(files, remove=given.remove)
+    return 0
+
+
+def _read(file: Path, is_only: bool) -> list[object]:
+    found = gswarm_pickle.read(file)
+    if not file.stat().st_size:
+        why = (
+            f"{file} is empty: gswarm 0.4.3 as it is installed cannot write its buffer; its "
+            "metrics_history_….pkl holds the last 1,000 samples"
+        )
+        if is_only:
+            raise gswarm_pickle.NotABuffer(why)
+        print(why, file=sys.stderr)
+    return found
+
+
+def _deliver(place: Path, written: Sequence[Written], given: argparse.Namespace) -> None:
+    token = getattr(given, "token", None) or os.environ.get("RUNWATCH_TOKEN", "")
+    if given.head:
+        _ship(place, written, given.head, token)
+        return
+    root = given.dir or runwatch_dir()
+    with source.open_source(argparse.Namespace(dir=root, head=None)) as head:
+        if isinstance(head, source.LocalSource):
+            head.take(place)
+            return
+    serving = read_address(root)
+    if serving is None or not serving.grpc:
+        raise UsageError(
+            f"{root} is served by a head that takes nothing from elsewhere (`runwatch ui`): stop "
+            "it while you import"
+        )
+    _ship(place, written, serving.grpc, serving.token or token)
+
+
+def _ship(place: Path, written: Sequence[Written], head: str, token: str) -> None:
+    if head.startswith("http"):
+        raise UsageError(f"{head!r} is where people look; say where agents connect: host:8090")
+    ca = os.environ.get("RUNWATCH_CA", "")
+    ship_once(
+        place,
+        Address.parse(head),
+        {each.journal: each.end for each in written},
+        token=token,
+        ca=Path(ca).read_bytes() if ca else None,
+    )
+
+
+def _plain(each: Written) -> dict[str, object]:
+    return {
+        "host": each.host,
+        "samples": each.samples,
+        "devices": each.devices,
+        "start_ns": each.start_ns,
+        "end_ns": each.end_ns,
+        "session": each.session,
+        "session_name": each.name,
+    }
+
+
+def _tell(written: Sequence[Written], *, without_time: int) -> None:
+    for each in written:
+        print(
+            f"{each.host}: {each.samples:,} samples of {each.devices} GPUs from "
+            f"{tables.time(each.start_ns)} to {tables.time(each.end_ns)} are stored, each once; "
+            f"session {each.name} holds them"
+        )
+    if without_time:
+        print(f"{without_time:,} were left out: they do not say when, or were there twice")
+    if not written:
+        print("there was nothing to store")
+
+
+def _leave(files: Sequence[Path], *, remove: bool) -> None:
+    for file in files:
+        if remove:
+            file.unlink()
+        print(f"{file} {'is removed' if remove else 'stays as it is'}", file=sys.stderr)

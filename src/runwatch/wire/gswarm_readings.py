@@ -1,0 +1,66 @@
+"""What a message of gswarm-profiler's clients means, in our names and units.
+
+They send shares from 0 to 1 and KiB/s under names that say Gbps, and PCIe's two directions the
+wrong way round.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, Final
+
+IMPORTED: Final = "imported:"
+"""How the `boot` of a journal begins that was made from a file of theirs: nobody is behind it."""
+MOST_EXTRAS: Final = 64
+_KIBI: Final = 1024.0
+_EARLIEST, _LATEST = 946_684_800.0, 7_258_118_400.0
+
+Reading = tuple[str, int, str, str, float]
+"""Metric, index of the GPU (-1: the host), its name, unit, value."""
+
+
+def sampled_ns(told: float) -> int | None:
+    """None where a message does not say when: those of 0.2.1 do not."""
+    if math.isfinite(told) and _EARLIEST < told < _LATEST:
+        return round(told * 1e6) * 1000
+    return None
+
+
+def says_percent(update: Any) -> bool:
+    """All known clients send 0 to 1; one that ever sends more means percent."""
+    return any(gpu.gpu_util > 1.0 or gpu.mem_util > 1.0 for gpu in update.gpus_metrics)
+
+
+def readings(update: Any, *, percent: bool, bandwidth: bool, nvlink: bool) -> Iterator[Reading]:
+    """`bandwidth`, `nvlink`: whether these were measured, so that a 0 is one."""
+    factor = 1.0 if percent else 100.0
+    for gpu in update.gpus_metrics:
+        yield from _of_gpu(gpu, factor, bandwidth, nvlink)
+    if update.HasField("system_metrics"):
+        system = update.system_metrics
+        yield "host_memory_used_percent", -1, "", "%", system.dram_util
+        yield "host_disk_used_percent", -1, "", "%", system.disk_util
+
+
+def _of_gpu(gpu: Any, factor: float, bandwidth: bool, nvlink: bool) -> Iterator[Reading]:
+    index, name = max(gpu.physical_idx, -1), gpu.name
+    yield "gpu_utilization_percent", index, name, "%", gpu.gpu_util * factor
+    yield "gpu_memory_used_percent", index, name, "%", gpu.mem_util * factor
+    rates = {
+        # They read (sent, received) as if it were (received, sent).
+        "gpu_pcie_tx_bytes_per_second": (gpu.dram_bw_gbps_rx, bandwidth),
+        "gpu_pcie_rx_bytes_per_second": (gpu.dram_bw_gbps_tx, bandwidth),
+        "gpu_nvlink_tx_bytes_per_second": (gpu.nvlink_bw_gbps_tx, nvlink),
+        "gpu_nvlink_rx_bytes_per_second": (gpu.nvlink_bw_gbps_rx, False),
+    }
+    for metric, (value, is_measured) in rates.items():
+        if value or is_measured:
+            yield metric, index, name, "B/s", value * _KIBI
+    for key, value in list(gpu.extra_metrics.fields.items())[:MOST_EXTRAS]:
+        if value.WhichOneof("kind") == "number_value":
+            yield f"gswarm.{key}", index, name, "", value.number_value
+
+
+def device_name(index: int) -> str:
+    return f"gpu{index}" if index >= 0 else ""
