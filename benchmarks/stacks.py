@@ -6,9 +6,7 @@ a training loop to be watched.
 The process has 50 threads of 25 frames each that wait, and a main thread that does nothing but
 read the clock: the longest gap between two readings is how long it was held up.
 
-The loop is that of `loop.py`, NumPy steps of about 5 ms in blocks of ten, of which every other is
-watched: its steps are recorded, a `diagnose` block with dumps every ten minutes is around it, the
-control socket is served, and an agent looks after the process.
+The loop that is watched is in `steps_watched.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import json
-import math
 import mmap
 import os
 import statistics
@@ -30,8 +27,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import steps_watched
 from command import run_one
-from loop import BLOCK, numpy_step
 from report import NO_BAR, Outcome, Table, at_most
 from trial import Options, TrialFailed, directory, environment, is_installed, until
 
@@ -40,7 +37,7 @@ from runwatch.capture.outside import look
 from runwatch.capture.stacks import STACK_SIGNAL, Stacks, own_stacks
 
 THREADS, DEPTH = 50, 25
-BAR_MS, WATCHED_PERCENT = 20.0, 0.2
+BAR_MS = 20.0
 # Shared with the process: the round it is to measure, and the longest gap in that round.
 SHARED = struct.Struct("<QQ")
 
@@ -53,8 +50,11 @@ def measure(options: Options) -> Outcome:
     if is_installed(sys.executable, "torch"):
         numbers["torch"] = _trial(rounds, "torch")
         tables.append(_outside_table(numbers["torch"], ", torch imported"))
-    numbers["watched"] = [_watched_trial(10 if options.quick else 300) for _ in range(3)]
-    tables.append(_watched_table(numbers["watched"]))
+    for kind in steps_watched.WORK:
+        rounds, processes = (5, 1) if options.quick else (60, 3)
+        trials = [steps_watched.trial(__file__, rounds, kind) for _ in range(processes)]
+        numbers[f"watched, {kind}"] = trials
+        tables.append(steps_watched.table(trials, kind))
     return Outcome(tables, numbers)
 
 
@@ -63,7 +63,7 @@ def measure(options: Options) -> Outcome:
 
 def work(asked: dict[str, Any]) -> None:
     if asked["kind"] == "watched":
-        watched(asked["pairs"])
+        steps_watched.work(asked)
         return
     place, rounds = Path(asked["place"]), asked["rounds"]
     if asked["kind"] == "torch":
@@ -123,95 +123,6 @@ def _read_the_clock(path: Path) -> None:
             elif gap > longest:
                 longest = gap
                 struct.pack_into("<Q", shared, 8, longest)
-
-
-# ── the loop that is watched ──────────────────────────────────────────────────────────────────
-
-
-Notes = list[tuple[int, int]]
-"""Of each step: nanoseconds in all, and those that recording it took."""
-
-
-def watched(pairs: int) -> None:
-    import runwatch
-    from runwatch.configuration import debug_configuration, diagnostic_configuration
-    from runwatch.configuration.stack_trace_configuration import StackTraceConfig
-
-    dumps = StackTraceConfig(
-        collect_stack_trace=True, stack_trace_to_cloud=True, stack_trace_interval_seconds=600
-    )
-    config = diagnostic_configuration.DiagnosticConfig(debug_configuration.DebugConfig(dumps))
-    train, run = numpy_step(), runwatch.init("watched")
-    clock, number = time.perf_counter_ns, 0
-
-    def bare(note: Notes) -> None:
-        for _ in range(BLOCK):
-            begin = clock()
-            first = clock()
-            train()
-            last = clock()
-            note.append((clock() - begin, first - begin + clock() - last))
-
-    def recorded(note: Notes) -> None:
-        nonlocal number
-        for _ in range(BLOCK):
-            begin = clock()
-            with run.step(number):
-                first = clock()
-                train()
-                last = clock()
-            end = clock()
-            note.append((end - begin, first - begin + end - last))
-            number += 1
-
-    def dumped(note: Notes) -> None:
-        with runwatch.diagnose(config):
-            recorded(note)
-
-    until(lambda: run._control is not None, 30, "the control socket")
-    found: dict[str, list[float]] = {"recorded / bare": [], "watched / recorded": []}
-    calls: dict[str, list[int]] = {"bare": [], "recorded": [], "watched": []}
-    cpu, mine, wall = time.process_time(), time.thread_time(), time.perf_counter()
-    for pair in range(pairs):
-        notes: dict[str, Notes] = {"bare": [], "recorded": [], "watched": []}
-        kinds = [("bare", bare), ("recorded", recorded), ("watched", dumped)]
-        for name, block in kinds[pair % 3 :] + kinds[: pair % 3]:  # a drift hits all of them
-            block(notes[name])
-        best = {name: min(note)[0] for name, note in notes.items()}
-        for name, note in notes.items():
-            calls[name] += [call for _, call in note]
-        found["recorded / bare"].append(best["recorded"] / best["bare"])
-        found["watched / recorded"].append(best["watched"] / best["recorded"])
-    wall = time.perf_counter() - wall
-    others = (time.process_time() - cpu) - (time.thread_time() - mine)
-    run.finish()
-    middle = {name: statistics.median(took) / 1e3 for name, took in calls.items()}
-    told = {"ratios": found, "call_us": middle, "other_threads": others / wall}
-    print(json.dumps(told), flush=True)
-
-
-def _watched_trial(pairs: int) -> dict[str, Any]:
-    from runwatch.agent.lock import end_agents
-
-    with directory() as place:
-        asked = json.dumps({"kind": "watched", "pairs": pairs})
-        command = [sys.executable, __file__, "--worker", asked]
-        more = {"RUNWATCH_AGENT": "on", "RUNWATCH_STACKS_DIR": str(place / "debugging")}
-        try:
-            done = subprocess.run(
-                command,
-                env=environment(place) | more,
-                stdout=subprocess.PIPE,
-                text=True,
-                timeout=300,
-                check=False,
-            )
-        finally:
-            end_agents(place)
-    if done.returncode:
-        raise TrialFailed(f"the watched loop ended with {done.returncode}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
 
 
 # ── looking ───────────────────────────────────────────────────────────────────────────────────
@@ -297,40 +208,6 @@ def _outside_table(numbers: dict[str, list[tuple[float, float]]], what: str) -> 
         "Held up: the longest time for which the main thread did not run, others' turns included."
     )
     return table
-
-
-def _watched_table(trials: list[dict[str, Any]]) -> Table:
-    table = Table(
-        "A loop of 5 ms steps that is watched",
-        ("beside", "slower by %", "calls, µs a step", "other threads, % of a core", "bar", ""),
-    )
-    threads = statistics.median(trial["other_threads"] for trial in trials) * 100
-    call = {
-        kind: statistics.median(trial["call_us"][kind] for trial in trials)
-        for kind in ("bare", "recorded", "watched")
-    }
-    for name in trials[0]["ratios"]:
-        kind, _, other = name.partition(" / ")
-        more = call[kind] - call[other]
-        ratios = [ratio for trial in trials for ratio in trial["ratios"][name]]
-        slower = (statistics.median(ratios) - 1) * 100
-        error = _spread(ratios) * 1.2533 / math.sqrt(len(ratios)) * 100
-        bar = NO_BAR
-        if name.startswith("watched"):
-            bar = at_most(max(slower + error, more / 50), WATCHED_PERCENT, "%")
-        cells = (f"{slower:+.2f} ± {error:.2f}", f"{more:+.1f}", f"{threads:.2f}")
-        table.rows.append((name, *cells, *bar))
-    table.notes.append(
-        f"{len(trials)} processes × {len(trials[0]['ratios'][name])} rounds of {BLOCK} steps of "
-        "each kind; best step of each block; ± is one standard error."
-    )
-    return table
-
-
-def _spread(values: list[float]) -> float:
-    """A standard deviation that a few outliers do not change."""
-    middle = statistics.median(values)
-    return 1.4826 * statistics.median(abs(value - middle) for value in values)
 
 
 def _cell(seconds: list[float]) -> str:

@@ -12,9 +12,12 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
 from struct import error as StructError
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from runwatch.record import NO_STEP
+
+if TYPE_CHECKING:
+    from runwatch.sdk.quick import QuickStep
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -127,7 +130,7 @@ def text_of(value: object) -> str:
 class Edge:
     """What the hot calls need.  A run is one; so is what waits for a run to begin."""
 
-    __slots__ = ("_plans", "_point", "_points", "_recordable", "_series", "_step")
+    __slots__ = ("_plans", "_point", "_points", "_quick", "_recordable", "_series", "_step")
 
     _point: Callable[[int, float, int], None]
     _points: Callable[[tuple[int, ...], tuple[float, ...], int], None]
@@ -137,6 +140,8 @@ class Edge:
     """The same for `metrics.record`, which leaves out the system metrics' names."""
     _plans: dict[tuple[str, ...], Callable[[tuple[float, ...], int], None]]
     """How to write the key sets seen by `log`."""
+    _quick: QuickStep | None
+    """Records steps without a detour; None while the journal is not open."""
     _step: int
 
     def __init__(self) -> None:
@@ -146,6 +151,7 @@ class Edge:
     def _forget_ids(self) -> None:
         """From here on every call takes the slow way, which knows what to do."""
         self._series, self._recordable, self._plans = {}, {}, {}
+        self._quick = None
         self._point = _no_point
         self._points = _no_points
 

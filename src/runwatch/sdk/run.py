@@ -6,14 +6,13 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from runwatch.clock import Clock, system_clock
 from runwatch.journal.liveness import this_host
 from runwatch.journal.writer import JournalWriter
-from runwatch.record import NO_STEP, Role, RunScope
+from runwatch.record import Role, RunScope
 from runwatch.sdk import collect, launch
 from runwatch.sdk.config import ConfigDict
 from runwatch.sdk.ending import EndWatch, describe, when_worker_ends
@@ -27,7 +26,8 @@ from runwatch.sdk.metric_types import METRIC_UNITS, SYSTEM_METRICS
 from runwatch.sdk.pending import Collector, Said, is_pending
 from runwatch.sdk.place import open_journal
 from runwatch.sdk.plain import mapping, plain, text
-from runwatch.sdk.step import DATA_WAIT_SECONDS, STEP_SECONDS, DataWait, Span, Step, data, steps
+from runwatch.sdk.quick import any_step, steps
+from runwatch.sdk.step import DATA_WAIT_SECONDS, STEP_SECONDS, DataWait, Span, Step, data
 from runwatch.sdk.values import PerDevice, Reading, Text, Unrecordable, metric_name, step_number
 
 if TYPE_CHECKING:
@@ -50,8 +50,6 @@ _UNITS: Final[Mapping[str, str]] = {
 class Run(Intake):
     """Made by `runwatch.init`.  Nothing here raises into the program or waits for anything."""
 
-    _at_step: Callable[[int, bool], None] | None = None
-    """Set while a profile is taken: told of each step's begin (True) and end (False)."""
     _profiler: Profiler | None = None
 
     def __init__(
@@ -96,6 +94,8 @@ class Run(Intake):
         """The one that takes the steps; until there are any, the one that called `init`."""
         self._awaits_data = False
         """Whether that thread is waiting for a loader's next item."""
+        self._at_step: Callable[[int, bool], None] | None = None
+        """Set while a profile is taken: told of each step's begin (True) and end (False)."""
         self._hooks = Hooks(self)
         self._control: Control | None = None
 
@@ -106,12 +106,16 @@ class Run(Intake):
 
     def steps(self, items: Iterable[T], *, start: int = 0) -> Iterator[tuple[int, T]]:
         """Iterate a loader: yields (step, item) and records each step and each wait for data."""
-        return steps(self, items, _number(start) or 0)
+        return steps(self, items, attempt("number a step", None, lambda: step_number(start)) or 0)
 
-    def step(self, number: int) -> AbstractContextManager[None]:
+    def step(self, number: int) -> Step:
         """`with run.step(7):` for loops that `steps` does not fit."""
-        known = _number(number)
-        return Step(self, NO_STEP if known is None else known)
+        quick = self._quick if type(number) is int and self._at_step is None else None
+        if quick is None or not quick.idle:
+            return any_step(self, number)
+        quick.idle = False  # no call since it was looked at: no other thread has it
+        quick._number = number
+        return quick
 
     def data(self, items: Iterable[T]) -> Iterable[T]:
         """The loader `items`, with each wait for an item recorded; for loops that use `step`."""
@@ -494,7 +498,3 @@ class Run(Intake):
         self._forget_ids()
         if writer is not None:
             writer.close()
-
-
-def _number(step: object) -> int | None:
-    return attempt("number a step", None, lambda: step_number(step))

@@ -10,7 +10,7 @@ from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, cast
 
-from runwatch.record import BEGIN, END, NO_STEP
+from runwatch.record import BEGIN, END
 from runwatch.sdk.guard import guarded
 from runwatch.sdk.kinds import BACKGROUND, DATA_LOADING, ELAPSED
 
@@ -180,37 +180,6 @@ class Step(Span):
         ids = (run._own_series(STEP_SECONDS), run._own_series(DATA_WAIT_SECONDS))
         # The wait ends where the step begins: whoever knows the step's begin knows the wait's, too.
         run._points(ids, (seconds, (self._begin_ns - self._asked_ns) / 1e9), self._number)
-
-
-def steps(run: Run, items: Iterable[T], start: int) -> Iterator[tuple[int, T]]:
-    """(number, item) for each item; the time until the item came is data wait, the rest step."""
-    number = start if -(2**63) < start < 2**63 else NO_STEP
-    now = run._clock.mono_ns
-    run._thread = get_ident()
-    asked = now()
-    run._awaits_data = True
-    try:
-        iterator = iter(items)  # a loader starts its workers here
-        while True:
-            try:
-                item = next(iterator)
-            except StopIteration:
-                break
-            run._awaits_data = False
-            step = Step(run, number, asked)
-            step.enter()
-            try:
-                yield number, item
-            finally:
-                # Also after `break`, and when an exception leaves the loop: from here the two
-                # look the same, so a step that fails is told as one that ended.
-                step.complete()
-            number += 1
-            asked = now()
-            run._awaits_data = True
-    finally:
-        run._awaits_data = False
-    elapsed(run, DATA_LOADING, asked, now())  # that the loader had no more
 
 
 def data(run_now: Callable[[], Run | None], items: Iterable[T]) -> Iterable[T]:
