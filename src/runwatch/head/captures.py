@@ -1,13 +1,16 @@
 """Captures on demand: asks every node of a run for traces from the same moment on.
 
 The nodes are asked twice.  First what they can capture and how soon, which also tells how long a
-word takes to all of them; then for the capture, to begin when the slowest can have begun.  From
-there on nothing depends on this head: what came of it is read from records (`views/captures`).
+word takes to all of them; then for the capture, to begin when the slowest can have begun.  Where
+several are captured, they begin before the time asked for and end with it: a profiler that takes
+its time to start on a busy node records all the same when the common time begins.  From there on
+nothing depends on this head: what came of it is read from records (`views/captures`).
 """
 
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -43,6 +46,9 @@ LEAD_SECONDS: Final = 1.0
 """Between the moment at which all have been asked, and the start."""
 AGENT_SECONDS: Final = 0.5
 """An agent that shares our directory looks for commands every quarter of a second."""
+EARLY_SECONDS: Final = 0.06
+"""For each process of a node: they all start their profilers at the same moment."""
+MAX_EARLY_SECONDS: Final = 1.0
 NO_RUN: Final = ""
 MAX_REASONS: Final = 8
 
@@ -99,8 +105,17 @@ class Preflight:
 
     @property
     def lead_seconds(self) -> float:
+        """Until the common time can begin."""
         slowest = max((int(p.get("ready_ms") or 0) for p in self.ready), default=0)
-        return LEAD_SECONDS + max(self.seconds, AGENT_SECONDS) + slowest / 1e3
+        return LEAD_SECONDS + max(self.seconds, AGENT_SECONDS) + slowest / 1e3 + self.early_seconds
+
+    @property
+    def early_seconds(self) -> float:
+        """How much earlier each begins, for all to record when the common time does."""
+        if len(self.ready) < 2:
+            return 0.0
+        most = max(Counter(str(process.get("host")) for process in self.ready).values())
+        return min(MAX_EARLY_SECONDS, EARLY_SECONDS * most)
 
     def why(self) -> str:
         """Why nothing can be captured."""
@@ -183,15 +198,17 @@ class Captures:
         duration_ms = wanted.duration_ms
         if duration_ms is None and wanted.steps is None:
             duration_ms = DEFAULT_MS
+        early_ms = 0 if duration_ms is None else _early_ms(duration_ms, ready.early_seconds)
         ahead: dict[str, int] = {}
         common = {
-            **_whose(run, wanted), "session": session, "duration_ms": duration_ms,
+            **_whose(run, wanted), "session": session,
+            "duration_ms": None if duration_ms is None else duration_ms + early_ms,
             "steps": wanted.steps, "at_step": wanted.at_step,
         }  # fmt: skip
 
         def body_of(host: str, ahead_ns: int) -> Mapping[str, Any]:
             ahead[host] = ahead_ns
-            return {**common, "start_ns": start_ns + ahead_ns}
+            return {**common, "start_ns": start_ns - early_ms * 1_000_000 + ahead_ns}
 
         hosts = list(ready.hosts)
         sent = self._way_down().send(KIND, body_of, hosts, ready.lead_seconds + LEAD_SECONDS)
@@ -270,6 +287,10 @@ class Captures:
 
     def _sessions(self, run: RunId | None) -> set[str]:
         return set() if run is None else {session.id for session in self._told(run)}
+
+
+def _early_ms(duration_ms: int, seconds: float) -> int:
+    return min(round(seconds * 1e3), MAX_MS - duration_ms)
 
 
 def _whose(run: RunId | None, wanted: Wanted) -> dict[str, Any]:

@@ -87,6 +87,11 @@ class ProfileRoom:
         ):
             self.desk.summaries.look()
 
+    def kept(self, path: Path) -> None:
+        """An agent has brought a file of a session."""
+        if self._eager:
+            self.desk.summaries.look()
+
     def close(self) -> None:
         self.viewer.close()
         self.desk.close()

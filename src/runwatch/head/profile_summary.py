@@ -83,7 +83,7 @@ class Summaries:
             return outcome
 
     def look(self) -> None:
-        """A session may have ended: have what is new worked out."""
+        """A session may have ended, or its last file come: have what is new worked out."""
         with self._lock:
             self._order("look")
 
@@ -108,7 +108,7 @@ class Summaries:
     def _work(self) -> None:
         while (order := self._queue.get()) is not None and not self._closing.is_set():
             if order == "look":
-                for kept in self._recent():
+                for kept in filter(_is_whole, self._recent()):
                     self.of(kept)
             else:
                 self._make(order)
@@ -155,6 +155,12 @@ class Summaries:
         process.kill()
         process.wait()
         return None
+
+
+def _is_whole(kept: Kept) -> bool:
+    """All files that were told of are here: nobody asks yet, so each is read once."""
+    here = {file.name for file in kept.files}
+    return kept.told is None or all(here.issuperset(part.files) for part in kept.told.parts)
 
 
 def traces(files: Sequence[File]) -> list[File]:

@@ -15,7 +15,9 @@ except those that prepare input; XLA's, wherever its executor runs them.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -29,6 +31,7 @@ HOST: Final = -1
 """In place of a device's number."""
 _PIECE: Final = 1 << 18
 """Events that are gathered before a piece is folded."""
+_MANY_PARTS: Final = 64
 _NEVER: Final = 1 << 62
 _BUSY: Final = (Work.COMPUTE, Work.COMMUNICATION)
 
@@ -59,20 +62,26 @@ class Heap:
 
     def __init__(self) -> None:
         self._parts: list[Spans] = []
-        self._size = 0
+        self.size = 0
         self._enough = _PIECE
 
     def add(self, spans: Spans) -> None:
         self._parts.append(spans)
-        self._size += len(spans.start)
-        if self._size > self._enough or len(self._parts) > _PIECE:
+        self.size += len(spans.start)
+        if self.size > self._enough or len(self._parts) > _PIECE:
             self.spans()
+
+    def within(self, begin: int, finish: int) -> Spans:
+        """Only what lies there is put together: all of it may be many times as much."""
+        if len(self._parts) > _MANY_PARTS:
+            self.spans()
+        return intervals.together([intervals.clip(part, begin, finish) for part in self._parts])
 
     def spans(self) -> Spans:
         together = intervals.together(self._parts)
         self._parts = [together]
-        self._size = len(together.start)
-        self._enough = max(_PIECE, 2 * self._size)
+        self.size = len(together.start)
+        self._enough = max(_PIECE, 2 * self.size)
         return together
 
 
@@ -115,7 +124,14 @@ class Account:
     def within(self, window: tuple[int, int], device: int, *kinds: Work) -> Spans:
         """When work of these kinds was done."""
         heaps = [self.work[device, kind] for kind in kinds if (device, kind) in self.work]
-        return intervals.clip(intervals.together([heap.spans() for heap in heaps]), *window)
+        return intervals.together([heap.within(*window) for heap in heaps])
+
+    def slices(self, window: tuple[int, int]) -> Iterator[tuple[int, int]]:
+        """Parts of the window, so short that what lies in one is little; one after the other."""
+        spans = sum(heap.size for heap in self.work.values())
+        count = max(1, min(spans // _PIECE, window[1] - window[0]))
+        edges = [window[0] + (window[1] - window[0]) * part // count for part in range(count + 1)]
+        return pairwise(edges)
 
     @property
     def devices(self) -> list[int]:
@@ -173,7 +189,7 @@ class Lane:
         return names, start, end
 
 
-@dataclass
+@dataclass(slots=True)
 class Step:
     number: int
     start_ns: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import astuple
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,7 @@ from runwatch.traces.opening import BadTrace, Kind, Limits
 from runwatch.traces.summary import Device, Operation, Split, Steps, Summary, mean_split
 
 TOP: Final = 20
+_NOTHING: Final = Split(0, 0, 0, 0)
 _SUBSCRIBERS: Final = "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS"
 _HOST_WORK: Final = (Work.COMPUTE, Work.COMMUNICATION, Work.HOST, Work.INPUT)
 _FILE: Final = re.compile(
@@ -111,27 +113,37 @@ def _window(account: Account, steps: list[Step]) -> tuple[int, int]:
 
 
 def _device(account: Account, device: int, window: tuple[int, int]) -> Device:
-    compute = account.within(window, device, Work.COMPUTE)
-    collective = account.within(window, device, Work.COMMUNICATION)
-    copying = account.within(window, device, Work.COPY)
-    waiting = account.within(window, device, Work.INPUT)
-    host = account.within(window, HOST, *_HOST_WORK)
-    host = intervals.together([host, copying, waiting])
-    split = _split(window, compute, collective, host)
+    split, collective_ns, copy_ns = _NOTHING, 0, 0
+    for part in account.slices(window):
+        compute = account.within(part, device, Work.COMPUTE)
+        collective = account.within(part, device, Work.COMMUNICATION)
+        copying = account.within(part, device, Work.COPY)
+        waiting = account.within(part, device, Work.INPUT)
+        host = account.within(part, HOST, *_HOST_WORK)
+        host = intervals.together([host, copying, waiting])
+        split = _added(split, _split(part, compute, collective, host))
+        collective_ns += collective.total_ns
+        copy_ns += copying.total_ns
     idle = 100 * (split.host_ns + split.idle_ns) / split.window_ns if split.window_ns else 0.0
-    kernels = account.kernels[device]
-    return Device(device, kernels, split, idle, collective.total_ns, copying.total_ns)
+    return Device(device, account.kernels[device], split, idle, collective_ns, copy_ns)
 
 
 def _processor_split(account: Account, window: tuple[int, int]) -> Split | None:
     """Without a device: operators are compute, unless they prepare the next batch."""
     if window[1] <= window[0]:
         return None
-    preparing = account.within(window, HOST, Work.INPUT)
-    compute = intervals.without(account.within(window, HOST, Work.COMPUTE), preparing)
-    collective = account.within(window, HOST, Work.COMMUNICATION)
-    host = intervals.together([account.within(window, HOST, Work.HOST), preparing])
-    return _split(window, compute, collective, host)
+    split = _NOTHING
+    for part in account.slices(window):
+        preparing = account.within(part, HOST, Work.INPUT)
+        compute = intervals.without(account.within(part, HOST, Work.COMPUTE), preparing)
+        collective = account.within(part, HOST, Work.COMMUNICATION)
+        host = intervals.together([account.within(part, HOST, Work.HOST), preparing])
+        split = _added(split, _split(part, compute, collective, host))
+    return split
+
+
+def _added(one: Split, other: Split) -> Split:
+    return Split(*(a + b for a, b in zip(astuple(one), astuple(other), strict=True)))
 
 
 def _split(window: tuple[int, int], compute: Spans, collective: Spans, host: Spans) -> Split:
@@ -155,10 +167,13 @@ def _input_percent(account: Account, window: tuple[int, int]) -> float | None:
     marked = [place for place in (HOST, *account.devices) if (place, Work.INPUT) in account.work]
     if not marked or window[1] <= window[0]:
         return None
-    parts = [account.within(window, place, Work.INPUT) for place in marked]
-    busy = [account.within(window, d, Work.COMPUTE, Work.COMMUNICATION) for d in account.devices]
-    waiting = intervals.without(intervals.together(parts), intervals.together(busy))
-    return 100 * waiting.total_ns / (window[1] - window[0])
+    waiting_ns = 0
+    for part in account.slices(window):
+        waiting = [account.within(part, place, Work.INPUT) for place in marked]
+        busy = [account.within(part, d, Work.COMPUTE, Work.COMMUNICATION) for d in account.devices]
+        alone = intervals.without(intervals.together(waiting), intervals.together(busy))
+        waiting_ns += alone.total_ns
+    return 100 * waiting_ns / (window[1] - window[0])
 
 
 # ── the rest ──────────────────────────────────────────────────────────────────────────────────

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -48,19 +49,30 @@ def union(start: Ints, end: Ints) -> Spans:
 
 
 def together(parts: list[Spans]) -> Spans:
+    parts = [part for part in parts if len(part.start)]
     if len(parts) == 1:
         return parts[0]
     if not parts:
         return no_spans()
-    return union(
-        np.concatenate([part.start for part in parts]), np.concatenate([part.end for part in parts])
-    )
+    start = np.concatenate([part.start for part in parts])
+    end = np.concatenate([part.end for part in parts])
+    # Parts of one thread come one after the other, and are all there is.
+    in_turn = all(one.end[-1] < other.start[0] for one, other in pairwise(parts))
+    return Spans(start, end) if in_turn else union(start, end)
 
 
 def clip(spans: Spans, begin: int, finish: int) -> Spans:
-    start, end = np.maximum(spans.start, begin), np.minimum(spans.end, finish)
-    keep = end > start
-    return Spans(start[keep], end[keep])
+    """What is between the two moments; of long spans, a view of all that is not at its edges."""
+    first = int(np.searchsorted(spans.end, begin, side="right"))
+    after = int(np.searchsorted(spans.start, finish))
+    if after <= first or finish <= begin:
+        return no_spans()
+    start, end = spans.start[first:after], spans.end[first:after]
+    if start[0] < begin:
+        start = np.append(begin, start[1:])
+    if end[-1] > finish:
+        end = np.append(end[:-1], finish)
+    return Spans(start, end)
 
 
 def without(spans: Spans, taken: Spans) -> Spans:
@@ -138,58 +150,74 @@ def self_times(start: Ints, end: Ints) -> Ints:
     own = np.zeros(len(start), np.int64)
     lasting = np.flatnonzero(end > start)
     if len(lasting):
-        begins, ends = start[lasting], end[lasting]
-        nested = _nested_self_times(begins, ends)
-        own[lasting] = _walked_self_times(begins, ends) if nested is None else nested
+        own[lasting] = _self_times(start[lasting], end[lasting])
     return own
 
 
-def _nested_self_times(start: Ints, end: Ints) -> Ints | None:
-    """None where the events do not nest, or too deeply."""
+def _self_times(start: Ints, end: Ints) -> Ints:
     if (start[1:] >= end[:-1]).all():  # one after the other, as on a stream
         return end - start
     # How many began before it, less how many of them are over: as many are open around it.
     depth = np.arange(len(start)) - np.searchsorted(np.sort(end), start, side="right")
-    deepest = int(depth.max())
-    if deepest > _DEEPEST:
-        return None
+    if int(depth.max()) > _DEEPEST:
+        return _walked_self_times(start, end)
+    parent = _parents(depth)
     own = end - start
-    if not deepest:
-        return own
-    by_depth = np.argsort(depth.astype(np.int16), kind="stable")
-    edges = np.searchsorted(depth[by_depth], np.arange(deepest + 2))
-    for level in range(1, deepest + 1):
-        outer = by_depth[edges[level - 1] : edges[level]]
-        inner = by_depth[edges[level] : edges[level + 1]]
-        parent = np.searchsorted(outer, inner) - 1
-        if (end[inner] > end[outer[parent]]).any():
-            return None
-        taken = np.bincount(parent, end[inner] - start[inner], len(outer))
-        own[outer] -= taken.astype(np.int64)
+    inner = np.flatnonzero(parent >= 0)
+    own -= np.bincount(parent[inner], own[inner], len(own)).astype(np.int64)
+    crossing = inner[end[inner] > end[parent[inner]]]
+    if len(crossing):
+        # Profilers that take times in two ways give some: those around them are walked, not all.
+        near = _around(crossing, parent, start, end)
+        own[near] = _walked_self_times(start[near], end[near])
     return own
 
 
+def _parents(depth: Ints) -> Ints:
+    """Of each event, the last one before it that is one level higher; -1 for the highest."""
+    parent = np.full(len(depth), -1)
+    by_depth = np.argsort(depth.astype(np.int16), kind="stable")
+    edges = np.searchsorted(depth[by_depth], np.arange(int(depth.max()) + 2))
+    for level in range(1, len(edges) - 1):
+        outer = by_depth[edges[level - 1] : edges[level]]
+        inner = by_depth[edges[level] : edges[level + 1]]
+        parent[inner] = outer[np.searchsorted(outer, inner) - 1]
+    return parent
+
+
+def _around(crossing: Ints, parent: Ints, start: Ints, end: Ints) -> Ints:
+    """Those in the smallest event that holds one of `crossing` whole, with that event itself;
+    where none does, those up to where nothing is open."""
+    holder = parent[crossing]
+    while (higher := (holder >= 0) & (end[holder] < end[crossing])).any():
+        holder = np.where(higher, parent[holder], holder)
+    held = holder[holder >= 0]
+    cuts = np.flatnonzero(start[1:] >= np.maximum.accumulate(end)[:-1]) + 1
+    at = np.searchsorted(cuts, crossing[holder < 0], side="right")
+    begin = np.concatenate([held, np.append(0, cuts)[at]])
+    finish = np.concatenate([np.searchsorted(start, end[held]), np.append(cuts, len(start))[at]])
+    size = len(start) + 1
+    depth = np.bincount(begin, minlength=size) - np.bincount(finish, minlength=size)
+    return np.flatnonzero(np.cumsum(depth)[:-1])
+
+
 def _walked_self_times(start: Ints, end: Ints) -> Ints:
-    own = [0] * len(start)
+    """Event by event: the time between two beginnings goes to the innermost, as it is closed."""
     begins, ends = start.tolist(), end.tolist()
-    open_events: list[int] = []
+    own = [0] * len(begins)
+    opened: list[int] = []
     now = begins[0]
-    for event, begin in enumerate(begins):
-        now = _close_until(open_events, ends, own, now, begin)
-        open_events.append(event)
-        now = begin
-    _close_until(open_events, ends, own, now, int(end.max()))
-    return np.array(own, np.int64)
-
-
-def _close_until(opened: list[int], ends: list[int], own: list[int], now: int, until: int) -> int:
-    """Give the time from `now` to `until` to the innermost events; those that end are closed."""
-    while opened and now < until:
-        innermost = opened[-1]
-        stop = min(ends[innermost], until)
-        if stop > now:
-            own[innermost] += stop - now
-            now = stop
-        if ends[innermost] <= until:
+    for event, begin in enumerate([*begins, max(ends)]):
+        while opened and now < begin:
+            innermost = opened[-1]
+            stop = ends[innermost]
+            if stop > begin:
+                own[innermost] += begin - now
+                break
+            if stop > now:
+                own[innermost] += stop - now
+                now = stop
             opened.pop()
-    return until
+        opened.append(event)
+        now = begin
+    return np.array(own, np.int64)

@@ -23,6 +23,7 @@ FIXED32: Final = 5
 _LONGEST_VARINT: Final = 10
 _AHEAD: Final = 64 << 10
 _BLOCK: Final = 4 << 20
+_CHUNK: Final = 2048
 _LONGEST_MESSAGE: Final = 64 << 20
 _LARGEST: Final = (1 << 63) - 1
 _TOP_BITS: Final = np.uint64(0x8080_8080_8080_8080)
@@ -160,6 +161,9 @@ class Messages:
     def range(self, message: int) -> Range:
         return Range(self.offset + int(self.begin[message]), self.offset + int(self.end[message]))
 
+    def body(self, message: int) -> bytes:
+        return self._raw[self.begin[message] : self.end[message]].tobytes()
+
     def leading(self) -> tuple[Ints, Ints, Ints] | int:
         """Fields 1, 2 and 3 of every message, all varints, 0 where absent; or the number of a
         message that cannot be read.
@@ -188,8 +192,7 @@ class Messages:
         for column in columns:
             column[messages] = 0
         for message in messages.tolist():
-            body = self._raw[self.begin[message] : self.end[message]].tobytes()
-            fields = _plain_fields(body)
+            fields = _plain_fields(self.body(message))
             if fields is None:
                 return int(message)
             for number, value in fields:
@@ -197,72 +200,118 @@ class Messages:
         return None
 
 
+def plain(body: bytes) -> list[tuple[int, int, int, bytes]] | None:
+    """(number, type, value, bytes) of the fields of a short message; None where it is damaged."""
+    found = []
+    position, size = 0, len(body)
+    while position < size:
+        tag, position = _length(body, position)
+        kind, data = tag & 7, b""
+        if position < 0 or tag < 8 or position >= size:
+            return None
+        if kind in (FIXED64, FIXED32):
+            after = position + (8 if kind == FIXED64 else 4)
+            value = int.from_bytes(body[position:after], "little")
+        elif kind in (VARINT, BYTES):
+            value, after = _length(body, position)
+            if after < 0:
+                return None
+            if kind == BYTES:
+                data = body[after : after + value]
+                after += value
+        else:
+            return None
+        if after > size:
+            return None
+        found.append((tag >> 3, kind, value, data))
+        position = after
+    return found
+
+
 def _plain_fields(body: bytes) -> list[tuple[int, int]] | None:
     """(number, value) of the varint fields 1 to 3; None where the message cannot be read.
 
     With a field 5 the message stands for several that have no place in time: no field 3 then.
     """
-    found = []
-    position = 0
-    is_sum = False
-    while position < len(body):
-        tag, position = _length(body, position)
-        if position < 0 or not tag >> 3:
-            return None
-        value, after = _length(body, position)
-        if tag & 7 == VARINT:
-            is_sum |= tag >> 3 == 5
-            if tag >> 3 < 4:
-                found.append((tag >> 3, value))
-        elif tag & 7 in (FIXED64, FIXED32):
-            after = position + (8 if tag & 7 == FIXED64 else 4)
-        elif tag & 7 == BYTES and after >= 0:
-            after += value
-        else:
-            return None
-        if not 0 <= after <= len(body):
-            return None
-        position = after
-    return [each for each in found if each[0] != 3] if is_sum else found
+    fields = plain(body)
+    if fields is None:
+        return None
+    numbers = [(number, value) for number, kind, value, _ in fields if kind == VARINT]
+    most = 2 if any(number == 5 for number, _ in numbers) else 3
+    return [(number, value) for number, value in numbers if number <= most]
 
 
 def _walk(data: bytes, tag: int) -> tuple[Ints, Ints, int]:
-    """Begin and end of each whole message, and the place after the last."""
-    ends: list[int] = []
-    longs: list[int] = []
-    add = ends.append
-    position, size = 0, len(data)
-    safe = data + bytes(2)  # reading a tag and a length never goes beyond
-    while True:
-        # A length below 128 takes one byte: so it is with nearly all, and this is the inner loop.
-        while safe[position] == tag and (length := safe[position + 1]) < 128:
-            position += length + 2
-            if position > size:
-                position -= length + 2
-                return *_places(ends, longs), position
-            add(position)
-        if position >= size or safe[position] != tag:
-            return *_places(ends, longs), position
+    """Begin and end of each whole message, and the place after the last.
+
+    Where one ends is known only once where it begins is, which would be a step of Python for each.
+    So every chunk is walked from a likely place in it, all at once, and where the way from the
+    beginning meets the way of a chunk, it is that one from there on.
+    """
+    size = len(data)
+    marks, exits = _guessed(data, tag)
+    singly: list[int] = []
+    longs: list[tuple[int, int]] = []
+    position = known = 0
+    while position < size:
+        if marks[position]:
+            chunk = position // _CHUNK
+            marks[known:position] = False
+            position = exits[chunk]
+            known = min(position, (chunk + 1) * _CHUNK)
+            continue
         length, begin = _length(data, position + 1)
-        if begin < 0 or begin + length > size:
-            return *_places(ends, longs), position
-        longs += (len(ends), begin)
+        if data[position] != tag or begin < 0 or begin + length > size:
+            break
+        singly.append(position)
+        if begin > position + 2:
+            longs.append((position, begin))
         position = begin + length
-        add(position)
+    marks[known:] = False
+    marks[singly] = True
+    starts = np.flatnonzero(marks)
+    if position > size:  # the last is not whole
+        starts, position = starts[:-1], int(starts[-1])
+    return *_places(starts, longs, position), position
 
 
-def _places(ends: list[int], longs: list[int]) -> tuple[Ints, Ints]:
-    end = np.array(ends, np.int64)
-    begin = np.empty(len(ends), np.int64)
-    begin[:1] = 0
-    begin[1:] = end[:-1]
-    begin += 2
-    begin[longs[::2]] = longs[1::2]
-    return begin, end
+def _guessed(data: bytes, tag: int) -> tuple[NDArray[np.bool_], list[int]]:
+    """Where messages may begin, if there is one where each chunk first has its tag; and where that
+    way leaves the chunk, or stops at what is not a short message."""
+    raw = np.frombuffer(data + bytes(2), np.uint8)
+    count = len(data) // _CHUNK
+    marks = np.zeros(len(data) + 1, bool)
+    walker = np.arange(count)
+    edge = (walker + 1) * _CHUNK
+    chunks = raw[: count * _CHUNK].reshape(count, _CHUNK)
+    at = walker * _CHUNK + (chunks == tag).argmax(axis=1)
+    exits = at.copy()
+    while len(walker):
+        length = raw[at + 1]
+        short = (raw[at] == tag) & (length < 128)
+        walker, at, length = walker[short], at[short], length[short]
+        marks[at] = True
+        at = at + 2 + length
+        exits[walker] = at
+        inside = at < edge[walker]
+        walker, at = walker[inside], at[inside]
+    return marks, exits.tolist()
+
+
+def _places(starts: Ints, longs: list[tuple[int, int]], after: int) -> tuple[Ints, Ints]:
+    """Bodies of messages that follow one another; `longs`: those whose length takes more bytes."""
+    begin = starts + 2
+    known = [pair for pair in longs if pair[0] < after]
+    if known:
+        at, bodies = np.array(known).T
+        begin[np.searchsorted(starts, at)] = bodies
+    return begin, np.append(starts[1:], after) if len(starts) else starts
 
 
 def _length(data: bytes, position: int) -> tuple[int, int]:
     """A varint, and the place after it; a place below zero where it is cut off or too long."""
+    if 0 <= position < len(data) and (byte := data[position]) < 128:
+        return byte, position + 1
     value = shift = 0
     for byte in data[position : position + _LONGEST_VARINT] if position >= 0 else b"":
         value |= (byte & 0x7F) << shift

@@ -42,6 +42,8 @@ _MOST_STEPS: Final = 200_000
 _MOST_NOTES: Final = 20
 _MOST_STATS: Final = 100
 """Of one event."""
+_LONGEST_STAT: Final = 1 << 16
+"""Of a plane: one that is longer is none of those that we read."""
 _LAST_ALLOCATIONS: Final = 200
 """Of a block of events, that are looked at."""
 _LARGEST_ID: Final = (1 << 62) - 1
@@ -107,6 +109,10 @@ def _number(into: dict[str, int], name: str, most: int) -> int:
     return into.setdefault(name, len(into))
 
 
+def _extent(where: Range) -> tuple[int, int]:
+    return where.begin, where.end - where.begin
+
+
 def _host_work(name: str) -> Work:
     """Of a host's event that is no operation of XLA."""
     return Work.COMMUNICATION if name.startswith(("gloo", "mpi")) else host_work(name)
@@ -156,7 +162,7 @@ class _Reader:
     def _outline(self, where: Range) -> _Plane:
         """Everything but what is in the lines."""
         plane = _Plane(where)
-        stats = []
+        stats: list[bytes] = []
         for each in self._file.fields(where):
             if each.type != BYTES:
                 continue
@@ -166,9 +172,9 @@ class _Reader:
                 plane.lines.append(each.range)
             elif each.number in (4, 5):
                 self._note_metadata(plane.events if each.number == 4 else plane.stats, each.range)
-            elif each.number == 6:
-                stats.append(each.range)
-        plane.own = self._stats(stats, plane.stats)
+            elif each.number == 6 and each.range.end - each.range.begin <= _LONGEST_STAT:
+                stats.append(self._file.take(*_extent(each.range)))
+        plane.own = _stats(stats, plane.stats)
         return plane
 
     def _note_metadata(self, into: dict[int, str], entry: Range) -> None:
@@ -304,10 +310,9 @@ class _Reader:
         return bool(fresh)
 
     def _event_stats(self, plane: _Plane, messages: Messages, at: int) -> Stats:
-        fields = self._file.fields(messages.range(at))
-        return self._stats(
-            [f.range for f in fields if f.number == 4 and f.type == BYTES], plane.stats
-        )
+        fields = wire.plain(messages.body(at)) or ()
+        bodies = [data for number, kind, _, data in fields if number == 4 and kind == BYTES]
+        return _stats(bodies, plane.stats)
 
     def _note_steps(
         self,
@@ -319,6 +324,8 @@ class _Reader:
     ) -> None:
         marked = [number for number, stats in seen.items() if "step_num" in stats]
         for at in np.flatnonzero(np.isin(metadata, marked)).tolist() if marked else ():
+            if len(self.reading.steps) >= _MOST_STEPS:
+                return
             step = self._event_stats(plane, messages, at).get("step_num")
             if isinstance(step, int):
                 name = plane.events.get(int(metadata[at]), "")
@@ -350,27 +357,31 @@ class _Reader:
         if len(self.reading.steps) < _MOST_STEPS:
             self.reading.steps.append(step)
 
-    def _stats(self, ranges: list[Range], names: Mapping[int, str]) -> Stats:
-        found: Stats = {}
-        for where in ranges[:_MOST_STATS]:
-            name, value = "", None
-            for each in self._file.fields(where):
-                if each.number == 1:
-                    name = names.get(each.value, "")
-                else:
-                    value = self._stat_value(each, names)
-            if name and value is not None:
-                found[name] = value
-        return found
 
-    def _stat_value(self, each: wire.Field, names: Mapping[int, str]) -> int | float | str | None:
-        if each.number == 2:
-            return wire.double(each.value)
-        if each.number in (3, 4):
-            return each.value if each.number == 3 else wire.signed(each.value)
-        if each.number == 5:
-            return self._file.text(each.range, 255)
-        return names.get(each.value, "") if each.number == 7 else None
+def _stats(bodies: list[bytes], names: Mapping[int, str]) -> Stats:
+    found: Stats = {}
+    for body in bodies[:_MOST_STATS]:
+        name, value = "", None
+        for number, kind, read, data in wire.plain(body) or ():
+            if number == 1:
+                name = names.get(read, "")
+            else:
+                value = _stat_value(number, kind, read, data, names)
+        if name and value is not None:
+            found[name] = value
+    return found
+
+
+def _stat_value(
+    number: int, kind: int, read: int, data: bytes, names: Mapping[int, str]
+) -> int | float | str | None:
+    if number == 2:
+        return wire.double(read)
+    if number in (3, 4):
+        return read if number == 3 else wire.signed(read)
+    if number == 5 and kind == BYTES:
+        return data[:255].decode("utf-8", "replace")
+    return names.get(read, "") if number == 7 else None
 
 
 def read(path: Path, limits: Limits) -> Reading:

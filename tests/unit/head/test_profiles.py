@@ -270,6 +270,25 @@ def test_a_head_makes_it_when_a_capture_ends(tmp_path: Path) -> None:
         api.close()
 
 
+def test_a_head_makes_it_when_the_last_file_has_come(tmp_path: Path) -> None:
+    """Agents bring files one by one, after the capture has ended: each is read once."""
+    api = Api(tmp_path, ProfileSettings((tmp_path / "profiles",), eager=True))
+    names = ["gpu-17.xplane.pb", "gpu-17.kineto.json.gz"]
+    try:
+        lying = folder(tmp_path / "profiles", run="run-1")
+        done = Producer(api.head.store, "k").write([], [ended("s1", "", files=names)])
+        api.head.profiles.stored([done])
+        shutil.copy(TRACES / "jax.xplane.pb", lying / names[0])
+        api.head.profiles.kept(lying / names[0])
+        shutil.copy(TRACES / "torch.kineto.json.gz", lying / names[1])
+        api.head.profiles.kept(lying / names[1])
+        until(lambda: (lying / ".runwatch-summary.json").exists(), what="the summary")
+        kept = json.loads((lying / ".runwatch-summary.json").read_text())
+        assert sorted(stamp[1] for stamp in kept["stamp"]) == sorted(names)
+    finally:
+        api.close()
+
+
 def bomb(path: Path) -> None:
     with gzip.open(path, "wb") as file:
         for _ in range(64):

@@ -105,12 +105,11 @@ def _laid_out(calls: list[tuple[int, int, list[tuple[int, int]]]]) -> list[tuple
 
 @QUICKLY
 @given(nested(3))
-def test_nested_self_times_need_no_walk(pairs: Pairs) -> None:
+def test_nested_self_times_are_those_of_a_walk(pairs: Pairs) -> None:
     ordered = _in_order(pairs)
     start, end = columns(ordered)
     if ordered:
-        found = intervals._nested_self_times(start, end)
-        assert found is not None
+        found = intervals.self_times(start, end)
         assert found.tolist() == innermost(ordered)
         assert intervals._walked_self_times(start, end).tolist() == found.tolist()
 
@@ -157,3 +156,18 @@ def test_thousands_of_levels_are_walked() -> None:
     start = np.arange(levels)
     found = intervals.self_times(start, 2 * levels - start)
     assert found.tolist() == [2] * levels
+
+
+@QUICKLY
+@given(nested(3), st.lists(st.tuples(st.integers(0, 200), st.integers(1, 9)), max_size=4))
+def test_a_few_that_cross_disturb_only_those_around_them(
+    pairs: Pairs, longer: list[tuple[int, int]]
+) -> None:
+    """As in a profile whose host events and driver calls are timed by two clocks."""
+    changed = list(pairs)
+    for at, more in longer:
+        if changed:
+            start, end = changed[at % len(changed)]
+            changed[at % len(changed)] = start, end + more
+    ordered = _in_order(changed)
+    assert intervals.self_times(*columns(ordered)).tolist() == innermost(ordered)

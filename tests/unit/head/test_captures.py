@@ -1,0 +1,96 @@
+"""When processes are told to begin and to end; what came of it, integration tests see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runwatch.head.captures import MAX_EARLY_SECONDS, MAX_MS, Preflight, Wanted
+from runwatch.head.main import LocalHead
+from runwatch.head.stream import AgentState
+from runwatch.record import Command
+from tests.integration.head_history import Producer
+
+AHEAD_NS = 3_000_000_000
+"""The node's clock."""
+
+
+class Node:
+    """An agent of so many processes, as a head sees it."""
+
+    def __init__(self, root: Path, processes: int) -> None:
+        self.asked: list[Mapping[str, Any]] = []
+        self._processes = [
+            {"rank": rank, "pid": 100 + rank, "way": "sdk", "ready_ms": 40}
+            for rank in range(processes)
+        ]
+        agent = AgentState(
+            "node", "1", 0, 0, AHEAD_NS / 1e9, commands=("profile",), send=self._take
+        )
+        self.head = LocalHead(root, agents=lambda: {"peer": agent})
+
+    def _take(self, command: Command) -> None:
+        self.asked.append(command.body)
+        body = {"command": command.id, "state": "done", "processes": self._processes}
+        told = Producer(self.head.store, command.id, host="node").write(
+            [], [("command_result", 1, body)]
+        )
+        self.head.outbox.stored([told])
+
+    def capture(self, **wanted: Any) -> tuple[int, Mapping[str, Any]]:
+        """The common start, and what the node was asked for, in the head's time."""
+        started = self.head.captures.start(None, Wanted(hosts=["node"], **wanted))
+        body = dict(self.asked[-1])
+        body["start_ns"] -= AHEAD_NS
+        return started.asked.start_ns, body
+
+
+@pytest.fixture
+def eight(tmp_path: Path) -> Iterator[Node]:
+    node = Node(tmp_path, 8)
+    yield node
+    node.head.close()
+
+
+def test_all_begin_before_the_common_time_and_end_with_it(eight: Node) -> None:
+    start_ns, asked = eight.capture(duration_ms=2000)
+    early_ns = start_ns - asked["start_ns"]
+    assert early_ns == 480_000_000
+    end_ns = asked["start_ns"] + asked["duration_ms"] * 1_000_000
+    assert end_ns == start_ns + 2_000_000_000
+    assert eight.head.captures.find(None, asked["session"]).asked.duration_ms == 2000
+
+
+def test_the_longest_capture_grows_no_longer(eight: Node) -> None:
+    start_ns, asked = eight.capture(duration_ms=MAX_MS)
+    assert asked["duration_ms"] == MAX_MS and asked["start_ns"] == start_ns
+
+
+def test_steps_are_counted_from_the_common_time_on(eight: Node) -> None:
+    start_ns, asked = eight.capture(steps=3)
+    assert (asked["start_ns"], asked["duration_ms"], asked["steps"]) == (start_ns, None, 3)
+
+
+def test_one_process_is_captured_as_long_as_asked(tmp_path: Path) -> None:
+    node = Node(tmp_path, 1)
+    try:
+        start_ns, asked = node.capture(duration_ms=500)
+        assert (asked["start_ns"], asked["duration_ms"]) == (start_ns, 500)
+    finally:
+        node.head.close()
+
+
+def test_more_processes_on_a_node_take_longer_to_begin() -> None:
+    def ready(*hosts: str) -> Preflight:
+        return Preflight(tuple({"host": host, "way": "sdk"} for host in hosts), {}, 0.1)
+
+    assert ready("a").early_seconds == 0
+    assert ready("a", "b").early_seconds < ready("a", "a").early_seconds
+    assert ready(*"ab" * 4).early_seconds == ready(*"a" * 4).early_seconds
+    assert ready(*"a" * 200).early_seconds == MAX_EARLY_SECONDS
+    # The word has as long as before to come to them: they begin later by what they begin earlier.
+    leads = [ready(*"a" * count) for count in (1, 8)]
+    assert leads[1].lead_seconds - leads[1].early_seconds == pytest.approx(leads[0].lead_seconds)
