@@ -87,6 +87,14 @@ class Viewer:
         with self._lock:
             return self._running(fresh)
 
+    def after(self, socket: Path, *, fresh: bool) -> Path:
+        """Where the next one listens, now that nobody does there: the last one is dying, though it
+        is not dead as long as one of its threads is left."""
+        with self._lock:
+            if self._folder / "socket" == socket:
+                self._end("")
+            return self._running(fresh)
+
     def close(self) -> None:
         self._closing.set()
         with self._lock:

@@ -136,7 +136,12 @@ class _Asked:
         self._viewer.hold()
         self._held.callback(self._viewer.release)
         socket = await run_in_threadpool(self._viewer.socket, fresh=self._fresh)
-        self._reader, self._writer = await asyncio.open_unix_connection(socket)
+        try:
+            opened = await asyncio.open_unix_connection(socket)
+        except ConnectionRefusedError:
+            socket = await run_in_threadpool(self._viewer.after, socket, fresh=self._fresh)
+            opened = await asyncio.open_unix_connection(socket)
+        self._reader, self._writer = opened
         self._held.callback(self._writer.close)
 
     async def _ask(self) -> h11.Response:
