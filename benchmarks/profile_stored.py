@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import psutil
-from asking import Asking, ask, connect
+from asking import Asking, ask_once
 from profile_files import repeated_kineto, repeated_xplane
 from report import Table, at_most
 from trial import TrialFailed, directory, environment, until
@@ -106,15 +106,13 @@ class Site:
             place, "runwatch.agent", "--dir", str(self.node), "--idle", "0", "--head", self.at.grpc
         )
         running.callback(self.agent.close)
-        self.asked = connect(self.at.http)
-        running.callback(self.asked.close)
 
     def folder(self, root: Path, session: str) -> Path:
         return root / "profiles" / RUN / "plugins" / "profile" / session
 
     def summary(self, session: str) -> dict[str, Any] | None:
         with contextlib.suppress(TrialFailed):
-            told = json.loads(ask(self.asked, f"/api/v1/profiles/{RUN}/{session}"))
+            told = json.loads(ask_once(self.at.http, f"/api/v1/profiles/{RUN}/{session}"))
             if told["summary_state"] == "failed":
                 raise AssertionError(told["summary_why"])
             if told["summary_state"] == "done":
