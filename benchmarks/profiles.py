@@ -17,8 +17,6 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-import profile_steps
-import profile_stored
 from profile_files import kineto, xplane
 from report import NO_BAR, Outcome, Table, at_most
 from trial import Options, TrialFailed, answer, directory, is_installed, read_answer, worker
@@ -87,6 +85,10 @@ def once(what: str, file: Path) -> dict[str, Any]:
 
 
 def measure(options: Options) -> Outcome:
+    # Not above: whoever summarises in a process of its own would carry a head's libraries along.
+    import profile_steps
+    import profile_stored
+
     size = MEGABYTES[options.quick] * 1_000_000
     head = ("trace", "read by", "seconds (of processor time)", "bar", "", "peak MB", "bar", "")
     table = Table(f"A trace of {MEGABYTES[options.quick]} MB", head)
