@@ -18,18 +18,15 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tests.e2e.browsing import Visitor, head  # noqa: E402
-from tests.e2e.page_world import RUN, build  # noqa: E402
+from tests.e2e.page_world import AHEAD, RUN, build  # noqa: E402
 from tests.integration.chromium import Chromium  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images" / "page"
 LARGE, LARGEST = 100_000, 150_000
 SETTLE_SECONDS = 0.7  # charts are drawn in the frame after their numbers came
-AHEAD_NS = 150 * 10**9  # so that devices do not fall silent while pictures are taken
 LOOKS = {"light": ("light", 1280), "dark": ("dark", 1280), "narrow": ("light", 390)}
-TALLEST = {1280: 900, 390: 1000}
+HEIGHTS = {1280: 900, 390: 844}
 COLOURS = 256
-BOTTOM = """Math.max(440, ...[...document.querySelectorAll("main > *")]
-    .map((element) => element.getBoundingClientRect().bottom)) + 20"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +34,8 @@ class Shown:
     place: str
     ready: str
     """An expression that is true when it has drawn."""
+    tallest: int = 2400
+    """Pages without end are cut here."""
 
 
 def says(text: str) -> str:
@@ -52,11 +51,11 @@ def charts(count: int) -> str:
 
 
 PAGES = {
-    "runs": Shown("", "document.querySelectorAll('tbody .goodput [role=img]').length === 2"),
+    "runs": Shown("", "document.querySelectorAll('tbody .goodput [role=img]').length === 3"),
     "compare": Shown(f"compare?runs={RUN},run-bert", charts(1)),
     "timeline": Shown(f"run/{RUN}", wide("[data-lane=heat] canvas")),
     "goodput": Shown(f"run/{RUN}/goodput", says("productive steps")),
-    "metrics": Shown(f"run/{RUN}/metrics", charts(2)),
+    "metrics": Shown(f"run/{RUN}/metrics", charts(2), tallest=1000),
     "devices": Shown(f"run/{RUN}/devices", says("XID 31")),
     "stacks": Shown(f"run/{RUN}/stacks?incident=i1", says("rank 5 is in no collective")),
     "profiles": Shown(f"run/{RUN}/profiles?session=warm-up", says("aten::addmm")),
@@ -71,7 +70,7 @@ def main() -> None:
     wanted = sys.argv[1:] or list(PAGES)
     IMAGES.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, Chromium() as browser:
-        build(Path(folder), time.time_ns() + AHEAD_NS)
+        build(Path(folder), time.time_ns() + AHEAD)
         with head(Path(folder)) as at:
             for name in wanted:
                 if name != "login":
@@ -91,21 +90,21 @@ def take(browser: Chromium, address: str, name: str) -> None:
         page.ask("Emulation.setTimezoneOverride", timezoneId="UTC")
         for look, (theme, width) in LOOKS.items():
             looking.theme(theme)
-            looking.size(width, TALLEST[width])
+            looking.size(width, HEIGHTS[width])
             page.ask("Page.navigate", url="about:blank")
             looking.go(shown.place)
             looking.see(shown.ready)
             time.sleep(SETTLE_SECONDS)
-            save(looking, width, IMAGES / f"{name}-{look}.png")
+            tallest = shown.tallest * (2 if width < 700 else 1)
+            save(looking, width, tallest, IMAGES / f"{name}-{look}.png")
 
 
-def save(looking: Visitor, width: int, path: Path) -> None:
-    """No taller than what is on the page."""
+def save(looking: Visitor, width: int, tallest: int, path: Path) -> None:
     bottoms = (
         "[...document.querySelectorAll('main > *')].map(e => e.getBoundingClientRect().bottom)"
     )
     needed = looking.page.evaluate(f"Math.max(440, ...{bottoms}) + 20")
-    looking.size(width, min(TALLEST[width], int(needed)))
+    looking.size(width, min(tallest, int(needed)))
     time.sleep(SETTLE_SECONDS)
     looking.page.picture(path)
     shrink(path)

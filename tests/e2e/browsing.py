@@ -16,13 +16,24 @@ import pytest
 
 from runwatch.head.main import Listening, read_address
 from runwatch.head.pages import BUILT
+from tests.e2e.controls import NAMING, called, claimed_by
 from tests.integration.chromium import PROGRAM, Chromium, Page
 from tests.integration.processes import end, until
 
 AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
 needs_browser = pytest.mark.skipif(not PROGRAM, reason="no Chromium here")
 needs_page = pytest.mark.skipif(not (BUILT / "index.html").exists(), reason="no page was built")
-KEYS = {"ArrowLeft": 37, "ArrowRight": 39, "Escape": 27, "Enter": 13, "Tab": 9}
+READ = """((c) => { if (!c || !c.width) return new Uint32Array();
+    const often = {willReadFrequently: true};
+    const made = new OffscreenCanvas(c.width, c.height).getContext("2d", often);
+    made.drawImage(c, 0, 0);
+    return new Uint32Array(made.getImageData(0, 0, c.width, c.height).data.buffer); })"""
+FRAMES = """new Promise((done) => { setTimeout(done, 200);
+    requestAnimationFrame(() => requestAnimationFrame(done)); })"""
+KEYS = {
+    "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Home": 36, "Escape": 27,
+    "Enter": 13, "Tab": 9, "End": 35,
+}  # fmt: skip
 
 
 @contextmanager
@@ -54,6 +65,11 @@ class Visitor:
     def __init__(self, page: Page, address: str) -> None:
         self.page = page
         self.address = address
+        self.meant = ""
+        """Part of complaints that are to be."""
+        self.used: set[str] = set()
+        """Controls that were operated, as `controls` calls them."""
+        self.page.ask("Page.addScriptToEvaluateOnNewDocument", source=NAMING)
 
     # ── seeing ────────────────────────────────────────────────────────────────────────────────
 
@@ -84,13 +100,40 @@ class Visitor:
         return found
 
     def place(self, selector: str) -> tuple[float, float, float, float]:
-        """Left, top, width and height of an element, scrolled into view."""
-        box = self.see(
-            f"""(() => {{ const e = document.querySelector({json.dumps(selector)});
-            if (!e) return null; e.scrollIntoView({{block: "center"}});
-            const b = e.getBoundingClientRect(); return [b.left, b.top, b.width, b.height]; }})()"""
+        """Left, top, width and height of an element, scrolled into view.
+
+        What is still to come would push it away from under the mouse: wait until nothing is."""
+        # What has been answered is on the page two frames later, and so is what it leads to.
+        look = f"""(() => {{ const look = () => {{
+                const e = document.querySelector({json.dumps(selector)});
+                if (!e) return null;
+                e.scrollIntoView({{block: "center"}});
+                const b = e.getBoundingClientRect();
+                return [b.left, b.top, b.width, b.height];
+            }};
+            const before = String(look());
+            return {FRAMES}.then(() => {{
+                const now = look();
+                return now && before === String(now) ? now : null; }}); }})()"""
+
+        def steady() -> list[float] | None:
+            if self.page.is_asking:
+                return None
+            found: list[float] | None = self.page.evaluate(look)
+            return None if self.page.is_asking else found
+
+        left, top, width, height = until(steady, 30, f"{selector} to stay where it is")
+        return left, top, width, height
+
+    def pixels(self, selector: str, besides: str = "") -> str:
+        """What a canvas shows, once it shows more than a ground and other than `besides`."""
+        found: str = self.see(
+            f"""(() => {{ const words = {READ}(document.querySelector({json.dumps(selector)}));
+            if (new Set(words).size < 3) return "";
+            const shown = String(words.reduce((h, w) => (Math.imul(h, 31) + w) | 0, 7));
+            return shown === {json.dumps(besides)} ? "" : shown; }})()"""
         )
-        return box[0], box[1], box[2], box[3]
+        return found
 
     # ── doing ─────────────────────────────────────────────────────────────────────────────────
 
@@ -101,30 +144,61 @@ class Visitor:
         self.page.ask("Page.reload")
 
     def click(self, selector: str) -> None:
-        left, top, width, height = self.place(selector)
-        self.press(left + width / 2, top + height / 2)
+        """Until it has reached what was meant, and not what came in between."""
+        reached = f"""(() => {{ const e = document.querySelector({json.dumps(selector)});
+            window.reached = false;
+            e.addEventListener("pointerdown", () => {{ window.reached = true; }}, true);
+            const b = e.getBoundingClientRect();
+            const top = document.elementFromPoint(b.left + b.width / 2, b.top + b.height / 2);
+            return e.contains(top) || e.control === top; }})()"""
+
+        def done() -> bool:
+            left, top, width, height = self.place(selector)
+            if not self.page.evaluate(reached):
+                return False
+            self.press(left + width / 2, top + height / 2)
+            return self.page.evaluate("window.reached") is not False  # undefined: it led away
+
+        until(done, 30, f"a click on {selector}")
 
     def click_text(self, text: str, tag: str = "button") -> None:
         """The element of that kind that says exactly this, or begins with it."""
         mark = f"""(() => {{ const all = [...document.querySelectorAll({json.dumps(tag)})];
-            const found = all.find(e => e.innerText.trim() === {json.dumps(text)})
-                ?? all.find(e => e.innerText.trim().startsWith({json.dumps(text)}));
+            const says = (e) => e.innerText.replace(/\\s+/g, " ").trim();
+            const found = all.find(e => says(e) === {json.dumps(text)})
+                ?? all.find(e => says(e).startsWith({json.dumps(text)}));
             if (!found) return false;
             document.querySelectorAll("[data-found]").forEach(e => delete e.dataset.found);
             found.dataset.found = "1"; return true; }})()"""
         self.see(mark)
         self.click("[data-found]")
 
-    def press(self, x: float, y: float) -> None:
+    def press(self, x: float, y: float, times: int = 1) -> None:
         self.mouse("mouseMoved", x, y)
-        self.mouse("mousePressed", x, y)
-        self.mouse("mouseReleased", x, y)
+        self.use(f"document.elementFromPoint({x}, {y})", "double click" if times > 1 else "click")
+        for count in range(1, times + 1):
+            self.mouse("mousePressed", x, y, clickCount=count)
+            self.mouse("mouseReleased", x, y, clickCount=count)
+
+    def point(self, selector: str, across: float = 0.5, down: float = 0.5) -> None:
+        """Hold the mouse over it, at these shares of its width and height."""
+        left, top, width, height = self.place(selector)
+        x, y = left + across * width, top + down * height
+        self.use(f"document.elementFromPoint({x}, {y})", "point")
+        self.mouse("mouseMoved", x, y)
+
+    def use(self, element: str, gesture: str) -> None:
+        """Note that an element, by an expression, is operated."""
+        found = self.page.evaluate(f"controls.of({element})")
+        if found:
+            self.used |= {called(*found), called(*found, gesture)}
 
     def drag(self, selector: str, start: float, stop: float) -> None:
         """From one share of an element's width to another."""
         left, top, width, height = self.place(selector)
         y = top + height / 2
         self.mouse("mouseMoved", left + start * width, y)
+        self.use(f"document.elementFromPoint({left + start * width}, {y})", "drag")
         self.mouse("mousePressed", left + start * width, y)
         for part in (0.3, 0.7, 1.0):
             self.mouse("mouseMoved", left + (start + (stop - start) * part) * width, y, buttons=1)
@@ -132,25 +206,23 @@ class Visitor:
 
     def mouse(self, kind: str, x: float, y: float, **more: Any) -> None:
         button = {} if kind == "mouseMoved" else {"button": "left", "clickCount": 1}
-        self.page.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, **button, **more)
+        self.page.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, **(button | more))
 
-    def wheel(self, selector: str, share: float, amount: float) -> None:
-        """Turn the wheel with Ctrl held, at a share of the element's width."""
+    def wheel(self, selector: str, share: float, amount: float, held: str = "Ctrl") -> None:
+        """Turn the wheel at a share of the element's width, with Ctrl or Shift held."""
         left, top, width, height = self.place(selector)
-        self.page.ask(
-            "Input.dispatchMouseEvent",
-            type="mouseWheel",
-            x=left + share * width,
-            y=top + height / 2,
-            deltaX=0,
-            deltaY=amount,
-            modifiers=2,
-        )
+        x, y = left + share * width, top + height / 2
+        self.use(f"document.elementFromPoint({x}, {y})", f"{held} + wheel")
+        turn = {"deltaX": 0, "deltaY": amount, "modifiers": {"Ctrl": 2, "Shift": 8}[held]}
+        self.page.ask("Input.dispatchMouseEvent", type="mouseWheel", x=x, y=y, **turn)
 
     def key(self, key: str) -> None:
         code = KEYS.get(key, ord(key[0]))
+        self.use("document.activeElement", key)
         text = {"text": key} if len(key) == 1 else {}
         same = {"key": key, "windowsVirtualKeyCode": code}
+        if len(key) > 1:
+            same["code"] = key
         self.page.ask("Input.dispatchKeyEvent", type="keyDown", **same, **text)
         self.page.ask("Input.dispatchKeyEvent", type="keyUp", **same)
 
@@ -159,13 +231,64 @@ class Visitor:
         self.page.evaluate(f"document.querySelector({json.dumps(selector)}).select?.()")
         self.page.ask("Input.insertText", text=text)
 
+    def focus(self, selector: str) -> None:
+        self.there(selector)
+        self.use(f"document.querySelector({json.dumps(selector)})", "focus")
+        self.page.evaluate(f"document.querySelector({json.dumps(selector)}).focus()")
+
     def choose(self, selector: str, value: str) -> None:
+        self.there(selector)
+        self.use(f"document.querySelector({json.dumps(selector)})", "choose")
         self.page.evaluate(
             f"""(() => {{ const e = document.querySelector({json.dumps(selector)});
             e.value = {json.dumps(value)};
             e.dispatchEvent(new Event("input", {{bubbles: true}}));
             e.dispatchEvent(new Event("change", {{bubbles: true}})); }})()"""
         )
+
+    def opens(self, text: str, tag: str = "main a") -> str:
+        """Click on what opens a tab of its own; where that leads to."""
+        browser = self.page.browser
+        before = browser.tabs()
+        self.click_text(text, tag)
+
+        def made() -> tuple[str, str] | None:
+            new = [(id, url) for id, url in browser.tabs().items() if id not in before]
+            return new[0] if new and new[0][1].startswith("http") else None
+
+        id, url = until(made, 30, f"{text} to open a tab")
+        browser.ask("Target.closeTarget", targetId=id)
+        return str(url)
+
+    def downloads(self, text: str, folder: Path, tag: str = "main a") -> bytes:
+        """Click on what is downloaded; what was in the file."""
+        save = {"behavior": "allow", "downloadPath": str(folder)}
+        self.page.browser.ask("Browser.setDownloadBehavior", **save)
+        self.click_text(text, tag)
+
+        def whole() -> Path | None:
+            files = [file for file in folder.iterdir() if file.suffix != ".crdownload"]
+            return files[0] if len(files) == 1 and not list(folder.glob("*.crdownload")) else None
+
+        file: Path = until(whole, 30, f"{text} to be downloaded")
+        found = file.read_bytes()
+        file.unlink()
+        return found
+
+    def copy(self, button: str) -> str:
+        """Press a button that copies; what is in the clipboard once it has said so."""
+        self.page.allow("clipboardReadWrite", "clipboardSanitizedWrite")
+        self.page.ask("Page.bringToFront")
+        # What it says passes.
+        self.page.evaluate(
+            """new MutationObserver(() => {
+            window.copied ||= document.body.innerText.includes("Copied"); }).observe(
+            document.body, {subtree: true, childList: true, characterData: true})"""
+        )
+        self.click_text(button)
+        self.see("window.copied")
+        found: str = self.page.evaluate("navigator.clipboard.readText()")
+        return found
 
     def size(self, width: int, height: int) -> None:
         self.page.ask(
@@ -183,16 +306,17 @@ class Visitor:
     # ── judging ───────────────────────────────────────────────────────────────────────────────
 
     def check_clean(self) -> None:
-        """Nothing was complained of, and nobody else was asked."""
+        """Nothing was complained of but what was meant, and nobody else was asked."""
         logged = [e["entry"] for e in self.page.events("Log.entryAdded")]
-        assert not [e["text"] for e in logged if e["level"] in ("error", "warning")]
+        said_ill = [e["text"] for e in logged if e["level"] in ("error", "warning")]
+        assert [text for text in said_ill if not (self.meant and self.meant in text)] == []
         thrown = self.page.events("Runtime.exceptionThrown")
-        assert not [e["exceptionDetails"] for e in thrown]
+        assert [e["exceptionDetails"] for e in thrown] == []
         said = self.page.events("Runtime.consoleAPICalled")
-        assert not [e["args"] for e in said if e["type"] in ("error", "warning", "assert")]
+        assert [e["args"] for e in said if e["type"] in ("error", "warning", "assert")] == []
         asked = [e["request"]["url"] for e in self.page.events("Network.requestWillBeSent")]
         ours = (f"{self.address}/", "data:", "blob:", "about:")
-        assert asked and not [url for url in asked if not url.startswith(ours)]
+        assert asked and [url for url in asked if not url.startswith(ours)] == []
 
     def check_accessible(self) -> None:
         """No finding of axe that is serious or worse."""
@@ -209,11 +333,25 @@ class Visitor:
 
 
 @contextmanager
-def visitor(browser: Chromium, address: str, place: str = "") -> Iterator[Visitor]:
-    """A visitor who has opened `place`; in the end nothing may have been complained of."""
-    with browser.open("about:blank") as page:
+def visitor(browser: Chromium, address: str, *, apart: bool = False) -> Iterator[Visitor]:
+    """A visitor who has opened nothing yet; in the end nothing may have been complained of.
+
+    `apart`: somebody with cookies of their own."""
+    with browser.open("about:blank", apart=apart) as page:
         made = Visitor(page, address)
         made.size(1400, 900)
-        made.go(place)
         yield made
         made.check_clean()
+
+
+@contextmanager
+def operating(
+    browser: Chromium, address: str, request: pytest.FixtureRequest, *, apart: bool = False
+) -> Iterator[Visitor]:
+    """A visitor who in the end must have operated what the test is said to operate."""
+    failed = request.session.testsfailed
+    with visitor(browser, address, apart=apart) as opened:
+        yield opened
+    if request.session.testsfailed == failed:
+        missing = claimed_by(request.node.originalname) - opened.used
+        assert not missing, f"not operated: {sorted(missing)}; only {sorted(opened.used)}"

@@ -2,7 +2,8 @@
 
 The run `llama`: eight ranks on two hosts, killed once and restarted, hung once; a slow data loader,
 120 metrics, eight GPUs of which one is hot and one had an XID; two profile sessions.  Beside it
-`bert`, small and completed with another configuration, and a third host that fell silent.
+`bert`, small and completed with another configuration, `mistral`, which still trains, and a third
+host that fell silent.  No agent runs: nobody can be asked for stacks or captures.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ from runwatch.store.duck import DuckStore
 SECOND: Final = 10**9
 MINUTE: Final = 60 * SECOND
 LENGTH: Final = 24 * MINUTE
+AHEAD: Final = 5 * MINUTE
+"""So far into the future it is to be built: a device that has not reported for half a minute is
+silent, and to look at everything takes longer."""
 RUN: Final = "run-llama"
 RANKS: Final = 8
 PER_HOST: Final = 4
@@ -47,6 +51,11 @@ UNITS: Final = {
     "gpu_memory_used_bytes": "B", "gpu_memory_total_bytes": "B", "gpu_power_watts": "W",
     "gpu_power_limit_watts": "W", "gpu_temperature_celsius": "°C", "gpu_throttle_reasons": "",
 }  # fmt: skip
+SESSIONS: Final = {
+    "warm-up": (12, ("jax.xplane.pb", "torch.kineto.json.gz")),
+    "step-200": (15, ("torch.kineto.json.gz",)),
+}
+"""Profiles: in which minute, and what of."""
 HANG: Final = (
     "ranks 0–4, 6–7 wait in all_reduce (train.py:88); rank 5 waits in a read from a socket "
     "(loader.py:41)"
@@ -105,7 +114,12 @@ def value(metric: str, step: int, rank: int) -> float:
 
 
 def attempt(
-    number: int, rank: int, start_ns: int, steps: range, ends: list[tuple[str, dict[str, Any]]]
+    number: int,
+    rank: int,
+    start_ns: int,
+    steps: range,
+    ends: list[tuple[str, dict[str, Any]]],
+    more: list[Event],
 ) -> Iterator[Batch]:
     scope = RunScope(1, RunId(RUN), "llama", rank, RANKS, f"a{number}", "pretraining")
     journal = Journal(f"llama-{number}-{rank}", host_of(rank), start_ns, scope, pid=4000 + rank)
@@ -113,7 +127,7 @@ def attempt(
     journal.definitions += [Series(i + 1, n, 1, UNITS.get(n, "")) for i, n in enumerate(names)]
     journal.definitions += [SpanName(i + 1, name, 1) for i, name in enumerate(SPANS)]
     batch = journal.batch()
-    batch.events += beginning(start_ns, number)
+    batch.events += [*beginning(start_ns, number), *more]
     clock_ns, span = start_ns + 20 * SECOND, 0
     if number > 1:
         span = spanned(batch, 3, span, clock_ns, 15 * SECOND, steps[0])
@@ -159,22 +173,23 @@ def beginning(start_ns: int, number: int) -> list[Event]:
     ]
 
 
-def training(start_ns: int) -> Iterator[Batch]:
+def training(start_ns: int, root: Path) -> Iterator[Batch]:
     second_ns = start_ns + 9 * MINUTE
     warning = {"category": "UserWarning", "message": "the gradient overflowed; scale halved"}
     for rank in range(RANKS):
-        end: list[tuple[str, dict[str, Any]]] = []
-        yield from attempt(1, rank, start_ns, range(130), end)
-        more = [("warning", warning)] if rank in (0, 3) else []
+        yield from attempt(1, rank, start_ns, range(130), [], [])
+        said = [("warning", warning)] if rank in (0, 3) else []
         done = ("run_end", {"status": "completed", "explicit": True})
-        yield from attempt(2, rank, second_ns, range(100, 360), [*more, done])
+        told = list(profiled(start_ns, root)) if rank == 0 else []
+        yield from attempt(2, rank, second_ns, range(100, 360), [*said, done], told)
 
 
 # ── nodes ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def gpu_value(metric: str, gpu: int, at: int) -> float:
-    busy = 8.0 if at in range(56, 62) else 92.0 - 4 * (gpu % 3)
+def gpu_value(metric: str, gpu: int, at: float) -> float:
+    """`at` counts tens of seconds."""
+    busy = 8.0 if 56 <= at < 62 else 92.0 - 4 * (gpu % 3)
     hot = gpu == 6 and at > 100
     wave = math.sin(at * 0.5 + gpu)
     numbers = {
@@ -182,7 +197,7 @@ def gpu_value(metric: str, gpu: int, at: int) -> float:
         "gpu_tensor_activity_percent": busy * 0.6 + 2 * wave,
         "gpu_memory_used_bytes": 1.1e11 + 1e9 * wave,
         "gpu_memory_total_bytes": 1.43e11,
-        "gpu_power_watts": 150 + busy * 5 + 10 * wave,
+        "gpu_power_watts": 150 + busy * 5 + 10 * wave + 30 * (round(10 * at) % 2),
         "gpu_power_limit_watts": 700.0,
         "gpu_temperature_celsius": 58 + 2 * gpu + wave + (16 if hot else 0),
         "gpu_throttle_reasons": float(0x20) if hot else 0.0,
@@ -204,7 +219,10 @@ def node(number: int, start_ns: int, end_ns: int, *, run: bool = True) -> Batch:
             series = len(batch.definitions)
             device = f"gpu{gpu}"
             batch.definitions.append(Series(series, metric, int(run), UNITS[metric], device, about))
-            for at, time_ns in enumerate(range(start_ns, end_ns, 10 * SECOND)):
+            # Power swings from second to second: of a map's column there is a least and a most.
+            every_ns = SECOND if metric == "gpu_power_watts" else 10 * SECOND
+            for time_ns in range(start_ns, end_ns, every_ns):
+                at = (time_ns - start_ns) / (10 * SECOND)
                 batch.points.append(series, time_ns, NO_STEP, gpu_value(metric, total, at))
     return journal.closed(batch)
 
@@ -216,13 +234,14 @@ def agents(start_ns: int, now_ns: int) -> Iterator[Batch]:
         how = {"signal": 9, "code": None, "oom": True} if rank == 3 else {"signal": None, "code": 1}
         body = {"journal": f"llama-1-{rank}", "pid": 4000 + rank, "run": RUN, **how}
         at_ns = crash_ns + (0 if rank == 3 else SECOND)
-        first.events.append(Event(at_ns, "process_exit", body))
+        first.definitions.append(RunScope(10 + rank, RunId(RUN), "llama", rank, RANKS, "a1"))
+        first.events.append(Event(at_ns, "process_exit", body, scope=10 + rank))
     yield first
     second = node(2, start_ns, now_ns)
     xid = {"device": "gpu1", "uuid": "GPU-0005", "xid": 31, "meaning": "memory page fault"}
-    second.events.append(Event(now_ns - 5 * MINUTE, "gpu_xid", xid))
+    second.events.append(Event(start_ns + 16 * MINUTE, "gpu_xid", xid))
     yield second
-    yield node(3, start_ns, now_ns - 4 * MINUTE, run=False)
+    yield node(3, start_ns, now_ns - 12 * MINUTE, run=False)
 
 
 # ── what was found out ─────────────────────────────────────────────────────────────────────────
@@ -277,15 +296,47 @@ def findings(start_ns: int) -> Batch:
     return journal.closed(batch)
 
 
+def folder_of(root: Path, session: str) -> Path:
+    return root / "profiles" / RUN / "plugins" / "profile" / session
+
+
 def profiles(root: Path) -> None:
-    for session, names in {
-        "warm-up": ("jax.xplane.pb", "torch.kineto.json.gz"),
-        "step-200": ("torch.kineto.json.gz",),
-    }.items():
-        folder = root / "profiles" / RUN / "plugins" / "profile" / session
+    for session, (_, names) in SESSIONS.items():
+        folder = folder_of(root, session)
         folder.mkdir(parents=True)
         for name in names:
             shutil.copy(TRACES / name, folder / f"gpu-1.rank0.{name.split('.', 1)[1]}")
+
+
+def profiled(start_ns: int, root: Path) -> Iterator[Event]:
+    """What the process that captured told of it."""
+    for session, (minute, names) in SESSIONS.items():
+        begin_ns = start_ns + minute * MINUTE
+        body = {
+            "session": session, "state": "started", "why": "", "framework": "torch", "files": [],
+            "directory": folder_of(root, session).as_uri(), "bytes": 0, "start_ns": begin_ns,
+            "end_ns": None, "first_step": 200, "last_step": None, "origin": "program",
+            "command": "",
+        }  # fmt: skip
+        yield Event(begin_ns, "profile", body, scope=1)
+        files = [f"gpu-1.rank0.{name.split('.', 1)[1]}" for name in names]
+        done = {"state": "done", "end_ns": begin_ns + 40 * SECOND, "last_step": 203, "bytes": 10**5}
+        yield Event(begin_ns + 40 * SECOND, "profile", body | done | {"files": files}, scope=1)
+
+
+def running(now_ns: int) -> Iterator[Batch]:
+    """Two ranks on two hosts that are at it."""
+    for rank in range(2):
+        start_ns = now_ns - 10 * MINUTE
+        scope = RunScope(1, RunId("run-mistral"), "mistral", rank, 2)
+        journal = Journal(f"mistral-{rank}", f"gpu-{rank + 1}", start_ns, scope, pid=5000 + rank)
+        journal.definitions += [Series(1, "loss", 1, ""), SpanName(1, "step", 1)]
+        batch = journal.batch()
+        batch.events.append(Event(start_ns, "run_start", {"argv": ["train.py"]}, scope=1))
+        for step, time_ns in enumerate(range(start_ns, now_ns - 5 * SECOND, 5 * SECOND)):
+            spanned(batch, 1, step, time_ns, 5 * SECOND, step)
+            batch.points.append(1, time_ns + 5 * SECOND, step, 4.0 / (1 + step / 30))
+        yield journal.closed(batch)
 
 
 def other(start_ns: int) -> Batch:
@@ -311,12 +362,11 @@ def other(start_ns: int) -> Batch:
 
 def build(root: Path, now_ns: int) -> None:
     """`now_ns`: when it all ends, since a head tells what is silent by its own clock."""
-    start_ns = now_ns - LENGTH
+    start_ns = now_ns - LENGTH - AHEAD
     store = DuckStore.open(root / "store")
     try:
-        for batch in (*training(start_ns), *agents(start_ns, now_ns), findings(start_ns)):
-            store.write([batch])
-        store.write([other(start_ns - 20 * MINUTE)])
+        store.write([*training(start_ns, root), *agents(start_ns, now_ns), findings(start_ns)])
+        store.write([other(start_ns - 20 * MINUTE), *running(now_ns)])
     finally:
         store.close()
     profiles(root)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import urllib.request
 from collections.abc import Iterator
 from importlib.util import find_spec
 
 import pytest
 
-from tests.e2e.browsing import Visitor, needs_browser, needs_page, visitor
+from tests.e2e.browsing import Visitor, needs_browser, needs_page, operating
 from tests.integration import capture_programs as programs
 from tests.integration.chromium import Chromium
+from tests.integration.processes import until
 from tests.integration.test_captures import RUN, Site
 
 pytestmark = [
     needs_browser,
     needs_page,
-    pytest.mark.xdist_group("page"),
+    pytest.mark.xdist_group("page-live"),
     pytest.mark.skipif(find_spec("torch") is None, reason="torch is missing"),
 ]
 
@@ -32,20 +31,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         made.start_ranks(programs.TORCH_STEP, "0,1", 2)
         for rank in (0, 1):
             made.goes_on(rank)
+        until(lambda: made.ask(f"/runs/{RUN}")[0] == 200, 60, "the head to hear of the run")
         yield made
     finally:
         made.close()
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Chromium]:
-    with Chromium() as opened:
-        yield opened
-
-
 @pytest.fixture
-def page(browser: Chromium, site: Site) -> Iterator[Visitor]:
-    with visitor(browser, f"http://127.0.0.1:{site.http_port}") as opened:
+def page(browser: Chromium, site: Site, request: pytest.FixtureRequest) -> Iterator[Visitor]:
+    with operating(browser, f"http://127.0.0.1:{site.http_port}", request) as opened:
         yield opened
 
 
@@ -74,8 +68,6 @@ def test_a_capture_is_checked_followed_and_opened(
     page.go(f"run/{RUN}/profiles")
     page.sees("No profiles of this run yet")
     page.click_text("Capture")
-    page.type(".panel input[type=text]", "everyone")
-    page.sees("names no ranks")
     page.type(".panel input[type=text]", "0-1")
     page.click_text("Check first")
     page.sees("2 of 2 processes can be captured", ".panel")
@@ -94,24 +86,7 @@ def test_a_capture_is_checked_followed_and_opened(
         answered = viewer.loaded()
         assert not [url for url in answered if not url.startswith((page.address, "data:", "blob:"))]
     site.goes_on(0)
-
-
-def test_who_may_only_look_is_offered_nothing_else(browser: Chromium, site: Site) -> None:
-    address = f"http://127.0.0.1:{site.http_port}"
-    wanted = urllib.request.Request(
-        f"{address}/api/v1/shares",
-        json.dumps({"run": RUN}).encode(),
-        {"Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(wanted) as answer:
-        path = json.load(answer)["path"]
-    with browser.open(f"{address}/{path}") as opened:
-        guest = Visitor(opened, address)
-        guest.sees(RUN, "h1")
-        guest.click_text("Profiles", "nav a")
-        guest.sees("All sessions of this head")
-        guest.see("![...document.querySelectorAll('button')].some(b => b.innerText === 'Capture')")
-        guest.click_text("Stacks", "nav a")
-        guest.sees("Incidents")
-        guest.see("![...document.querySelectorAll('button')].some(b => b.innerText === 'Look now')")
-        opened.ask("Network.clearBrowserCookies")
+    page.page.ask("Page.bringToFront")
+    page.click_text("Capture another")
+    page.sees("Capture a profile", ".panel")
+    page.see("!location.hash.includes('capture=')")

@@ -2,54 +2,33 @@
 
 from __future__ import annotations
 
+import gzip
 import json
-import time
-import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.browsing import Visitor, head, needs_browser, needs_page, visitor
-from tests.e2e.page_world import HANG, build
+from tests.e2e.browsing import Visitor, needs_browser, needs_page
+from tests.e2e.page_world import HANG
 from tests.integration.chromium import Chromium
 
 pytestmark = [needs_browser, needs_page, pytest.mark.xdist_group("page")]
-TABS = ("goodput", "metrics", "devices", "stacks", "profiles", "processes", "config")
 LLAMA = "run/run-llama"
+MISTRAL = "run/run-mistral"
 DRAWN = "document.querySelectorAll('.u-over').length"
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    root: Path = tmp_path_factory.mktemp("world")
-    # A device that has not reported for half a minute is silent, and these tests take longer.
-    build(root, time.time_ns() + 150 * 10**9)
-    with head(root) as at:
-        yield at.http
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Chromium]:
-    with Chromium() as opened:
-        yield opened
-
-
-@pytest.fixture
-def page(browser: Chromium, address: str) -> Iterator[Visitor]:
-    with visitor(browser, address) as opened:
-        yield opened
-
-
-def drawn(page: Visitor, selector: str = "canvas") -> bool:
-    """Whether a canvas has more than one colour."""
-    found: bool = page.see(
-        f"""(() => {{ const c = document.querySelector({json.dumps(selector)});
-        if (!c || !c.width) return false;
-        const d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data.buffer;
-        return new Set(new Uint32Array(d)).size > 2; }})()"""
+def started_ns(page: Visitor) -> int:
+    found: int = page.page.evaluate(
+        "fetch('api/v1/runs/run-llama').then(r => r.json()).then(r => r.started_ns)"
     )
     return found
+
+
+def stretch(page: Visitor, first: float, last: float) -> str:
+    """From one minute of the run to another, for the address."""
+    start_ns = started_ns(page)
+    return f"from={start_ns + int(first * 60e9)}&to={start_ns + int(last * 60e9)}"
 
 
 # ── goodput ───────────────────────────────────────────────────────────────────────────────────
@@ -70,22 +49,21 @@ def test_goodput_says_where_the_time_went_and_what_disruptions_cost(page: Visito
 
 def test_goodput_over_time_is_read_with_the_mouse_and_with_keys(page: Visitor) -> None:
     page.go(f"{LLAMA}/goodput")
-    left, top, width, height = page.place("svg[role=img]")
-    page.mouse("mouseMoved", left + width * 0.37, top + height / 2)
+    page.sees("60.2 %", ".lead")
+    page.point("svg[role=img]", 0.37)
     page.sees("infrastructure recovery", ".read")
-    page.page.evaluate("document.querySelector('svg[role=img]').focus()")
-    before = page.texts(".read")
+    page.focus("svg[role=img]")
+    (before,) = page.texts(".read")
     page.key("ArrowRight")
-    page.see(f"document.querySelector('.read').innerText !== {json.dumps(before[0])}")
+    page.see(f"document.querySelector('.read').innerText !== {json.dumps(before)}")
+    page.key("ArrowLeft")
+    page.see(f"document.querySelector('.read').innerText === {json.dumps(before)}")
 
 
 def test_a_stretch_of_the_run_is_accounted_for_by_itself(page: Visitor) -> None:
     page.go(f"{LLAMA}/goodput")
     page.sees("60.2 %", ".lead")
-    start = page.page.evaluate(
-        "fetch('api/v1/runs/run-llama').then(r => r.json()).then(r => r.started_ns)"
-    )
-    page.go(f"{LLAMA}/goodput?from={start + 15 * 60 * 10**9}&to={start + 17 * 60 * 10**9}")
+    page.go(f"{LLAMA}/goodput?{stretch(page, 15, 17)}")
     page.sees("2 min", ".facts")
     page.see("parseFloat(document.querySelector('.lead b').innerText) > 85")
     page.sees("None: no attempt was stopped in this stretch.")
@@ -102,7 +80,7 @@ def test_of_hundreds_of_metrics_only_those_in_sight_are_drawn(page: Visitor) -> 
     page.sees("120 metrics")
     page.see(f"{DRAWN} > 4")
     assert page.page.evaluate(DRAWN) < 40
-    assert page.page.evaluate("document.querySelectorAll('article').length") == 120
+    assert len(page.texts("article")) == 120
     assert page.texts("article h3")[:2] == ["learning_rate", "loss"]
     page.page.evaluate("document.querySelectorAll('article')[119].scrollIntoView()")
     page.see("!!document.querySelectorAll('article')[119].querySelector('.u-over')")
@@ -115,11 +93,17 @@ def test_metrics_are_found_and_shown_in_every_way_that_the_address_keeps(page: V
     page.sees("1 of 120 metrics")
     page.see(f"{DRAWN} === 1")
     page.sees("1.8", "article .read")
+    before = page.pixels("article canvas")
     page.choose("input[type=range]", "0.9")
+    before = page.pixels("article canvas", besides=before)
     page.click_text("Log scale")
-    page.click_text("Each rank")
+    before = page.pixels("article canvas", besides=before)
+    page.click_text("Relative time")
+    before = page.pixels("article canvas", besides=before)
+    page.click_text("Step")
     page.click_text("Wall time")
-    page.see("location.hash.includes('along=wall')")
+    page.pixels("article canvas", besides=before)
+    page.click_text("Each rank")
     wanted = {"q": "LOSS", "smooth": "0.9", "log": "1", "ranks": "all", "along": "wall"}
     assert page.query() == wanted
     page.reload()
@@ -133,6 +117,18 @@ def test_metrics_are_found_and_shown_in_every_way_that_the_address_keeps(page: V
     page.sees("120 metrics")
 
 
+def test_each_rank_has_a_line_and_sections_fold(page: Visitor) -> None:
+    page.go(f"{LLAMA}/metrics?q=step_seconds")
+    page.see(f"{DRAWN} === 1")
+    page.click_text("Each rank")
+    page.see("document.querySelector('[role=img]').ariaLabel === 'step_seconds, 16 lines'")
+    page.point("article .u-over", 0.6)
+    page.sees("rank ", "article .read")
+    page.click("summary")
+    page.see("!document.querySelector('details').open")
+    page.see("!document.querySelector('article').checkVisibility()")
+
+
 def test_dragging_in_a_chart_zooms_all_of_them(page: Visitor) -> None:
     page.go(f"{LLAMA}/metrics?q=loss")
     page.see(f"{DRAWN} === 1")
@@ -141,8 +137,7 @@ def test_dragging_in_a_chart_zooms_all_of_them(page: Visitor) -> None:
     asked = page.query()
     assert 70 <= int(asked["first"]) <= 110 and 160 <= int(asked["last"]) <= 200
     page.see(f"{DRAWN} === 1")
-    left, top, width, height = page.place(".u-over")
-    page.mouse("mouseMoved", left + width / 2, top + height / 2)
+    page.point(".u-over")
     page.see("/step 1[0-9][0-9]/.test(document.querySelector('article .read').innerText)")
     page.click_text("Whole run")
     page.see("!location.hash.includes('first=')")
@@ -154,7 +149,7 @@ def test_dragging_in_a_chart_zooms_all_of_them(page: Visitor) -> None:
 def test_devices_have_a_map_curves_and_incidents(page: Visitor) -> None:
     page.go(f"{LLAMA}/devices")
     page.sees("8 devices")
-    assert drawn(page, ".plot canvas")
+    page.pixels(".plot canvas")
     page.sees("gpu1 XID 31: memory page fault")
     left, top, width, height = page.place(".plot[role=application]")
     page.press(left + width / 2, top + height * 6.5 / 8)
@@ -166,6 +161,46 @@ def test_devices_have_a_map_curves_and_incidents(page: Visitor) -> None:
     page.sees("°C", ".scale")
     page.click_text("All devices")
     page.see(f"{DRAWN} === 1")
+    page.see("document.querySelectorAll('.legend li').length === 8")
+    assert page.texts(".legend li")[6] == "gpu-2 gpu2"
+    page.point("figure .u-over")
+    page.see("/gpu-. gpu. [0-9.]+ °C/.test(document.querySelector('figcaption').innerText)")
+    page.drag("figure .u-over", 0.2, 0.4)
+    page.sees("Only", ".window")
+    page.click_text("Whole run")
+    page.see("!location.hash.includes('from=')")
+
+
+def test_the_map_of_devices_is_read_with_keys(page: Visitor) -> None:
+    page.go(f"{LLAMA}/devices")
+    page.pixels(".plot canvas")
+    page.focus("[role=application]")
+    page.key("ArrowDown")
+    page.sees("gpu-1 gpu0, rank 0", ".above")
+    page.key("ArrowDown")
+    page.sees("gpu-1 gpu1, rank 1", ".above")
+    (before,) = page.texts(".above p")
+    page.key("ArrowLeft")
+    page.see(f"document.querySelector('.above p').innerText !== {json.dumps(before)}")
+    page.key("ArrowRight")
+    page.see(f"document.querySelector('.above p').innerText === {json.dumps(before)}")
+    page.key("ArrowUp")
+    page.sees("gpu-1 gpu0, rank 0", ".above")
+    page.key("Enter")
+    page.sees("gpu-1 gpu0", "#curves-title")
+    assert page.query() == {"device": "gpu-1/gpu0"}
+
+
+def test_devices_are_shown_by_another_statistic_and_chosen_in_the_table(page: Visitor) -> None:
+    page.go(f"{LLAMA}/devices?metric=gpu_power_watts")
+    page.pixels(".plot canvas")
+    before = page.pixels(".plot canvas")
+    page.choose(".tools label:nth-of-type(2) select", "maximum")
+    page.pixels(".plot canvas", besides=before)
+    assert page.query()["statistic"] == "maximum"
+    page.click_text("gpu-2 gpu1", "tbody button")
+    page.sees("gpu-2 gpu1", "#curves-title")
+    page.see("document.querySelector('tr.chosen').innerText.startsWith('gpu-2 gpu1')")
 
 
 # ── stacks ────────────────────────────────────────────────────────────────────────────────────
@@ -186,11 +221,29 @@ def test_an_incident_names_the_rank_and_shows_its_stack_first(page: Visitor) -> 
     page.click_text("Full stacks of 7 processes", "summary")
     page.see("document.querySelectorAll('article:last-of-type h4').length === 7")
     page.sees("loader-0", "article:last-of-type")
+    page.click_text("Hide its stacks")
+    page.see("!document.querySelector('#detail-title')")
+    page.click_text("on the timeline", "main a")
+    page.see("location.hash.startsWith('#/run/run-llama/timeline?from=')")
+    page.sees("rank 5 waits in a read", "section[aria-label^=What]")
+
+
+def test_where_nobody_can_be_asked_it_says_why(page: Visitor) -> None:
+    """There is no agent on either host."""
+    page.go(f"{MISTRAL}/stacks")
+    page.click("input[type=checkbox]")
+    page.see("document.querySelector('input[type=checkbox]').checked")
+    page.click_text("Look now")
+    page.sees("gpu-1 could not be asked: no agent of it is connected")
 
 
 def test_stacks_open_as_a_flame_graph(browser: Chromium, page: Visitor) -> None:
     page.go(f"{LLAMA}/stacks?incident=i1")
     link = page.see("document.querySelector('a[href*=speedscope]')?.href")
+    assert page.opens("Flame graph of this incident") == link
+    page.go(f"{LLAMA}/stacks")
+    page.sees("Last look", "main")
+    assert "incident" not in page.opens("Flame graph")
     with browser.open(link) as viewer:
         viewer.until("document.querySelector('canvas') && document.title.includes('llama')")
         asked = [e["request"]["url"] for e in viewer.events("Network.requestWillBeSent")]
@@ -202,19 +255,47 @@ def test_stacks_open_as_a_flame_graph(browser: Chromium, page: Visitor) -> None:
 # ── profiles ──────────────────────────────────────────────────────────────────────────────────
 
 
-def test_profiles_are_summarised_and_open_in_viewers(page: Visitor) -> None:
+def test_profiles_are_summarised_and_open_in_viewers(page: Visitor, tmp_path: Path) -> None:
     page.go(f"{LLAMA}/profiles?session=warm-up")
     page.sees("compute", ".legend")
     assert "aten::addmm" in " ".join(page.texts(".detail tbody tr"))
-    viewer = page.see("document.querySelector('a[href*=\"viewers/trace\"]')?.href")
-    with urllib.request.urlopen(viewer) as answer:
-        assert answer.status == 200
-    assert "viewers/xprof" in page.see("document.querySelector('a[href*=xprof]')?.href")
+    assert "/viewers/trace?run=run-llama" in page.opens("Open in Perfetto")
+    assert "/viewers/xprof" in page.opens("Open in XProf")
+    assert page.opens("All sessions of this head").endswith("/viewers/")
+    trace = page.downloads("download", tmp_path, "[aria-label$=step-200] a")
+    assert b"traceEvents" in gzip.decompress(trace)
     page.click_text("Delete …")
     page.click_text("Keep it")
     page.click_text("Less")
     page.see("!document.querySelector('.detail')")
+    page.click("[aria-label$=step-200] button")
+    page.sees("compute", "[aria-label$=step-200] .legend")
+    assert page.query() == {"session": "step-200"}
     page.sees("The run has ended", ".tools")
+    page.see("document.querySelector('.tools .primary').disabled")
+
+
+def test_a_capture_that_nobody_can_make_says_why(page: Visitor) -> None:
+    """There is no agent on either host."""
+    page.go(f"{MISTRAL}/profiles")
+    page.click_text("Capture")
+    page.type(".panel input[type=text]", "everyone")
+    page.sees("names no ranks", ".panel")
+    page.see("document.querySelector('.panel [type=submit]').disabled")
+    page.type(".panel input[type=text]", "0-1")
+    page.choose(".panel [aria-label=Unit]", "steps")
+    page.type(".panel input[type=number]", "0")
+    page.see("document.querySelector('.panel [type=submit]').disabled")
+    page.type(".panel input[type=number]", "3")
+    page.click(".panel option[value='gpu-2']")
+    page.click_text("Check first")
+    page.sees("gpu-2: ", ".panel")
+    assert "gpu-1: " not in page.texts(".panel")[0]
+    page.meant = "422"
+    page.click_text("Start")
+    page.sees("no agent of it is connected", ".panel [role=alert]")
+    page.click("[aria-label='Close the capture panel']")
+    page.see("!document.querySelector('.panel')")
 
 
 # ── processes and configuration ───────────────────────────────────────────────────────────────
@@ -224,6 +305,7 @@ def test_processes_tell_how_each_ended_and_what_it_said(page: Visitor) -> None:
     page.go(f"{LLAMA}/processes")
     page.sees("16 of 16 processes")
     page.sees("UserWarning: the gradient overflowed", ".log")
+    page.sees("killed by SIGKILL, out of memory (pid 4003)", ".log")
     page.type("input[type=number]", "3")
     page.sees("2 of 16 processes")
     page.choose("select", "1")
@@ -232,6 +314,14 @@ def test_processes_tell_how_each_ended_and_what_it_said(page: Visitor) -> None:
     assert "SIGKILL, out of memory" in row and "gpu-1" in row and "\t129\t" in row
     page.reload()
     page.sees("1 of 16 processes")
+    page.type("input[type=number]", "99")
+    page.sees("No process of that rank and attempt")
+    page.click_text("Show all")
+    page.sees("16 of 16 processes")
+    page.go(f"{LLAMA}/processes?{stretch(page, 1, 2)}")
+    page.sees("Only", ".window")
+    page.click_text("Whole run")
+    page.see("!document.querySelector('.window')")
 
 
 def test_a_configuration_is_searched_and_compared(page: Visitor) -> None:
@@ -240,8 +330,12 @@ def test_a_configuration_is_searched_and_compared(page: Visitor) -> None:
     page.type("input[type=search]", "betas")
     page.see("document.querySelectorAll('.leaf').length === 1")
     page.sees("[0.9,0.95]", ".leaf")
-    page.go(f"{LLAMA}/config")
+    page.type("input[type=search]", "no such thing")
+    page.sees("Nothing is called or set to")
+    page.click_text("Show all")
     page.sees("What it was told")
+    page.click_text("optimizer", "summary")
+    page.see("!document.body.innerText.includes('[0.9,0.95]')")
     page.see("!!document.querySelector('option[value=run-bert]')")
     page.choose("select", "run-bert")
     page.sees("differences among")
@@ -264,19 +358,26 @@ def test_the_cluster_shows_what_hurts_first(page: Visitor) -> None:
     page.see("document.querySelectorAll('.cell').length === 12")
     page.sees("fell silent", "[aria-labelledby=nodes-title]")
     assert page.texts("[aria-labelledby=nodes-title] tbody tr")[0].startswith("gpu-3\t▲ silent")
-    left, top, width, height = page.place(".cell")
-    page.mouse("mouseMoved", left + width / 2, top + height / 2)
+    page.point(".cell")
     page.sees("gpu-1 gpu0 · llama", ".above")
-    page.click_text("Temperature")
-    page.see("location.hash.includes('shown=temperature')")
-    page.sees("°C", ".scale")
+    for name, unit in (("Tensor activity", "%"), ("Memory", "%"), ("Power", "W"),
+                       ("Temperature", "°C")):  # fmt: skip
+        page.click_text(name)
+        page.sees(unit, ".scale")
+        page.see(f"document.querySelector('.choice [aria-pressed=true]').innerText === '{name}'")
+    assert page.query()["shown"] == "temperature"
+    page.click_text("Utilisation")
+    page.see("!location.hash.includes('shown=')")
+    first = "document.querySelector('[aria-labelledby=devices-title] tbody tr').innerText"
+    page.choose("[aria-labelledby=devices-title] select", "host")
+    page.see(f"{first}.startsWith('gpu-1 gpu0')")
     page.type("input[type=search]", "xid")
     page.sees("1 of 12 devices")
     page.click_text("llama", "tbody a")
     page.see("location.hash.startsWith('#/run/run-llama/devices')")
 
 
-def test_sessions_are_started_and_stopped(page: Visitor) -> None:
+def test_sessions_are_started_stopped_and_exported(page: Visitor, tmp_path: Path) -> None:
     page.go("cluster")
     page.type("[aria-label='Name of the new session']", "a look")
     page.click_text("Start a session")
@@ -287,43 +388,6 @@ def test_sessions_are_started_and_stopped(page: Visitor) -> None:
     page.sees("active", "[aria-labelledby=sessions-title] tbody")
     page.click("[aria-label='Stop session a look']")
     page.sees("stopped", "[aria-labelledby=sessions-title] tbody")
-
-
-# ── everywhere ────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize("tab", [*TABS, "cluster"])
-def test_anyone_can_use_it_in_any_light_and_on_a_phone(page: Visitor, tab: str) -> None:
-    page.go("cluster" if tab == "cluster" else f"{LLAMA}/{tab}")
-    page.see("document.querySelector('main h2, main article') && !document.body.innerText"
-             ".includes('Loading …')")  # fmt: skip
-    page.check_accessible()
-    page.theme("dark")
-    page.check_accessible()
-    page.size(390, 844)
-    page.see("document.documentElement.scrollWidth <= 390")
-
-
-@pytest.mark.parametrize(
-    ("tab", "words"),
-    [
-        ("devices", "No devices were seen in this run"),
-        ("stacks", "Nobody has looked at this run’s processes yet"),
-        ("profiles", "No profiles of this run yet"),
-        ("processes", "Nothing was said."),
-        ("goodput", "None: no attempt was stopped."),
-    ],
-)
-def test_where_there_is_nothing_it_says_so(page: Visitor, tab: str, words: str) -> None:
-    page.go(f"run/run-bert/{tab}")
-    page.sees(words)
-
-
-def test_every_tab_is_a_click_away(page: Visitor) -> None:
-    page.go(f"{LLAMA}/{TABS[-1]}")
-    for tab in TABS:
-        page.click_text(tab.capitalize(), "nav a")
-        page.see(f"location.hash.startsWith('#/{LLAMA}/{tab}')")
-        page.see("document.querySelector('nav a[aria-current]').innerText.toLowerCase() === 'runs'"
-                 f" && [...document.querySelectorAll('nav a[aria-current]')].pop().innerText"
-                 f".toLowerCase() === '{tab}'")  # fmt: skip
+    told = json.loads(page.downloads("JSON", tmp_path))
+    assert "a look" in json.dumps(told)
+    assert page.downloads("Parquet", tmp_path)[:4] == b"PAR1"

@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from tests.e2e.browsing import Visitor, head, needs_browser, needs_page, visitor
-from tests.e2e.page_world import LENGTH, build
-from tests.integration.chromium import Chromium
+from tests.e2e.browsing import READ, Visitor, needs_browser, needs_page
+from tests.e2e.page_world import LENGTH
 
 pytestmark = [needs_browser, needs_page, pytest.mark.xdist_group("page")]
-LANES = ("axis", "goodput", "events", "incidents", "checkpoints", "steps", "heat")
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    root: Path = tmp_path_factory.mktemp("world")
-    build(root, time.time_ns())
-    with head(root, "--base-path", "/team/x") as at:
-        yield f"{at.http.removesuffix('/team/x')}/team/x"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Chromium]:
-    with Chromium() as opened:
-        yield opened
+LANES = ("axis", "goodput", "events", "incidents", "checkpoints", "profiles", "steps", "heat")
+DETAILS = "section[aria-label=Details]"
+ZOOMED = "location.hash.includes('from=')"
+MINUTES = 19.93
+"""How long the run took."""
 
 
 @pytest.fixture
-def timeline(browser: Chromium, address: str) -> Iterator[Visitor]:
-    with visitor(browser, address, "run/run-llama") as opened:
-        opened.sees("attempt 1 stopped: rank 3 killed by SIGKILL", "section[aria-label^=What]")
-        opened.there('[data-lane="heat"]')
-        yield opened
+def timeline(page: Visitor) -> Visitor:
+    page.go("run/run-llama")
+    page.sees("attempt 1 stopped: rank 3 killed by SIGKILL", "section[aria-label^=What]")
+    page.there('[data-lane="heat"]')
+    page.there('[data-lane="band:loss"]')
+    return page
 
 
 def plot(lane: str) -> str:
@@ -64,9 +50,7 @@ def test_everything_that_happened_is_on_one_axis(timeline: Visitor) -> None:
 
 
 def colours(lane: str) -> str:
-    return f"""(() => {{ const c = document.querySelector('{plot(lane)} canvas');
-        const image = c.getContext("2d").getImageData(0, 0, c.width, c.height);
-        return new Set(new Uint32Array(image.data.buffer)).size; }})()"""
+    return f"""new Set({READ}(document.querySelector('{plot(lane)} canvas'))).size"""
 
 
 def test_a_brush_zooms_everything_and_the_link_leads_back_here(timeline: Visitor) -> None:
@@ -92,7 +76,7 @@ def test_wheel_and_keys_move_it(timeline: Visitor) -> None:
     timeline.wheel(plot("goodput"), 0.5, -240)
     timeline.see("location.hash.includes('from=')")
     start, end = shown_ns(timeline)
-    timeline.page.evaluate("document.querySelector('.lanes').focus()")
+    timeline.focus(".lanes")
     timeline.key("ArrowRight")
     timeline.see(f"!location.hash.includes('from={start}')")
     moved = shown_ns(timeline)
@@ -100,38 +84,134 @@ def test_wheel_and_keys_move_it(timeline: Visitor) -> None:
     timeline.key("+")
     timeline.see(f"!location.hash.includes('from={moved[0]}')")
     assert shown_ns(timeline)[1] - shown_ns(timeline)[0] < 0.7 * (moved[1] - moved[0])
+    closer = shown_ns(timeline)
+    timeline.key("-")
+    timeline.see(f"!location.hash.includes('from={closer[0]}')")
+    assert shown_ns(timeline)[1] - shown_ns(timeline)[0] > 1.4 * (closer[1] - closer[0])
+    before = shown_ns(timeline)
+    timeline.key("ArrowLeft")
+    timeline.see(f"!location.hash.includes('from={before[0]}')")
+    assert shown_ns(timeline)[0] < before[0]
+    before = shown_ns(timeline)
+    timeline.wheel(plot("goodput"), 0.5, 200, held="Shift")
+    timeline.see(f"!location.hash.includes('from={before[0]}')")
+    assert shown_ns(timeline)[0] > before[0]
+    timeline.focus(".lanes")
     timeline.key("0")
-    timeline.see("!location.hash.includes('from=')")
+    timeline.see(f"!{ZOOMED}")
+
+
+def test_every_way_back_to_the_whole_run(timeline: Visitor) -> None:
+    def zoomed() -> None:
+        timeline.click("[aria-label='Look closer']")
+        timeline.see(ZOOMED)
+
+    zoomed()
+    timeline.focus(".lanes")
+    timeline.key("Home")
+    timeline.see(f"!{ZOOMED}")
+    zoomed()
+    left, top, width, height = timeline.place(plot("steps"))
+    timeline.press(left + width / 2, top + height / 2, times=2)
+    timeline.see(f"!{ZOOMED}")
+    zoomed()
+    timeline.click(plot("overview"))
+    timeline.see(f"!{ZOOMED}")
+    zoomed()
+    timeline.click("[aria-label='Look from further away']")
+    timeline.see(f"!{ZOOMED}")
+
+
+def test_a_drag_is_dropped_with_escape(timeline: Visitor) -> None:
+    left, top, width, height = timeline.place(plot("goodput"))
+    timeline.focus(".lanes")
+    timeline.mouse("mouseMoved", left + 0.2 * width, top + height / 2)
+    timeline.mouse("mousePressed", left + 0.2 * width, top + height / 2)
+    timeline.mouse("mouseMoved", left + 0.6 * width, top + height / 2, buttons=1)
+    timeline.there(".brush")
+    timeline.key("Escape")
+    timeline.see("!document.querySelector('.brush')")
+    timeline.mouse("mouseReleased", left + 0.6 * width, top + height / 2)
+    assert "from" not in timeline.query()
+
+
+def test_a_brush_works_on_every_row(timeline: Visitor) -> None:
+    for lane in ("axis", "band:loss", "heat", "steps", "events"):
+        timeline.drag(plot(lane), 0.5, 0.7)
+        timeline.see(ZOOMED)
+        start, end = shown_ns(timeline)
+        assert end - start == pytest.approx(0.2 * MINUTES * 60e9, rel=0.1)
+        timeline.drag(plot("overview"), 0.1, 0.3)
+        timeline.see(f"!location.hash.includes('from={start}')")
+        assert shown_ns(timeline)[1] < start
+        timeline.click_text("Whole run")
+        timeline.see(f"!{ZOOMED}")
 
 
 def test_the_cursor_reads_every_row(timeline: Visitor) -> None:
     left, top, width, height = timeline.place(plot("goodput"))
-    timeline.mouse("mouseMoved", left + 0.62 * width, top + 0.7 * height)
+    timeline.point(plot("goodput"), 0.62, 0.7)
     timeline.see("document.querySelector('.lane .at').innerText.length === 8")
     values = timeline.texts(".lane .value")
     assert any(value in ("productive steps", "saving checkpoints") for value in values)
     assert any(value.endswith(" %") for value in values)
     timeline.mouse("mouseMoved", left, top - 300)
     timeline.see("document.querySelector('.lane .at').innerText === ''")
+    timeline.point(plot("heat"), 0.3, 5.5 / 8)
+    timeline.sees("gpu-2 1 · rank 5", '[data-lane="heat"]')
 
 
 def test_a_click_tells_what_and_why(timeline: Visitor) -> None:
     left, top, width, height = timeline.place(plot("goodput"))
     timeline.press(left + 0.40 * width, top + 0.7 * height)
-    timeline.sees("infrastructure recovery", "section[aria-label=Details]")
-    timeline.sees("killed by SIGKILL", "section[aria-label=Details]")
+    timeline.sees("infrastructure recovery", DETAILS)
+    timeline.sees("killed by SIGKILL", DETAILS)
     timeline.reload()
-    timeline.sees("infrastructure recovery", "section[aria-label=Details]")
+    timeline.sees("infrastructure recovery", DETAILS)
     timeline.click_text("Look closer")
     timeline.see("location.hash.includes('from=')")
     timeline.click("section[aria-label=Details] .close")
     timeline.see("!document.querySelector('section[aria-label=Details]')")
     timeline.click_text("Whole run")
-    timeline.page.evaluate(
-        "[...document.querySelectorAll('section[aria-label^=What] li button')]"
-        ".find(e => e.innerText.includes('XID 31')).click()"
-    )
-    timeline.sees("memory page fault", "section[aria-label=Details]")
+    listed = "[...document.querySelectorAll('section[aria-label^=What] li')]"
+    at = timeline.see(f"1 + {listed}.findIndex(e => e.innerText.includes('XID 31'))")
+    timeline.click(f"section[aria-label^=What] li:nth-of-type({at}) button")
+    timeline.sees("memory page fault", DETAILS)
+
+
+def test_a_click_on_a_mark_tells_of_it(timeline: Visitor) -> None:
+    for lane, minute, words in (
+        ("events", 16.0, "XID 31 on gpu1"),
+        ("checkpoints", 2.0, "saved checkpoint"),
+    ):
+        press_at(timeline, lane, minute)
+        timeline.sees(words, DETAILS)
+        press_at(timeline, lane, 0.42 * MINUTES)  # nothing is there
+        timeline.see(f"!document.querySelector('{DETAILS}')")
+
+
+def test_a_click_on_a_box_tells_of_it_and_leads_on(timeline: Visitor) -> None:
+    for lane, minute, words, link, tab in (
+        ("incidents", 18.5, "rank 5 waits in a read from a socket", "See the stacks", "stacks"),
+        ("profiles", 12.3, "profile warm-up", "Open the profiles", "profiles"),
+    ):
+        press_at(timeline, lane, minute)
+        timeline.sees(words, DETAILS)
+        timeline.reload()
+        timeline.sees(words, DETAILS)
+        timeline.click_text(link, f"{DETAILS} a")
+        timeline.see(f"location.hash.startsWith('#/run/run-llama/{tab}')")
+        timeline.page.evaluate("history.back()")
+        timeline.there(plot(lane))
+
+
+def press_at(timeline: Visitor, lane: str, minute: float) -> None:
+    left, top, width, height = timeline.place(plot(lane))
+    timeline.press(left + minute / MINUTES * width, top + height / 2)
+
+
+def test_the_link_is_copied(timeline: Visitor) -> None:
+    assert timeline.copy("Copy link") == timeline.page.evaluate("location.href")
 
 
 def test_each_step_is_seen_from_close_by(timeline: Visitor) -> None:
@@ -145,11 +225,9 @@ def test_metrics_and_devices_are_chosen(timeline: Visitor) -> None:
     timeline.see("location.hash.includes('heat=gpu_power_watts')")
     timeline.sees("W", '[data-lane="heat"] .scale')
     timeline.click_text("Metrics", "button")
-    timeline.sees("layer_007/gradient_norm", ".menu")
-    timeline.page.evaluate(
-        "[...document.querySelectorAll('.menu label')]"
-        ".find(e => e.innerText.trim() === 'layer_007/gradient_norm').click()"
-    )
+    timeline.type(".menu input[type=search]", "layer_007")
+    timeline.see("document.querySelectorAll('.menu label').length === 1")
+    timeline.click(".menu label")
     timeline.there('[data-lane="band:layer_007/gradient_norm"]')
 
 
@@ -160,8 +238,3 @@ def test_anyone_can_use_it_in_any_light_and_on_a_phone(timeline: Visitor) -> Non
     timeline.size(390, 900)
     timeline.see("document.documentElement.scrollWidth <= 390")
     timeline.check_accessible()
-
-
-def test_a_run_that_is_not_there(browser: Chromium, address: str) -> None:
-    with browser.open(f"{address}/#/run/nobody") as page:
-        page.until("document.body.innerText.includes('there is no run with id or name')")

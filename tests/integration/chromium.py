@@ -47,7 +47,8 @@ class Chromium:
         os.close(said)
         self._ids = itertools.count(1)
         self._answers: dict[int, queue.Queue[dict[str, Any]]] = {}
-        self.events: list[dict[str, Any]] = []
+        self.events: dict[str, list[dict[str, Any]]] = {}
+        """What it told, by session."""
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -71,7 +72,7 @@ class Chromium:
                 if "id" in message:
                     self._answers.pop(message["id"]).put(message)
                 else:
-                    self.events.append(message)
+                    self.events.setdefault(message.get("sessionId", ""), []).append(message)
 
     def ask(self, method: str, session: str = "", **parameters: Any) -> dict[str, Any]:
         id, answer = next(self._ids), queue.Queue[dict[str, Any]]()
@@ -87,21 +88,35 @@ class Chromium:
         found: dict[str, Any] = said["result"]
         return found
 
-    def open(self, address: str) -> Page:
-        target = self.ask("Target.createTarget", url="about:blank")["targetId"]
+    def open(self, address: str, *, apart: bool = False) -> Page:
+        """`apart`: as somebody else, with cookies of their own."""
+        context = {"browserContextId": self._context()} if apart else {}
+        target = self.ask("Target.createTarget", url="about:blank", **context)["targetId"]
         session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        page = Page(self, session, target)
+        page = Page(self, session, target, context)
         for domain in ("Page", "Runtime", "Network", "Log"):
             page.ask(f"{domain}.enable")
         page.ask("Page.navigate", url=address)
         return page
 
+    def tabs(self) -> dict[str, str]:
+        """Addresses of what is open, by id."""
+        found = self.ask("Target.getTargets")["targetInfos"]
+        return {one["targetId"]: one["url"] for one in found if one["type"] == "page"}
+
+    def _context(self) -> str:
+        made: str = self.ask("Target.createBrowserContext")["browserContextId"]
+        return made
+
 
 class Page:
     """`with browser.open(…) as page:` closes it in the end."""
 
-    def __init__(self, browser: Chromium, session: str, target: str) -> None:
+    def __init__(
+        self, browser: Chromium, session: str, target: str, context: dict[str, str]
+    ) -> None:
         self._browser = browser
+        self._context = context
         self._session = session
         self._target = target
 
@@ -110,6 +125,7 @@ class Page:
 
     def __exit__(self, *_: object) -> None:
         self._browser.ask("Target.closeTarget", targetId=self._target)
+        self._browser.events.pop(self._session, None)
 
     def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
         return self._browser.ask(method, self._session, **parameters)
@@ -131,11 +147,19 @@ class Page:
             time.sleep(0.05)
         return value
 
+    @property
+    def browser(self) -> Chromium:
+        return self._browser
+
+    def allow(self, *permissions: str) -> None:
+        """What a person would be asked about."""
+        self._browser.ask("Browser.grantPermissions", permissions=permissions, **self._context)
+
     def events(self, method: str) -> list[dict[str, Any]]:
         return [
             event["params"]
-            for event in list(self._browser.events)
-            if event["method"] == method and event.get("sessionId") == self._session
+            for event in list(self._browser.events.get(self._session, ()))
+            if event["method"] == method
         ]
 
     def words(self) -> list[str]:
@@ -145,6 +169,19 @@ class Page:
     def loaded(self) -> list[str]:
         """Addresses that answered."""
         return [event["response"]["url"] for event in self.events("Network.responseReceived")]
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether it waits for an answer to a question (streams have no end, and do not count)."""
+        shown = [e["frame"]["loaderId"] for e in self.events("Page.frameNavigated")][-1:]
+        asked = {
+            event["requestId"]
+            for event in self.events("Network.requestWillBeSent")
+            if event.get("type") in ("Fetch", "XHR") and [event["loaderId"]] == shown
+        }
+        for over in ("Network.loadingFinished", "Network.loadingFailed"):
+            asked -= {event["requestId"] for event in self.events(over)}
+        return bool(asked)
 
     def picture(self, path: Path) -> None:
         path.write_bytes(base64.b64decode(self.ask("Page.captureScreenshot")["data"]))

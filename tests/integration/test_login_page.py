@@ -62,8 +62,7 @@ def ask(head: Listening, path: str, body: dict[str, Any] | None = None, method: 
 
 
 def enter(page: Page, token: str) -> None:
-    page.until("!!document.getElementById('token')")
-    assert page.evaluate("document.activeElement.id") == "token"
+    page.until("document.activeElement?.id === 'token'")  # the focus comes by itself
     page.evaluate(f"document.getElementById('token').value = {json.dumps(token)}")
     page.evaluate("document.querySelector('#in button').click()")
 

@@ -32,6 +32,9 @@ import type {
   ProfileDetail,
   Session,
   SessionList,
+  Share,
+  ShareList,
+  ShareMade,
   StackList,
 } from "./types-tabs";
 
@@ -134,8 +137,8 @@ export const heatmapMetrics = async (id: string, signal?: AbortSignal): Promise<
 export const spans = (id: string, query: Query, signal?: AbortSignal) =>
   ask<SpanList>(`${of(id)}/spans`, query, signal);
 
-/** Where the live stream is; `live.svelte.ts` listens to it. */
-export const liveAddress = (run?: string): string => address("api/v1/live", run ? { run } : {});
+/** Where the live stream is; `live.svelte.ts` listens to it.  That points came is enough: charts ask for what they show. */
+export const liveAddress = (run?: string): string => address("api/v1/live", run ? { run, values: "off" } : {});
 export const exportAddress = (id: string, format: string): string => address(`api/v1/${of(id)}/export`, { format });
 
 const send = <T>(path: string, body: unknown = {}, signal?: AbortSignal) =>
@@ -147,6 +150,15 @@ const send = <T>(path: string, body: unknown = {}, signal?: AbortSignal) =>
 const part = encodeURIComponent;
 
 export const access = (signal?: AbortSignal) => ask<Access>("access", {}, signal);
+export const shares = (signal?: AbortSignal) => ask<ShareList>("shares", {}, signal);
+export const makeShare = (asked: { run: string; days: number; note: string }) => send<ShareMade>("shares", asked);
+export const endShare = (id: string) => ask<Pick<Share, "id">>(`shares/${part(id)}`, {}, undefined, { method: "DELETE" });
+/** As we reach the head ourselves, whatever it is called behind a proxy. */
+export const shareAddress = (made: ShareMade): string => new URL(made.path, address("./")).href;
+/** Ends what the browser keeps of a login or of a shared link. */
+export const leave = async (): Promise<void> => {
+  await fetch(address("logout"), { method: "POST" });
+};
 
 export const incidents = (id: string, signal?: AbortSignal) => ask<IncidentList>(`${of(id)}/incidents`, {}, signal);
 export const incident = (id: string, which: string, signal?: AbortSignal) =>

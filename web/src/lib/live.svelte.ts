@@ -1,6 +1,6 @@
 // The live stream, kept open: it comes back by itself, and says when the head has been away.
 
-import { health, liveAddress } from "./api";
+import { access, ApiError, health, liveAddress } from "./api";
 import type { LiveHello, LivePoints, RunInfo } from "./types";
 
 const FIRST_WAIT_MS = 500;
@@ -54,7 +54,7 @@ export class Live {
     on("run", this.listeners.run);
     on("points", this.listeners.points);
     source.onopen = () => this.#here();
-    source.onerror = () => this.#lost();
+    source.onerror = () => void this.#failed();
   }
 
   #here(): void {
@@ -63,13 +63,29 @@ export class Live {
     connection.away = false;
   }
 
-  #lost(): void {
+  /** The head may be there and only not let us in, or not know the run: asking tells. */
+  async #failed(): Promise<void> {
+    const heard = this.#heard;
+    this.#again();
+    try {
+      await access(AbortSignal.timeout(LOOK_MS));
+    } catch (problem) {
+      const isThere = problem instanceof ApiError && problem.status > 0;
+      if (!isThere && heard === this.#heard) this.#gone();
+    }
+  }
+
+  #gone(): void {
     if (this.#closed) return;
     if (!connection.away) connection.since = this.#heard;
     connection.away = true;
-    // The browser would try again by itself, but not after every kind of failure.
+  }
+
+  /** The browser would try again by itself, but not after every kind of failure. */
+  #again(): void {
     this.#source?.close();
     clearTimeout(this.#timer);
+    if (this.#closed) return;
     this.#timer = setTimeout(() => this.#open(), this.#wait);
     this.#wait = Math.min(this.#wait * 2, LONGEST_WAIT_MS);
   }
@@ -81,7 +97,8 @@ export class Live {
       await health(AbortSignal.timeout(LOOK_MS));
       this.#heard = Date.now();
     } catch {
-      this.#lost();
+      this.#gone();
+      this.#again();
     }
   }
 }

@@ -8,6 +8,25 @@ export interface Access {
   login: boolean;
 }
 
+/** A link for looking only. */
+export interface Share {
+  id: string;
+  run: string | null;
+  run_name: string;
+  note: string;
+  created_ns: number;
+  expires_ns: number;
+  used_ns: number | null;
+}
+export interface ShareMade extends Share {
+  token: string;
+  path: string;
+  link: string;
+}
+export interface ShareList {
+  shares: Share[];
+}
+
 // ── stacks ───────────────────────────────────────────────────────────────────────────────────────
 
 export interface Frame {

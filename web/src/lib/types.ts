@@ -487,6 +487,7 @@ export interface Timeline {
     last_ns: number;
   }[];
   goodput: TimelineGoodput | null;
+  progress?: number;
   steps: StepDensity;
   checkpoints: { start_ns: number[]; end_ns: number[]; class: string[]; left_out: number };
   disruptions: Disruption[];

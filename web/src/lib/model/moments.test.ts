@@ -43,6 +43,10 @@ describe("moments", () => {
     ]);
     expect(moments(told)[2]?.detail).toBe("32 steps lost (300 ms of work), back after 9.5 s");
   });
+  it("says of which fault a process died, though writing its stacks ended it otherwise", () => {
+    const told = timeline({ events: [event("process_exit", 1, 0, { signal: 11, code: null, fault: "SIGILL" })] });
+    expect(moments(told).map((one) => one.title)).toEqual(["rank 0 killed by SIGILL"]);
+  });
   it("knows exits, devices, incidents, profiles and what it does not know", () => {
     const told = timeline({
       events: [

@@ -40,6 +40,7 @@ const TELL: Record<string, (body: JsonObject, event: EventInfo) => Telling | nul
       ? ["end", "good", "finished"]
       : ["end", "bad", body.exception ? `ended by ${text(body.exception)}` : `ended: ${text(body.status) || "failed"}`, text(body.reason)],
   process_exit: (body) => {
+    if (text(body.fault)) return ["exit", "bad", `killed by ${text(body.fault)}`];
     if (typeof body.signal === "number" && body.signal) {
       const name = SIGNALS[body.signal] ?? `signal ${body.signal}`;
       return ["exit", "bad", `killed by ${name}`, body.oom ? "out of memory" : ""];
@@ -62,6 +63,12 @@ const TELL: Record<string, (body: JsonObject, event: EventInfo) => Telling | nul
   incident: () => null, stacks: () => null, device_owner: () => null, fork: () => null, agent_start: () => null, agent_end: () => null,
   command_result: () => null,
 };
+
+/** How a process ended, as its `process_exit` tells. */
+export function exitWords(event: EventInfo): string {
+  const said = TELL["process_exit"]?.(event.body, event);
+  return said ? [said[2], said[3]].filter(Boolean).join(", ") : "";
+}
 
 export function moments(told: Timeline): Moment[] {
   const found = [

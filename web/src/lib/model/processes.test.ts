@@ -39,4 +39,7 @@ test("an event is told by its message, else by its fields", () => {
   expect(eventWords(event({ category: "UserWarning", message: "hot" }))).toBe("UserWarning: hot");
   expect(eventWords(event({ count: 3, deep: { a: 1 } }))).toBe("count 3");
   expect(eventWords(event({}))).toBe("warning");
+  const exit = (body: JsonObject): EventInfo => ({ ...event(body), kind: "process_exit" });
+  expect(eventWords(exit({ pid: 7, signal: 9, oom: true }))).toBe("killed by SIGKILL, out of memory (pid 7)");
+  expect(eventWords(exit({ pid: 7, signal: null, code: 1 }))).toBe("exited with code 1 (pid 7)");
 });

@@ -1,6 +1,7 @@
 // Processes of a run: the ones that ended badly first, and what each said.
 
 import type { EventInfo, LatestInfo, ProcessInfo, State } from "../types";
+import { exitWords } from "./moments";
 import { duration } from "./units";
 
 const WORST_FIRST: readonly State[] = ["killed", "failed", "lost", "running", "completed"];
@@ -43,6 +44,7 @@ export class LastSteps {
 /** What an event says, in a line. */
 export function eventWords(event: EventInfo): string {
   const { body } = event;
+  if (event.kind === "process_exit") return `${exitWords(event)} (pid ${String(body["pid"] ?? "unknown")})`;
   const text = (name: string): string => (typeof body[name] === "string" ? body[name] : "");
   const said = text("message") || text("text") || text("line") || text("why") || text("exception");
   const kind = text("category") || text("level") || text("name");

@@ -1,0 +1,104 @@
+"""Who may see the page: the token, a link for looking, what such a guest is not offered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.browsing import Visitor, needs_browser, needs_page, operating, visitor
+from tests.e2e.conftest import TOKEN
+from tests.integration.chromium import Chromium
+
+pytestmark = [needs_browser, needs_page, pytest.mark.xdist_group("page")]
+PANEL = "[aria-labelledby=share-title]"
+ACTS = ("Capture", "Look now", "Delete …", "Start a session", "Stop", "Go on", "Share", "Log out")
+
+
+@pytest.fixture
+def owner(browser: Chromium, guarded: str, request: pytest.FixtureRequest) -> Iterator[Visitor]:
+    """Logged in."""
+    with operating(browser, guarded, request, apart=True) as opened:
+        opened.meant = "401"
+        opened.go("run/run-llama")
+        log_in(opened)
+        opened.sees("llama", "h1")
+        yield opened
+
+
+def log_in(page: Visitor) -> None:
+    page.see("document.activeElement?.id === 'token'")
+    page.type("#token", TOKEN)
+    page.click("#in button")
+
+
+def shared(owner: Visitor, note: str) -> str:
+    """A new link of the run that is looked at, made in the page."""
+    owner.click_text("Share")
+    owner.type(f"{PANEL} input[type=text]", note)
+    owner.choose(f"{PANEL} select", "1")
+    owner.click_text("Make a link")
+    found: str = owner.see(f'document.querySelector("{PANEL} input[readonly]")?.value')
+    return found
+
+
+def buttons(page: Visitor) -> list[str]:
+    return [text for text in page.texts("button") if text in ACTS]
+
+
+def test_in_with_the_token_and_out_again(browser: Chromium, owner: Visitor) -> None:
+    assert owner.page.evaluate("location.hash") == "#/run/run-llama"
+    owner.click_text("Log out")
+    owner.see("document.activeElement?.id === 'token'")
+    owner.type("#token", "a guess")
+    owner.click("#in button")
+    owner.sees("not known", "#said")
+
+
+def test_a_link_is_made_used_and_taken_back(browser: Chromium, owner: Visitor) -> None:
+    link = shared(owner, "for the review")
+    assert owner.copy("Copy it") == link
+    owner.sees("for the review", f"{PANEL} tbody")
+    owner.focus(f"{PANEL} input[readonly]")
+    owner.see("document.getSelection().toString().includes('token=')")
+    with visitor(browser, owner.address, apart=True) as guest:
+        guest.meant = "401"
+        guest.page.ask("Page.navigate", url=link)
+        guest.sees("llama", "h1")
+        guest.sees("You may look, not touch.", "header")
+        guest.see("!location.href.includes('token=')")
+        guest.click_text("Goodput", "nav a")
+        guest.sees("60.2 %", ".lead")
+        owner.click("[aria-label='Take back for the review']")
+        owner.see(f'!document.querySelector("{PANEL} tbody")')
+        guest.sees("You are no longer let in")
+        guest.click_text("Log in")
+        guest.sees("expired or was taken back")
+        guest.click("#out button")
+        guest.see("document.activeElement?.id === 'token'")
+        owner.used |= guest.used
+    owner.click("[aria-label='Close the sharing panel']")
+    owner.see(f'!document.querySelector("{PANEL}")')
+
+
+def test_who_may_only_look_is_offered_nothing_else(browser: Chromium, owner: Visitor) -> None:
+    link = shared(owner, "for a guest")
+    with visitor(browser, owner.address, apart=True) as guest:
+        guest.meant = "401"
+        guest.page.ask("Page.navigate", url=link)
+        guest.sees("You may look, not touch.", "header")
+        guest.click_text("Stacks", "nav a")
+        guest.sees("Hang: rank 5", "main")
+        assert buttons(guest) == []
+        guest.click_text("Profiles", "nav a")
+        guest.sees("aten::", "article .detail")
+        assert buttons(guest) == []
+        guest.go("cluster")
+        guest.sees("of 8 devices", ".facts")  # of this run alone
+        guest.sees("gpu-1", "[aria-labelledby=devices-title]")
+        assert buttons(guest) == []
+        guest.go()
+        guest.see("document.querySelectorAll('tbody .name a').length === 1")
+        guest.click_text("Leave this link", "header button")
+        guest.see("document.activeElement?.id === 'token'")
+        owner.used |= guest.used
