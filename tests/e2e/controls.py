@@ -2,7 +2,7 @@
 
 `test_page_controls.py` walks over all pages and compares: a control that nobody operates, or one
 that is claimed here and gone from the page, fails there.  A test that is named here and does not
-operate its controls fails itself (`conftest.py`).
+operate its controls fails itself (`browsing.operating`).
 """
 
 from __future__ import annotations
