@@ -69,8 +69,12 @@ def tell(directory: Path, *parts: str, **environment: str) -> Story:
 
 
 def ends(story: Story) -> list[Mapping[str, Any]]:
-    """The `profile` events that end a session; each was begun, unless it could not begin."""
-    return [body for body in story.bodies("profile") if body["state"] != "started"]
+    """The `profile` events that end a session; each was begun, unless it could not begin.
+
+    In the order in which they were begun: files are written beside, and a later one may be first.
+    """
+    told = [body for body in story.bodies("profile") if body["state"] != "started"]
+    return sorted(told, key=lambda body: body["start_ns"])
 
 
 def files_in(directory: Path) -> list[str]:
