@@ -246,15 +246,15 @@ class Visitor:
             e.dispatchEvent(new Event("change", {{bubbles: true}})); }})()"""
         )
 
-    def opens(self, text: str, tag: str = "main a") -> str:
-        """Click on what opens a tab of its own; where that leads to."""
+    def opens(self, text: str, tag: str = "main a", *, at: str = "") -> str:
+        """Click on what opens a tab of its own; where that leads to, in the end to `at`."""
         browser = self.page.browser
         before = browser.tabs()
         self.click_text(text, tag)
 
         def made() -> tuple[str, str] | None:
             new = [(id, url) for id, url in browser.tabs().items() if id not in before]
-            return new[0] if new and new[0][1].startswith("http") else None
+            return new[0] if new and new[0][1].startswith("http") and at in new[0][1] else None
 
         id, url = until(made, 30, f"{text} to open a tab")
         browser.ask("Target.closeTarget", targetId=id)

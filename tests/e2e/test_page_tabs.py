@@ -259,7 +259,7 @@ def test_profiles_are_summarised_and_open_in_viewers(page: Visitor, tmp_path: Pa
     page.go(f"{LLAMA}/profiles?session=warm-up")
     page.sees("compute", ".legend")
     assert "aten::addmm" in " ".join(page.texts(".detail tbody tr"))
-    assert "/viewers/trace?run=run-llama" in page.opens("Open in Perfetto")
+    assert "run-llama%2Fstep-200" in page.opens("Open in Perfetto", at="/viewers/perfetto/")
     assert "/viewers/xprof" in page.opens("Open in XProf")
     assert page.opens("All sessions of this head").endswith("/viewers/")
     trace = page.downloads("download", tmp_path, "[aria-label$=step-200] a")

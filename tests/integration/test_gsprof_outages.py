@@ -149,6 +149,25 @@ def test_e2_14_what_was_sampled_while_the_head_was_away(away: Away, outage: int)
     assert set(samples) <= set(stored)
 
 
+def test_a_client_that_ends_has_sent_its_last_word(away: Away) -> None:
+    """A head that knows of the end does not take the node for lost."""
+    head = away.start_head("--freq", str(1000 // HERTZ))
+    client = away.connect()
+    until(lambda: away.ask("/clients")["total_clients"] == 1, 60, "the client")
+    folder = Follower(away.nodes[0])
+    until(lambda: len(folder.times) > HERTZ, 60, "samples")
+    assert end(client, signal.SIGTERM) == 0
+    folder.close()
+    assert end(head, signal.SIGTERM) == 0
+    store = DuckStore.open(away.data / "store")
+    try:
+        times, events = stored_of(store, folder.folder.name)
+    finally:
+        store.close()
+    assert events[-1][1] == "agent_end" and events == folder.events
+    assert times == sorted(folder.times)
+
+
 class Follower:
     """Reads along while a journal is written, so that it knows also what is dropped later."""
 

@@ -46,6 +46,11 @@ class Book:
         self._begin()
 
     @property
+    def journal(self) -> JournalId:
+        """The one that is written now."""
+        return self._writer.origin.journal
+
+    @property
     def dropped_records(self) -> int:
         """Records, of all journals so far, that had to go before a head had them."""
         return self._dropped_before + self._writer.dropped_records

@@ -195,20 +195,21 @@ class Agent:
         if self._courier is not None:
             self._courier.stop()
         if self._shipper is not None and shipping is not None:
-            deadline = self._clock.mono_ns() + SHIP_ON_EXIT_SECONDS * 1e9
+            closed_ns = self._clock.mono_ns()
+            deadline = closed_ns + SHIP_ON_EXIT_SECONDS * 1e9
             pause = threading.Event()
-            while self._clock.mono_ns() < deadline and not self._has_shipped():
+            while self._clock.mono_ns() < deadline and not self._has_shipped(closed_ns):
                 pause.wait(0.05)
             self._shipper.stop()
             shipping.join(timeout=SHIP_ON_EXIT_SECONDS)
         self._tail.close()
         self._watch.close()
 
-    def _has_shipped(self) -> bool:
+    def _has_shipped(self, closed_ns: int) -> bool:
         shipper = self._shipper
         if shipper is None or not shipper.connected:
             return True  # nobody to wait for: the journals stay, the next agent goes on
-        return shipper.all_acknowledged()
+        return shipper.has_all_of(self._book.journal, closed_ns) and shipper.all_acknowledged()
 
     # ── processes ─────────────────────────────────────────────────────────────────────────────
 

@@ -142,6 +142,15 @@ class Shipper:
             for name, followed in list(self._tail.journals.items())
         )
 
+    def has_all_of(self, journal: JournalId, since_ns: int) -> bool:
+        """Whether a journal that has not grown since then (monotonic) is stored to its end."""
+        followed = self._tail.journals.get(journal)
+        return (
+            followed is not None
+            and followed.idle_ns >= since_ns
+            and self.acknowledged.get(journal, -1) >= followed.reader.position
+        )
+
     def run(self) -> None:
         while not self._stop.is_set():
             try:

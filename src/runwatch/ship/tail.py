@@ -30,6 +30,8 @@ class Followed:
     done: bool = False
     """The writer is dead and everything was read."""
     checked_ns: int = field(default=0)
+    idle_ns: int = field(default=0)
+    """When it was last looked at and held nothing that was not read, monotonic."""
 
 
 class Tail:
@@ -95,10 +97,13 @@ class Tail:
                     continue
                 self.resume(name, start)
             final = self._is_dead(followed)
+            looked_ns = self._clock.mono_ns()
             batch = followed.reader.read(final=final)
             if batch is not None:
                 yield followed, batch
-            elif final:
+                continue
+            followed.idle_ns = looked_ns
+            if final:
                 followed.done = True
                 followed.reader.close()
 
