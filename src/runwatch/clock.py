@@ -1,7 +1,9 @@
 """The one place that asks what time it is.
 
 `mono_ns` keeps counting while a laptop sleeps (CLOCK_BOOTTIME where the system has it) and never
-steps; `wall_ns` is what a person's watch says and may jump.
+steps; `wall_ns` is what a person's watch says and may jump.  `tick_of` gives the cheapest that
+never steps: it may stand still while the machine sleeps, so `tick_shift` from it to `mono_ns` is
+the same until then.
 """
 
 from __future__ import annotations
@@ -29,12 +31,27 @@ class SystemClock:
     # Attributes rather than methods: a Python frame less for whoever keeps a reference.
     wall_ns: Callable[[], int] = staticmethod(time.time_ns)
     mono_ns: Callable[[], int] = staticmethod(partial(time.clock_gettime_ns, _BOOTTIME))
+    tick_ns: Callable[[], int] = staticmethod(time.monotonic_ns)
 
     def wait(self, seconds: float, wake: Callable[[float], bool]) -> bool:
         return wake(max(seconds, 0.0))
 
 
 system_clock = SystemClock()
+
+
+def tick_of(clock: Clock) -> Callable[[], int]:
+    return clock.tick_ns if isinstance(clock, SystemClock) else clock.mono_ns
+
+
+def tick_shift(clock: Clock) -> int:
+    """What makes a tick a `mono_ns`: the best of a few looks, as one may be cut in two."""
+    tick, mono, best, shift = tick_of(clock), clock.mono_ns, -1, 0
+    for _ in range(5):
+        before, now, after = tick(), mono(), tick()
+        if best < 0 or after - before < best:
+            best, shift = after - before, now - (before + after) // 2
+    return shift
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ from runwatch.journal.segment import (
     SPAN,
     SPAN_BODY,
     SPAN_LENGTH,
+    UNCHECKED,
+    is_plain_step,
     seal,
 )
 from runwatch.record import Points, Spans
@@ -64,7 +66,8 @@ def survey(data: bytes) -> list[Part]:
             add((PLAIN_SPAN, at, end, 0))
         else:
             end = at + units * 8
-            if units < 2 or end > size or crc32(data[at + 4 : end]) != crc:
+            plain = crc == UNCHECKED and is_plain_step(data, at, kind, units)
+            if not plain and (units < 2 or end > size or crc32(data[at + 4 : end]) != crc):
                 break
             add((kind, at, end, time_ns))
         at = end

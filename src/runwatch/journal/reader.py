@@ -37,6 +37,7 @@ from runwatch.journal.segment import (
     HEADER_LENGTH,
     KINDS,
     MAX_RECORD,
+    NOT_COUNTED,
     ORIGIN,
     POINT,
     POINT_LENGTH,
@@ -45,15 +46,20 @@ from runwatch.journal.segment import (
     RECORD,
     SPAN,
     SPAN_LENGTH,
+    STEP_BEGIN,
+    STEP_END,
     TEXT_HEAD,
+    UNCHECKED,
     Header,
     definition_from_json,
+    is_plain_step,
     origin_from_json,
     origin_from_name,
     points_body,
     segment_indexes,
     segment_name,
 )
+from runwatch.journal.steps import Expander
 from runwatch.record import START, Batch, Event, Origin, Points, Position, position
 
 READ_BYTES: Final = 1 << 20
@@ -81,6 +87,11 @@ class _Open:
             self.header = Header.unpack(os.pread(self.fd, HEADER_LENGTH, 0), Path())
         except SegmentError:
             return  # damaged or cut since we opened it: what we know still holds
+
+    def expander(self) -> Expander:
+        if not all(self.header.step_ids):  # they are there before the first record that needs them
+            self.refresh()
+        return Expander(self.header)
 
 
 def read_origin(directory: Path) -> Origin | None:
@@ -115,7 +126,7 @@ def count_records(path: Path, offset: int = HEADER_LENGTH) -> int:
         record = _checked(data, at)
         if record is not None:
             at += len(record)
-            count += record[6] not in (DEFINE, ORIGIN)
+            count += record[6] not in NOT_COUNTED
         elif (distance := _resync(data[at:])) is not None:
             at += distance
         else:
@@ -130,7 +141,8 @@ def _checked(data: bytes, at: int) -> bytes | None:
     end = at + units * 8
     if units < 2 or kind not in KINDS or end > len(data) or data[at + 7]:
         return None
-    return data[at:end] if zlib.crc32(data[at + 4 : end]) == crc else None
+    plain = crc == UNCHECKED and is_plain_step(data, at, kind, units)
+    return data[at:end] if plain or zlib.crc32(data[at + 4 : end]) == crc else None
 
 
 def _text(record: bytes) -> dict[str, Any]:
@@ -337,6 +349,7 @@ class JournalReader:
     def _decode_parts(self, parts: list[Part], data: bytes, segment: _Open, batch: Batch) -> int:
         """Returns how many records there were besides points."""
         shift = segment.header.wall_ns - segment.header.mono_ns
+        steps: Expander | None = None
         runs: list[bytes] = []
         spans: list[bytes] = []
         events: list[_Place] = []
@@ -346,11 +359,19 @@ class JournalReader:
                 runs.append(data[at:end])
             elif kind in (PLAIN_SPAN, SPAN):
                 spans.append(data[at : at + SPAN_LENGTH])
-            elif kind in (POINTS, POINT):
+            elif kind == STEP_BEGIN:
+                steps = steps or segment.expander()
+                spans.append(steps.begin(data, at))
+                records -= 1
+            elif kind in (POINTS, POINT, STEP_END):
                 if runs:  # rows are in the order of their records
                     append_points(b"".join(runs), shift, batch.points)
                     runs.clear()
-                if kind == POINT:  # a newer writer's, with more to it
+                if kind == STEP_END:
+                    steps = steps or segment.expander()
+                    spans.append(steps.end(data, at))
+                    records -= steps.append_points(data, at, shift, batch.points)
+                elif kind == POINT:  # a newer writer's, with more to it
                     append_singly(data[at : at + POINT_LENGTH], shift, batch.points)
                 else:
                     records += 1 - _append_row(data, at, time_ns + shift, batch.points)
@@ -403,7 +424,7 @@ def _count_records(segment: _Open) -> int:
     at = count = 0
     while at + 16 <= len(data):
         _, units, kind, _ = RECORD.unpack_from(data, at)
-        count += kind not in (DEFINE, ORIGIN)
+        count += kind not in NOT_COUNTED
         at += max(units, 1) * 8
     return count
 

@@ -1,4 +1,4 @@
-"""The bytes of a journal.  Version 1.
+"""The bytes of a journal.  Version 2; version 1 had no STEP records and none of their header.
 
 A journal is a directory `<root>/journals/<journal id>/` of segment files `00000000.seg`,
 `00000001.seg` …, written by one process and never by two.  `next.tmp` is a segment made ready in
@@ -9,7 +9,7 @@ Segment header (128 bytes)
 
     offset  size  field
          0     8  magic  b"RWJOURN\\n"
-         8     2  version (1)
+         8     2  version (2)
         10     2  header length (128): where the first record starts
         12     4  segment index
         16     8  segment length in bytes, preallocated
@@ -20,7 +20,12 @@ Segment header (128 bytes)
         52     4  reserved
         56     8  heartbeat: monotonic ns at which the writer was last known to live; in place
         64     8  end: offset behind the last record once the segment is complete, else 0; in place
-        72    56  reserved, zero
+        72     4  span name of STEP records     }
+        76     4  series of their seconds       } 0 until there is one; in place
+        80     4  series of their data wait     }
+        84     4  reserved
+        88     8  what makes the times of STEP records monotonic ns
+        96    32  reserved, zero
 
 Record (8-byte aligned, its length a multiple of 8)
 
@@ -37,6 +42,18 @@ Record (8-byte aligned, its length a multiple of 8)
     EVENT   step i64 · scope u32 · kind length u32 · kind utf-8 · body JSON · pad
     DEFINE  length u32 · JSON of one definition
     ORIGIN  length u32 · JSON of the writer's identity; the first record of every segment
+
+    in the place of time and the rest:
+    STEP_BEGIN  step i64 · begin i64                                                  (24 bytes)
+    STEP_END    step i64 · begin i64 · asked i64 · end i64                            (40 bytes)
+
+STEP records are what a training loop writes most and have the least to say.  They stand for a
+span's begin; and for its end with a point of how long it took and, if `asked` is not 0, one of how
+long the data was waited for.  Their span is numbered by its begin (`step_span`).  Times are ticks
+of a clock that is cheaper to read; one number in the header makes them monotonic.  A STEP_BEGIN is
+not counted among the records.
+Where stores are seen in their order the crc may be UNCHECKED: such a record is whole once its last
+word, which is stored last and never 0, is there.
 
 An absent step is -2^63.  Every segment repeats the origin and the definitions made so far, so that
 any one segment can be read alone after its elders were dropped.
@@ -70,10 +87,12 @@ from runwatch.record import (
 )
 
 MAGIC: Final = b"RWJOURN\n"
-VERSION: Final = 1
+VERSION: Final = 2
+READABLE: Final = (1, 2)
 HEADER_LENGTH: Final = 128
 HEARTBEAT_OFFSET: Final = 56
 END_OFFSET: Final = 64
+STEPS_OFFSET: Final = 72
 MAX_RECORD: Final = 0xFFFF * 8
 DEFAULT_SEGMENT_BYTES: Final = 4 << 20
 MIN_SEGMENT_BYTES: Final = 1 << 20
@@ -86,7 +105,10 @@ SPAN: Final = 3
 EVENT: Final = 4
 DEFINE: Final = 5
 ORIGIN: Final = 6
-KINDS: Final = frozenset((POINT, POINTS, SPAN, EVENT, DEFINE, ORIGIN))
+STEP_BEGIN: Final = 7
+STEP_END: Final = 8
+KINDS: Final = frozenset((POINT, POINTS, SPAN, EVENT, DEFINE, ORIGIN, STEP_BEGIN, STEP_END))
+NOT_COUNTED: Final = frozenset((DEFINE, ORIGIN, STEP_BEGIN))
 POINT_LENGTH: Final = 40
 SPAN_LENGTH: Final = 40
 
@@ -102,6 +124,14 @@ EVENT_HEAD = struct.Struct("<HBxqqII")
 TEXT_HEAD = struct.Struct("<HBxqI")
 PUT_40 = struct.Struct("<I36s")
 POINTS_HEAD = struct.Struct("<HBxqqI")
+STEP_IDS = struct.Struct("<III")
+STEPS_HEAD = struct.Struct("<IIIxxxxq")
+STEP_BEGIN_WORDS = struct.Struct("<qqq")
+STEP_END_WORDS = struct.Struct("<qqqqq")
+UNCHECKED: Final = 0x50455453
+STEP_BEGIN_HEAD: Final = UNCHECKED | STEP_BEGIN_WORDS.size // 8 << 32 | STEP_BEGIN << 48
+STEP_END_HEAD: Final = UNCHECKED | STEP_END_WORDS.size // 8 << 32 | STEP_END << 48
+"""The first word of such records that are not sealed."""
 
 
 @lru_cache(maxsize=256)
@@ -132,6 +162,26 @@ def seal(body: bytes) -> bytes:
     """Prefix a record's body with its crc and pad it; the body's length field must be right."""
     body = body.ljust(padded(len(body) + 4) - 4, b"\0")
     return CRC.pack(zlib.crc32(body)) + body
+
+
+def step_begin(step: int, begin: int) -> bytes:
+    return seal(STEP_BEGIN_WORDS.pack(STEP_BEGIN_HEAD, step, begin)[4:])
+
+
+def step_end(step: int, begin: int, asked: int, end: int) -> bytes:
+    return seal(STEP_END_WORDS.pack(STEP_END_HEAD, step, begin, asked, end)[4:])
+
+
+def step_span(begin: int) -> int:
+    """The number of a step's span, above those that are counted."""
+    return 1 << 31 | begin & 0x7FFFFFFF
+
+
+def is_plain_step(data: bytes, at: int, kind: int, units: int) -> bool:
+    """Whether a record that is UNCHECKED is one, and whole."""
+    length = {STEP_BEGIN: STEP_BEGIN_WORDS.size, STEP_END: STEP_END_WORDS.size}.get(kind)
+    end = at + units * 8
+    return length == units * 8 and end <= len(data) and any(data[end - 8 : end])
 
 
 def text_record(kind: int, time_ns: int, text: Mapping[str, Any]) -> bytes:
@@ -190,6 +240,9 @@ class Header:
     mono_ns: int
     heartbeat_ns: int = 0
     end: int = 0
+    step_ids: tuple[int, int, int] = (0, 0, 0)
+    """Span name, seconds and data wait of STEP records."""
+    tick_shift: int = 0
 
     def pack(self) -> bytes:
         fixed = HEADER.pack(
@@ -204,24 +257,26 @@ class Header:
             0,
         )[:48]
         head = fixed + CRC.pack(zlib.crc32(fixed)) + bytes(4)
-        return (head + WORD.pack(self.heartbeat_ns) + WORD.pack(self.end)).ljust(
-            HEADER_LENGTH, b"\0"
-        )
+        in_place = WORD.pack(self.heartbeat_ns) + WORD.pack(self.end)
+        steps = STEPS_HEAD.pack(*self.step_ids, self.tick_shift)
+        return (head + in_place + steps).ljust(HEADER_LENGTH, b"\0")
 
     @classmethod
     def unpack(cls, data: bytes, path: Path) -> Header:
         if len(data) < HEADER_LENGTH or data[:8] != MAGIC:
             raise SegmentError(f"not a journal segment: {path}")
         _, version, _, index, length, before, wall, mono, crc = HEADER.unpack_from(data)
-        if version != VERSION:
+        if version not in READABLE:
             raise SegmentError(
-                f"{path} is of journal version {version}; this Runwatch reads {VERSION}"
+                f"{path} is of journal version {version}; this Runwatch reads up to {VERSION}"
             )
         if crc != zlib.crc32(data[:48]):
             raise SegmentError(f"the header of {path} is damaged")
         (heartbeat,) = WORD.unpack_from(data, HEARTBEAT_OFFSET)
         (end,) = WORD.unpack_from(data, END_OFFSET)
-        return cls(index, length, before, wall, mono, heartbeat, end)
+        *ids, shift = STEPS_HEAD.unpack_from(data, STEPS_OFFSET)
+        name, seconds, wait = ids
+        return cls(index, length, before, wall, mono, heartbeat, end, (name, seconds, wait), shift)
 
 
 def segment_name(index: int) -> str:

@@ -32,7 +32,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from runwatch.clock import Clock, system_clock
+from runwatch.clock import Clock, system_clock, tick_shift
 from runwatch.errors import SegmentError
 from runwatch.journal.file_system import is_network_file_system
 from runwatch.journal.mapped import MappedSegment, populate
@@ -53,6 +53,8 @@ from runwatch.journal.segment import (
     PUT_40,
     SPAN,
     SPAN_BODY,
+    STEP_IDS,
+    STEPS_OFFSET,
     WORD,
     Header,
     definition_to_json,
@@ -70,6 +72,9 @@ from runwatch.record import NO_STEP, START, Definition, Origin, RunScope, Series
 DEFAULT_BUDGET_BYTES: Final = 1 << 30
 KEEPER_SECONDS: Final = 1.0
 ONE_THREAD_AT_A_TIME: Final = getattr(sys, "_is_gil_enabled", lambda: True)()
+STORES_IN_ORDER: Final = os.uname().machine == "x86_64"
+"""Whether who sees a store of another processor's also sees those before it."""
+SLEPT_NS: Final = 100_000_000
 _FIRST_TOUCH: Final = 256 << 10
 
 
@@ -101,8 +106,9 @@ class JournalWriter:
         "origin", "point", "records", "segment_bytes", "_clock", "_clock_offset",
         "_definition_room", "_definitions", "_keeper", "_keeping", "_kept", "_known",
         "_last_definition", "_lock", "_map", "_mono_ns", "_next_span", "_now", "_offset",
-        "_on_keep", "_own_scope", "_pid", "_prepared", "_reported", "_retired", "_room", "_scratch",
-        "_segment", "_shared", "_starved", "_stop", "_turning", "_wake", "_wall_ns", "__weakref__",
+        "_on_keep", "_own_scope", "_pid", "_plain_room", "_prepared", "_reported", "_retired",
+        "_room", "_scratch", "_segment", "_shared", "_starved", "_step_ids", "_stop",
+        "_tick_shift", "_turning", "_wake", "_wall_ns", "__weakref__",
     )  # fmt: skip
 
     def __init__(
@@ -156,8 +162,10 @@ class JournalWriter:
         # while it was being set.
         self._wake = threading.Lock()
         self._stop = False
-        self._room = 0
+        self._room = self._plain_room = 0
         self._offset = 0
+        self._step_ids = (0, 0, 0)
+        self._tick_shift = tick_shift(clock)
 
         for folder in (root, root / "journals", self.directory):
             if not folder.is_dir():
@@ -322,6 +330,14 @@ class JournalWriter:
     def span_name(self, name: str, *, scope: int = 0) -> int:
         return self._define(("span", name, scope), SpanName(0, name, scope))
 
+    def stands_for(self, name: int, seconds: int, wait: int) -> None:
+        """From here on STEP records may be stored: what they are spans and points of."""
+        with self._lock:
+            self._step_ids = (name, seconds, wait)
+            if self._segment is not None:
+                end = STEPS_OFFSET + STEP_IDS.size
+                self._segment.map[STEPS_OFFSET:end] = STEP_IDS.pack(name, seconds, wait)
+
     def new_span(self) -> int:
         with self._lock:
             self._next_span += 1
@@ -355,7 +371,7 @@ class JournalWriter:
             return False
         new = None
         try:
-            self._turning, self._room = True, 0
+            self._turning, self._room, self._plain_room = True, 0, 0
             self._finish()
             new = self._next_segment()
             if new is not None:
@@ -397,6 +413,8 @@ class JournalWriter:
             self.records += count
         self._segment = segment
         self._map, self._offset, self._room = segment.map, segment.offset, self.segment_bytes
+        # On a network file system a page may be seen that was taken in the middle of a record.
+        self._plain_room = self._room if STORES_IN_ORDER and not self._shared else 0
         self._turning = False
 
     def _wake_keeper(self) -> None:
@@ -405,7 +423,14 @@ class JournalWriter:
 
     def _header(self, index: int) -> Header:
         return Header(
-            index, self.segment_bytes, self.records, self._wall_ns, self._mono_ns, self._now()
+            index,
+            self.segment_bytes,
+            self.records,
+            self._wall_ns,
+            self._mono_ns,
+            self._now(),
+            step_ids=self._step_ids,
+            tick_shift=self._tick_shift,
         )
 
     def _new_segment(self, path: Path, index: int) -> MappedSegment:
@@ -445,6 +470,7 @@ class JournalWriter:
             old.close()
         self._drop_beyond_budget()
         self._report()
+        self._mind_sleep()
         if self._shared and segment is not None and not self.closed:
             segment.sync()  # another host sees the pages only once they are written
 
@@ -527,6 +553,15 @@ class JournalWriter:
             self._clock_offset = offset
             self.event("clock_jump", {"seconds": round(moved, 3)}, scope=self._own_scope)
 
+    def _mind_sleep(self) -> None:
+        """After the machine has slept ticks are shifted anew, from the next segment on."""
+        shift = tick_shift(self._clock)
+        if abs(shift - self._tick_shift) > SLEPT_NS:
+            with self._lock:
+                self._tick_shift = shift
+                if self._segment is not None and not self.closed:
+                    self._turn()
+
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 
     def close(self) -> None:
@@ -538,7 +573,7 @@ class JournalWriter:
                 return
             self._report()
             self.closed = True
-            self._room = 0
+            self._room = self._plain_room = 0
             segment, self._segment = self._segment, None
             prepared, self._prepared = self._prepared, None
             retired, self._retired = self._retired, []
@@ -561,7 +596,7 @@ class JournalWriter:
     def abandon(self) -> None:
         """In a forked child: let go of the parent's journal without touching it."""
         self.closed = True
-        self._room = 0
+        self._room = self._plain_room = 0
         self._lock = threading.RLock()
         self._stop = True
         for segment in (self._segment, self._prepared, *self._retired):

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
 from struct import error as StructError
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from runwatch.record import NO_STEP
@@ -130,7 +131,10 @@ def text_of(value: object) -> str:
 class Edge:
     """What the hot calls need.  A run is one; so is what waits for a run to begin."""
 
-    __slots__ = ("_plans", "_point", "_points", "_quick", "_recordable", "_series", "_step")
+    __slots__ = (
+        "_at_step", "_awaits_data", "_plans", "_point", "_points", "_quick", "_recordable",
+        "_series", "_step", "_thread",
+    )  # fmt: skip
 
     _point: Callable[[int, float, int], None]
     _points: Callable[[tuple[int, ...], tuple[float, ...], int], None]
@@ -143,10 +147,19 @@ class Edge:
     _quick: QuickStep | None
     """Records steps without a detour; None while the journal is not open."""
     _step: int
+    _thread: int
+    """The one that takes the steps; until there are any, the one that called `init`."""
+    _awaits_data: bool
+    """Whether that thread is waiting for a loader's next item."""
+    _at_step: Callable[[int, bool], None] | None
+    """Set while a profile is taken: told of each step's begin (True) and end (False)."""
 
     def __init__(self) -> None:
         self._forget_ids()
         self._step = NO_STEP
+        self._thread = get_ident()
+        self._awaits_data = False
+        self._at_step = None
 
     def _forget_ids(self) -> None:
         """From here on every call takes the slow way, which knows what to do."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -90,12 +90,6 @@ class Run(Intake):
         self._own_ids: dict[str, int] = {}
         self._collector = Collector(self._write, clock)
         self._end_watch = EndWatch(self._on_exception, self._on_exit)
-        self._thread = threading.get_ident()
-        """The one that takes the steps; until there are any, the one that called `init`."""
-        self._awaits_data = False
-        """Whether that thread is waiting for a loader's next item."""
-        self._at_step: Callable[[int, bool], None] | None = None
-        """Set while a profile is taken: told of each step's begin (True) and end (False)."""
         self._hooks = Hooks(self)
         self._control: Control | None = None
 
@@ -110,12 +104,13 @@ class Run(Intake):
 
     def step(self, number: int) -> Step:
         """`with run.step(7):` for loops that `steps` does not fit."""
-        quick = self._quick if type(number) is int and self._at_step is None else None
-        if quick is None or not quick.idle:
-            return any_step(self, number)
-        quick.idle = False  # no call since it was looked at: no other thread has it
-        quick._number = number
-        return quick
+        if type(number) is int and -0x3FFFFFFFFFFFFFFF < number < 0x3FFFFFFFFFFFFFFF:
+            quick = self._quick
+            if quick is not None and quick.idle and self._at_step is None:
+                quick.idle = False  # no call since it was looked at: no other thread has it
+                quick._number = number
+                return quick
+        return any_step(self, number)
 
     def data(self, items: Iterable[T]) -> Iterable[T]:
         """The loader `items`, with each wait for an item recorded; for loops that use `step`."""

@@ -1,4 +1,4 @@
-"""Journals written by version 1 of the format are read by every later Runwatch."""
+"""Journals written by any version of the format are read by every later Runwatch."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from typing import Any
 import pytest
 
 from runwatch.journal.reader import JournalReader
-from runwatch.journal.segment import journal_directories
+from runwatch.journal.segment import HEADER_LENGTH, READABLE, Header, journal_directories
 from runwatch.record import Batch
 
-VERSION_1 = Path(__file__).parents[2] / "fixtures" / "journals" / "v1"
-EXPECTED: dict[str, Any] = json.loads((VERSION_1 / "expected.json").read_text())
+VERSIONS = sorted((Path(__file__).parents[2] / "fixtures" / "journals").iterdir())
+EXPECTED: dict[Path, Any] = {
+    version / "journals" / name: batches
+    for version in VERSIONS
+    for name, batches in json.loads((version / "expected.json").read_text()).items()
+}
 
 
 def in_words(batch: Batch) -> dict[str, Any]:
@@ -33,17 +37,28 @@ def in_words(batch: Batch) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("name", EXPECTED)
-def test_version_1_is_read_as_it_was_written(name: str) -> None:
-    reader = JournalReader(VERSION_1 / "journals" / name)
+@pytest.mark.parametrize("journal", EXPECTED, ids=lambda path: "/".join(path.parts[-3::2]))
+def test_it_is_read_as_it_was_written(journal: Path) -> None:
+    reader = JournalReader(journal)
     found = []
     while (batch := reader.read(final=True)) is not None:
         found.append(in_words(batch))
     reader.close()
-    assert found == EXPECTED[name]
+    assert found == EXPECTED[journal]
 
 
-def test_the_fixture_says_something_of_everything() -> None:
-    assert [d.name for d in journal_directories(VERSION_1)] == sorted(EXPECTED)
+def test_there_is_one_of_each_version() -> None:
+    found = {path.parents[1].name: Header.unpack(_head(path), path) for path in EXPECTED}
+    assert sorted(found) == [f"v{number}" for number in READABLE]
+    assert [_head(path)[8] for path in EXPECTED] == [1, 1, 2, 2]
+
+
+def _head(journal: Path) -> bytes:
+    return (journal / "00000000.seg").read_bytes()[:HEADER_LENGTH]
+
+
+def test_the_fixtures_say_something_of_everything() -> None:
+    there = [d for version in VERSIONS for d in journal_directories(version)]
+    assert there == list(EXPECTED)
     for batches in EXPECTED.values():
         assert all(batches[0][part] for part in ("definitions", "points", "spans", "events"))

@@ -211,7 +211,7 @@ def test_a_segment_cut_short_is_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        ("version", "journal version 2"),
+        ("version", "version 3"),
         ("magic", "not a journal segment"),
         ("flipped", "is damaged"),
         ("index", "holds segment 9"),
@@ -225,7 +225,7 @@ def test_a_header_that_cannot_be_read(tmp_path: Path, damage: str, reason: str) 
     held = count_records(path)
     match damage:
         case "version":
-            struct.pack_into("<H", data, 8, 2)
+            struct.pack_into("<H", data, 8, 3)
         case "magic":
             data[0] = 0
         case "flipped":

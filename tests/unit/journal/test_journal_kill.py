@@ -46,9 +46,9 @@ while True:
 class Victim:
     """A real process that logs 0, 1, 2 … and tells through shared memory how far it got."""
 
-    def __init__(self, folder: Path, pause: float) -> None:
+    def __init__(self, folder: Path, pause: float, program: str = WRITER) -> None:
         script, shared = folder / "writer.py", folder / "returned"
-        script.write_text(WRITER)
+        script.write_text(program)
         shared.write_bytes(bytes(8))
         with shared.open("r+b") as file:
             self._returned = mmap.mmap(file.fileno(), 8)
