@@ -44,12 +44,43 @@ class Asking(threading.Thread):
             due = max(due + self._every, begin)
         connection.close()
 
-    def end(self) -> dict[str, float]:
+    def stop(self) -> None:
         self._ended.set()
+
+    def end(self) -> dict[str, float]:
+        self.stop()
         self.join()
-        if not self.milliseconds:
-            raise TrialFailed(f"{self.path} was never answered")
-        return {**spread(self.milliseconds), "bytes": self.bytes, "asked": len(self.milliseconds)}
+        return _summary([self])
+
+
+class Crowd:
+    """Many who ask for one path, in turn, each on a connection of their own.
+
+    One who waits for an answer asks nothing meanwhile, and so a wait counts once however long it
+    is.  Here the next one asks, and whoever would have waited, too, is counted.
+    """
+
+    def __init__(self, address: str, path: str, every: float, people: int) -> None:
+        self._people = [
+            Asking(address, path, people * every, number * every) for number in range(people)
+        ]
+        for one in self._people:
+            one.start()
+
+    def end(self) -> dict[str, float]:
+        for one in self._people:
+            one.stop()
+        for one in self._people:
+            one.join()
+        return _summary(self._people)
+
+
+def _summary(people: Sequence[Asking]) -> dict[str, float]:
+    waited = [each for one in people for each in one.milliseconds]
+    if not waited:
+        raise TrialFailed(f"{people[0].path} was never answered")
+    size = max(one.bytes for one in people)
+    return {**spread(waited), "bytes": size, "asked": len(waited)}
 
 
 def connect(address: str) -> http.client.HTTPConnection:

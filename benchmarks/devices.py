@@ -5,9 +5,12 @@
 A head (`runwatch head`, a process of its own, pinned to one core) takes what 256 agents send: each
 has a gRPC stream of its own and sends 12 metrics of 8 GPUs once a second, in one columnar batch.
 The values are those of a recorded H200, shifted for each GPU.  A session goes on meanwhile, and
-`/status` and `/metrics/latest` are asked for over HTTP.  The session is then stopped, and the same
-head takes as much as it can: batches as agents send them after an outage, and one batch for every
-second of every node.  In the end the store must hold exactly the points that were sent.
+`/status` and `/metrics/latest` are asked for over HTTP.  The session is then stopped, and `/status`
+is asked for 50 times a second until its file is there, by people who do not wait for each other;
+the first second of that, the head itself waits for samples that are still on their way.
+The same head then takes as much as it can: batches as agents send them after an outage, and one
+batch for every second of every node.  In the end the store must hold exactly the points that were
+sent.
 The original's head is measured beside it (`devices_beside.py`).
 """
 
@@ -32,6 +35,7 @@ import grpc
 import numpy as np
 from asking import (
     Asking,
+    Crowd,
     ask_once,
     at_rest,
     cpu_percent,
@@ -71,6 +75,7 @@ FULL_TICKS: Final = 26_000 // SERIES
 """An agent sends 26,000 points a message when it has that many."""
 SECOND = 10**9
 POLL_SECONDS = 0.5
+STOP_POLL_SECONDS, STOP_PEOPLE = 0.02, 50
 DEVICES: Final = "/api/v1/devices?limit=100"
 ALONE = 0.2
 """The part of the time in which nobody asks."""
@@ -264,8 +269,7 @@ def _gpus(head: Head) -> int:
 
 def stop(head: Head) -> dict[str, Any]:
     """How long the answer takes, and who waits while the file is written."""
-    status = Asking(head.at.http, "/status", 0.1)
-    status.start()
+    status = Crowd(head.at.http, "/status", STOP_POLL_SECONDS, STOP_PEOPLE)
     begin = time.perf_counter()
     ask_once(head.at.http, "/profiling/stop", {"name": "bench"})
     answered = time.perf_counter() - begin

@@ -20,6 +20,8 @@ from runwatch.wire import gswarm_pb2 as pb
 
 TIMEOUT_SECONDS: Final = 30.0
 _SERVICE: Final = "/gswarm_profiler.ProfilerService/"
+_DROPPED: Final = "runwatch-dropped-records"
+"""As a Runwatch head says it; no other head does."""
 
 
 class Remote:
@@ -30,6 +32,12 @@ class Remote:
         self._token = token or os.environ.get("RUNWATCH_TOKEN", "")
 
     def ask(self, method: str, request: Any, reply: Any, seconds: float = TIMEOUT_SECONDS) -> Any:
+        return self._ask(method, request, reply, seconds)[0]
+
+    def _ask(
+        self, method: str, request: Any, reply: Any, seconds: float
+    ) -> tuple[Any, dict[str, str | bytes]]:
+        """The answer, and what is said beside it."""
         metadata = [("authorization", f"Bearer {self._token}")] if self._token else []
         with self._channel() as channel:
             call = channel.unary_unary(
@@ -38,7 +46,8 @@ class Remote:
                 response_deserializer=reply.FromString,
             )
             try:
-                return call(request, timeout=seconds, metadata=metadata)
+                found, done = call.with_call(request, timeout=seconds, metadata=metadata)
+                return found, dict(done.trailing_metadata() or ())
             except grpc.RpcError as error:
                 raise self._refused(error) from error
 
@@ -58,6 +67,11 @@ class Remote:
 
     def status(self, seconds: float = TIMEOUT_SECONDS) -> Any:
         return self.ask("GetStatus", pb.Empty(), pb.StatusResponse, seconds)
+
+    def status_and_dropped(self) -> tuple[Any, int]:
+        """How it stands, and how many records its clients had to drop in all."""
+        found, beside = self._ask("GetStatus", pb.Empty(), pb.StatusResponse, TIMEOUT_SECONDS)
+        return found, int(beside.get(_DROPPED, 0))
 
 
 def profile(arguments: argparse.Namespace) -> int:
@@ -84,7 +98,7 @@ def _given(name: str | None) -> str:
 
 
 def status(arguments: argparse.Namespace) -> int:
-    found = Remote(arguments.head, arguments.token).status()
+    found, dropped = Remote(arguments.head, arguments.token).status_and_dropped()
     _print_status(
         {
             "freq": found.freq,
@@ -97,6 +111,8 @@ def status(arguments: argparse.Namespace) -> int:
             "active_sessions": json.loads(found.active_sessions_json or "[]"),
         }
     )
+    if dropped:
+        print(f"Dropped: {dropped:,} records while no head took them")
     return 0
 
 

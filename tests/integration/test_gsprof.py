@@ -234,6 +234,7 @@ def test_the_readme_from_start_to_figure(bench: Bench) -> None:
     for said in (bench.run("status", grpc).stdout, bench.run("http-status", http).stdout):
         assert "Frequency: 50 ms" in said and "Bandwidth Profiling: Enabled" in said
         assert "Is Profiling: Yes" in said and "Connected Clients: 1" in said
+        assert "ropped" not in said
     assert bench.run("http-stop", http, "--name", "nobody", check=False).returncode == 1
     assert "Profiling stopped." in bench.run("http-stop", http, "--name", "one").stdout
     assert "one" in bench.run("recover", "--list").stdout

@@ -245,6 +245,8 @@ def test_e2_14_at_the_limit_the_oldest_are_dropped_and_counted(away: Away) -> No
     assert away.ask("/clients")["clients"][0]["dropped_records"] == dropped
     said = away.run("http-status", f"localhost:{away.http_port}").stdout
     assert f"{dropped:,} records dropped" in said
+    said = away.run("status", f"localhost:{away.port}").stdout
+    assert f"Dropped: {dropped:,} records while no head took them\n" in said
     assert end(head, signal.SIGTERM) == 0
     log = (away.root / "log").read_text()
     assert re.search(r"no head has had \d+ records, and they are dropped", log)
