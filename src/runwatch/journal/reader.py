@@ -31,6 +31,7 @@ from runwatch.journal.columns import (
 )
 from runwatch.journal.file_system import is_network_file_system
 from runwatch.journal.segment import (
+    CRC,
     DEFINE,
     EVENT,
     EVENT_HEAD,
@@ -67,6 +68,7 @@ _MOST_MARKS: Final = 1024
 _PEEK_BYTES: Final = 16 << 10
 HOLE_GRACE_SECONDS: Final = 2.0
 NETWORK_GRACE_SECONDS: Final = 60.0
+_PLAIN_STEP: Final = CRC.pack(UNCHECKED)
 _SOMETHING: Final = re.compile(rb"[^\0]")
 _EVENT_TEXT: Final = 4 + EVENT_HEAD.size
 _Place = tuple[int, int, int]
@@ -334,6 +336,12 @@ class JournalReader:
     def _decode(self, data: bytes, segment: _Open, batch: Batch) -> int:
         """Decode whole records from the start of `data`; returns how many bytes they took."""
         parts = survey(data)
+        if parts and _PLAIN_STEP in data:
+            # Copied from the front while it was written from the front, a step may have its last
+            # word and lack one before it.  What had its last word then is whole now.
+            data = os.pread(segment.fd, parts[-1][2], segment.offset)
+            if len(data) < parts[-1][2]:
+                return 0  # cut meanwhile
         block = unchecked(data, parts)
         whole = count_whole(block)
         if whole * POINT_LENGTH < len(block):

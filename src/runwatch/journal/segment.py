@@ -53,7 +53,8 @@ long the data was waited for.  Their span is numbered by its begin (`step_span`)
 of a clock that is cheaper to read; one number in the header makes them monotonic.  A STEP_BEGIN is
 not counted among the records.
 Where stores are seen in their order the crc may be UNCHECKED: such a record is whole once its last
-word, which is stored last and never 0, is there.
+word, which is stored last and never 0, is there.  (Is: who reads along must have seen it before
+reading the rest.)
 
 An absent step is -2^63.  Every segment repeats the origin and the definitions made so far, so that
 any one segment can be read alone after its elders were dropped.

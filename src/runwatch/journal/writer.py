@@ -32,7 +32,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from runwatch.clock import Clock, system_clock, tick_shift
+from runwatch.clock import Clock, system_clock, tick_of, tick_shift
 from runwatch.errors import SegmentError
 from runwatch.journal.file_system import is_network_file_system
 from runwatch.journal.mapped import MappedSegment, populate
@@ -101,14 +101,15 @@ os.register_at_fork(after_in_child=_abandon_in_child)
 class JournalWriter:
     """One process's journal.  Never raises for a full disk: it drops, counts and tries again."""
 
+    # They lie in memory in the order of their names: what the training thread needs is together.
     __slots__ = (
         "acknowledged", "budget_bytes", "closed", "directory", "dropped_records", "lost_records",
-        "origin", "point", "records", "segment_bytes", "_clock", "_clock_offset",
+        "origin", "point", "segment_bytes", "_clock", "_clock_offset",
         "_definition_room", "_definitions", "_keeper", "_keeping", "_kept", "_known",
         "_last_definition", "_lock", "_map", "_mono_ns", "_next_span", "_now", "_offset",
-        "_on_keep", "_own_scope", "_pid", "_plain_room", "_prepared", "_reported", "_retired",
-        "_room", "_scratch", "_segment", "_shared", "_starved", "_step_ids", "_stop",
-        "_tick_shift", "_turning", "_wake", "_wall_ns", "__weakref__",
+        "_on_keep", "_own_scope", "_pid", "_placed", "_plain_room", "_prepared", "_reported",
+        "_retired", "_room", "_scratch", "_segment", "_shared", "_starved", "_step_ids", "_stop",
+        "_tick", "_tick_shift", "_turning", "_wake", "_wall_ns", "__weakref__",
     )  # fmt: skip
 
     def __init__(
@@ -126,8 +127,7 @@ class JournalWriter:
         self.directory = root / "journals" / origin.journal
         self.segment_bytes = max(padded(segment_bytes), MIN_SEGMENT_BYTES)
         self.budget_bytes = max(budget_bytes, 3 * self.segment_bytes)
-        self.records = 0
-        """Records stored so far; definitions, which are repeated, do not count."""
+        self._placed = 0
         self.lost_records = 0
         """Records not kept because no segment could be had (a full disk)."""
         self.dropped_records = 0
@@ -165,7 +165,7 @@ class JournalWriter:
         self._room = self._plain_room = 0
         self._offset = 0
         self._step_ids = (0, 0, 0)
-        self._tick_shift = tick_shift(clock)
+        self._tick, self._tick_shift = tick_of(clock), tick_shift(clock)
 
         for folder in (root, root / "journals", self.directory):
             if not folder.is_dir():
@@ -182,6 +182,11 @@ class JournalWriter:
         self._keeper = threading.Thread(target=self._keep, name="runwatch-keeper", daemon=True)
         self._keeper.start()
 
+    @property
+    def records(self) -> int:
+        """Records stored so far; definitions, which are repeated, do not count."""
+        return self._placed
+
     # ── in the training thread ────────────────────────────────────────────────────────────────
 
     def _make_point(self) -> PointCall:
@@ -197,7 +202,7 @@ class JournalWriter:
             end = offset + 40
             if end <= state._room:
                 state._offset = end
-                state.records += 1
+                state._placed += 1
                 put(state._map, offset, crc, body)
             else:
                 append_slowly(join(crc, body))
@@ -215,7 +220,7 @@ class JournalWriter:
         end = offset + length
         if ONE_THREAD_AT_A_TIME and end <= self._room:
             self._offset = end
-            self.records += count
+            self._placed += count
             self._map[offset:end] = record
             return True
         return self._append_slowly(record, count)
@@ -233,7 +238,7 @@ class JournalWriter:
                 end = offset + length
                 if end <= self._room:
                     self._offset = end
-                    self.records += count
+                    self._placed += count
                     self._map[offset:end] = record
                     return True
                 if not self._turn():
@@ -277,7 +282,7 @@ class JournalWriter:
             end = offset + length
             if end <= state._room:
                 state._offset = end
-                state.records += 1
+                state._placed += 1
                 put(state._map, offset, crc, body)
             else:
                 append_slowly(join(crc, body))
@@ -410,7 +415,7 @@ class JournalWriter:
         while self._scratch and segment.offset + len(self._scratch[0][0]) <= self.segment_bytes:
             record, count = self._scratch.pop(0)
             segment.put(record)
-            self.records += count
+            self._placed += count
         self._segment = segment
         self._map, self._offset, self._room = segment.map, segment.offset, self.segment_bytes
         # On a network file system a page may be seen that was taken in the middle of a record.
@@ -555,10 +560,9 @@ class JournalWriter:
 
     def _mind_sleep(self) -> None:
         """After the machine has slept ticks are shifted anew, from the next segment on."""
-        shift = tick_shift(self._clock)
-        if abs(shift - self._tick_shift) > SLEPT_NS:
+        if abs(self._now() - self._tick() - self._tick_shift) > SLEPT_NS:
             with self._lock:
-                self._tick_shift = shift
+                self._tick_shift = tick_shift(self._clock)
                 if self._segment is not None and not self.closed:
                     self._turn()
 

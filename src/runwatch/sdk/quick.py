@@ -12,11 +12,13 @@ Everything out of the ordinary is left to `Step`, which records the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from mmap import mmap
 from struct import Struct
+from struct import error as StructError
 from threading import get_ident
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from runwatch.clock import tick_of, tick_shift
 from runwatch.journal.segment import (
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from runwatch.sdk.run import Run
 
 T = TypeVar("T")
+Put = Callable[..., Any]
+Place = mmap | bytearray
 
 # Native, so that each word is stored at once, and only used where that is the journal's order.
 _put_begin = Struct("qqq").pack_into
@@ -58,36 +62,57 @@ class QuickStep(Step):
         wait = run._own_series(DATA_WAIT_SECONDS) if DATA_WAIT_SECONDS in run._own_ids else 0
         journal.stands_for(self._name_id, run._own_series(STEP_SECONDS), wait)
 
-    def __enter__(self) -> None:
+    def __enter__(
+        self,
+        me: Callable[[], int] = get_ident,  # a default is nearer than a global
+        put: Put = _put_begin,
+        head: int = STEP_BEGIN_HEAD,
+    ) -> None:
         run, journal = self._run, self._journal
-        run._thread = get_ident()
+        run._thread = me()
         run._step = number = self._number
         begin = self._begin_ns = self._now()
         offset = journal._offset  # from here to `put` there is no call: one step
         end = offset + 24
-        if end <= journal._plain_room:
-            journal._offset = end
-            _put_begin(journal._map, offset, STEP_BEGIN_HEAD, number, begin)
-        else:
-            _append(run, journal, step_begin(number, begin), 0)
+        if end > journal._plain_room:
+            self._begin_elsewhere()
+            return
+        journal._offset = end
+        try:
+            put(journal._map, offset, head, number, begin)
+        except StructError:  # a number beyond 64 bits, and the place is taken
+            self._begin_without_number(journal._map, offset)
+
+    @guarded("begin a step")
+    def _begin_elsewhere(self) -> None:
+        if not -_LARGE < self._number < _LARGE:
+            self._run._step = self._number = NO_STEP
+        _append(self._run, self._journal, step_begin(self._number, self._begin_ns), 0)
+
+    @guarded("begin a step")
+    def _begin_without_number(self, place: Place, offset: int) -> None:
+        self._run._step = self._number = NO_STEP
+        record = step_begin(NO_STEP, self._begin_ns)
+        place[offset : offset + len(record)] = record
 
     def __exit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         traceback: TracebackType | None,
+        put: Put = _put_end,
+        head: int = STEP_END_HEAD,
     ) -> None:
-        now, journal, number = self._now(), self._journal, self._number
+        ended, journal = self._now(), self._journal
         if error is None:
-            begin = self._begin_ns
             offset = journal._offset  # from here to `put` there is no call: one step
             end = offset + 40
             if end <= journal._plain_room:
                 journal._offset = end
-                journal.records += 1
-                _put_end(journal._map, offset, STEP_END_HEAD, number, begin, 0, now)
+                journal._placed += 1
+                put(journal._map, offset, head, self._number, self._begin_ns, 0, ended)
             else:
-                _append(self._run, journal, step_end(number, begin, 0, now))
+                _append(self._run, journal, step_end(self._number, self._begin_ns, 0, ended))
         else:
             self._writer, self._span = journal, step_span(self._begin_ns)
             self.complete(False)
@@ -148,7 +173,7 @@ def steps(run: Run, items: Iterable[T], start: int) -> Iterator[tuple[int, T]]:
                 end = offset + 40
                 if end <= journal._plain_room:
                     journal._offset = end
-                    journal.records += 1
+                    journal._placed += 1
                     _put_end(journal._map, offset, STEP_END_HEAD, number, begin, asked, ended)
                 else:
                     _append(run, journal, step_end(number, begin, asked, ended))

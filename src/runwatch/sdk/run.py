@@ -104,7 +104,7 @@ class Run(Intake):
 
     def step(self, number: int) -> Step:
         """`with run.step(7):` for loops that `steps` does not fit."""
-        if type(number) is int and -0x3FFFFFFFFFFFFFFF < number < 0x3FFFFFFFFFFFFFFF:
+        if type(number) is int:
             quick = self._quick
             if quick is not None and quick.idle and self._at_step is None:
                 quick.idle = False  # no call since it was looked at: no other thread has it

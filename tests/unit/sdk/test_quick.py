@@ -198,6 +198,25 @@ def test_a_number_too_large_is_none(number: int, run: Run, clock: FakeClock, sto
     assert times(told) == {None: 3.0, 1: 0.0}
 
 
+def test_steps_that_are_sealed_say_the_same(run: Run, clock: FakeClock, story: Tell) -> None:
+    """As where stores may be seen out of order."""
+    writer = run._writer
+    assert writer is not None
+    writer._plain_room = 0
+    for number in (1, 2**63):
+        with run.step(number):
+            clock.advance(2)
+    with pytest.raises(ZeroDivisionError), run.step(3):
+        raise ZeroDivisionError
+    for _ in run.steps(range(4, 6), start=4):
+        clock.advance(4)
+    assert isinstance(run._quick, QuickStep) and run._quick.idle
+    told = story()
+    assert times(told) == {1: 2.0, None: 2.0, 4: 4.0, 5: 4.0}
+    assert [edges(told, number) for number in (1, None, 3, 4, 5)] == [ENDED] * 5
+    assert told.bodies("journal_gap") == [] and tally.counts == {}
+
+
 def test_counting_beyond_64_bits_harms_nothing(run: Run) -> None:
     taken = [number for number, _ in run.steps("abc", start=2**63 - 2)]
     assert taken == [2**63 - 2, 2**63 - 1, 2**63]
