@@ -39,6 +39,7 @@ T = TypeVar("T")
 STATUSES: Final = ("completed", "failed", "killed")
 DRAIN_SECONDS: Final = 0.5
 COLLECT_SECONDS: Final = 0.2
+CALM_ROUNDS: Final = 10
 MAX_PLANS: Final = 1_000
 _UNITS: Final[Mapping[str, str]] = {
     **{kind.value: unit for kind, unit in METRIC_UNITS.items()},
@@ -85,6 +86,7 @@ class Run(Intake):
         self._collected: tuple[str, ...] | None = None
         self._collecting = threading.Lock()
         self._agent_asked = False
+        self._modules = self._calm = 0
         self._parent_journal = ""
         self._span_ids: dict[str, int] = {}
         self._own_ids: dict[str, int] = {}
@@ -352,12 +354,18 @@ class Run(Intake):
     def _keep(self) -> None:
         if self._writer is None:
             return
-        if not self._is_child:
+        if not self._is_child and self._is_worth_a_look():
             self._hooks.look()
             self._collect()
             self._ask_for_agent()
             self._listen()
         self._report()
+
+    def _is_worth_a_look(self) -> bool:
+        """Once nothing was imported for a while there is hardly anything to find any more."""
+        modules, before = len(sys.modules), self._modules
+        self._modules, self._calm = modules, self._calm + 1 if modules == before else 0
+        return self._calm < CALM_ROUNDS or self._calm % CALM_ROUNDS == 0
 
     def _collect(self) -> None:
         """What the machine and the software are; again when another framework was imported."""
