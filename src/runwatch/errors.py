@@ -42,6 +42,10 @@ class SegmentError(RunwatchError):
     pass
 
 
+class NewerJournalError(SegmentError):
+    """Whole, but written by a later Runwatch."""
+
+
 class HeadUnreachable(RunwatchError):
     pass
 

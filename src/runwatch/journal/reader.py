@@ -7,6 +7,7 @@ so a file that is truncated or deleted under it costs an error return, not the p
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import struct
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from runwatch.clock import Clock, system_clock
-from runwatch.errors import SegmentError
+from runwatch.errors import NewerJournalError, SegmentError
 from runwatch.journal.columns import (
     PLAIN_SPAN,
     RUN,
@@ -74,6 +75,7 @@ _EVENT_TEXT: Final = 4 + EVENT_HEAD.size
 _Place = tuple[int, int, int]
 """Where an event begins and ends, and its time."""
 
+logger = logging.getLogger("runwatch.journal")
 _UNREADABLE: Final = (ValueError, TypeError, struct.error)
 
 
@@ -166,6 +168,7 @@ class JournalReader:
         """Wall time at which the writer was last known to live."""
         self._clock = clock
         self._open: _Open | None = None
+        self._said = ""
         shared = is_network_file_system(directory)
         self._grace_ns = int((NETWORK_GRACE_SECONDS if shared else HOLE_GRACE_SECONDS) * 1e9)
         # Records before places that we came to: a head may send us back to one of them.
@@ -234,6 +237,10 @@ class JournalReader:
                 header = Header.unpack(head, path)
                 if header.index != index:
                     raise SegmentError(f"{path} holds segment {header.index} of a journal")
+            except NewerJournalError as error:
+                os.close(fd)
+                self._say_once(str(error))
+                return None  # it stays for a Runwatch that can read it
             except SegmentError as error:
                 os.close(fd)
                 unwritten = len(later) == 1 and _SOMETHING.search(head) is None
@@ -247,6 +254,11 @@ class JournalReader:
             self._account(batch, self._open, dropped=index != wanted)
             self.position = position(index, offset)
             return self._open
+
+    def _say_once(self, problem: str) -> None:
+        if problem != self._said:
+            self._said = problem
+            logger.warning("%s", problem)
 
     def _account(self, batch: Batch, segment: _Open, *, dropped: bool) -> None:
         """Compare what we have passed with what the writer says it wrote before this segment."""

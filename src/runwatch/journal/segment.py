@@ -77,7 +77,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from runwatch.errors import SegmentError
+from runwatch.errors import NewerJournalError, SegmentError
 from runwatch.record import (
     Definition,
     JournalId,
@@ -267,12 +267,12 @@ class Header:
         if len(data) < HEADER_LENGTH or data[:8] != MAGIC:
             raise SegmentError(f"not a journal segment: {path}")
         _, version, _, index, length, before, wall, mono, crc = HEADER.unpack_from(data)
-        if version not in READABLE:
-            raise SegmentError(
-                f"{path} is of journal version {version}; this Runwatch reads up to {VERSION}"
-            )
         if crc != zlib.crc32(data[:48]):
             raise SegmentError(f"the header of {path} is damaged")
+        if version not in READABLE:
+            raise NewerJournalError(
+                f"{path} is of journal version {version}; this Runwatch reads up to {VERSION}"
+            )
         (heartbeat,) = WORD.unpack_from(data, HEARTBEAT_OFFSET)
         (end,) = WORD.unpack_from(data, END_OFFSET)
         *ids, shift = STEPS_HEAD.unpack_from(data, STEPS_OFFSET)

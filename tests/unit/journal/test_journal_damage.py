@@ -12,9 +12,9 @@ import pytest
 
 from runwatch.errors import SegmentError
 from runwatch.journal.reader import HOLE_GRACE_SECONDS, JournalReader, count_records, read_origin
-from runwatch.journal.segment import HEADER_LENGTH, Header, segment_name
+from runwatch.journal.segment import HEADER_LENGTH, VERSION, Header, segment_name
 from runwatch.journal.writer import JournalWriter
-from runwatch.record import BEGIN
+from runwatch.record import BEGIN, START
 from tests.unit.journal.journal_help import (
     SMALL,
     Everything,
@@ -211,7 +211,7 @@ def test_a_segment_cut_short_is_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        ("version", "version 3"),
+        ("version", "is damaged"),
         ("magic", "not a journal segment"),
         ("flipped", "is damaged"),
         ("index", "holds segment 9"),
@@ -234,7 +234,7 @@ def test_a_header_that_cannot_be_read(tmp_path: Path, damage: str, reason: str) 
             struct.pack_into("<I", data, 12, 9)
         case "empty":
             data = bytearray()
-    if damage in ("version", "index"):
+    if damage == "index":
         struct.pack_into("<I", data, 48, zlib.crc32(data[:48]))
     path.write_bytes(data)
 
@@ -245,6 +245,23 @@ def test_a_header_that_cannot_be_read(tmp_path: Path, damage: str, reason: str) 
     assert len(found.values("loss")) == 80_000 - held
     assert found.skipped == held
     assert reason in found.bodies("journal_gap")[0]["reason"]
+
+
+def test_a_journal_of_a_later_version_stays_for_those_who_can_read_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer = rotated(tmp_path)
+    for path in writer.directory.glob("*.seg"):
+        data = bytearray(path.read_bytes())
+        struct.pack_into("<H", data, 8, VERSION + 1)
+        struct.pack_into("<I", data, 48, zlib.crc32(data[:48]))
+        path.write_bytes(data)
+    reader = JournalReader(writer.directory)
+    assert [reader.read(final=True), reader.read(final=True)] == [None, None]
+    reader.close()
+    assert reader.position == START
+    (said,) = caplog.messages
+    assert f"of journal version {VERSION + 1}; this Runwatch reads up to {VERSION}" in said
 
 
 def test_a_damaged_first_header_leaves_the_origin_to_the_next_segment(tmp_path: Path) -> None:
