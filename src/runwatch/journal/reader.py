@@ -389,8 +389,9 @@ class JournalReader:
                     runs.clear()
                 if kind == STEP_END:
                     steps = steps or segment.expander()
-                    spans.append(steps.end(data, at))
-                    records -= steps.append_points(data, at, shift, batch.points)
+                    records += len(batch.points)  # it counts once, as an edge
+                    spans.append(steps.end(data, at, shift, batch.points))
+                    records -= len(batch.points)
                 elif kind == POINT:  # a newer writer's, with more to it
                     append_singly(data[at : at + POINT_LENGTH], shift, batch.points)
                 else:

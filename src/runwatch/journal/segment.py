@@ -133,6 +133,8 @@ UNCHECKED: Final = 0x50455453
 STEP_BEGIN_HEAD: Final = UNCHECKED | STEP_BEGIN_WORDS.size // 8 << 32 | STEP_BEGIN << 48
 STEP_END_HEAD: Final = UNCHECKED | STEP_END_WORDS.size // 8 << 32 | STEP_END << 48
 """The first word of such records that are not sealed."""
+_STEP_UNITS: Final = {STEP_BEGIN: STEP_BEGIN_WORDS.size // 8, STEP_END: STEP_END_WORDS.size // 8}
+_NO_WORD: Final = bytes(8)
 
 
 @lru_cache(maxsize=256)
@@ -180,9 +182,8 @@ def step_span(begin: int) -> int:
 
 def is_plain_step(data: bytes, at: int, kind: int, units: int) -> bool:
     """Whether a record that is UNCHECKED is one, and whole."""
-    length = {STEP_BEGIN: STEP_BEGIN_WORDS.size, STEP_END: STEP_END_WORDS.size}.get(kind)
     end = at + units * 8
-    return length == units * 8 and end <= len(data) and any(data[end - 8 : end])
+    return _STEP_UNITS.get(kind) == units and end <= len(data) and data[end - 8 : end] != _NO_WORD
 
 
 def text_record(kind: int, time_ns: int, text: Mapping[str, Any]) -> bytes:

@@ -29,22 +29,17 @@ class Expander:
         _, step, begin = STEP_BEGIN_WORDS.unpack_from(data, at)
         return self._edge(begin, step, begin, BEGIN)
 
-    def end(self, data: bytes, at: int) -> bytes:
-        _, step, begin, _, end = STEP_END_WORDS.unpack_from(data, at)
+    def end(self, data: bytes, at: int, shift: int, points: Points) -> bytes:
+        """As the bytes of a span's end; how long it took and was waited for are points."""
+        _, step, begin, asked, end = STEP_END_WORDS.unpack_from(data, at)
+        time_ns = end + self._shift + shift
+        points.append(self._seconds, time_ns, step, (end - begin) / 1e9)
+        if asked and self._wait:
+            # The wait ends where the step begins: who knows the step's begin knows the wait's, too.
+            points.append(self._wait, time_ns, step, (begin - asked) / 1e9)
         return self._edge(end, step, begin, END)
 
     def _edge(self, tick: int, step: int, begin: int, edge: int) -> bytes:
         time_ns, span = tick + self._shift, step_span(begin)
         body = SPAN_BODY.pack(SPAN_LENGTH // 8, SPAN, time_ns, step, self._name, span, edge)
         return PUT_40.pack(0, body)
-
-    def append_points(self, data: bytes, at: int, shift: int, points: Points) -> int:
-        """How long a step took and, where known, the wait for its data; returns how many."""
-        _, step, begin, asked, end = STEP_END_WORDS.unpack_from(data, at)
-        time_ns = end + self._shift + shift
-        points.append(self._seconds, time_ns, step, (end - begin) / 1e9)
-        if not asked or not self._wait:
-            return 1
-        # The wait ends where the step begins: whoever knows the step's begin knows the wait's, too.
-        points.append(self._wait, time_ns, step, (begin - asked) / 1e9)
-        return 2
