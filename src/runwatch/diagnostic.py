@@ -19,7 +19,9 @@ from __future__ import annotations
 import logging
 import math
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,10 +42,12 @@ from runwatch.sdk.front import current_run
 from runwatch.sdk.guard import attempt, guarded, tally, text_of
 from runwatch.sdk.identity import identify
 
-__all__ = ["diagnose", "is_collecting", "start", "stop"]
+__all__ = ["ask_main_thread", "diagnose", "is_collecting", "start", "stop"]
 
+FORKED_SECONDS: Final = 1.0
 logger = logging.getLogger("runwatch")
 _started: Final[list[watchdog.Watch]] = []
+_asking: Final = threading.RLock()
 
 
 @contextmanager
@@ -66,12 +70,27 @@ def start(config: DebugConfig | None) -> None:
 def stop(config: DebugConfig | None) -> None:
     """As on leaving the block that `start` entered last with such a config."""
     if _started and _stack_trace_config(config) is not None:
-        _stop(_started.pop())
+        # Not while somebody asks.  In a forked child that one is not there to let go of it.
+        held = _asking.acquire(timeout=FORKED_SECONDS)
+        try:
+            _stop(_started.pop())
+        finally:
+            if held:
+                _asking.release()
 
 
 def is_collecting() -> bool:
     """Whether `start` was called, and `stop` was not."""
     return bool(_started)
+
+
+def ask_main_thread() -> bool:
+    """Have it leave its stack, by SIGUSR1; False when nobody collects: it would kill."""
+    with _asking:
+        if not _started:
+            return False
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+        return True
 
 
 @guarded("stop collecting stacks")

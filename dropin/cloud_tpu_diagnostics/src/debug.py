@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 
 from runwatch.configuration.debug_configuration import DebugConfig
-from runwatch.diagnostic import is_collecting, start, stop
+from runwatch.diagnostic import ask_main_thread, is_collecting, start, stop
 
 __all__ = ["send_user_signal", "start_debugging", "stop_debugging"]
 
@@ -24,5 +22,4 @@ def send_user_signal(stack_trace_interval_seconds: float) -> None:
     """SIGUSR1 to the main thread, again and again, while stacks are collected."""
     while is_collecting():
         time.sleep(stack_trace_interval_seconds)
-        if is_collecting():
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+        ask_main_thread()

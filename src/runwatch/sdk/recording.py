@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -310,8 +310,9 @@ class Recording:
         """Remove what processes left that were killed in the middle of a capture."""
         oldest_ns = self.run._clock.wall_ns() - FORGOTTEN_NS
         for folder in (self.root / STAGING).iterdir():
-            if folder.stat().st_mtime_ns < oldest_ns:
-                shutil.rmtree(folder, ignore_errors=True)
+            with suppress(FileNotFoundError):  # another rank's, which has just ended
+                if folder.stat().st_mtime_ns < oldest_ns:
+                    shutil.rmtree(folder, ignore_errors=True)
 
     def _take(self, moved: Published) -> None:
         self.directory, self.files, self._bytes = moved.directory, moved.files, moved.bytes

@@ -82,4 +82,11 @@ describe("one run", () => {
     expect(value(news, "other")).toBeNull();
     expect(merged(undefined, known)).toBe(known);
   });
+  it("is not set back by an answer that was made earlier", () => {
+    const live = run("a", { state: "completed", last_ns: 20, last_step: 9 });
+    const late = run("a", { state: "running", last_ns: 15, last_step: 7, goodput: { share: 0.5, spent: {}, time_ns: 15 } });
+    const both = merged(live, late);
+    expect([both.state, both.last_ns, both.last_step]).toEqual(["completed", 20, 9]);
+    expect(both.goodput?.share).toBe(0.5);
+  });
 });

@@ -124,12 +124,16 @@ export function visible(count: number, rowHeight: number, scrollTop: number, hei
   return [first, Math.max(first, last)];
 }
 
-/** News of a run, laid over what is known: a live message need not tell everything. */
+/**
+ * News of a run, laid over what is known: a live message need not tell everything, and the answer of a list may have been
+ * made before it.
+ */
 export function merged(known: RunInfo | undefined, told: RunInfo): RunInfo {
   if (!known) return told;
+  const [older, newer] = told.last_ns < known.last_ns ? [told, known] : [known, told];
   return {
-    ...known,
-    ...told,
+    ...older,
+    ...newer,
     goodput: told.goodput ?? known.goodput ?? null,
     values: { ...known.values, ...told.values },
   };
