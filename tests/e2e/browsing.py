@@ -17,7 +17,7 @@ import pytest
 from runwatch.head.main import Listening, read_address
 from runwatch.head.pages import BUILT
 from tests.e2e.controls import NAMING, called, claimed_by
-from tests.integration.chromium import PROGRAM, Chromium, Page
+from tests.integration.chromium import PROGRAM, Chromium, Moved, Page
 from tests.integration.processes import end, until
 
 AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
@@ -34,6 +34,17 @@ KEYS = {
     "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Home": 36, "Escape": 27,
     "Enter": 13, "Tab": 9, "End": 35,
 }  # fmt: skip
+
+
+def _selected(selector: str) -> str:
+    return f"document.querySelector({json.dumps(selector)})"
+
+
+def _saying(text: str, tag: str) -> str:
+    return f"""(() => {{ const all = [...document.querySelectorAll({json.dumps(tag)})];
+        const says = (e) => e.innerText.replace(/\\s+/g, " ").trim();
+        return all.find(e => says(e) === {json.dumps(text)})
+            ?? all.find(e => says(e).startsWith({json.dumps(text)})); }})()"""
 
 
 @contextmanager
@@ -80,10 +91,9 @@ class Visitor:
     def there(self, selector: str) -> None:
         self.see(f"document.querySelector({json.dumps(selector)}) !== null")
 
-    def sees(self, text: str, inside: str = "body") -> None:
-        self.see(
-            f"document.querySelector({json.dumps(inside)})?.innerText.includes({json.dumps(text)})"
-        )
+    def sees(self, text: str, inside: str = "body", seconds: float = 30.0) -> None:
+        script = f"{_selected(inside)}?.innerText.includes({json.dumps(text)})"
+        self.see(script, seconds)
 
     def texts(self, selector: str) -> list[str]:
         found: list[str] = self.page.evaluate(
@@ -103,9 +113,12 @@ class Visitor:
         """Left, top, width and height of an element, scrolled into view.
 
         What is still to come would push it away from under the mouse: wait until nothing is."""
+        return self._place(_selected(selector), selector)
+
+    def _place(self, element: str, what: str) -> tuple[float, float, float, float]:
         # What has been answered is on the page two frames later, and so is what it leads to.
         look = f"""(() => {{ const look = () => {{
-                const e = document.querySelector({json.dumps(selector)});
+                const e = {element};
                 if (!e) return null;
                 e.scrollIntoView({{block: "center"}});
                 const b = e.getBoundingClientRect();
@@ -119,10 +132,13 @@ class Visitor:
         def steady() -> list[float] | None:
             if self.page.is_asking:
                 return None
-            found: list[float] | None = self.page.evaluate(look)
+            try:
+                found: list[float] | None = self.page.evaluate(look)
+            except Moved:
+                return None
             return None if self.page.is_asking else found
 
-        left, top, width, height = until(steady, 30, f"{selector} to stay where it is")
+        left, top, width, height = until(steady, 30, f"{what} to stay where it is")
         return left, top, width, height
 
     def pixels(self, selector: str, besides: str = "") -> str:
@@ -141,37 +157,43 @@ class Visitor:
         self.page.ask("Page.navigate", url=f"{self.address}/#/{place}")
 
     def reload(self) -> None:
+        """And wait for the new page: the old one is there for a moment, and says the same."""
+        before = len(self.page.events("Page.frameNavigated"))
         self.page.ask("Page.reload")
+        until(lambda: len(self.page.events("Page.frameNavigated")) > before, 30, "a new page")
 
     def click(self, selector: str) -> None:
-        """Until it has reached what was meant, and not what came in between."""
-        reached = f"""(() => {{ const e = document.querySelector({json.dumps(selector)});
-            window.reached = false;
-            e.addEventListener("pointerdown", () => {{ window.reached = true; }}, true);
-            const b = e.getBoundingClientRect();
-            const top = document.elementFromPoint(b.left + b.width / 2, b.top + b.height / 2);
-            return e.contains(top) || e.control === top; }})()"""
-
-        def done() -> bool:
-            left, top, width, height = self.place(selector)
-            if not self.page.evaluate(reached):
-                return False
-            self.press(left + width / 2, top + height / 2)
-            return self.page.evaluate("window.reached") is not False  # undefined: it led away
-
-        until(done, 30, f"a click on {selector}")
+        self._click(_selected(selector), selector)
 
     def click_text(self, text: str, tag: str = "button") -> None:
         """The element of that kind that says exactly this, or begins with it."""
-        mark = f"""(() => {{ const all = [...document.querySelectorAll({json.dumps(tag)})];
-            const says = (e) => e.innerText.replace(/\\s+/g, " ").trim();
-            const found = all.find(e => says(e) === {json.dumps(text)})
-                ?? all.find(e => says(e).startsWith({json.dumps(text)}));
-            if (!found) return false;
-            document.querySelectorAll("[data-found]").forEach(e => delete e.dataset.found);
-            found.dataset.found = "1"; return true; }})()"""
-        self.see(mark)
-        self.click("[data-found]")
+        self._click(_saying(text, tag), f"{tag} with {text!r}")
+
+    def _click(self, element: str, what: str) -> None:
+        """Until it has reached what was meant, and not what came in between.
+
+        `element` is looked for each time: the page may have put another in its place."""
+        reached = f"""(() => {{ const e = {element};
+            const is_it = (hit) => {{ const e = {element};
+                return Boolean(e) && (e.contains(hit) || e.control === hit); }};
+            window.reached = false;
+            addEventListener("pointerdown", (event) => {{ window.reached = is_it(event.target); }},
+                {{capture: true, once: true}});
+            const b = e.getBoundingClientRect();
+            return is_it(document.elementFromPoint(b.left + b.width / 2, b.top + b.height / 2));
+            }})()"""
+
+        def done() -> bool:
+            left, top, width, height = self._place(element, what)
+            if not self.page.evaluate(reached):
+                return False
+            self.press(left + width / 2, top + height / 2)
+            try:
+                return self.page.evaluate("window.reached") is not False  # undefined: it led away
+            except Moved:
+                return True
+
+        until(done, 30, f"a click on {what}")
 
     def press(self, x: float, y: float, times: int = 1) -> None:
         self.mouse("mouseMoved", x, y)
@@ -298,10 +320,14 @@ class Visitor:
             deviceScaleFactor=1,
             mobile=False,
         )
+        self.see(f"innerWidth === {width}")
 
     def theme(self, name: str) -> None:
+        """What the system prefers; until the page has heard of it."""
         feature = {"name": "prefers-color-scheme", "value": name}
         self.page.ask("Emulation.setEmulatedMedia", features=[feature])
+        other = {"dark": "light", "light": "dark"}[name]
+        self.there(f"header [aria-label='Switch to the {other} theme']")
 
     # ── judging ───────────────────────────────────────────────────────────────────────────────
 

@@ -36,9 +36,9 @@ from runwatch.store.duck import DuckStore
 SECOND: Final = 10**9
 MINUTE: Final = 60 * SECOND
 LENGTH: Final = 24 * MINUTE
-AHEAD: Final = 5 * MINUTE
+AHEAD: Final = 20 * MINUTE
 """So far into the future it is to be built: a device that has not reported for half a minute is
-silent, and to look at everything takes longer."""
+silent, and to look at everything takes longer, on a slow machine many minutes."""
 RUN: Final = "run-llama"
 RANKS: Final = 8
 PER_HOST: Final = 4
@@ -241,7 +241,7 @@ def agents(start_ns: int, now_ns: int) -> Iterator[Batch]:
     xid = {"device": "gpu1", "uuid": "GPU-0005", "xid": 31, "meaning": "memory page fault"}
     second.events.append(Event(start_ns + 16 * MINUTE, "gpu_xid", xid))
     yield second
-    yield node(3, start_ns, now_ns - 12 * MINUTE, run=False)
+    yield node(3, start_ns, now_ns - AHEAD - 7 * MINUTE, run=False)
 
 
 # ── what was found out ─────────────────────────────────────────────────────────────────────────
@@ -326,16 +326,17 @@ def profiled(start_ns: int, root: Path) -> Iterator[Event]:
 
 def running(now_ns: int) -> Iterator[Batch]:
     """Two ranks on two hosts that are at it."""
+    every_ns = 15 * SECOND
     for rank in range(2):
-        start_ns = now_ns - 10 * MINUTE
+        start_ns = now_ns - AHEAD - 5 * MINUTE
         scope = RunScope(1, RunId("run-mistral"), "mistral", rank, 2)
         journal = Journal(f"mistral-{rank}", f"gpu-{rank + 1}", start_ns, scope, pid=5000 + rank)
         journal.definitions += [Series(1, "loss", 1, ""), SpanName(1, "step", 1)]
         batch = journal.batch()
         batch.events.append(Event(start_ns, "run_start", {"argv": ["train.py"]}, scope=1))
-        for step, time_ns in enumerate(range(start_ns, now_ns - 5 * SECOND, 5 * SECOND)):
-            spanned(batch, 1, step, time_ns, 5 * SECOND, step)
-            batch.points.append(1, time_ns + 5 * SECOND, step, 4.0 / (1 + step / 30))
+        for step, time_ns in enumerate(range(start_ns, now_ns - every_ns, every_ns)):
+            spanned(batch, 1, step, time_ns, every_ns, step)
+            batch.points.append(1, time_ns + every_ns, step, 4.0 / (1 + step / 30))
         yield journal.closed(batch)
 
 

@@ -62,6 +62,7 @@ def longest_wait(page: Visitor) -> int:
     return found
 
 
+@pytest.mark.timeout(300)
 def test_a_newcomer_sees_the_demo_train_crash_and_go_on(browser: Chromium, demo: str) -> None:
     with visitor(browser, demo) as page:
         page.go()
@@ -74,9 +75,12 @@ def test_a_newcomer_sees_the_demo_train_crash_and_go_on(browser: Chromium, demo:
         seen = page.page.evaluate(STEP)
         page.see(f"{STEP} > {seen}")
         page.sees("live", ".range")
-        page.sees("rank 1 killed by SIGKILL", HAPPENED)
-        page.sees("attempt 2 started: 4 ranks", HAPPENED)
-        page.sees("completed", ".head")
+        for words, where in (
+            ("rank 1 killed by SIGKILL", HAPPENED),
+            ("attempt 2 started: 4 ranks", HAPPENED),
+            ("completed", ".head"),
+        ):  # each after processes have started and trained
+            page.sees(words, where, seconds=90)
         page.sees("waiting for data", HAPPENED)
         page.sees("steps lost", HAPPENED)
         page.click(f"{HAPPENED} li:nth-of-type({longest_wait(page)}) button")

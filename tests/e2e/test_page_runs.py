@@ -79,7 +79,7 @@ COLUMNS = {
     "loss": ("metric:loss", "bert mistral llama"),
     "Ranks": ("-ranks", "llama mistral bert"),
     "Devices": ("-devices", "llama"),
-    "Took": ("-took", "llama mistral bert"),
+    "Took": ("-took", "mistral llama bert"),
     "Started": ("-started", "mistral llama bert"),
 }
 """How a click on each sorts first; the newest is first by itself."""
@@ -174,6 +174,9 @@ def test_settings_that_differ_are_shown_and_those_alike_on_demand(runs: Visitor)
     runs.go(f"{COMPARED},run-mistral")
     runs.size(320, 800)
     runs.see("document.querySelectorAll('thead th').length === 4")
+    runs.see(
+        "(e => e.scrollWidth > e.clientWidth)(document.querySelector('[aria-label=Settings]'))"
+    )
     runs.focus("[aria-label=Settings]")
     runs.key("ArrowRight")
     runs.see("document.querySelector('[aria-label=Settings]').scrollLeft > 0")

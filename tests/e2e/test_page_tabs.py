@@ -378,16 +378,17 @@ def test_the_cluster_shows_what_hurts_first(page: Visitor) -> None:
 
 
 def test_sessions_are_started_stopped_and_exported(page: Visitor, tmp_path: Path) -> None:
+    own = "[aria-labelledby=sessions-title] tr:has([aria-label$='session a look'])"
     page.go("cluster")
     page.type("[aria-label='Name of the new session']", "a look")
     page.click_text("Start a session")
-    page.sees("active", "[aria-labelledby=sessions-title] tbody")
+    page.sees("active", own)
     page.click("[aria-label='Stop session a look']")
-    page.sees("stopped", "[aria-labelledby=sessions-title] tbody")
+    page.sees("stopped", own)
     page.click("[aria-label='Go on with session a look']")
-    page.sees("active", "[aria-labelledby=sessions-title] tbody")
+    page.sees("active", own)
     page.click("[aria-label='Stop session a look']")
-    page.sees("stopped", "[aria-labelledby=sessions-title] tbody")
-    told = json.loads(page.downloads("JSON", tmp_path))
+    page.sees("stopped", own)
+    told = json.loads(page.downloads("JSON", tmp_path, f"{own} a"))
     assert "a look" in json.dumps(told)
-    assert page.downloads("Parquet", tmp_path)[:4] == b"PAR1"
+    assert page.downloads("Parquet", tmp_path, f"{own} a")[:4] == b"PAR1"

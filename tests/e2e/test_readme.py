@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from runwatch.agent.lock import end_agents
+from tests.integration.processes import until
 
 ROOT = Path(__file__).parents[2]
 SERVERS = ("runwatch ui", "runwatch head")
+SLEEP = f'#!/bin/sh\nexec "{sys.executable}" "{Path(__file__).with_name("patient_sleep.py")}"\n'
 NOT_HERE = {
     "make test": "this is it",
     ". .venv/bin/activate": "the environment the tests run in is active already",
@@ -31,7 +33,11 @@ def commands() -> list[str]:
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     root = tmp_path_factory.mktemp("readme")
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("RUNWATCH_")}
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    sleep = root / "bin" / "sleep"
+    sleep.parent.mkdir()
+    sleep.write_text(SLEEP)
+    sleep.chmod(0o755)
+    path = f"{sleep.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     yield inherited | {"RUNWATCH_DIR": str(root / "runwatch"), "PATH": path, "HOME": str(root)}
     end_agents(root / "runwatch")
 
@@ -48,6 +54,11 @@ def serve(command: str, environment: dict[str, str]) -> str:
         return first
 
 
+def ends_known(root: Path) -> int:
+    """Of how many programs the agent has written down how they ended."""
+    return len(list(root.glob("journals/*/ended.json")))
+
+
 def test_the_readme_has_commands() -> None:
     assert {"make demo", "make test", "runwatch runs"} <= set(commands())
 
@@ -57,7 +68,8 @@ def test_the_readme_has_commands() -> None:
 def test_every_command_works(environment: dict[str, str]) -> None:
     made = ROOT / "first-run.csv"
     made.unlink(missing_ok=True)
-    said = {}
+    root = Path(environment["RUNWATCH_DIR"])
+    said: dict[str, str] = {}
     try:
         for command in commands():
             if command in NOT_HERE:
@@ -75,6 +87,9 @@ def test_every_command_works(environment: dict[str, str]) -> None:
             )
             assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
             said[command] = done.stdout
+            # A person takes a while to type what comes next.
+            trained = sum("train.py" in each for each in said)
+            until(lambda wanted=trained: ends_known(root) == wanted, 30, f"the end of {command}")
         assert made.read_text().startswith("run,attempt,host,process,device,metric,step,time,value")
     finally:
         made.unlink(missing_ok=True)

@@ -24,6 +24,11 @@ FLAGS = (
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--remote-debugging-pipe",
     "--window-size=1400,850", "--hide-scrollbars",
 )  # fmt: skip
+_MOVED = ("navigated or closed", "context was destroyed", "Cannot find")
+
+
+class Moved(AssertionError):
+    """The page was left while it was asked."""
 
 
 class Chromium:
@@ -84,6 +89,9 @@ class Chromium:
         while text:
             text = text[os.write(self._say, text) :]
         said = answer.get(timeout=60)
+        why = said.get("error", {}).get("message", "")
+        if any(words in why for words in _MOVED):
+            raise Moved(why)
         assert "error" not in said, (method, said["error"])
         found: dict[str, Any] = said["result"]
         return found
@@ -140,12 +148,19 @@ class Page:
     def until(self, script: str, seconds: float = 60.0) -> Any:
         """Wait until an expression is true; its value."""
         deadline = time.monotonic() + seconds
-        while not (value := self.evaluate(script)):
+        while not (value := self._now(script)):
             if time.monotonic() > deadline:
                 text = self.evaluate("document.body ? document.body.innerText.slice(0, 500) : ''")
                 raise AssertionError(f"not within {seconds} s: {script}\n{text}\n{self.words()}")
             time.sleep(0.05)
         return value
+
+    def _now(self, script: str) -> Any:
+        """None while one page gives way to the next."""
+        try:
+            return self.evaluate(script)
+        except Moved:
+            return None
 
     @property
     def browser(self) -> Chromium:

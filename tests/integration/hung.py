@@ -1,6 +1,7 @@
 """A training program that gets on for a while and then gets stuck: python hung.py KIND [STEP]
 
 KIND is one of `stuck.py`'s ways; or "stopped": it stops itself by SIGSTOP; "segfault"; "nothing".
+With HUNG_GATE it takes its first step when that file is there.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ WAYS = {**KINDS, "stopped": stop, "segfault": crash, "nothing": lambda: None}
 def main(kind: str, bad_step: int) -> None:
     os.setsid()  # who ends us ends what we fork
     run = runwatch.init(f"hung-{os.environ.get('HUNG_RUN', kind)}")
+    gate = os.environ.get("HUNG_GATE")
+    while gate and not os.path.exists(gate):
+        time.sleep(0.01)
     for step, _ in run.steps(range(10**6)):
         time.sleep(STEP_SECONDS)
         if step == bad_step:

@@ -21,7 +21,8 @@ words = sys.argv[1:]
 
 def calls():
     with open(home + "/calls") as file:
-        return [json.loads(line) for line in file]
+        # The last may be half written: whoever waits for others reads without the lock.
+        return [json.loads(line) for line in file if line.endswith("\\n")]
 
 
 with open(home + "/lock", "w") as lock:
@@ -95,7 +96,7 @@ class StandIns:
 
     def calls(self, name: str, *words: str) -> list[list[str]]:
         """How it was called, as far as all of `words` are parts of the arguments."""
-        lines = (self.root / "calls").read_text().splitlines()
+        *lines, _half = (self.root / "calls").read_text().split("\n")
         found = [json.loads(line) for line in lines]
         return [
             call["words"]

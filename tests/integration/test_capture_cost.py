@@ -27,9 +27,13 @@ from runwatch.store.duck import DuckStore
 from tests.integration.processes import end, until
 from tests.integration.test_captures import DEADLINE, RUN, Site, _names
 
-pytestmark = pytest.mark.skipif(
-    find_spec("jax") is None or find_spec("xprof") is None, reason="jax or xprof is missing"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        find_spec("jax") is None or find_spec("xprof") is None, reason="jax or xprof is missing"
+    ),
+    pytest.mark.xdist_group("captures"),
+    pytest.mark.timeout(300),
+]
 
 PROGRAM = """
 import json, os, sys, threading, time
@@ -150,7 +154,10 @@ def _answers(site: Site, path: str) -> int:
 
 def _viewers(head: int) -> list[int]:
     def is_viewer(pid: int) -> bool:
-        return b"runwatch.head.viewer" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        try:
+            return b"runwatch.head.viewer" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            return False  # another that has ended meanwhile
 
     return [pid for pid in processes.children(head) if is_viewer(pid)]
 

@@ -13,7 +13,7 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,8 @@ DEADLINE = 90.0
 needed = pytest.mark.skipif(
     find_spec("torch") is None or find_spec("jax") is None, reason="torch or jax is missing"
 )
-pytestmark = needed
+# One site for all of them: its programs keep a processor busy, and take long to start.
+pytestmark = [needed, pytest.mark.xdist_group("captures"), pytest.mark.timeout(300)]
 
 
 class Site(Cluster):
@@ -123,7 +124,8 @@ class Site(Cluster):
 
         def there() -> Any:
             status, told = self.ask(f"/profiles/{run}/{session}")
-            whole = status == 200 and len(told["files"]) >= files
+            # Files and what the processes tell of them come on ways of their own.
+            whole = status == 200 and min(len(told["files"]), len(told["parts"])) >= files
             return told if whole and told["summary_state"] not in ("waiting", "none") else None
 
         found: dict[str, Any] = until(there, DEADLINE, self.words())
@@ -192,7 +194,7 @@ def test_preflight_says_what_can_be_captured_and_why_not(site: Site) -> None:
 
 
 def test_every_rank_is_captured_at_the_same_time(site: Site) -> None:
-    told = site.capture(duration_ms=2000, session="together")
+    told = _in_time(site, f"/runs/{RUN}", duration_ms=2000)
     found = _by_rank(told)
     assert [found[rank]["state"] for rank in range(5)] == ["done"] * 4 + ["failed"], told
     assert told["state"] == "partial"
@@ -200,11 +202,11 @@ def test_every_rank_is_captured_at_the_same_time(site: Site) -> None:
     assert told["overlap_percent"] >= 90
     names = {HOST, *(f"{HOST}.rank{rank}" for rank in (1, 2))}
     kineto = {f"{name}.kineto.json.gz" for name in names}
-    files = _files(site, RUN, "together")
+    files = _files(site, RUN, told["session"])
     assert set(files) == kineto | {f"{HOST}.rank3.xplane.pb"}
     assert all(map(_is_trace, files.values()))
     # Brought to the head, and by the traces' own times.
-    profile = site.profile("together", files=4)
+    profile = site.profile(told["session"], files=4)
     assert profile["summary_state"] == "done", profile["summary_why"]
     assert _common_ms(profile) >= 0.9 * 2000
     assert profile["origin"] == "demand" and profile["ranks"] == [0, 1, 2, 3]
@@ -215,13 +217,24 @@ def test_every_rank_is_captured_at_the_same_time(site: Site) -> None:
 def test_programs_without_runwatch(site: Site) -> None:
     """One only serves a profiler port, the other was only started with KINETO_USE_DAEMON=1."""
     asked = {"ports": [site.profiler_port], "pids": [p.pid for p in site.programs[-2:]]}
-    _, told = site.ask("/captures/preflight", asked)
-    assert sorted(p["way"] for p in told["processes"]) == ["kineto", "port"], told
-    told = _in_time(site, duration_ms=2000, **asked)
+
+    def ways() -> list[str]:
+        _, told = site.ask("/captures/preflight", asked)
+        return sorted(process["way"] for process in told["processes"])
+
+    # PyTorch asks for orders every few seconds; until then nobody knows of it.
+    until(lambda: ways() == ["kineto", "port"], DEADLINE, site.words())
+    run = f"unattributed-{HOST}"
+
+    def in_common(told: Mapping[str, Any]) -> bool:
+        """By their own times: a port does not tell when it really began."""
+        return _common_ms(site.profile(told["session"], files=2, run=run)) >= 0.9 * 2000
+
+    told = _in_time(site, "", in_common, duration_ms=2000, **asked)
+    assert told["state"] == "done", told
     by_way = {process["way"]: process for process in told["processes"]}
     assert set(by_way) == {"kineto", "port"}
     assert told["overlap_percent"] >= 90, told
-    run = f"unattributed-{HOST}"
     files = _files(site, run, told["session"])
     assert set(files) == {
         f"{HOST}.pid{by_way['kineto']['pid']}.kineto.json.gz",
@@ -230,19 +243,25 @@ def test_programs_without_runwatch(site: Site) -> None:
     assert all(map(_is_trace, files.values()))
     profile = site.profile(told["session"], files=2, run=run)
     assert profile["frameworks"] == ["jax", "torch"]
-    assert _common_ms(profile) >= 0.9 * 2000
     site.goes_on("torch")
     site.goes_on("jax")
 
 
-def _in_time(site: Site, **wanted: Any) -> dict[str, Any]:
-    """A program that asks while all processors are busy is told late, and its capture says so."""
-    for _ in range(3):
-        told = site.capture("", **wanted)
-        assert told["state"] == "done", told
-        if not any(" late" in process["why"] for process in told["processes"]):
-            break
-    return told
+def _in_time(
+    site: Site, base: str, really: Callable[[Any], bool] = bool, **wanted: Any
+) -> dict[str, Any]:
+    """While all processors are busy a program begins late or not at all; its capture says so.
+
+    `really`: what to look at besides.
+    """
+
+    def once() -> dict[str, Any] | None:
+        told = site.capture(base, **wanted)
+        print([(p["way"], p["why"]) for p in told["processes"]], told["overlap_percent"])
+        return told if (told["overlap_percent"] or 0) >= 90 and really(told) else None
+
+    found: dict[str, Any] = until(once, 150, "a capture that all begin in time")
+    return found
 
 
 def test_steps_are_counted(site: Site) -> None:
@@ -276,7 +295,7 @@ def test_what_cannot_be_written_leaves_the_steps_alone(site: Site) -> None:
     assert "cannot write to" in told["why"]
     site.goes_on(0)
     site.goes_on(3)
-    assert list((site.node_root / "captures").iterdir()) == []
+    until(lambda: os.listdir(site.node_root / "captures") == [], what="what was traced to go")
 
 
 def test_a_head_that_dies_meanwhile(site: Site) -> None:
@@ -347,7 +366,9 @@ def test_a_port_that_answers_with_something_else(site: Site) -> None:
         finally:
             web.shutdown()
             serving.join()
-    status, told = site.ask("/captures", {"ports": [free_port()]})
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound, and never listening
+        status, told = site.ask("/captures", {"ports": [taken.getsockname()[1]]})
     assert status == 422 and "nothing listens on" in told["message"]
     status, told = site.ask("/captures", {"hosts": ["elsewhere"]})
     assert status == 422 and "no agent of it is connected" in told["message"]

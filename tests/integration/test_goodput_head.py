@@ -147,6 +147,7 @@ def test_what_a_recorder_wrote_is_at_the_head(cluster: Cluster) -> None:
         ),
         job | {"job_end_time": start + 25},
     ]
+    until(lambda: not goodput(cluster, run)["live"], what="the end")
     account = spent(goodput(cluster, run))
     assert account["custom:eval"] == 3 * SECOND
     assert sum(account.values()) == 25 * SECOND

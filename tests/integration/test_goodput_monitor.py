@@ -44,6 +44,11 @@ def monitor(upload_interval=3600, **options):
 
 def monitor_threads():
     return [t for t in threading.enumerate() if t.name == "runwatch-goodput-monitor"]
+
+def have_ended():
+    for thread in monitor_threads():
+        thread.join(30)
+    return monitor_threads() == []
 """
 
 
@@ -151,12 +156,12 @@ def test_a_forked_child_does_not_monitor_until_it_says_so(tmp_path: Path, board:
             watching.start_goodput_uploader()
             assert len(monitor_threads()) == 1
             watching.stop_goodput_uploader(skip_final_flush=False)
-            assert monitor_threads() == []
+            assert have_ended()
             sys.exit(0)
         assert os.waitpid(child, 0)[1] == 0
         assert len(monitor_threads()) == 1
         watching.stop_goodput_uploader(skip_final_flush=False)
-        assert monitor_threads() == []
+        assert have_ended()
         """,
         tmp_path,
         board,
@@ -201,7 +206,7 @@ def test_a_signal_handler_may_stop_the_monitor(tmp_path: Path, board: Path) -> N
             while len(stopped) == count:
                 watching.start_goodput_uploader()
         watching.stop_goodput_uploader()
-        assert monitor_threads() == []
+        assert have_ended()
         """,
         tmp_path,
         board,
@@ -220,11 +225,12 @@ def test_an_exit_is_not_held_up_by_an_outlet_that_hangs(tmp_path: Path, board: P
             from google.cloud import monitoring_v3
             from google.cloud.monitoring_v3.services.metric_service import transports
             channel = grpc.insecure_channel("127.0.0.1:{service.port}")
+            grpc.channel_ready_future(channel).result(30)
             client = monitoring_v3.MetricServiceClient(
                 transport=transports.MetricServiceGrpcTransport(channel=channel))
             record(0, 20, 0)
             watching = monitoring.GoodputMonitor(
-                "job", "logger", os.environ["BOARD"], 3600, True, final_flush_timeout_seconds=0.5,
+                "job", "logger", os.environ["BOARD"], 3600, True, final_flush_timeout_seconds=3,
                 gcp_options=GCPOptions("p", "z", "0", "A"), metrics_client=client)
             watching.start_goodput_uploader()
             """,

@@ -214,10 +214,14 @@ def test_it_closes_when_the_run_ends(job: Job) -> None:
 
 @pytest.mark.xdist_group("hangs")
 def test_a_rank_that_falls_behind_the_others_is_named(job: Job) -> None:
+    gate = job.cluster.root / "gate"
     for rank in ("0", "1", "2"):
         kind = "read_pipe" if rank == "1" else "nothing"
         ranks = {"RANK": rank, "WORLD_SIZE": "3", "LOCAL_RANK": rank, "HUNG_RUN": "apart"}
-        job.start(kind, **ranks)
+        job.start(kind, **ranks, HUNG_GATE=str(gate))
+    # They begin together, else the one that hangs may do so before the others have begun.
+    until(lambda: len(job.head.store.processes(RunId("hung-apart"))) == 3, 60, "all to be there")
+    gate.touch()
     incident = job.incident("apart")
     assert incident.ranks == (1,)
     assert incident.report["stall"]["kind"] == "rank"

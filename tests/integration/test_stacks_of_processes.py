@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,16 +63,20 @@ def start(tmp_path: Path) -> Iterator[Start]:
         program.communicate()
 
 
-def seen_at(pid: int, kind: str, seconds: float = 20.0, **options: Any) -> Stacks:
-    """What is seen once the main thread is where the program gets stuck."""
+def seen_at(pid: int, kind: str, *, whole: bool = False, **options: Any) -> Stacks:
+    """What is seen once the main thread is where the program gets stuck.
+
+    `whole`: with all that can be seen; on a busy machine native frames may take too long.
+    """
     seen: list[Stacks] = []
 
     def there() -> bool:
         seen.append(look(pid, **options))
-        return bool(seen[-1].threads) and place(seen[-1].threads[0]) == LINES[kind]
+        stuck = bool(seen[-1].threads) and place(seen[-1].threads[0]) == LINES[kind]
+        return stuck and not (whole and seen[-1].problems)
 
     try:
-        until(there, seconds)
+        until(there, 60)
     except AssertionError:
         raise AssertionError(f"not at {kind}, line {LINES[kind]}: {seen[-1]}") from None
     return seen[-1]
@@ -89,7 +94,7 @@ def named(stacks: Stacks, name: str) -> Thread:
 @pytest.mark.parametrize("kind", ["gil", "orphan", "loop", "read_socket", "read_pipe"])
 def test_the_line_is_seen_from_outside(start: Start, kind: str) -> None:
     program = start(kind)
-    seen = seen_at(program.pid, kind)
+    seen = seen_at(program.pid, kind, whole=True)
     main = seen.threads[0]
     assert seen.how == "outside" and seen.problems == ()
     assert (main.is_main, main.native_id) == (True, program.pid)
@@ -110,10 +115,15 @@ def test_without_native_frames(start: Start) -> None:
 
 def test_both_sides_of_a_deadlock(start: Start) -> None:
     program = start("deadlock")
-    seen = seen_at(program.pid, "deadlock")
-    one, other = named(seen, "one"), named(seen, "other")
-    assert (place(one), place(other)) == (LINES["deadlock-one"], LINES["deadlock-other"])
-    assert one.idle and other.idle
+
+    def both() -> bool:
+        """They may get there after the main thread."""
+        seen = seen_at(program.pid, "deadlock")
+        found = [(place(thread), thread.idle) for thread in map(partial(named, seen), sides)]
+        return found == [(LINES[f"deadlock-{side}"], True) for side in sides]
+
+    sides = "one", "other"
+    until(both)
 
 
 def test_a_stopped_process_is_read_and_stays_stopped(start: Start) -> None:
@@ -147,6 +157,7 @@ def test_a_traced_process_is_read_without_pausing_it(start: Start) -> None:
     if shutil.which("strace") is None:
         pytest.skip("no strace here to trace with")
     program = start("read_pipe")
+    seen_at(program.pid, "read_pipe")
     tracer = subprocess.Popen(
         ["strace", "-f", "-o", "/dev/null", "-p", str(program.pid)], stderr=subprocess.DEVNULL
     )
@@ -278,7 +289,7 @@ def test_a_process_answers_at_its_socket(start: Start, tmp_path: Path, kind: str
 
     def there() -> Stacks | None:
         told = ask_stacks(tmp_path, program.pid, ask=ask)
-        return told if place(told.threads[0]) == LINES[kind] else None
+        return told if told.threads and place(told.threads[0]) == LINES[kind] else None
 
     told: Stacks = until(there)
     assert (told.how, told.pid, told.problems) == ("asked", program.pid, ())
@@ -352,6 +363,7 @@ def test_the_errand_tells_of_a_rank_and_its_workers(start: Start, tmp_path: Path
     program = start("fork")
     worker = int(program.ready[1])  # type: ignore[attr-defined]
     seen_at(program.pid, "fork")
+    seen_at(worker, "fork-worker")
     said = _run_looker("errand", str(tmp_path), "j", str(program.pid))
     own, forked = sorted(said["events"], key=lambda event: "child_of" in event)
     assert said["answer"] == {"processes": 2, "looked": 2, "problems": {}}
@@ -385,9 +397,14 @@ def test_the_errand_asks_where_it_may_not_look(start: Start, tmp_path: Path, kin
 
 
 def _if_there(said: dict[str, Any], kind: str) -> dict[str, Any] | None:
-    own = next(event for event in said["events"] if "child_of" not in event)
-    threads = Stacks.from_json(own).threads
-    return said if threads and place(threads[0]) == LINES[kind] else None
+    """Once it, and the worker that it forked, are where they get stuck."""
+
+    def there(event: dict[str, Any]) -> bool:
+        threads = Stacks.from_json(event).threads
+        line = LINES["fork-worker" if "child_of" in event else kind]
+        return bool(threads) and place(threads[0]) == line
+
+    return said if all(map(there, said["events"])) else None
 
 
 def _looker(how: str, *rest: str, before: list[str] | None = None) -> list[Stacks]:

@@ -840,7 +840,8 @@ def test_a_capture_of_which_some_fail(bench: Bench, programs: list[int], registr
     logs.mkdir()
     closed, other = free_port(), registry.removeprefix("http://")
     done = bench.run(
-        "capture", "-l", str(logs), "-d", "100", "--json", "-n", f"localhost:{closed}", other,
+        # For so long that the second is there, on whatever machine, before the first is through.
+        "capture", "-l", str(logs), "-d", "1500", "--json", "-n", f"localhost:{closed}", other,
         f"localhost:{programs[0]}", f"127.0.0.1:{programs[0]}", code=1,
     )  # fmt: skip
     told = json.loads(done.stdout)["hosts"]
