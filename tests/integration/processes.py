@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import os
 import signal
@@ -10,7 +11,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,11 +33,27 @@ def until(condition: Callable[[], Any], seconds: float = 30.0, what: str = "") -
     return value
 
 
+def _some_ports() -> Iterator[int]:
+    """Others in each worker, and none of those that the system gives to connections: while a head
+    is down, one of them could be anybody's, and an agent that looks for it meets itself there."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    first, count = 12_000 + 2_000 * (worker % 8), 2_000
+    begin = os.getpid() * 37  # somebody else may run tests on this machine, too
+    return itertools.cycle([first + (begin + n) % count for n in range(count)])
+
+
+_ports: Final = _some_ports()
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    while True:
+        port = next(_ports)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", port))
+            except OSError:
+                continue
+            return port
 
 
 class Cluster:
@@ -206,7 +223,7 @@ def end(process: subprocess.Popen[bytes], number: int) -> int:
     if process.poll() is None:
         process.send_signal(number)
     try:
-        return process.wait(20)
+        return process.wait(60)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -140,7 +140,7 @@ def run_program(text: str, directory: Path, **environment: str) -> subprocess.Co
     process = start_program(text, directory, **environment)
     with process:
         try:
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=100)
         finally:
             process.kill()
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)

@@ -31,7 +31,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def seconds(trials: int) -> float:
-    return 60 + 3 * trials
+    return 120 + 3 * trials
 
 
 def at_a_random_moment(trainer: Trainer, hertz: int) -> None:

@@ -287,17 +287,20 @@ def journal_matches(bench: Bench, name: str) -> int:
     """How many samples the session has, once it has all that its client wrote; else 0."""
     document = bench.ask(f"/api/v1/sessions/{name}/export")
     session = bench.ask(f"/api/v1/sessions/{name}")
-    written = written_between(bench, session["started_ns"], session["ended_ns"])
+    begun, ended, times = session["started_ns"], session["ended_ns"], written(bench)
+    if max(times) < ended:
+        return 0  # its last sample may have been taken and not yet been written
     found = sampled(document)
     assert max(found.values()) == 1
-    return found.total() if found.total() == written else 0
+    return found.total() if found.total() == sum(begun <= at < ended for at in times) else 0
 
 
-def written_between(bench: Bench, start_ns: int, end_ns: int) -> int:
+def written(bench: Bench) -> list[int]:
+    """When the client took its samples, each device's."""
     from runwatch.journal.reader import JournalReader
     from runwatch.record import Series
 
-    count = 0
+    times: list[int] = []
     for folder in (bench.nodes[0] / "journals").iterdir():
         reader, ours = JournalReader(folder), set()
         while (batch := reader.read()) is not None:
@@ -307,9 +310,9 @@ def written_between(bench: Bench, start_ns: int, end_ns: int) -> int:
                 if isinstance(d, Series) and d.metric == "gpu_utilization_percent"
             }
             points = zip(batch.points.series, batch.points.time_ns, strict=True)
-            count += sum(s in ours and start_ns <= t < end_ns for s, t in points)
+            times += [time_ns for series, time_ns in points if series in ours]
         reader.close()
-    return count
+    return times
 
 
 @pytest.mark.timeout(240)

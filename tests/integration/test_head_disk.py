@@ -36,18 +36,20 @@ def test_a_full_disk_stops_acknowledging_and_resumes_by_itself(
         filler.write_bytes(bytes(80 << 20))
         cluster.start_agent()
         trainer = cluster.start_trainer(hertz=1000, count=3000)
-        until(
-            lambda: ask(cluster.http_port, "/api/v1/health")[1]["status"] == "degraded",
+        health = until(
+            lambda: (said := ask(cluster.http_port, "/api/v1/health")[1])["problem"] and said,
             30,
             "the head to say that it is full",
         )
-        problem = ask(cluster.http_port, "/api/v1/health")[1]["problem"]
-        assert "no space left" in problem
-        trainer.process.wait(30)
+        assert health["status"] == "degraded" and "no space left" in health["problem"]
+        trainer.process.wait(60)
         assert ask(cluster.http_port, f"/api/v1/runs/{trainer.run}")[0] == 404
         filler.unlink()
         cluster.wait_until_stored(60)
-        assert ask(cluster.http_port, "/api/v1/health")[1]["status"] == "ok"
+        until(
+            lambda: ask(cluster.http_port, "/api/v1/health")[1]["status"] == "ok",
+            what="the head to say that all is well",
+        )
         cluster.check_exactly_once()
     finally:
         cluster.close()

@@ -97,21 +97,22 @@ def test_a_hundred_megabytes_over_http(cluster: Cluster) -> None:
 
 
 def test_a_thousand_connections_that_say_nothing(cluster: Cluster) -> None:
-    resource.setrlimit(
-        resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-    )
-    cluster.start_head()
-    silent = [
-        socket.create_connection(("127.0.0.1", port), timeout=20)
-        for port in (cluster.http_port, cluster.grpc_port)
-        for _ in range(1000)
-    ]
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, before[1]))
+    silent: list[socket.socket] = []
     try:
+        cluster.start_head()
+        silent.extend(
+            socket.create_connection(("127.0.0.1", port), timeout=20)
+            for port in (cluster.http_port, cluster.grpc_port)
+            for _ in range(1000)
+        )
         assert ask(cluster.http_port, "/api/v1/health")[1]["status"] == "ok"
         assert talk(cluster.grpc_port, hello())[0].welcome.wire_version == 1
     finally:
         for connection in silent:
             connection.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
     assert ask(cluster.http_port, "/api/v1/runs") == (
         200,
         {"runs": [], "total": 0, "next_offset": None},
@@ -147,7 +148,7 @@ def test_a_port_in_use_is_named(cluster: Cluster) -> None:
 def test_any_other_address_needs_a_token_which_is_made_and_printed(cluster: Cluster) -> None:
     at = cluster.start_head("--bind", "0.0.0.0")
     assert len(at.token) > 20
-    assert f"RUNWATCH_TOKEN={at.token}" in cluster.words()
+    until(lambda: f"RUNWATCH_TOKEN={at.token}" in cluster.words(), what="the token to be printed")
     assert (cluster.head_root / "token").stat().st_mode & 0o077 == 0
 
     assert ask(cluster.http_port, "/api/v1/runs")[0] == 401
@@ -197,7 +198,7 @@ def test_a_truncated_store_is_set_aside_and_filled_again_from_the_journals(
 ) -> None:
     cluster.start_head()
     cluster.start_agent()
-    cluster.start_trainer(hertz=0, count=5_000)
+    cluster.start_trainer(hertz=0, count=5_000).wait_for(5_000)
     cluster.wait_until_stored()
     cluster.stop_head()
     hot = cluster.head_root / "store" / "hot.duckdb"

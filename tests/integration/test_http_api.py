@@ -698,7 +698,7 @@ def test_streams_end_when_the_head_stops(store: Store) -> None:
         stream.next("hello")
         live.close()
         assert all(line in ("", ": still here") for line in stream.rest())
-        refused = httpx.get(f"{url}/live")
+        refused = httpx.get(f"{url}/live", timeout=20)
         assert (refused.status_code, error(refused)["code"]) == (503, "unavailable")
 
 
@@ -706,7 +706,7 @@ def test_there_is_room_for_so_many_and_no_more(store: Store) -> None:
     live = Live(capacity=1)
     with served(store, live, Clock()) as url, listening(f"{url}/live") as stream:
         stream.next("hello")
-        assert "close one" in error(httpx.get(f"{url}/live"))["message"]
+        assert "close one" in error(httpx.get(f"{url}/live", timeout=20))["message"]
 
 
 def test_an_export_that_is_broken_off_lets_go_of_the_store(store: Store) -> None:
@@ -715,7 +715,7 @@ def test_an_export_that_is_broken_off_lets_go_of_the_store(store: Store) -> None
     with served(store, Live(), Clock()) as url:
         with httpx.stream("GET", f"{url}/runs/run-1/export", timeout=20) as reply:
             assert next(reply.iter_bytes(1000)).startswith(b"run,attempt")
-        assert httpx.get(f"{url}/health").json()["status"] == "ok"
+        assert httpx.get(f"{url}/health", timeout=20).json()["status"] == "ok"
     store.close()  # waits for every reader that is still there
 
 
@@ -726,4 +726,4 @@ def test_raw_bytes_on_the_wire_do_no_harm(store: Store) -> None:
             with socket.create_connection(("127.0.0.1", port), timeout=20) as wire:
                 wire.sendall(line + b"\r\nHost: localhost\r\nConnection: close\r\n\r\n")
                 assert wire.recv(12).startswith(b"HTTP/1.1 40")
-        assert httpx.get(f"{url}/health").status_code == 200
+        assert httpx.get(f"{url}/health", timeout=20).status_code == 200

@@ -128,7 +128,7 @@ def test_a_live_stream_ends_with_its_link(head: Listening) -> None:
     request = urllib.request.Request(
         f"{head.http}/api/v1/live", headers={"Authorization": f"Bearer {made['token']}"}
     )
-    with urllib.request.urlopen(request, timeout=10) as stream:
+    with urllib.request.urlopen(request, timeout=30) as stream:
         assert stream.readline().startswith(b"id:")
         assert stream.readline() == b"event: hello\n"
         assert b'"run":"run-1"' in stream.readline()
@@ -151,4 +151,5 @@ def test_it_can_be_read_by_everyone(head: Listening, browser: Chromium, tmp_path
             "Emulation.setDeviceMetricsOverride",
             width=320, height=640, deviceScaleFactor=1, mobile=True,
         )  # fmt: skip
+        page.until("document.documentElement.clientWidth <= 320")  # it has its new size
         assert page.evaluate("document.documentElement.scrollWidth") <= 320

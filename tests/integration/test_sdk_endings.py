@@ -198,8 +198,8 @@ def test_an_interrupt_in_the_middle_of_a_call_arrives_and_the_journal_is_whole(
         signal.signal(signal.SIGALRM, handler)
         whole = interrupts = 0
         while interrupts < 50:
-            signal.setitimer(signal.ITIMER_REAL, 0.002)
             try:
+                signal.setitimer(signal.ITIMER_REAL, 0.002)
                 while True:
                     run.log(loss=float(whole))
                     whole += 1

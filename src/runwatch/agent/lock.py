@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -31,6 +32,20 @@ class AgentLock:
         self._fd = fd
         return True
 
+    def is_held(self) -> bool:
+        """By someone, now.  Who asks has it for a moment, and does not say so in the file."""
+        try:
+            fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(fd)
+        return False
+
     def holder(self) -> int | None:
         """The pid that wrote the file last; it is the holder's while the lock is held."""
         try:
@@ -49,11 +64,12 @@ def end_agents(root: Path, patience_seconds: float = 10.0) -> None:
     for path in (root / "agent").glob("*.lock"):
         lock = AgentLock(root, path.stem)
         deadline = time.monotonic() + patience_seconds
-        asked = False
-        while not lock.acquire() and time.monotonic() < deadline:
+        asked: int | None = None
+        while lock.is_held() and time.monotonic() < deadline:
             holder = lock.holder()
-            if not asked and holder is not None:
-                os.kill(holder, signal.SIGTERM)
-                asked = True
+            if holder is not None and holder != asked:
+                asked = holder
+                # One that has the lock and has not said so yet: the file names the last one.
+                with suppress(ProcessLookupError):
+                    os.kill(holder, signal.SIGTERM)
             time.sleep(0.02)
-        lock.release()

@@ -74,12 +74,14 @@ class Agent:
         *,
         clock: Clock = system_clock,
         sources: Sequence[Source] | None = None,
+        stop: threading.Event | None = None,
     ) -> None:
-        """`sources`: the devices to look for, if not those that the settings name."""
+        """`sources`: the devices to look for, if not those that the settings name; `stop` is set by
+        who wants it to end."""
         self.settings = settings
         self.host = settings.host or this_host()
         self._clock = clock
-        self._stop = threading.Event()
+        self._stop = stop or threading.Event()
         of_host = None if settings.all_hosts else self.host
         self._tail = Tail(settings.root, of_host=of_host, clock=clock)
         self._watch = ProcessWatch()
@@ -172,6 +174,8 @@ class Agent:
                 if self._is_idle():
                     break
         finally:
+            for gone in self._watch.poll(0):  # found by the last look, or gone since
+                self._record_exit(gone)
             self._kineto.stop()
             self._lanes.stop()
             self._book.event("agent_end", {"pid": os.getpid()})
@@ -216,11 +220,19 @@ class Agent:
     def _look(self) -> None:
         """Take new processes under watch."""
         for followed in self._tail.discover():
-            origin = followed.origin
-            if origin.role != "agent" and not self._ended_path(origin).exists():
-                self._watch.add(origin)
+            if self._is_to_be_watched(followed.origin):
+                self._watch.add(followed.origin)
         self._tail.forget_missing()
         self._know_targets()
+
+    def has_missed_someone(self) -> bool:
+        """Asked in the end: whether a process has come since the last look."""
+        came = [followed.origin for followed in self._tail.discover()]
+        self._tail.close()
+        return any(map(self._is_to_be_watched, came))
+
+    def _is_to_be_watched(self, origin: Origin) -> bool:
+        return origin.role != "agent" and not self._ended_path(origin).exists()
 
     def _record_exit(self, gone: Exit) -> None:
         journal = gone.origin.journal
@@ -419,20 +431,24 @@ class Agent:
 
 def run_agent(settings: AgentSettings) -> bool:
     """Run until stopped or idle; False when another agent of this node and user is at it."""
+    stop = threading.Event()
+    _set_on_signals(stop)
     lock = AgentLock(settings.root, settings.host or this_host())
     if not lock.acquire():
         return False
-    try:
-        agent = Agent(settings)
-        _stop_on_signals(agent)
-        agent.run()
-    finally:
-        lock.release()
-    return True
+    while True:
+        try:
+            agent = Agent(settings, stop=stop)
+            agent.run()
+        finally:
+            lock.release()
+        # Whoever came while we were ending wanted an agent, and that one found us here.
+        if stop.is_set() or not agent.has_missed_someone() or not lock.acquire():
+            return True
 
 
-def _stop_on_signals(agent: Agent) -> None:
+def _set_on_signals(stop: threading.Event) -> None:
     import signal
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: agent.stop())
+        signal.signal(number, lambda *_: stop.set())

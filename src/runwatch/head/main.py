@@ -325,7 +325,7 @@ class Head:
             await warming
             self.local.live.close()
             if grpc_server is not None:
-                await grpc_server.stop(grace=1.0)
+                await grpc_server.stop(grace=5.0)
             _forget_address(settings.root)
 
     def _config(self) -> uvicorn.Config:

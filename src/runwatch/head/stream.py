@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import grpc
@@ -31,6 +32,8 @@ from runwatch.wire.convert import (
 HELLO_SECONDS: Final = 10.0
 ROOM_POLL_SECONDS: Final = 0.02
 STOPPING: Final = "this head is stopping"
+CLOCK_WORDS: Final = 20
+"""So many times a host's clock is told in a minute."""
 logger = logging.getLogger("runwatch.head")
 
 
@@ -42,14 +45,21 @@ class AgentState:
     version: str
     connected_ns: int
     heard_ns: int
-    clock_offset_seconds: float
-    """How far the agent's wall clock is ahead of ours (plus the message's travel time)."""
+    clock_offset_seconds: float = 0.0
+    """How far the agent's wall clock is ahead of ours (less the message's travel time)."""
     alive: frozenset[JournalId] = frozenset()
     """Journals whose processes lived when it was last heard."""
     commands: tuple[str, ...] = ()
     """Kinds of commands that it can carry out."""
     send: Callable[[Command], None] = lambda _: None
     """Any thread may call it."""
+    _told: deque[float] = field(default_factory=lambda: deque(maxlen=CLOCK_WORDS))
+
+    def hear_clock(self, theirs_ns: int, now_ns: int) -> None:
+        """A word that waited on its way, behind what an agent kept while we were away, makes its
+        clock look slow and never fast: the quickest of the last minute's is believed."""
+        self._told.append((theirs_ns - now_ns) / 1e9)
+        self.clock_offset_seconds = max(self._told)
 
 
 class SpineService:
@@ -151,15 +161,10 @@ class SpineService:
         except WireError as error:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         now = self._clock.wall_ns()
-        offset = (hello.wall_ns - now) / 1e9
-        return AgentState(
-            hello.host,
-            hello.runwatch_version,
-            now,
-            now,
-            offset,
-            commands=tuple(hello.commands),
-        )
+        commands = tuple(hello.commands)
+        agent = AgentState(hello.host, hello.runwatch_version, now, now, commands=commands)
+        agent.hear_clock(hello.wall_ns, now)
+        return agent
 
 
 class _Conversation:
@@ -206,7 +211,7 @@ class _Conversation:
             self._say_cursor(journal, self._ingest.cursor(journal), refused=False)
         elif kind == "ping":
             now = self._clock.wall_ns()
-            self._agent.clock_offset_seconds = (up.ping.wall_ns - now) / 1e9
+            self._agent.hear_clock(up.ping.wall_ns, now)
             self._agent.alive = frozenset(JournalId(name) for name in up.ping.alive)
             pong = pb.Pong(wall_ns=now, problem=self._ingest.problem)
             self._answers.put_nowait(pb.Down(pong=pong))

@@ -131,9 +131,11 @@ def _listen(journal: Path) -> socket.socket:
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with socket_of(journal) as address:
-            listening.bind(address)
-            os.chmod(address, 0o600)
-        listening.listen(8)
+            # Under its name it is found only by then: one that does not listen yet turns away.
+            listening.bind(f"{address}.new")
+            os.chmod(f"{address}.new", 0o600)
+            listening.listen(8)
+            os.rename(f"{address}.new", address)
     except BaseException:
         listening.close()
         raise

@@ -160,9 +160,9 @@ def test_reaped_while_we_look(watch: ProcessWatch) -> None:
     exits = wait_for_exits(watch, len(processes))
     for process in processes:
         process.wait()
-    assert {gone.origin: gone.code for gone in exits if gone.code is not None} == {
-        origin: number for origin, number in numbers.items() if kernel_tells()
-    }
+    told = {gone.origin: gone.code for gone in exits if gone.code is not None}
+    assert told.items() <= numbers.items()  # of some we may have been quicker than their parents
+    assert told == numbers or not kernel_tells()
 
 
 def test_dead_before_we_looked(watch: ProcessWatch) -> None:

@@ -56,6 +56,7 @@ def settled(pid: int, *, native: bool = False) -> str:
             "  sleeping  " in text[-1]
             and "train  " in text[-1]
             and "3 threads waiting for work" in text[-1]
+            and "2 threads at the same place: fetch-" in text[-1]
         )
 
     until(there)

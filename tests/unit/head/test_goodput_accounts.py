@@ -258,10 +258,12 @@ def test_nothing_is_missed_or_doubled_while_records_pour_in() -> None:
     ingest = Ingest(store, on_stored=lambda batches: made[0].stored(batches))
     made.append(Accounts(reading, ingest.still))
     books = [Notebook(rank).steps(0, *range(1, 1000)) for rank in range(3)]
-    done = threading.Event()
+    asked, done = threading.Event(), threading.Event()
 
     def pour() -> None:
         for first in range(0, 1998, 27):
+            if first > 999:
+                assert asked.wait(30)
             for book in books:
                 last = min(first + 27, len(book.records))
                 assert ingest.submit(book.batch(first, last)).result(30).accepted
@@ -278,6 +280,7 @@ def test_nothing_is_missed_or_doubled_while_records_pour_in() -> None:
             with made[0].of(RUN) as goodput:
                 assert (0 if goodput is None else goodput.steps) >= at_least
             questions += 1
+            asked.set()
         with made[0].of(RUN) as goodput, Accounts(reading).of(RUN) as afresh:
             assert goodput is not None and afresh is not None
             assert questions > 0

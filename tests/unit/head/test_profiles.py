@@ -243,6 +243,7 @@ def test_a_summary_is_made_once_and_kept(api: Api) -> None:
     found = api.summarised("llama", "s1")
     assert found["summary_state"] == "done", found["summary_why"]
     assert {trace["kind"] for trace in found["summary"]["traces"]} == {"kineto", "xplane"}
+    until((lying / ".runwatch-summary.json").exists, what="the summary to be kept")
     kept = json.loads((lying / ".runwatch-summary.json").read_text())
     kept["summary"]["traces"] = []
     (lying / ".runwatch-summary.json").write_text(json.dumps(kept))

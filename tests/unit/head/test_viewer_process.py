@@ -96,7 +96,7 @@ def test_it_ends_when_it_takes_too_much_memory(make: Callable[..., Viewer]) -> N
     viewer = make(memory_bytes=20 << 20)
     viewer.hold()
     viewer.socket(fresh=True)
-    until(lambda: viewer.pid is None, what="it to end")
+    until(lambda: viewer.pid is None and viewer.ended_because, what="it to end")
     assert "viewer_memory" in viewer.ended_because
 
 
