@@ -69,9 +69,8 @@ class Victim:
         self._returned.close()
 
 
-def kill_once(folder: Path, pause: float, after: int) -> None:
-    """Tail a live writer, kill it, read the rest."""
-    victim = Victim(folder, pause)
+def follow_and_kill(victim: Victim, after: int) -> tuple[Everything, int]:
+    """Tail a live writer, kill it, read the rest: what was read, and how many calls returned."""
     found = Everything()
     reader = JournalReader(victim.directory)
     deadline = time.monotonic() + 60
@@ -83,10 +82,14 @@ def kill_once(folder: Path, pause: float, after: int) -> None:
         victim.kill()
         while (batch := reader.read(final=True)) is not None:
             found.add(batch)
-        returned = victim.returned
+        return found, victim.returned
     finally:
         reader.close()
         victim.close()
+
+
+def kill_once(folder: Path, pause: float, after: int) -> None:
+    found, returned = follow_and_kill(Victim(folder, pause), after)
     values = found.values("loss")
     assert values == [float(i) for i in range(len(values))]
     assert returned <= len(values) <= returned + 1

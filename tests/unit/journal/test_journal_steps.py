@@ -24,8 +24,8 @@ from runwatch.journal.segment import (
 )
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import BEGIN, END
-from tests.unit.journal.journal_help import SECOND, SMALL, Everything, origin, read_everything
-from tests.unit.journal.test_journal_kill import Victim
+from tests.unit.journal.journal_help import SECOND, SMALL, origin, read_everything
+from tests.unit.journal.test_journal_kill import Victim, follow_and_kill
 
 SLEEP = 3_600 * SECOND
 
@@ -222,22 +222,7 @@ class Stepper(Victim):
 
 
 def kill_once(folder: Path, pause: float, after: int, way: str) -> None:
-    victim = Stepper(folder, pause, way)
-    found = Everything()
-    reader = JournalReader(victim.directory)
-    deadline = time.monotonic() + 60
-    try:
-        while victim.returned < after:
-            assert time.monotonic() < deadline
-            if (batch := reader.read()) is not None:
-                found.add(batch)
-        victim.kill()
-        while (batch := reader.read(final=True)) is not None:
-            found.add(batch)
-        returned = victim.returned
-    finally:
-        reader.close()
-        victim.close()
+    found, returned = follow_and_kill(Stepper(folder, pause, way), after)
     steps = [step for name, step, _, _ in found.points if name == "step_seconds"]
     assert steps == list(range(len(steps)))
     assert returned <= len(steps) <= returned + 1
