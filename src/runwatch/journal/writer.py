@@ -560,9 +560,12 @@ class JournalWriter:
 
     def _mind_sleep(self) -> None:
         """After the machine has slept ticks are shifted anew, from the next segment on."""
-        if abs(self._now() - self._tick() - self._tick_shift) > SLEPT_NS:
+        if abs(self._now() - self._tick() - self._tick_shift) <= SLEPT_NS:
+            return
+        shift = tick_shift(self._clock)  # it may only be that we were held up between the two
+        if abs(shift - self._tick_shift) > SLEPT_NS:
             with self._lock:
-                self._tick_shift = tick_shift(self._clock)
+                self._tick_shift = shift
                 if self._segment is not None and not self.closed:
                     self._turn()
 

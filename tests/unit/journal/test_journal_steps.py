@@ -113,6 +113,23 @@ def test_ticks_are_shifted_anew_after_a_sleep(tmp_path: Path) -> None:
     assert found.skipped == 0
 
 
+def test_a_keeper_that_was_held_up_has_not_slept(tmp_path: Path) -> None:
+    """Between two looks at the clocks, once: no segment is spent on that."""
+    book = Book(tmp_path)
+    pauses = iter([SECOND])
+
+    def ticks() -> int:
+        book.clock.tick += next(pauses, 0)
+        return book.clock.tick
+
+    book.writer._tick = ticks
+    book.writer.keep()
+    assert next(pauses, None) is None  # it was held up
+    book.take(1)
+    book.writer.close()
+    assert [path.name for path in book.writer.directory.glob("*.seg")] == [segment_name(0)]
+
+
 def test_the_shift_is_that_of_the_least_disturbed_look() -> None:
     clock = Laptop()
     pauses = iter([50, 0, 900, 10, 70])
