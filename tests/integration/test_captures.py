@@ -162,8 +162,9 @@ def _by_rank(told: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
 
 
 def _files(site: Site, run: str, session: str) -> dict[str, Path]:
+    """What was captured; the head keeps its summary beside it under a hidden name."""
     folder = site.node_root / "profiles" / run / "plugins" / "profile" / session
-    return {file.name: file for file in folder.iterdir()}
+    return {file.name: file for file in folder.glob("[!.]*")}
 
 
 def _is_trace(file: Path) -> bool:
