@@ -1,6 +1,6 @@
 """How often the report of a hang names the right rank, and how soon.
 
-    python benchmarks/hangs.py [--quick]
+    python benchmarks/hangs.py [--quick] [--each 20] [--seed 1000]
 
 The trials of `tests/integration/test_hang_trials.py`: jobs of eight ranks (torch.distributed,
 Gloo) on this machine, in which a rank drawn by lot goes wrong at a step drawn by lot.  A head with
@@ -14,6 +14,7 @@ import argparse
 import statistics
 import sys
 from collections import defaultdict
+from functools import partial
 from typing import Any
 
 from command import run_one
@@ -23,7 +24,8 @@ from trial import HERE, Options, directory
 BAR_SECONDS, BAR_RIGHT, SEED, WORLD = 5.0, 95.0, 1000, 8
 
 
-def measure(options: Options) -> Outcome:
+def measure(options: Options, each: int | None = None, seed: int = SEED) -> Outcome:
+    each = each or (2 if options.quick else 20)
     sys.path.insert(0, str(HERE.parent))
     from tests.integration.gloo_jobs import CAUSES, jobs
     from tests.integration.hang_trials import STALL_SECONDS, Ground
@@ -32,7 +34,7 @@ def measure(options: Options) -> Outcome:
     with directory() as place:
         ground = Ground(place / "ground")
         try:
-            for trial in ground.trials(jobs(CAUSES, 2 if options.quick else 20, WORLD, SEED)):
+            for trial in ground.trials(jobs(CAUSES, each, WORLD, seed)):
                 print(trial.words, flush=True)
                 late = trial.seconds - (0 if trial.job.cause == "killed" else STALL_SECONDS)
                 found[trial.job.cause].append({"verdict": trial.verdict, "seconds": late})
@@ -72,7 +74,12 @@ def _row(cause: str, trials: list[dict[str, Any]]) -> tuple[str, ...]:
 
 
 def main() -> None:
-    run_one(argparse.ArgumentParser(description=__doc__), None, measure)
+    own = argparse.ArgumentParser(add_help=False)
+    own.add_argument("--each", type=int, help="trials of each cause (20; with --quick 2)")
+    own.add_argument("--seed", type=int, default=SEED, help="of the first trial (%(default)s)")
+    chosen = own.parse_known_args()[0]
+    parser = argparse.ArgumentParser(description=__doc__, parents=[own])
+    run_one(parser, None, partial(measure, each=chosen.each, seed=chosen.seed))
 
 
 if __name__ == "__main__":

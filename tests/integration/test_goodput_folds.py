@@ -29,6 +29,7 @@ def gone_on(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(goodput_fold.Fold, "_go_on", counted)
     monkeypatch.setattr(goodput_fold, "WORTH_SAVING", 3_000)
+    monkeypatch.setattr("runwatch.head.goodput.LEAST_UNSAVED", 1_000)  # less, as it is in truth
     return found
 
 
