@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from runwatch.capture.trace_checks import xplane_problems
+from runwatch.capture.trace_checks import xplane_problems, xplane_window
 from runwatch.cli.__main__ import main
 from runwatch.journal.liveness import this_host
 from tests.integration import capture_programs as programs
@@ -228,7 +228,7 @@ def test_programs_without_runwatch(site: Site) -> None:
     run = f"unattributed-{HOST}"
 
     def in_common(told: Mapping[str, Any]) -> bool:
-        """By their own times: a port does not tell when it really began."""
+        """By the times of their events."""
         return _common_ms(site.profile(told["session"], files=2, run=run)) >= 0.9 * 2000
 
     told = _in_time(site, "", in_common, duration_ms=2000, **asked)
@@ -242,6 +242,9 @@ def test_programs_without_runwatch(site: Site) -> None:
         f"{HOST}.pid{by_way['port']['pid']}.xplane.pb",
     }
     assert all(map(_is_trace, files.values()))
+    port = by_way["port"]
+    begin_ns, end_ns = xplane_window(files[port["files"][0]]) or (0, 0)
+    assert end_ns - begin_ns == port["end_ns"] - port["start_ns"]  # by the head's clock
     profile = site.profile(told["session"], files=2, run=run)
     assert profile["frameworks"] == ["jax", "torch"]
     site.goes_on("torch")

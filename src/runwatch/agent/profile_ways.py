@@ -27,7 +27,7 @@ from runwatch.capture.profiler_service import (
     profile_all,
 )
 from runwatch.capture.session_files import Published, as_host, place, publish, session_folder, stems
-from runwatch.capture.trace_checks import xplane_problems
+from runwatch.capture.trace_checks import xplane_problems, xplane_window
 from runwatch.capture.traces import KINETO, XPLANE
 from runwatch.errors import RunwatchError
 from runwatch.journal.liveness import PROC, start_ticks
@@ -370,6 +370,9 @@ def _unpack(answer: ProfileAnswer, folder: Path, outcome: Outcome) -> list[Path]
         file = folder / f"{LABEL}{XPLANE}"
         file.write_bytes(answer.xspace)
         outcome.problems += xplane_problems(file, "")
+        # When it really began: it may have been asked late, and takes a while itself.
+        if window := xplane_window(file):
+            outcome.start_ns, outcome.end_ns = window
         files.append(file)
     for name, data in answer.tools:
         ending = KINETO if name.endswith(KINETO) else f".{as_host(name)}"

@@ -25,6 +25,7 @@ _DEVICE_EVENT: Final = re.compile(
 _ANY_EVENT: Final = re.compile(rb'"ph":\s*"X"')
 _LOGGED: Final = re.compile(rb'"(?:ERROR|WARNING)":\s*\[(.*?)\]', re.DOTALL)
 _STRING: Final = re.compile(rb'"((?:[^"\\]|\\.)*)"')
+_WINDOW: Final = (b"profile_start_time", b"profile_stop_time")
 
 Field = tuple[int, int, int]
 """Number, and where its bytes begin and end (a number's own value for a varint)."""
@@ -67,6 +68,39 @@ def _plane(data: mmap.mmap, begin: int, end: int) -> tuple[str, bool]:
         elif number == 3 and not has_events:
             has_events = any(field == 4 for field, _, _ in fields(data, start, stop))
     return name, has_events
+
+
+def xplane_window(file: Path) -> tuple[int, int] | None:
+    """From when to when its profiler recorded, by its own clock (ns); None where it does not say.
+
+    The plane "Task Environment" has that among its stats (6): 1 the id of a name, 3 a number.  The
+    names (5) are entries of a map: 1 the id, 2 the name's own message, of which 2 is the text.
+    """
+    if file.stat().st_size == 0:
+        return None
+    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        try:
+            for number, begin, end in fields(data, 0, len(data)):
+                if number == 1 and _plane(data, begin, end)[0] == "Task Environment":
+                    return _window(data, begin, end)
+        except (IndexError, KeyError, ValueError):
+            pass  # `xplane_problems` tells of it
+    return None
+
+
+def _window(data: mmap.mmap, begin: int, end: int) -> tuple[int, int] | None:
+    names: dict[bytes, int] = {}
+    values: dict[int, int] = {}
+    for number, start, stop in fields(data, begin, end):
+        if number == 5:
+            entry = {field: (a, b) for field, a, b in fields(data, start, stop)}
+            texts = [data[a:b] for field, a, b in fields(data, *entry[2]) if field == 2]
+            names |= dict.fromkeys(texts, entry[1][0])
+        elif number == 6:
+            stat = {field: a for field, a, _ in fields(data, start, stop)}
+            values[stat[1]] = stat.get(3, 0)
+    first, last = (values.get(names.get(name, 0), 0) for name in _WINDOW)
+    return (first, last) if 0 < first < last else None
 
 
 def fields(data: mmap.mmap | bytes, begin: int, end: int) -> Iterator[Field]:

@@ -22,8 +22,10 @@ from runwatch.capture.session_files import (
     session_folder,
     stems,
 )
-from runwatch.capture.trace_checks import kineto_problems, xplane_problems
+from runwatch.capture.trace_checks import kineto_problems, xplane_problems, xplane_window
 from runwatch.errors import UsageError
+
+TRACES = Path(__file__).parents[2] / "fixtures" / "traces"
 
 
 def message(*parts: tuple[int, bytes | str | int]) -> bytes:
@@ -73,6 +75,30 @@ def test_what_is_no_trace_is_not_believed(tmp_path: Path, damage: bytes) -> None
     file.write_bytes(damage)
     (problem,) = xplane_problems(file, "gpu")
     assert "damaged" in problem
+
+
+def test_a_trace_says_when_it_was_recorded(tmp_path: Path) -> None:
+    """As JAX wrote it on an H200: six seconds were asked for."""
+    begin_ns, end_ns = xplane_window(TRACES / "h200" / "jax-50.xplane.pb") or (0, 0)
+    assert (begin_ns, end_ns) == (1794750231569253718, 1794750237623150301)
+
+    def window(*parts: tuple[int, int | str | bytes]) -> tuple[int, int] | None:
+        file = tmp_path / "trace.xplane.pb"
+        file.write_bytes(message((1, plane("/host:CPU", events=2)), (1, message(*parts))))
+        return xplane_window(file)
+
+    named = [
+        (5, message((1, number), (2, message((1, number), (2, f"profile_{what}_time")))))
+        for number, what in ((3, "start"), (4, "stop"))
+    ]
+    start, stop = (6, message((1, 3), (3, 1000))), (6, message((1, 4), (3, 2500)))
+    name = (2, "Task Environment")
+    assert window(name, *named, start, stop) == (1000, 2500)
+    assert window(name, *named, stop) is None
+    assert window(name, *named, (6, message((1, 3), (3, 9000))), stop) is None
+    assert window((2, "/host:metadata"), *named, start, stop) is None
+    assert window(name, (5, message((1, 3))), start, stop) is None
+    assert window(name, *named, start, (6, b"\xff\xff")) is None
 
 
 def test_a_kineto_trace_is_looked_through(tmp_path: Path) -> None:
