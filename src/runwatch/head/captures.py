@@ -282,7 +282,8 @@ class Captures:
         kinds = [profile_view.PROFILE, profile_view.DELETED]
         rows = self.reading.store.events(run, kinds=kinds)
         states = self.reading.processes(run) if run is not None else []
-        gone = {state.journal for state in states if state.state != "running"}
+        # Whoever is merely not heard of may be recording still: a head that was away hears nobody.
+        gone = {state.journal for state in states if state.state not in ("running", "lost")}
         return list(profile_view.fold(rows, gone).values())
 
     def _sessions(self, run: RunId | None) -> set[str]:

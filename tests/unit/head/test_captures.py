@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from time import time_ns
 from typing import Any
 
 import pytest
@@ -11,8 +12,8 @@ import pytest
 from runwatch.head.captures import MAX_EARLY_SECONDS, MAX_MS, Preflight, Wanted
 from runwatch.head.main import LocalHead
 from runwatch.head.stream import AgentState
-from runwatch.record import Command
-from tests.integration.head_history import Producer
+from runwatch.record import Command, RunId
+from tests.integration.head_history import START, Producer, exited
 
 AHEAD_NS = 3_000_000_000
 """The node's clock."""
@@ -94,3 +95,26 @@ def test_more_processes_on_a_node_take_longer_to_begin() -> None:
     # The word has as long as before to come to them: they begin later by what they begin earlier.
     leads = [ready(*"a" * count) for count in (1, 8)]
     assert leads[1].lead_seconds - leads[1].early_seconds == pytest.approx(leads[0].lead_seconds)
+
+
+def test_who_is_not_heard_of_may_be_recording_still(tmp_path: Path) -> None:
+    """As after a head was away: everybody is silent for longer than a process may be."""
+    head = LocalHead(tmp_path)
+    try:
+        began = (time_ns() - START) / 1e9 - 60
+        rank = Producer(head.store, "rank", start_ns=round(START + began * 1e9), host="node")
+        told = {"session": "s", "command": "c", "state": "started", "host": "node"}
+        asked = {
+            "session": "s", "command": "c", "start_ns": round(START + began * 1e9),
+            "duration_ms": 1000, "hosts": ["node"],
+        }  # fmt: skip
+        rank.write([], [("capture", began, asked), ("profile", began, told)])
+        (state,) = head.captures.reading.processes(RunId("run-1"))
+        assert state.state == "lost"
+        assert head.captures.find(RunId("run-1"), "s").state == "running"
+
+        rank.write([], [exited("rank", began + 1, signal=9)])
+        (process,) = head.captures.find(RunId("run-1"), "s").processes
+        assert (process.state, process.why) == ("failed", "the process ended meanwhile")
+    finally:
+        head.close()
