@@ -75,11 +75,7 @@ class Cluster:
     @property
     def environment(self) -> dict[str, str]:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("RUNWATCH_")}
-        return inherited | {
-            "RUNWATCH_DIR": str(self.node_root),
-            "RUNWATCH_AGENT": "off",
-            "PYTHONDEVMODE": "0",
-        }
+        return inherited | {"RUNWATCH_DIR": str(self.node_root), "RUNWATCH_AGENT": "off"}
 
     def start_head(self, *options: str) -> Listening:
         self.head = self._python(

@@ -236,8 +236,7 @@ def test_a_rank_that_falls_behind_the_others_is_named(job: Job) -> None:
 
 @pytest.mark.xdist_group("hangs")
 def test_a_fault_is_stored_with_its_stacks(job: Job) -> None:
-    # Development mode has a fault handler of its own, which we leave alone.
-    process = job.start("segfault", PYTHONDEVMODE="")
+    process = job.start("segfault")
     assert process.wait(60) == -signal.SIGSEGV
 
     def faults() -> list[EventRow]:

@@ -84,17 +84,9 @@ class Guest(Sending):
                 self.began.set()
 
 
-class Plain(Cluster):
-    """Without Python's development mode, in which asyncio tells of every slow turn."""
-
-    @property
-    def environment(self) -> dict[str, str]:
-        return {k: v for k, v in super().environment.items() if k != "PYTHONDEVMODE"}
-
-
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    made = Plain(tmp_path)
+    made = Cluster(tmp_path)
     try:
         yield made
     finally:

@@ -265,9 +265,10 @@ class HangWatch:
             since = {s.journal: max(s.last_ns - int(seconds * 1e9), LOWEST) for s in new}
             follower = self._entered(run, watched, new)
             with self._still:
-                self._waiting += _drained(self._news)
                 replay = self._reading.store.replay(run, _wanted(since))
+                # Of these processes only; of others it may be the first that is heard.
                 self._waiting = [b for b in self._waiting if b.origin.journal not in journals]
+                self._news = deque(b for b in self._news if b.origin.journal not in journals)
                 for journal in journals:
                     self._runs.setdefault(journal, set()).add(run)
             with replay, self._lock:
