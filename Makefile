@@ -6,13 +6,14 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.stamps
 
-.PHONY: demo test check soak bench proto web clean help
+.PHONY: demo test check soak shake bench proto web clean help
 
 help:
 	@echo "make demo    a real four-rank training job with a crash and a restart, and its report"
 	@echo "make test    the test suite"
 	@echo "make check   ruff, mypy --strict, import-linter"
 	@echo "make soak    the slow, exhaustive trials"
+	@echo "make shake   the tests, with every process and thread late now and then"
 	@echo "make bench   measure Runwatch beside its peers"
 	@echo "make web     build the page from web/ (installing has done it once)"
 	@echo "make proto   regenerate the wire stubs from the .proto files"
@@ -32,6 +33,9 @@ check: $(STAMP)/test
 
 soak: $(STAMP)/test
 	$(BIN)/python -m pytest -m soak --timeout 3600 $(ARGS)
+
+shake: $(STAMP)/test
+	PYTHONPATH=$(CURDIR)/tests/shaken $(BIN)/python -m pytest -n 5 -m "not soak" --timeout 300 $(ARGS)
 
 bench: $(STAMP)/bench
 	$(BIN)/python benchmarks/run.py $(ARGS)
