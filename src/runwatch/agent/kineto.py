@@ -228,6 +228,9 @@ class KinetoDaemon:
             else:
                 with self._socket:
                     self._serve(self._socket)
+                self._socket = None
+        if self._socket is not None:  # stopped before it was served
+            self._socket.close()
 
     def _serve(self, listening: socket.socket) -> None:
         while not self._stop.is_set():

@@ -76,6 +76,7 @@ class SpineService:
         self._keeping = keeping
         self.agents: dict[str, AgentState] = {}
         self._conversations: set[_Conversation] = set()
+        self._is_ending = False
         self._ingest = ingest
         self._token = token
         self._clock = clock
@@ -107,6 +108,8 @@ class SpineService:
     ) -> AsyncIterator[pb.Down]:
         await self._admit(context)
         hello = await self._hello(requests, context)
+        if self._is_ending:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, STOPPING)
         peer = context.peer()
         conversation = _Conversation(self._ingest, self._clock, hello)
         hello.send = conversation.send
@@ -132,7 +135,8 @@ class SpineService:
             self._conversations.discard(conversation)
 
     def end(self) -> None:
-        """The head stops: so do the conversations."""
+        """The head stops: so do the conversations, and none begins."""
+        self._is_ending = True
         for conversation in self._conversations:
             conversation.end()
 
@@ -183,7 +187,8 @@ class _Conversation:
         self._answers.put_nowait(None)
 
     async def answers(self) -> AsyncIterator[pb.Down]:
-        while (down := await self._answers.get()) is not None:
+        """Once it is ended whatever is left is not said: who comes back asks how far we are."""
+        while (down := await self._answers.get()) is not None and not self.is_ended:
             yield down
 
     def send(self, command: Command) -> None:

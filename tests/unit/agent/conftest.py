@@ -1,13 +1,14 @@
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 
 import pytest
+
+from tests.unit.leftovers import nothing_is_left
 
 
 @pytest.fixture(autouse=True)
 def no_threads_left() -> Iterator[None]:
     """No thread of ours outlives a test."""
     yield
-    assert [t.name for t in threading.enumerate() if t.name.startswith("runwatch")] == []
+    nothing_is_left()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from runwatch.agent import kineto
 from runwatch.agent.kineto import SETTLE_NS, STALE_NS, TICK_NS, KinetoDaemon, Order
 from runwatch.clock import system_clock
 from tests.integration.processes import until
@@ -40,7 +41,8 @@ class Program:
 
 
 @pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[KinetoDaemon]:
+def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KinetoDaemon]:
+    monkeypatch.setattr(kineto, "STALE_NS", 60 * 10**9)  # it may come late on a busy machine
     made = KinetoDaemon(folder=tmp_path)
     made.start()
     yield made
@@ -187,6 +189,29 @@ def test_a_file_that_nobody_serves_is_taken(tmp_path: Path) -> None:
         until(lambda: daemon.problem == "", 10)
     finally:
         daemon.stop()
+
+
+def test_a_socket_that_failed_is_made_again(
+    tmp_path: Path, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kineto, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(kineto, "STALE_NS", 60 * 10**9)
+    serve, failed = KinetoDaemon._serve, []
+
+    def fail_once(daemon: KinetoDaemon, listening: socket.socket) -> None:
+        if failed:
+            serve(daemon, listening)
+        failed.append(listening)
+
+    monkeypatch.setattr(KinetoDaemon, "_serve", fail_once)
+    daemon = KinetoDaemon(folder=tmp_path)
+    daemon.start()
+    try:
+        until(lambda: failed and daemon._socket not in (None, failed[0]), 10)
+        assert program.ask() == ""
+    finally:
+        daemon.stop()
+    assert len(failed) == 2
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from runwatch.goodput import backend
 from runwatch.sdk import front, guard
 from runwatch.sdk.guard import tally
+from tests.unit.leftovers import nothing_is_left
 
 _IDENTITY = ("RUN", "RANK", "WORLD_SIZE", "LOCAL_", "SLURM", "TORCHELASTIC", "GKE_DIAGON", "JOB",
              "OMPI", "PMI", "NODE_RANK", "GROUP_RANK", "JAX_PROCESS", "TPU_")  # fmt: skip
@@ -34,17 +34,4 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     front.finish()
     tally.listener = None
     assert sys.excepthook is hook
-    assert [t.name for t in threading.enumerate() if t.name.startswith("runwatch-")] == []
-    assert _open_files(tmp_path) == []
-
-
-def _open_files(place: Path) -> list[str]:
-    found = []
-    for fd in os.listdir("/proc/self/fd"):
-        try:
-            target = os.readlink(f"/proc/self/fd/{fd}")
-        except FileNotFoundError:
-            continue  # the listing's own
-        if target.startswith(str(place)):
-            found.append(target)
-    return found
+    nothing_is_left(tmp_path)

@@ -2,15 +2,16 @@ from __future__ import annotations
 
 import gc
 import os
-import threading
 from collections.abc import Iterator
 
 import pytest
 
+from tests.integration.processes import until
+from tests.unit.leftovers import our_threads
+
 
 def _ours() -> tuple[list[str], int]:
-    threads = [t.name for t in threading.enumerate() if t.name.startswith("runwatch")]
-    return threads, len(os.listdir("/proc/self/fd"))
+    return our_threads(), len(os.listdir("/proc/self/fd"))
 
 
 @pytest.fixture(autouse=True)
@@ -19,4 +20,4 @@ def no_leaks() -> Iterator[None]:
     before = _ours()
     yield
     gc.collect()  # an exception may still hold the frame that it interrupted
-    assert _ours() == before
+    until(lambda: _ours() == before, 20, f"{_ours()} to be {before} again")

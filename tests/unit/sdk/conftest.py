@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from runwatch.sdk import front, guard
 from runwatch.sdk.guard import tally
 from runwatch.sdk.run import Run
 from tests.integration.sdk_programs import Story, read_stories
+from tests.unit.leftovers import nothing_is_left
 
 _IDENTITY = ("RUN", "RANK", "WORLD_SIZE", "LOCAL_", "SLURM", "TORCHELASTIC", "GKE_DIAGON", "JOB",
              "OMPI", "PMI", "NODE_RANK", "GROUP_RANK", "JAX_PROCESS", "TPU_")  # fmt: skip
@@ -41,20 +41,7 @@ def nothing_left_behind(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     yield
     front.finish()
     assert sys.excepthook is hook
-    assert [t.name for t in threading.enumerate() if t.name.startswith("runwatch-")] == []
-    assert _open_files(place) == []
-
-
-def _open_files(place: Path) -> list[str]:
-    found = []
-    for fd in os.listdir("/proc/self/fd"):
-        try:
-            target = os.readlink(f"/proc/self/fd/{fd}")
-        except FileNotFoundError:
-            continue  # the listing's own
-        if target.startswith(str(place)):
-            found.append(target)
-    return found
+    nothing_is_left(place)
 
 
 @pytest.fixture
