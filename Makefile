@@ -13,7 +13,7 @@ help:
 	@echo "make test    the test suite"
 	@echo "make check   ruff, mypy --strict, import-linter"
 	@echo "make soak    the slow, exhaustive trials"
-	@echo "make shake   the tests, with every process and thread late now and then"
+	@echo "make shake   the tests, with every process, thread and page late now and then"
 	@echo "make bench   measure Runwatch beside its peers"
 	@echo "make web     build the page from web/ (installing has done it once)"
 	@echo "make proto   regenerate the wire stubs from the .proto files"
@@ -35,7 +35,7 @@ soak: $(STAMP)/test
 	$(BIN)/python -m pytest -m soak --timeout 3600 $(ARGS)
 
 shake: $(STAMP)/test
-	PYTHONPATH=$(CURDIR)/tests/shaken $(BIN)/python -m pytest -n 5 -m "not soak" --timeout 300 $(ARGS)
+	SHAKEN=1 PYTHONPATH=$(CURDIR)/tests/shaken $(BIN)/python -m pytest -n 5 -m "not soak" --timeout 300 $(ARGS)
 
 bench: $(STAMP)/bench
 	$(BIN)/python benchmarks/run.py $(ARGS)

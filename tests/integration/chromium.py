@@ -24,6 +24,8 @@ FLAGS = (
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--remote-debugging-pipe",
     "--window-size=1400,850", "--hide-scrollbars",
 )  # fmt: skip
+SLOWER, LATENCY_MS = 4, 60
+"""With SHAKEN set (`make shake`): scripts take so many times as long, answers so much more."""
 _MOVED = ("navigated or closed", "context was destroyed", "Cannot find")
 
 
@@ -104,6 +106,12 @@ class Chromium:
         page = Page(self, session, target, context)
         for domain in ("Page", "Runtime", "Network", "Log"):
             page.ask(f"{domain}.enable")
+        if os.environ.get("SHAKEN"):
+            page.ask("Emulation.setCPUThrottlingRate", rate=SLOWER)
+            page.ask(
+                "Network.emulateNetworkConditions", offline=False, latency=LATENCY_MS,
+                downloadThroughput=-1, uploadThroughput=-1,
+            )  # fmt: skip
         page.ask("Page.navigate", url=address)
         return page
 
