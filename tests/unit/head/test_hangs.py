@@ -55,13 +55,13 @@ class Clock:
 class Process:
     """Writes a journal of one rank."""
 
-    def __init__(self, world: World, rank: int, ranks: int) -> None:
+    def __init__(self, world: World, rank: int, ranks: int, run: RunId = RUN) -> None:
         self.world = world
-        self.journal = JournalId(f"{HOST}-{rank}-{world.clock.now:x}")
+        self.journal = JournalId(f"{run}-{HOST}-{rank}-{world.clock.now:x}")
         self.rank = rank
         self._place = 0
         self._spans = 0
-        scope = RunScope(1, RUN, "llama", rank, ranks)
+        scope = RunScope(1, run, run, rank, ranks)
         names = [SpanName(1, "step", 1), SpanName(2, "checkpoint_save", 1)]
         self.write(events=[Event(self.now, "run_start", {}, scope=1)], define=[scope, *names])
 
@@ -190,8 +190,8 @@ class World:
 
     # ── for tests ─────────────────────────────────────────────────────────────────────────────
 
-    def process(self, rank: int = 0, ranks: int = 1) -> Process:
-        made = Process(self, rank, ranks)
+    def process(self, rank: int = 0, ranks: int = 1, run: RunId = RUN) -> Process:
+        made = Process(self, rank, ranks, run)
         self.alive.add(made.journal)
         return made
 
@@ -408,3 +408,20 @@ def test_one_that_went_on_while_we_looked_is_looked_at_again(world: World) -> No
     world.pass_time(1)
     (incident,) = world.all()
     assert incident.ranks == (0,)
+
+
+def test_a_run_that_is_first_heard_of_while_another_is_taken_up(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And never again, since it hangs."""
+    enter, other = world.watch._entered, RunId("bert")
+
+    def entered(run: RunId, *given: Any) -> Any:
+        if run == RUN:
+            world.process(run=other)
+        return enter(run, *given)
+
+    monkeypatch.setattr(world.watch, "_entered", entered)
+    world.process()
+    world.pass_time(1)
+    assert world.watch._watched.keys() == {RUN, other}
