@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -107,6 +108,18 @@ def test_the_sdk_starts_one_and_it_ends_when_idle(root: Path) -> None:
     until(lambda: held(root) is None, 30, "the agent to end by itself")
     until(lambda: not Path(f"/proc/{agent}").exists(), 30)
     assert any((root / "journals").glob("*/ended.json"))
+
+
+def test_one_that_was_asked_for_before_all_were_ended_does_not_begin(root: Path) -> None:
+    """It takes a while to begin, and whoever ends a demo does not know of it."""
+    asked_ns = time.time_ns()
+    end_agents(root)
+    late = start_agent(root, "--idle", "0", "--asked", str(asked_ns))
+    assert late.wait(30) == 0 and not (root / "journals").exists()
+    wanted = start_agent(root, "--idle", "0", "--asked", str(time.time_ns()))
+    until(lambda: held(root) == wanted.pid, 30, "the one that is wanted")
+    end_agents(root)
+    assert wanted.wait(20) == 0
 
 
 def test_off_forbids_it(root: Path) -> None:

@@ -30,6 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     _device_arguments(parser)
     parser.add_argument("--detach", action="store_true", help="go on in the background")
+    parser.add_argument("--asked", type=int, metavar="NS", help=argparse.SUPPRESS)
 
 
 def _device_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,6 +64,7 @@ def run(arguments: argparse.Namespace, argv: list[str]) -> bool:
         command = [sys.executable, "-m", "runwatch.agent", *again]
         subprocess.Popen(command, start_new_session=True)
         return True
+    from runwatch.agent.lock import is_unwanted
     from runwatch.agent.main import run_agent
     from runwatch.agent.settings import AgentSettings
 
@@ -78,6 +80,8 @@ def run(arguments: argparse.Namespace, argv: list[str]) -> bool:
         device_replay=settings.device_replay and settings.device_replay.absolute(),
     )
     os.chdir("/")
+    if arguments.asked is not None and is_unwanted(settings.root, arguments.asked):
+        return True
     return run_agent(settings)
 
 

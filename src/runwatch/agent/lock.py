@@ -10,6 +10,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from runwatch.journal.liveness import this_host
+
 
 class AgentLock:
     """`acquire` says whether we are the one; the kernel lets go when we die, however we die."""
@@ -60,7 +62,14 @@ class AgentLock:
 
 
 def end_agents(root: Path, patience_seconds: float = 10.0) -> None:
-    """Ask the agents of a directory on this host to end, and wait until they have."""
+    """Ask the agents of a directory on this host to end, and wait until they have.
+
+    One that was asked for and has not begun yet finds a note that it need not (`is_unwanted`).
+    """
+    with suppress(OSError):
+        note = _note(root)
+        note.parent.mkdir(mode=0o700, exist_ok=True)
+        note.write_text(str(time.time_ns()))
     for path in (root / "agent").glob("*.lock"):
         lock = AgentLock(root, path.stem)
         deadline = time.monotonic() + patience_seconds
@@ -73,3 +82,16 @@ def end_agents(root: Path, patience_seconds: float = 10.0) -> None:
                 with suppress(ProcessLookupError):
                     os.kill(holder, signal.SIGTERM)
             time.sleep(0.02)
+
+
+def is_unwanted(root: Path, asked_ns: int) -> bool:
+    """Whether all agents were ended after one was asked for."""
+    try:
+        ended_ns = int(_note(root).read_text())
+    except (OSError, ValueError):
+        return False
+    return asked_ns < ended_ns <= time.time_ns()  # unless the clock was set back
+
+
+def _note(root: Path) -> Path:
+    return AgentLock(root, this_host()).path.with_suffix(".ended")

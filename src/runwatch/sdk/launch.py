@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -37,6 +38,7 @@ def start_agent(
     log = root / "agent" / f"{safe}.log"
     # -P: what lies in the directory that the program runs in is not for the agent to import.
     command = [executable, "-P", "-m", "runwatch.agent", "--detach", "--dir", str(root)]
+    command += ["--asked", str(time.time_ns())]
     try:
         log.parent.mkdir(mode=0o700, exist_ok=True)
         pid = os.posix_spawn(

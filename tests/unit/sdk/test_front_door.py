@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -95,7 +96,9 @@ def test_the_agent_is_started_apart_from_us_and_collected(tmp_path: Path) -> Non
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     launch.reap()
     said = (tmp_path / "agent" / "host-1.log").read_text().splitlines()
-    assert said[0] == f"-P -m runwatch.agent --detach --dir {tmp_path}"
+    command, _, asked_ns = said[0].rpartition(" --asked ")
+    assert command == f"-P -m runwatch.agent --detach --dir {tmp_path}"
+    assert 0 < int(asked_ns) <= time.time_ns()
     assert int(said[1]) == 4  # stdin, stdout, stderr and the listing's own
     assert launch._started == set()
     assert tally.counts == {"agent": 1}
