@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import grpc
 import pytest
 
-from runwatch.record import Batch, JournalId, Origin, Position, Series
+from runwatch.head.main import LocalHead
+from runwatch.head.stream import SpineService, serve_grpc
+from runwatch.record import Batch, Command, JournalId, Origin, Position, Series
 from runwatch.ship.client import METHOD
 from runwatch.wire import gswarm_pb2, spine_pb2
 from runwatch.wire.convert import batch_to_message
@@ -54,9 +58,7 @@ class Agent(Sending):
 
     def _said(self) -> Iterator[spine_pb2.Up]:
         name = f"agent-{self.number}"
-        yield spine_pb2.Up(
-            hello=spine_pb2.Hello(oldest_wire_version=1, newest_wire_version=1, host=name)
-        )
+        yield hello(name)
         origin = Origin(JournalId(name), name, 1, 0, role="agent")
         for start in range(0, 10**9, 100):
             batch = Batch(origin, Position(start), Position(start + 100))
@@ -125,3 +127,42 @@ def test_a_head_that_is_stopped_under_load_says_nothing(cluster: Cluster, how: s
     greeting = ("Runwatch head:", "for agents:")
     plain = [line for line in said if not line.startswith(greeting) and " INFO " not in line]
     assert plain == []
+
+
+def test_who_is_late_or_behind_is_told_so_and_not_cut_off(tmp_path: Path) -> None:
+    async def tell() -> tuple[grpc.StatusCode, list[str]]:
+        service = SpineService(head.ingest)
+        server, port = await serve_grpc(service, "127.0.0.1:0")
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            method = channel.stream_stream(
+                METHOD, spine_pb2.Up.SerializeToString, spine_pb2.Down.FromString
+            )
+            heard, late = method(), method()
+            await heard.write(hello("heard"))
+            said = [(await heard.read()).WhichOneof("message")]
+            (agent,) = service.agents.values()
+            for number in range(1000):
+                agent.send(Command(str(number), "stacks"))
+            await asyncio.sleep(0)  # now they wait to be said
+            service.end()
+            await late.write(hello("late"))
+            with suppress(grpc.RpcError):
+                while (down := await heard.read()) is not grpc.aio.EOF:
+                    said.append(down.WhichOneof("message"))
+            code = await late.code()
+            await server.stop(grace=5.0)
+        return code, said
+
+    head = LocalHead(tmp_path)
+    try:
+        code, said = asyncio.run(asyncio.wait_for(tell(), 30))
+    finally:
+        head.close()
+    assert code == grpc.StatusCode.UNAVAILABLE
+    assert said[0] == "welcome" and len(said) < 500
+
+
+def hello(host: str) -> spine_pb2.Up:
+    return spine_pb2.Up(
+        hello=spine_pb2.Hello(oldest_wire_version=1, newest_wire_version=1, host=host)
+    )
