@@ -335,7 +335,8 @@ class Visitor:
         """Nothing was complained of but what was meant, and nobody else was asked."""
         logged = [e["entry"] for e in self.page.events("Log.entryAdded")]
         said_ill = [e["text"] for e in logged if e["level"] in ("error", "warning")]
-        assert [text for text in said_ill if not (self.meant and self.meant in text)] == []
+        bad = [text for text in said_ill if not (self.meant and self.meant in text)]
+        assert not bad, (bad, [e.get("url") for e in logged])
         thrown = self.page.events("Runtime.exceptionThrown")
         assert [e["exceptionDetails"] for e in thrown] == []
         said = self.page.events("Runtime.consoleAPICalled")

@@ -293,11 +293,12 @@ def reverse_proxy(port: int, strip: str) -> Iterator[str]:
             await stop.wait()
         finally:
             server.close()
-            await asyncio.sleep(0)  # whoever was let in has a task by now
+            await asyncio.sleep(0)
             while others := asyncio.all_tasks() - {asyncio.current_task()}:
                 for task in others:
                     task.cancel()
                 await asyncio.gather(*others, return_exceptions=True)
+                await asyncio.sleep(0)  # whoever was let in meanwhile has a task by now
 
     stop = asyncio.Event()
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
