@@ -201,8 +201,8 @@ def test_a_signal_handler_may_stop_the_monitor(tmp_path: Path, board: Path) -> N
 
         signal.signal(signal.SIGALRM, stop)
         for _ in range(50):
-            signal.setitimer(signal.ITIMER_REAL, 0.002)
             count = len(stopped)
+            signal.setitimer(signal.ITIMER_REAL, 0.002)
             while len(stopped) == count:
                 watching.start_goodput_uploader()
         watching.stop_goodput_uploader()
