@@ -13,7 +13,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NewType
+from typing import Any, Final, Literal, NamedTuple, NewType
 
 NO_STEP: Final = -(2**63)
 
@@ -89,8 +89,7 @@ class SpanName:
 Definition = RunScope | Series | SpanName
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """Something that happened once: a start, an end, a config, a log line, damage."""
 
     time_ns: int

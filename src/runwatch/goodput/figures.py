@@ -124,6 +124,6 @@ _NUMBER: Final = (float, int)
 
 
 def is_seconds(value: object) -> TypeGuard[float]:
-    if isinstance(value, bool) or not isinstance(value, _NUMBER):
+    if type(value) is not float and (isinstance(value, bool) or not isinstance(value, _NUMBER)):
         return False
-    return abs(value) < LATEST_SECONDS  # neither is infinity, nor what is no number
+    return -LATEST_SECONDS < value < LATEST_SECONDS  # neither is infinity, nor what is no number

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, compress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from runwatch.clock import Clock, system_clock
 from runwatch.goodput.entries import (
@@ -29,7 +29,7 @@ from runwatch.goodput.entries import (
 from runwatch.journal.liveness import is_alive
 from runwatch.journal.reader import JournalReader
 from runwatch.journal.segment import journal_directories, segment_indexes
-from runwatch.record import START, Batch, Event, Points, Position, RunScope, Series, position
+from runwatch.record import START, Batch, Points, Position, RunScope, Series, position
 from runwatch.sdk.identity import display_name, slug
 
 LIVENESS_SECONDS: Final = 1.0
@@ -151,20 +151,18 @@ class _Followed:
             code = array("I", map(codes.__getitem__, points.series))
         columns = Columns(self._marks, code, points.step, points.value, points.time_ns)
         row = last_ns = 0
-        for event in batch.events:
-            entry = self._entry(event)
-            if entry is not None:
-                time_ns = event.time_ns
+        for time_ns, kind, body, _, _ in batch.events:
+            if kind == EVENT and (entry := self._entry(body)) is not None:
                 row = bisect_right(points.time_ns, time_ns, row if time_ns >= last_ns else 0)
                 columns.others.append((row, time_ns, entry))
                 last_ns = time_ns
         return columns
 
-    def _entry(self, event: Event) -> Entry | None:
-        if event.kind != EVENT or logger_of(event.body) != self._logger:
+    def _entry(self, body: Mapping[str, Any]) -> Entry | None:
+        if logger_of(body) != self._logger:
             return None
         try:
-            return from_event(event.body)
+            return from_event(body)
         except ValueError:
             return None  # longer than a record takes: not a log entry of any known kind
 

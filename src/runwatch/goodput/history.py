@@ -183,7 +183,7 @@ class History:
             self._add_step(index, time, note)
         elif note is not None:
             self.note_at.append(index)
-            self.note_row.append(self._row(code, note))
+            self.note_row.append(self._row(note))
         self.codes.append(code)
         self.times.append(time)
         if time > self._newest:
@@ -206,14 +206,14 @@ class History:
             return False
         return all(other == time for other in self.times[self._newest_at :])
 
-    def _row(self, code: int, note: Note) -> int:
+    def _row(self, note: Note) -> int:
+        if isinstance(note, Checkpoint):
+            return self.checkpoints.append(note)
         if isinstance(note, str):
             row = self._word_rows.setdefault(note, len(self.words))
             if row == len(self.words):
                 self.words.append(note)
             return row
-        if isinstance(note, Checkpoint):
-            return self.checkpoints.append(note)
         assert isinstance(note, SliceCounts)
         self.slices.append(note)
         return len(self.slices) - 1
@@ -377,10 +377,10 @@ class _Checkpoints:
         self._fingerprints: array[int] = array("q")
 
     def append(self, checkpoint: Checkpoint) -> int:
-        key = checkpoint.key
+        key, seconds, fingerprint = checkpoint
         self._keys.append(self._known.setdefault(key, key))
-        self._seconds.append(checkpoint.seconds)
-        self._fingerprints.append(checkpoint.fingerprint)
+        self._seconds.append(seconds)
+        self._fingerprints.append(fingerprint)
         return len(self._keys) - 1
 
     def took(self, row: int) -> tuple[str, float]:

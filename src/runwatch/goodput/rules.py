@@ -66,6 +66,7 @@ class Fold:
         self._at = 0
         self._next_break = 0
         self._next_note = 0
+        self._next_checkpoint = 0
         self.segments = Segments(history, self._disrupted)
         self.start: float | None = None
         self._latest_start: float | None = None
@@ -77,6 +78,7 @@ class Fold:
         self._loads = _Loads()
         self._saves = Means()
         self._restores = Means()
+        self._checkpoints = {SAVE: self._saves, RESTORE: self._restores}
         self._names: dict[str, int] = {}
         """Types of custom events, as they are told → number."""
         self._types: dict[int, int] = {}
@@ -92,8 +94,6 @@ class Fold:
             PREPARATION_END: self._preparation_end,
             CUSTOM_START: self._custom_start,
             CUSTOM_END: self._custom_end,
-            SAVE: self._save,
-            RESTORE: self._restore,
         }
 
     def advance(self) -> None:
@@ -105,6 +105,7 @@ class Fold:
             at = self._loaded_steps(at)
             at = self._others(at)
         self._at = end
+        self._take_checkpoints()
         self.segments.settle()
 
     # ── steps ─────────────────────────────────────────────────────────────────────────────────
@@ -212,11 +213,14 @@ class Fold:
             known = self._types[row] = self._names.setdefault(name, len(self._names))
         return known
 
-    def _save(self, index: int, _: float) -> None:
-        self._saves.add(*self.history.checkpoints.took(self._note(index)))
-
-    def _restore(self, index: int, _: float) -> None:
-        self._restores.add(*self.history.checkpoints.took(self._note(index)))
+    def _take_checkpoints(self) -> None:
+        """Those among the new notes: where in the log they lie does not matter."""
+        history, known = self.history, self._next_checkpoint
+        self._next_checkpoint = len(history.note_at)
+        codes, took, means = history.codes, history.checkpoints.took, self._checkpoints
+        for at, row in zip(history.note_at[known:], history.note_row[known:], strict=True):
+            if (of_its_kind := means.get(codes[at])) is not None:
+                of_its_kind.add(*took(row))
 
     def _note(self, index: int) -> int:
         """As `history.note`, of an entry that is not before the last one asked about."""

@@ -36,6 +36,7 @@ from runwatch.journal.segment import (
     DEFINE,
     EVENT,
     EVENT_HEAD,
+    EVENT_REST,
     HEADER_LENGTH,
     KINDS,
     MAX_RECORD,
@@ -69,6 +70,9 @@ _MOST_MARKS: Final = 1024
 _PEEK_BYTES: Final = 16 << 10
 HOLE_GRACE_SECONDS: Final = 2.0
 NETWORK_GRACE_SECONDS: Final = 60.0
+_STEPS: Final = frozenset((STEP_BEGIN, STEP_END))
+_BETWEEN: Final = frozenset((PLAIN_SPAN, POINTS, POINT, STEP_END))
+"""Kinds of a `Part` that have to be taken out from between runs of points."""
 _PLAIN_STEP: Final = CRC.pack(UNCHECKED)
 _SOMETHING: Final = re.compile(rb"[^\0]")
 _EVENT_TEXT: Final = 4 + EVENT_HEAD.size
@@ -348,7 +352,8 @@ class JournalReader:
     def _decode(self, data: bytes, segment: _Open, batch: Batch) -> int:
         """Decode whole records from the start of `data`; returns how many bytes they took."""
         parts = survey(data)
-        if parts and _PLAIN_STEP in data:
+        kinds = {part[0] for part in parts}
+        if not _STEPS.isdisjoint(kinds) and _PLAIN_STEP in data:
             # Copied from the front while it was written from the front, a step may have its last
             # word and lack one before it.  What had its last word then is whole now.
             data = os.pread(segment.fd, parts[-1][2], segment.offset)
@@ -357,17 +362,20 @@ class JournalReader:
         block = unchecked(data, parts)
         whole = count_whole(block)
         if whole * POINT_LENGTH < len(block):
-            parts = cut(parts, whole)
+            parts, block = cut(parts, whole), block[: whole * POINT_LENGTH]
         if not parts:
             return 0
         before = len(batch.points)
-        records = self._decode_parts(parts, data, segment, batch)
+        runs = block if _BETWEEN.isdisjoint(kinds) else None
+        records = self._decode_parts(parts, data, runs, segment, batch)
         if self._passed is not None:
             self._passed += len(batch.points) - before + records
         return parts[-1][2]
 
-    def _decode_parts(self, parts: list[Part], data: bytes, segment: _Open, batch: Batch) -> int:
-        """Returns how many records there were besides points."""
+    def _decode_parts(
+        self, parts: list[Part], data: bytes, points: bytes | None, segment: _Open, batch: Batch
+    ) -> int:
+        """Returns how many records there were besides points; `points` are all runs, if known."""
         shift = segment.header.wall_ns - segment.header.mono_ns
         steps: Expander | None = None
         runs: list[bytes] = []
@@ -376,7 +384,8 @@ class JournalReader:
         records = 0
         for kind, at, end, time_ns in parts:
             if kind == RUN:
-                runs.append(data[at:end])
+                if points is None:
+                    runs.append(data[at:end])
             elif kind in (PLAIN_SPAN, SPAN):
                 spans.append(data[at : at + SPAN_LENGTH])
             elif kind == STEP_BEGIN:
@@ -402,7 +411,7 @@ class JournalReader:
                 self._decode_definition(data[at:end], batch)
             else:  # a newer writer's: passed over
                 records += kind != ORIGIN
-        append_points(b"".join(runs), shift, batch.points)
+        append_points(b"".join(runs) if points is None else points, shift, batch.points)
         append_spans(b"".join(spans), shift, batch.spans)
         return records + len(spans) + self._decode_events(data, events, batch)
 
@@ -463,15 +472,15 @@ def _resync(data: bytes) -> int | None:
 
 def _events(data: bytes, places: list[_Place]) -> list[Event]:
     """All bodies are read as one: they are small, and may be many."""
-    found: list[Event] = []
-    heads = [EVENT_HEAD.unpack_from(data, at + 4) for at, _, _ in places]
-    starts = [at + _EVENT_TEXT + head[5] for (at, _, _), head in zip(places, heads, strict=True)]
-    ends = [end for _, end, _ in places]
-    bodies = [data[i:j].rstrip(b"\0") for i, j in zip(starts, ends, strict=True)]
+    heads = [EVENT_REST.unpack_from(data, at + RECORD.size) for at, _, _ in places]
+    starts = [at + _EVENT_TEXT + head[2] for (at, _, _), head in zip(places, heads, strict=True)]
+    bodies = [data[i:j].rstrip(b"\0") for i, (_, j, _) in zip(starts, places, strict=True)]
     values = json.loads((b"[%s]" % b",".join(bodies)).decode("utf-8", "surrogatepass"))
     if len(values) != len(places):
         raise ValueError("an event's body is no JSON")
-    for (at, _, time_ns), head, start, body in zip(places, heads, starts, values, strict=True):
-        kind = data[at + _EVENT_TEXT : start].decode()
-        found.append(Event(time_ns, kind, body, head[3], head[4]))
-    return found
+    return [
+        Event(time_ns, data[at + _EVENT_TEXT : start].decode(), body, step, scope)
+        for (at, _, time_ns), start, (step, scope, _), body in zip(
+            places, starts, heads, values, strict=True
+        )
+    ]

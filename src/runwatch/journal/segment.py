@@ -122,6 +122,8 @@ WORD = struct.Struct("<q")
 POINT_BODY = struct.Struct("<HBxqqI4xd")
 SPAN_BODY = struct.Struct("<HBxqqIIB7x")
 EVENT_HEAD = struct.Struct("<HBxqqII")
+EVENT_REST = struct.Struct("<qII")
+"""Of an event's head what lies behind its time."""
 TEXT_HEAD = struct.Struct("<HBxqI")
 PUT_40 = struct.Struct("<I36s")
 POINTS_HEAD = struct.Struct("<HBxqqI")

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from runwatch.journal import columns as columns_module
 from runwatch.journal import reader as reader_module
 from runwatch.journal.columns import (
     RUN,
@@ -35,6 +36,9 @@ from runwatch.journal.segment import (
     POINT_BODY,
     POINT_LENGTH,
     RECORD,
+    SPAN,
+    SPAN_BODY,
+    SPAN_LENGTH,
     event_record,
     seal,
     segment_name,
@@ -284,6 +288,41 @@ def test_a_point_that_says_more_keeps_its_place() -> None:
     data = point(0) + point(1) + longer + point(2) + seal(bytes(flagged)) + point(3)
     assert [kind for kind, *_ in survey(data)] == [RUN, POINT, RUN, POINT, RUN]
     assert unchecked(data, survey(data)) == b"".join(map(point, range(4)))
+
+
+@pytest.mark.parametrize("odd", ["longer", "flagged", "span", "torn"])
+@pytest.mark.parametrize("place", [1, 8, 18, 19])
+def test_an_odd_record_in_a_run_as_long_as_the_one_before(
+    odd: str, place: int, tmp_path: Path
+) -> None:
+    """A loop does the same again and again, so a run is taken to be as long as the last one."""
+    flagged = bytearray(point(60)[4:])
+    flagged[3] = 1
+    record = {
+        "longer": seal(POINT_BODY.pack(6, POINT, 50, 50, 1, 0.5) + bytes(8)),
+        "flagged": seal(bytes(flagged)),
+        "span": seal(SPAN_BODY.pack(SPAN_LENGTH // 8, SPAN, 50, 50, 1, 1, BEGIN)),
+        "torn": point(60)[:-1] + b"\x55",
+    }[odd]
+    note = event_record(1, "note", b"{}", NO_STEP, 0)
+    run, again = ([point(i) for i in range(20)] for _ in range(2))
+    again[place] = record
+    writer = JournalWriter(tmp_path, origin(), segment_bytes=SMALL, clock=FakeClock())
+    path = writer.directory / segment_name(0)
+    head = path.read_bytes()[: record_offsets(path.read_bytes())[-1]]
+    writer.close()
+    path.write_bytes(head + b"".join([*run, note, *again, note, *run]))
+    seen = list(batches(writer.directory, 1 << 20))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(columns_module, "_is_run", lambda *_: False)
+        slowly = list(batches(writer.directory, 1 << 20))
+    for one in (seen, slowly):
+        assert sum(len(batch.points) for batch in one) == 60 - (odd in ("span", "torn"))
+        assert sum(len(batch.spans) for batch in one) == (odd == "span")
+        assert sum(batch.skipped_records for batch in one) == (odd == "torn")
+    assert [row for b in seen for row in rows(b.points)] == [
+        row for b in slowly for row in rows(b.points)
+    ]
 
 
 @given(st.integers(0, 12))
