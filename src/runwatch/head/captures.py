@@ -283,8 +283,8 @@ class Captures:
         rows = self.reading.store.events(run, kinds=kinds)
         states = self.reading.processes(run) if run is not None else []
         # Whoever is merely not heard of may be recording still: a head that was away hears nobody.
-        gone = {state.journal for state in states if state.state not in ("running", "lost")}
-        return list(profile_view.fold(rows, gone).values())
+        ended = profile_view.gone_of(state for state in states if state.state != "lost")
+        return list(profile_view.fold(rows, ended).values())
 
     def _sessions(self, run: RunId | None) -> set[str]:
         return set() if run is None else {session.id for session in self._told(run)}

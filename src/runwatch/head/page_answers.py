@@ -444,8 +444,7 @@ def _profiles(
     if not told:
         return []
     told += reading.store.events(RunId(""), kinds=[profiles.DELETED])
-    gone = {state.journal for state in states if state.state != "running"}
-    found = [s for s in profiles.fold(told, gone).values() if s.run == run]
+    found = [s for s in profiles.fold(told, profiles.gone_of(states)).values() if s.run == run]
     return [
         TimelineProfile(
             session=session.id,

@@ -167,7 +167,7 @@ class Profiles:
         if not going:
             return told
         states = [state for run in going for state in self._reading.processes(run)]
-        return view.fold(events, {s.journal for s in states if s.state != "running"})
+        return view.fold(events, view.gone_of(states))
 
     def _kept(self, session: Session, name: str, found: Iterable[Found]) -> Kept:
         names = session.run, name

@@ -67,9 +67,16 @@ def _ones(rows: int) -> int:
 @lru_cache(maxsize=32)
 def _each(number: int, rows: int) -> int:
     """The same number in every row: it may be asked for again, the clock of a segment is one."""
+    if rows <= ROWS:  # the last rows of a column are some number of them: cut from what is known
+        return _each(number, ROWS + 1) >> 64 * (ROWS + 1 - rows)
     return _ones(rows) * number
 
 
 @lru_cache(maxsize=16)
 def _count(rows: int) -> int:
-    return _digits(array("q", range(rows)))
+    return _digits(_numbers(max(rows, ROWS + 1))[:rows])
+
+
+@lru_cache(maxsize=2)
+def _numbers(rows: int) -> array[int]:
+    return array("q", range(rows))

@@ -8,18 +8,21 @@ forgets what was told before it.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from runwatch.errors import UsageError
 from runwatch.record import JournalId, RunId
 from runwatch.rows import EventRow
+from runwatch.views.runs import ProcessState
 
 PROFILE: Final = "profile"
 DELETED: Final = "profile_deleted"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 _MOST_FILES: Final = 10_000
+_ENDED: Final = "the process ended meanwhile"
+_SILENT: Final = "the process was not heard of again"
 
 State = Literal["running", "done", "failed", "partial"]
 Key = tuple[RunId, str]
@@ -142,11 +145,22 @@ def _ranks(hit: list[int]) -> str:
     return f"rank{'s' if len(set(hit)) > 1 else ''} {shown}"
 
 
-def fold(events: Iterable[EventRow], gone: Collection[JournalId] = ()) -> dict[Key, Session]:
+def gone_of(states: Iterable[ProcessState]) -> dict[JournalId, str]:
+    """Journals of processes that tell nothing any more, and why: a host that fell silent may have
+    ended them or not."""
+    return {
+        state.journal: _SILENT if state.state == "lost" else _ENDED
+        for state in states
+        if state.state != "running"
+    }
+
+
+def fold(
+    events: Iterable[EventRow], gone: Mapping[JournalId, str] | None = None
+) -> dict[Key, Session]:
     """Sessions in the order in which they began.
 
-    `gone` are journals of processes that are no more: what they began and did not end, failed.
-    What makes no sense is left out.
+    What processes that are `gone` began and did not end, failed.  What makes no sense is left out.
     """
     parts: dict[Key, dict[tuple[str, int, str], Part]] = {}
     for event in sorted(events, key=lambda event: event.time_ns):
@@ -155,7 +169,7 @@ def fold(events: Iterable[EventRow], gone: Collection[JournalId] = ()) -> dict[K
             parts.pop(key, None)
         elif event.kind == PROFILE and (part := _part(event)) is not None:
             _tell(parts.setdefault((_run(event), str(event.body["session"])), {}), part)
-    made = (_session(key, told, gone) for key, told in parts.items())
+    made = (_session(key, told, gone or {}) for key, told in parts.items())
     return {(s.run, s.id): s for s in sorted(made, key=lambda s: (s.start_ns, s.run, s.id))}
 
 
@@ -166,15 +180,15 @@ def _run(event: EventRow) -> RunId:
     return RunId(str(named)) if has_name else event.run
 
 
-def _session(key: Key, told: Mapping[Any, Part], gone: Collection[JournalId]) -> Session:
-    parts = [_lost(part) if part.journal in gone else part for part in told.values()]
+def _session(key: Key, told: Mapping[Any, Part], gone: Mapping[JournalId, str]) -> Session:
+    parts = [_broken_off(part, gone.get(part.journal, "")) for part in told.values()]
     return Session(*key, tuple(sorted(parts, key=lambda part: (part.rank, part.host))))
 
 
-def _lost(part: Part) -> Part:
-    if part.state != "running":
+def _broken_off(part: Part, why: str) -> Part:
+    if part.state != "running" or not why:
         return part
-    return replace(part, state="failed", why="the process ended meanwhile", end_ns=part.told_ns)
+    return replace(part, state="failed", why=why, end_ns=part.told_ns)
 
 
 def _tell(known: dict[tuple[str, int, str], Part], part: Part) -> None:

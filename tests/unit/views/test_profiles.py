@@ -6,7 +6,8 @@ import pytest
 
 from runwatch.record import JournalId, RunId
 from runwatch.rows import EventRow
-from runwatch.views.profiles import BadSession, Session, check_session, fold
+from runwatch.views.profiles import BadSession, Session, check_session, fold, gone_of
+from runwatch.views.runs import ProcessState, State
 
 
 def told(
@@ -16,8 +17,16 @@ def told(
     return EventRow(JournalId(f"j{rank}"), RunId(run), f"host-{rank}", rank, at, None, kind, said)
 
 
-def only(*events: EventRow, gone: tuple[str, ...] = ()) -> Session:
-    (session,) = fold(events, [JournalId(journal) for journal in gone]).values()
+def only(*events: EventRow, states: tuple[State, ...] = ()) -> Session:
+    """`states` are those of the processes, by rank."""
+    processes = (
+        ProcessState(
+            JournalId(f"j{rank}"), RunId("r"), "r", "", f"host-{rank}", 1, rank, 2, 0, state, "", 0,
+            None, 0,
+        )
+        for rank, state in enumerate(states)
+    )  # fmt: skip
+    (session,) = fold(events, gone_of(processes)).values()
     return session
 
 
@@ -50,9 +59,17 @@ def test_states() -> None:
 
 def test_a_process_that_died_in_mid_capture() -> None:
     events = [told(1, "started"), told(1, "started", rank=1), told(5, "done")]
-    session = only(*events, gone=("j0", "j1"))
+    session = only(*events, states=("completed", "killed"))
     assert (session.state, session.why) == ("partial", "rank 1: the process ended meanwhile")
     assert session.end_ns == 5
+
+
+def test_a_process_that_fell_silent_in_mid_capture_is_not_said_to_have_ended() -> None:
+    events = [told(1, "started"), told(2, "started", rank=1)]
+    session = only(*events, states=("lost", "failed"))
+    said = "rank 0: the process was not heard of again; rank 1: the process ended meanwhile"
+    assert (session.state, session.why) == ("failed", said)
+    assert only(*events, states=("lost", "running")).state == "running"
 
 
 def test_the_order_of_arrival_does_not_matter() -> None:
