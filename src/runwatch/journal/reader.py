@@ -80,7 +80,7 @@ _Place = tuple[int, int, int]
 """Where an event begins and ends, and its time."""
 
 logger = logging.getLogger("runwatch.journal")
-_UNREADABLE: Final = (ValueError, TypeError, struct.error)
+_UNREADABLE: Final = (ValueError, TypeError, struct.error, RecursionError)
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ budget of its own), its newest segment is never touched, and no file is ever tru
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from runwatch.journal.segment import (
     segment_indexes,
     segment_name,
 )
+from runwatch.journal.stored import note_stored
 from runwatch.record import START, JournalId, Origin, Position
 
 SILENT_SECONDS: Final = 24 * 3600.0
@@ -99,8 +101,12 @@ def enforce(
     `live` are live; of the others `alive` is asked, since one may have begun just now.
     """
     now = clock.wall_ns()
-    found = [_look(d, acknowledged, live, alive, now) for d in journal_directories(root)]
-    tidying = _Tidying([j for j in found if j is not None], _total_bytes(root), budget_bytes)
+    looked = (_look(d, acknowledged, live, alive, now) for d in journal_directories(root))
+    journals = [journal for journal in looked if journal is not None]
+    for journal in journals:
+        if not journal.dead and journal.acknowledged != START:
+            note_stored(journal.directory, journal.acknowledged)
+    tidying = _Tidying(journals, _total_bytes(root), budget_bytes)
     before = now - int(keep_acknowledged_seconds * 1e9)
     tidying.remove_unused()
     tidying.remove_stored(before)
@@ -197,15 +203,16 @@ def _look(
     """None for a directory that vanished while we looked."""
     name = JournalId(directory.name)
     origin = read_origin(directory) or origin_from_name(name)
-    segments = []
     try:
         written = directory.stat().st_mtime_ns
-        for index in segment_indexes(directory):
-            path = directory / segment_name(index)
-            stat = path.stat()
-            segments.append(_Segment(path, index, stat.st_size, stat.st_mtime_ns))
     except FileNotFoundError:
         return None
+    segments = []
+    for index in segment_indexes(directory):
+        path = directory / segment_name(index)
+        with contextlib.suppress(FileNotFoundError):  # its writer has dropped it just now
+            stat = path.stat()
+            segments.append(_Segment(path, index, stat.st_size, stat.st_mtime_ns))
     written = max([written, *(s.written_ns for s in segments)])
     dead = name not in live and _is_dead(origin, segments, alive, written, now)
     return _Journal(directory, origin, acknowledged.get(name, START), dead, segments, written)

@@ -520,7 +520,10 @@ class JournalWriter:
             if len(self._kept) < 2:
                 return None
             (index, before), (_, after) = self._kept[:2]
-        lost = self._unseen(index, after - before)
+        from runwatch.journal.stored import count_unseen, stored_in  # seldom needed
+
+        reached = max(self.acknowledged, stored_in(self.directory))
+        lost = count_unseen(self.directory, index, after - before, reached)
         try:
             os.unlink(self.directory / segment_name(index))
             took_space = True
@@ -532,18 +535,6 @@ class JournalWriter:
             del self._kept[0]
         self.dropped_records += lost * took_space
         return took_space
-
-    def _unseen(self, index: int, records: int) -> int:
-        """How many of a segment's records no head has stored."""
-        reached, offset = self.acknowledged >> 32, self.acknowledged & 0xFFFFFFFF
-        if index != reached or offset <= HEADER_LENGTH:
-            return 0 if index < reached else records
-        from runwatch.journal.reader import count_records  # seldom needed, and import is dear
-
-        try:
-            return count_records(self.directory / segment_name(index), offset)
-        except OSError:
-            return 0
 
     def _report(self) -> None:
         """Losses are records too, so that a person sees them."""

@@ -226,7 +226,7 @@ def _spans(message: pb.Spans) -> Spans:
 def _event(message: pb.Event) -> Event:
     try:
         body = json.loads(message.body_json)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise WireError(f"event {message.kind!r} whose body is not JSON: {error}") from error
     if not isinstance(body, dict):
         raise WireError(f"event {message.kind!r} whose body is not an object")

@@ -335,7 +335,10 @@ def test_what_lies_behind_a_damaged_point_is_cut_off(whole: int) -> None:
     assert kinds.count(EVENT) == (whole >= 5) + (whole >= 10)
 
 
-@pytest.mark.parametrize("bad", [b"{", b"", b"1,2", b"\xff", b'{"a":1},{"b":2'])
+DEEP = b"[" * 20_000 + b"]" * 20_000
+
+
+@pytest.mark.parametrize("bad", [b"{", b"", b"1,2", b"\xff", b'{"a":1},{"b":2', DEEP])
 def test_an_event_that_cannot_be_read_takes_no_other_along(bad: bytes, tmp_path: Path) -> None:
     directory = tmp_path / origin().journal
     writer = JournalWriter(tmp_path, origin(), segment_bytes=SMALL, clock=FakeClock())

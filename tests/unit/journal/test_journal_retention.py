@@ -8,7 +8,8 @@ import pytest
 
 from runwatch.journal.reader import JournalReader, count_records
 from runwatch.journal.retention import SILENT_SECONDS, Report, enforce
-from runwatch.journal.segment import segment_indexes, segment_name
+from runwatch.journal.segment import Header, segment_indexes, segment_name
+from runwatch.journal.stored import STORED
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import JournalId, Origin, Position, position
 from tests.unit.journal.journal_help import SECOND, SMALL, FakeClock, origin, read_everything
@@ -50,8 +51,8 @@ class Directory:
     def left(self, name: str) -> list[int]:
         return segment_indexes(self.path(name))
 
-    def size(self) -> int:
-        return sum(p.stat().st_size for p in self.root.rglob("*") if p.is_file())
+    def size(self, pattern: str = "*") -> int:
+        return sum(p.stat().st_size for p in self.root.rglob(pattern) if p.is_file())
 
     def end(self, name: str) -> Position:
         reader = JournalReader(self.path(name))
@@ -67,7 +68,7 @@ class Directory:
         live: Collection[JournalId] = (),
         budget: int = PLENTY,
     ) -> Report:
-        before = self.size()
+        before = self.size() - self.size(STORED)
         report = enforce(
             self.root,
             acknowledged=acknowledged or {},
@@ -78,7 +79,7 @@ class Directory:
             alive=dead,
         )
         assert report.bytes_left == self.size()
-        assert report.bytes_freed == before - self.size()
+        assert report.bytes_freed == before - self.size() + self.size(STORED)
         return report
 
 
@@ -141,7 +142,8 @@ def test_over_budget_stored_segments_go_whatever_their_age(directory: Directory)
     first = directory.journal("first", segments=3, hours_old=0.9)
     second = directory.journal("second", segments=3, hours_old=0.5)
     reached = {first: position(2, 200), second: position(2, 200)}
-    report = directory.tidy(reached, live=[first, second], budget=directory.size() - SMALL)
+    budget = directory.size() - SMALL + 100  # what writers are told takes a little, too
+    report = directory.tidy(reached, live=[first, second], budget=budget)
     assert directory.left("first") == [1, 2]  # one was enough, and the oldest
     assert directory.left("second") == [0, 1, 2]
     assert (report.segments, report.records_dropped) == (1, 0)
@@ -215,6 +217,39 @@ def test_a_live_writer_is_not_hurt(tmp_path: Path) -> None:
     values = read_everything(writer.directory, start=position(last, 0)).values("loss")
     assert values[-60_000:] == [float(i) for i in range(60_000, 120_000)]
     assert writer.lost_records == writer.dropped_records == 0
+
+
+@pytest.mark.parametrize("stored", [0, 1, 3, 99])
+def test_a_live_writer_drops_without_a_word_what_a_head_has(tmp_path: Path, stored: int) -> None:
+    """Stored segments are kept for an hour, and its own budget may be full before."""
+    here = Origin(JournalId("here"), os.uname().nodename, os.getpid(), 0)
+    writer = JournalWriter(tmp_path, here, segment_bytes=SMALL, budget_bytes=4 * SMALL)
+    loss, before = writer.series("loss"), [0]
+    for index in range(1, 9):
+        while segment_indexes(writer.directory)[-1] < index:
+            writer.point(loss, float(writer.records))
+        before.append(header_of(writer.directory, index).records_before)
+        reached = position(min(index, stored), 0)
+        enforce(
+            tmp_path,
+            acknowledged={here.journal: reached} if stored else {},
+            live={here.journal},
+            budget_bytes=PLENTY,
+            keep_acknowledged_seconds=KEEP,
+        )
+        writer.keep()
+    [first, *_] = segment_indexes(writer.directory)
+    writer.close()
+    assert 3 < first < 8
+    assert writer.dropped_records == before[first] - before[min(first, stored)]
+    told = read_everything(writer.directory).bodies("journal_loss")
+    assert [body["dropped_records"] for body in told[-1:]] == [writer.dropped_records] * (
+        stored < 9
+    )
+
+
+def header_of(directory: Path, index: int) -> Header:
+    return Header.unpack((directory / segment_name(index)).read_bytes(), directory)
 
 
 def test_who_cannot_be_asked_is_dead_after_a_day_of_silence(directory: Directory) -> None:

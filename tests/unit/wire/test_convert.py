@@ -91,6 +91,7 @@ def test_any_points_and_events_survive_the_wire(
         (lambda m: setattr(m.points, "series", b""), "different lengths"),
         (lambda m: setattr(m.spans, "edge", b""), "different lengths"),
         (lambda m: setattr(m.events[0], "body_json", "{"), "not JSON"),
+        (lambda m: setattr(m.events[0], "body_json", "[" * 9999 + "]" * 9999), "not JSON"),
         (lambda m: setattr(m.events[0], "body_json", "[]"), "not an object"),
         (lambda m: m.definitions.append(pb.Definition()), "does not know"),
     ],
