@@ -64,9 +64,10 @@ def test_strangers_and_nonsense_are_told_why_and_the_head_lives(cluster: Cluster
     port = cluster.grpc_port
 
     assert talk(port, hello())[0].welcome.wire_version == 1
-    assert talk(port, hello(1, 99))[0].welcome.wire_version == 1
+    assert talk(port, hello(1, 2))[0].welcome.wire_version == 2
+    assert talk(port, hello(1, 99))[0].welcome.wire_version == 2
 
-    code, words = refusal(port, hello(2, 3))
+    code, words = refusal(port, hello(3, 4))
     assert (code, "upgrade the head" in words) == (grpc.StatusCode.FAILED_PRECONDITION, True)
     code, words = refusal(port, hello(0, 0))
     assert (code, "upgrade the agent" in words) == (grpc.StatusCode.FAILED_PRECONDITION, True)
@@ -84,6 +85,36 @@ def test_strangers_and_nonsense_are_told_why_and_the_head_lives(cluster: Cluster
 
     assert ask(cluster.http_port, "/api/v1/health")[1]["status"] == "ok"
     assert talk(port, hello())[0].welcome.wire_version == 1
+
+
+@pytest.mark.parametrize("newest", [1, 2])
+def test_several_batches_in_a_message_are_answered_as_the_agent_understands(
+    cluster: Cluster, newest: int
+) -> None:
+    cluster.start_head()
+    names = [f"6553f100-node-{number}-a{newest}" for number in range(5)]
+    batches = [
+        pb.Batch(origin=pb.Origin(journal=name, host="node", pid=1), start=0, end=200)
+        for name in names
+    ]
+    opens = [pb.Up(open=pb.Open(journal=name)) for name in names]
+    said = [pb.Up(batch=batch) for batch in batches]
+    if newest > 1:
+        said = [pb.Up(batches=pb.Batches(batches=batches))]
+    reached: dict[str, int] = {}
+
+    def words() -> Iterator[pb.Up]:
+        yield from [hello(1, newest), *opens, *said]
+        until(lambda: len(reached) == 5 and all(reached.values()), 30, "what was stored")
+
+    with grpc.insecure_channel(f"127.0.0.1:{cluster.grpc_port}") as channel:
+        stream = channel.stream_stream(METHOD, pb.Up.SerializeToString, pb.Down.FromString)
+        for down in stream(words(), timeout=60):
+            kind = down.WhichOneof("message")
+            assert kind in ("welcome", "cursor") or newest > 1 and kind == "cursors"
+            some = [down.cursor] if kind == "cursor" else down.cursors.cursors
+            reached |= {cursor.journal: cursor.position for cursor in some}
+    assert reached == dict.fromkeys(names, 200)
 
 
 def test_a_hundred_megabytes_over_http(cluster: Cluster) -> None:

@@ -48,7 +48,7 @@ from runwatch.capture.faulthandling import FATAL
 from runwatch.clock import Clock, Tick, every, system_clock
 from runwatch.journal.liveness import boot_id, start_ticks, this_host
 from runwatch.journal.reader import JournalReader
-from runwatch.journal.retention import enforce
+from runwatch.journal.retention import Memory, enforce
 from runwatch.journal.segment import DEFAULT_SEGMENT_BYTES, new_journal_id
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import Command, JournalId, Origin, RunScope
@@ -99,6 +99,7 @@ class Agent:
         self._errands = Errands(context, errands, self._carry_out)
         self._busy_ns = clock.mono_ns()
         self._tidied_ns = 0
+        self._old_journals = Memory()
         self._shipper = self._make_shipper()
         self._courier = self._make_courier()
 
@@ -222,7 +223,6 @@ class Agent:
         for followed in self._tail.discover():
             if self._is_to_be_watched(followed.origin):
                 self._watch.add(followed.origin)
-        self._tail.forget_missing()
         self._know_targets()
 
     def has_missed_someone(self) -> bool:
@@ -411,6 +411,7 @@ class Agent:
             budget_bytes=self.settings.budget_bytes,
             keep_acknowledged_seconds=self.settings.keep_acknowledged_seconds,
             clock=self._clock,
+            memory=self._old_journals,
         )
         if report.records_dropped:
             self._book.event("journal_loss", {"dropped_records": report.records_dropped})

@@ -24,6 +24,8 @@ from runwatch.wire import spine_pb2 as pb
 from runwatch.wire.commands import command_to_message
 from runwatch.wire.convert import (
     MAX_MESSAGE_BYTES,
+    OLDEST_VERSION,
+    SEVERAL_AT_ONCE,
     agree_on_version,
     batch_from_message,
     check_journal_id,
@@ -34,6 +36,8 @@ ROOM_POLL_SECONDS: Final = 0.02
 STOPPING: Final = "this head is stopping"
 CLOCK_WORDS: Final = 20
 """So many times a host's clock is told in a minute."""
+_CURSORS: Final = pb.Down()
+"""In the place of the cursors that are to be said."""
 logger = logging.getLogger("runwatch.head")
 
 
@@ -51,6 +55,7 @@ class AgentState:
     """Journals whose processes lived when it was last heard."""
     commands: tuple[str, ...] = ()
     """Kinds of commands that it can carry out."""
+    wire_version: int = OLDEST_VERSION
     send: Callable[[Command], None] = lambda _: None
     """Any thread may call it."""
     _told: deque[float] = field(default_factory=lambda: deque(maxlen=CLOCK_WORDS))
@@ -119,7 +124,9 @@ class SpineService:
         try:
             yield pb.Down(
                 welcome=pb.Welcome(
-                    wire_version=1, runwatch_version=__version__, wall_ns=self._clock.wall_ns()
+                    wire_version=hello.wire_version,
+                    runwatch_version=__version__,
+                    wall_ns=self._clock.wall_ns(),
                 )
             )
             async for down in conversation.answers():
@@ -161,12 +168,14 @@ class SpineService:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "the first word must be hello")
         hello = first.hello
         try:
-            agree_on_version(hello.oldest_wire_version, hello.newest_wire_version)
+            version = agree_on_version(hello.oldest_wire_version, hello.newest_wire_version)
         except WireError as error:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         now = self._clock.wall_ns()
         commands = tuple(hello.commands)
-        agent = AgentState(hello.host, hello.runwatch_version, now, now, commands=commands)
+        agent = AgentState(
+            hello.host, hello.runwatch_version, now, now, commands=commands, wire_version=version
+        )
         agent.hear_clock(hello.wall_ns, now)
         return agent
 
@@ -179,6 +188,8 @@ class _Conversation:
         self._clock = clock
         self._agent = agent
         self._answers: asyncio.Queue[pb.Down | None] = asyncio.Queue()
+        self._cursors: list[pb.Cursor] = []
+        """To be said when their turn comes, those of a commit together."""
         self._loop = asyncio.get_running_loop()
         self.is_ended = False
 
@@ -189,7 +200,15 @@ class _Conversation:
     async def answers(self) -> AsyncIterator[pb.Down]:
         """Once it is ended whatever is left is not said: who comes back asks how far we are."""
         while (down := await self._answers.get()) is not None and not self.is_ended:
-            yield down
+            if down is not _CURSORS:
+                yield down
+                continue
+            cursors, self._cursors = self._cursors, []
+            if len(cursors) > 1 and self._agent.wire_version >= SEVERAL_AT_ONCE:
+                yield pb.Down(cursors=pb.Cursors(cursors=cursors))
+            else:
+                for cursor in cursors:
+                    yield pb.Down(cursor=cursor)
 
     def send(self, command: Command) -> None:
         down = pb.Down(command=command_to_message(command))
@@ -206,11 +225,10 @@ class _Conversation:
     async def _take(self, up: pb.Up) -> None:
         kind = up.WhichOneof("message")
         if kind == "batch":
-            # Not reading on is the back-pressure: gRPC's window fills and the agent waits.
-            while not self._ingest.has_room:
-                await asyncio.sleep(ROOM_POLL_SECONDS)
-            batch = batch_from_message(up.batch)
-            self._ingest.submit(batch).add_done_callback(self._stored(batch.end))
+            await self._take_batch(up.batch)
+        elif kind == "batches":
+            for message in up.batches.batches:
+                await self._take_batch(message)
         elif kind == "open":
             journal = check_journal_id(up.open.journal)
             self._say_cursor(journal, self._ingest.cursor(journal), refused=False)
@@ -220,6 +238,13 @@ class _Conversation:
             self._agent.alive = frozenset(JournalId(name) for name in up.ping.alive)
             pong = pb.Pong(wall_ns=now, problem=self._ingest.problem)
             self._answers.put_nowait(pb.Down(pong=pong))
+
+    async def _take_batch(self, message: pb.Batch) -> None:
+        # Not reading on is the back-pressure: gRPC's window fills and the agent waits.
+        while not self._ingest.has_room:
+            await asyncio.sleep(ROOM_POLL_SECONDS)
+        batch = batch_from_message(message)
+        self._ingest.submit(batch).add_done_callback(self._stored(batch.end))
 
     def _stored(self, end: int) -> Callable[[Future[Verdict]], None]:
         def tell(future: Future[Verdict]) -> None:
@@ -239,8 +264,9 @@ class _Conversation:
             self._loop.call_soon_threadsafe(tell, *what)
 
     def _say_cursor(self, journal: str, position: int, refused: bool) -> None:
-        cursor = pb.Cursor(journal=journal, position=position, refused=refused)
-        self._answers.put_nowait(pb.Down(cursor=cursor))
+        self._cursors.append(pb.Cursor(journal=journal, position=position, refused=refused))
+        if len(self._cursors) == 1:
+            self._answers.put_nowait(_CURSORS)
 
 
 class Uploads(grpc.aio.ServerInterceptor):  # type: ignore[misc]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,8 +56,9 @@ def this_host(environment: Mapping[str, str] = os.environ) -> str:
     return environment.get("RUNWATCH_HOST") or os.uname().nodename or "host"
 
 
+@lru_cache(maxsize=4)
 def boot_id(proc: Path = PROC) -> str:
-    """The kernel's id of this boot; "" where there is none."""
+    """The kernel's id of this boot, which stays while we live; "" where there is none."""
     try:
         return (proc / "sys/kernel/random/boot_id").read_text().strip()
     except OSError:

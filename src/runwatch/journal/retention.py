@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -58,12 +58,19 @@ class _Segment:
 @dataclass(slots=True)
 class _Journal:
     directory: Path
-    origin: Origin
-    acknowledged: Position
     dead: bool
+    is_surely_dead: bool
+    """The system says so; one that was merely silent for long may speak again."""
     segments: list[_Segment]
+    changed_ns: int
+    """When a file came or went."""
     files_ns: int
     """When anything in the directory was last written."""
+    acknowledged: Position = START
+    bytes: int = 0
+    """Of all its files."""
+    is_known: bool = False
+    """It was dead in an earlier round, and nothing has changed since."""
 
     def stored(self) -> list[_Segment]:
         """Complete segments that the head has; never the newest, which may still be written."""
@@ -85,6 +92,27 @@ class _Journal:
         return True
 
 
+class Memory:
+    """Journals of dead writers: there may be thousands, and they stay as they are."""
+
+    def __init__(self) -> None:
+        self._dead: dict[str, _Journal] = {}
+
+    def recall(self, directory: Path) -> _Journal | None:
+        known = self._dead.get(directory.name)
+        if known is None:
+            return None
+        try:
+            changed_ns = directory.stat().st_mtime_ns
+        except FileNotFoundError:
+            return None
+        known.is_known = changed_ns == known.changed_ns
+        return known if known.is_known else None
+
+    def keep(self, journals: Iterable[_Journal]) -> None:
+        self._dead = {j.directory.name: j for j in journals if j.is_surely_dead}
+
+
 def enforce(
     root: Path,
     *,
@@ -94,19 +122,27 @@ def enforce(
     keep_acknowledged_seconds: float,
     clock: Clock = system_clock,
     alive: Callable[[Origin], bool | None] = is_alive,
+    memory: Memory | None = None,
 ) -> Report:
     """One round over `<root>/journals`.
 
     `acknowledged` says how far a head has stored each journal ({} without a head).  Journals in
-    `live` are live; of the others `alive` is asked, since one may have begun just now.
+    `live` are live; of the others `alive` is asked, since one may have begun just now.  With the
+    same `memory` in every round those that are long dead cost next to nothing.
     """
-    now = clock.wall_ns()
-    looked = (_look(d, acknowledged, live, alive, now) for d in journal_directories(root))
-    journals = [journal for journal in looked if journal is not None]
-    for journal in journals:
+    now, memory = clock.wall_ns(), memory or Memory()
+    journals: list[_Journal] = []
+    for directory in journal_directories(root):
+        journal = memory.recall(directory) or _look(directory, live, alive, now)
+        if journal is None:
+            continue
+        journal.acknowledged = acknowledged.get(JournalId(directory.name), START)
         if not journal.dead and journal.acknowledged != START:
             note_stored(journal.directory, journal.acknowledged)
-    tidying = _Tidying(journals, _total_bytes(root), budget_bytes)
+        if not journal.is_known:
+            journal.bytes = _bytes(directory)
+        journals.append(journal)
+    tidying = _Tidying(journals, budget_bytes)
     before = now - int(keep_acknowledged_seconds * 1e9)
     tidying.remove_unused()
     tidying.remove_stored(before)
@@ -115,14 +151,15 @@ def enforce(
         tidying.remove_stored(None)
         tidying.remove_ended(None)
         tidying.drop_unseen()
+    memory.keep(tidying.journals)
     return tidying.report
 
 
 class _Tidying:
-    def __init__(self, journals: list[_Journal], total: int, budget_bytes: int) -> None:
+    def __init__(self, journals: list[_Journal], budget_bytes: int) -> None:
         self.journals = journals
         self.budget_bytes = budget_bytes
-        self.report = Report(bytes_left=total)
+        self.report = Report(bytes_left=sum(journal.bytes for journal in journals))
 
     @property
     def is_over(self) -> bool:
@@ -131,7 +168,7 @@ class _Tidying:
     def remove_unused(self) -> None:
         """Segments that a dead writer had made ready and never came to use."""
         for journal in self.journals:
-            if journal.dead:
+            if journal.dead and not journal.is_known:
                 for name in (PREPARED, MADE_IN_TURN):
                     self._unlink(journal.directory / name)
 
@@ -195,7 +232,6 @@ class _Tidying:
 
 def _look(
     directory: Path,
-    acknowledged: Mapping[JournalId, Position],
     live: Collection[JournalId],
     alive: Callable[[Origin], bool | None],
     now: int,
@@ -204,7 +240,7 @@ def _look(
     name = JournalId(directory.name)
     origin = read_origin(directory) or origin_from_name(name)
     try:
-        written = directory.stat().st_mtime_ns
+        changed_ns = directory.stat().st_mtime_ns
     except FileNotFoundError:
         return None
     segments = []
@@ -213,25 +249,19 @@ def _look(
         with contextlib.suppress(FileNotFoundError):  # its writer has dropped it just now
             stat = path.stat()
             segments.append(_Segment(path, index, stat.st_size, stat.st_mtime_ns))
-    written = max([written, *(s.written_ns for s in segments)])
-    dead = name not in live and _is_dead(origin, segments, alive, written, now)
-    return _Journal(directory, origin, acknowledged.get(name, START), dead, segments, written)
+    written_ns = max([changed_ns, *(s.written_ns for s in segments)])
+    answer = True if name in live else alive(origin)
+    silent = answer is None and now - _heard_ns(segments, written_ns) > SILENT_SECONDS * 1e9
+    gone = answer is False
+    return _Journal(directory, gone or silent, gone, segments, changed_ns, written_ns)
 
 
-def _is_dead(
-    origin: Origin,
-    segments: list[_Segment],
-    alive: Callable[[Origin], bool | None],
-    written_ns: int,
-    now: int,
-) -> bool:
-    answer = alive(origin)
-    if answer is not None:
-        return not answer
+def _heard_ns(segments: list[_Segment], written_ns: int) -> int:
+    """When its writer surely lived."""
     header = _header(segments[-1].path) if segments else None
-    if header is not None:
-        written_ns = max(written_ns, header.heartbeat_ns - header.mono_ns + header.wall_ns)
-    return now - written_ns > SILENT_SECONDS * 1e9
+    if header is None:
+        return written_ns
+    return max(written_ns, header.heartbeat_ns - header.mono_ns + header.wall_ns)
 
 
 def _records_unseen(journal: _Journal, segment: _Segment) -> int:
@@ -268,12 +298,9 @@ def _files(directory: Path) -> Iterator[os.DirEntry[str]]:
         return
 
 
-def _total_bytes(root: Path) -> int:
+def _bytes(directory: Path) -> int:
     total = 0
-    for directory in journal_directories(root):
-        for entry in _files(directory):
-            try:
-                total += entry.stat(follow_symlinks=False).st_size
-            except FileNotFoundError:
-                continue
+    for entry in _files(directory):
+        with contextlib.suppress(FileNotFoundError):
+            total += entry.stat(follow_symlinks=False).st_size
     return total

@@ -300,9 +300,10 @@ def journal_directories(root: Path) -> list[Path]:
     """The journals under a Runwatch directory, oldest name first."""
     try:
         with os.scandir(root / "journals") as entries:
-            return sorted(Path(e.path) for e in entries if e.is_dir())
+            names = sorted(e.name for e in entries if e.is_dir())
     except (FileNotFoundError, NotADirectoryError):
         return []
+    return [root / "journals" / name for name in names]
 
 
 def origin_from_name(name: str) -> Origin:

@@ -31,6 +31,7 @@ from runwatch.wire.convert import (
     MAX_MESSAGE_BYTES,
     NEWEST_VERSION,
     OLDEST_VERSION,
+    SEVERAL_AT_ONCE,
     batch_to_message,
 )
 
@@ -73,6 +74,8 @@ class ShipSettings:
     first_delay_seconds: float = 1.0
     longest_delay_seconds: float = 60.0
     unacknowledged_bytes: int = 16 << 20
+    message_bytes: int = 1 << 20
+    """Batches of several journals travel in one message of up to so much."""
 
 
 class Backoff:
@@ -195,6 +198,7 @@ class _Session:
         self._outgoing: queue.SimpleQueue[pb.Up | None] = queue.SimpleQueue()
         self._changed = threading.Condition()
         self._welcome = False
+        self._wire_version = OLDEST_VERSION
         self._ended = False
         self._unacknowledged: dict[JournalId, list[tuple[Position, int]]] = {}
         self._in_flight = 0
@@ -259,22 +263,49 @@ class _Session:
         tail = self._shipper._tail
         for followed in tail.discover():
             self._open(followed)
+        self._forget()
         hurry = False
-        for followed, batch in tail.read():
-            message = pb.Up(batch=batch_to_message(batch))
+        together: list[pb.Batch] = []
+        room = 0
+        for _, batch in tail.read():
+            message = batch_to_message(batch)
             size = message.ByteSize()
-            with self._changed:
-                pending = self._unacknowledged.setdefault(followed.origin.journal, [])
-                pending.append((batch.end, size))
-                self._in_flight += size
-            self._send(message)
+            if size > room or self._wire_version < SEVERAL_AT_ONCE:
+                self._send_batches(together)
+                together, room = [], self._settings.message_bytes
+            together.append(message)
+            room -= size
             hurry = hurry or batch.end - batch.start >= self._settings.hurry_bytes
-            self._wait_for_room()
+        self._send_batches(together)
         self._ping()
         if not hurry:
             self._shipper._stop.wait(self._settings.poll_seconds)
         with self._changed:
             self._check()
+
+    def _forget(self) -> None:
+        """What was said of journals that are no more: in months they would be many."""
+        known, acknowledged = self._shipper._tail.journals, self._shipper.acknowledged
+        if len(acknowledged) <= len(known):
+            return
+        with self._changed:
+            for journal in acknowledged.keys() - known.keys():
+                del acknowledged[journal]
+                self._shipper._cursors.pop(journal, None)
+                self._in_flight -= sum(size for _, size in self._unacknowledged.pop(journal, ()))
+
+    def _send_batches(self, batches: Sequence[pb.Batch]) -> None:
+        with self._changed:
+            for batch in batches:
+                size, journal = batch.ByteSize(), JournalId(batch.origin.journal)
+                pending = self._unacknowledged.setdefault(journal, [])
+                pending.append((Position(batch.end), size))
+                self._in_flight += size
+        if len(batches) == 1:
+            self._send(pb.Up(batch=batches[0]))
+        elif batches:
+            self._send(pb.Up(batches=pb.Batches(batches=batches)))
+        self._wait_for_room()
 
     def _wait_for_room(self) -> None:
         with self._changed:
@@ -333,11 +364,15 @@ class _Session:
     def _take(self, down: pb.Down) -> None:
         kind = down.WhichOneof("message")
         if kind == "welcome":
+            self._wire_version = down.welcome.wire_version
             self._welcome = True
         elif kind == "pong":
             self._shipper.problem = down.pong.problem
         elif kind == "cursor":
             self._take_cursor(down.cursor)
+        elif kind == "cursors":
+            for cursor in down.cursors.cursors:
+                self._take_cursor(cursor)
         elif kind == "command":
             self._take_command(down.command)
 

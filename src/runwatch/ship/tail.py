@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,11 +10,14 @@ from pathlib import Path
 from runwatch.clock import Clock, system_clock
 from runwatch.journal.liveness import is_alive
 from runwatch.journal.reader import JournalReader
-from runwatch.journal.segment import journal_directories
 from runwatch.record import START, Batch, JournalId, Origin, Position
 
 LIVENESS_SECONDS = 1.0
 HEARTBEAT_SECONDS = 15.0
+LISTED_SECONDS = 5.0
+"""So often a folder is listed anew though nothing says that it has changed."""
+SETTLED_SECONDS = 2.0
+"""A folder may change twice within one tick of the clock that says when it did."""
 
 
 @dataclass(slots=True)
@@ -32,6 +36,35 @@ class Followed:
     checked_ns: int = field(default=0)
     idle_ns: int = field(default=0)
     """When it was last looked at and held nothing that was not read, monotonic."""
+
+
+class _Listing:
+    """The names in a folder; there may be thousands, and new ones are looked for all the time."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._changed_ns = -1
+        self._noticed_ns = self._listed_ns = 0
+
+    def look(self) -> set[str] | None:
+        """None if they are surely what they were when we looked last."""
+        now = self._clock.mono_ns()
+        try:
+            changed_ns = self._folder.stat().st_mtime_ns
+            if changed_ns != self._changed_ns:
+                self._changed_ns, self._noticed_ns = changed_ns, now
+            settled = self._listed_ns > self._noticed_ns + SETTLED_SECONDS * 1e9
+            if settled and now < self._listed_ns + LISTED_SECONDS * 1e9:
+                return None
+            self._listed_ns = now
+            return set(os.listdir(self._folder))
+        except (FileNotFoundError, NotADirectoryError):
+            return set()
+
+    def insist(self) -> None:
+        """Something in it will change that it does not tell: list it at the next look."""
+        self._changed_ns = -1
 
 
 class Tail:
@@ -56,6 +89,7 @@ class Tail:
         self._start = start
         self._alive = alive
         self._clock = clock
+        self._listing = _Listing(root / "journals", clock)
         self._ignored: set[str] = set()
 
     def close(self) -> None:
@@ -63,28 +97,28 @@ class Tail:
             followed.reader.close()
 
     def discover(self) -> list[Followed]:
-        """Journals not seen before."""
-        found = []
-        for directory in journal_directories(self.root):
-            if directory.name in self.journals or directory.name in self._ignored:
-                continue
-            reader = JournalReader(directory, clock=self._clock)
-            if reader.origin is None:
-                continue  # being created, or beyond reading; looked at again next time
-            if self._of_host is not None and reader.origin.host != self._of_host:
-                self._ignored.add(directory.name)
-                continue
-            followed = Followed(reader, reader.origin)
-            self.journals[JournalId(directory.name)] = followed
-            found.append(followed)
-        return found
+        """Journals not seen before.  Those that retention has removed are let go."""
+        names = self._listing.look()
+        if names is None:
+            return []
+        self._ignored &= names
+        for gone in [name for name in self.journals if name not in names]:
+            self.journals.pop(gone).reader.close()
+        new = (name for name in names if name not in self.journals and name not in self._ignored)
+        return [followed for name in sorted(new) if (followed := self._follow(name)) is not None]
 
-    def forget_missing(self) -> None:
-        """Let go of journals whose directory retention has removed."""
-        for name, followed in list(self.journals.items()):
-            if followed.done and not followed.reader.directory.exists():
-                followed.reader.close()
-                del self.journals[name]
+    def _follow(self, name: str) -> Followed | None:
+        directory = self.root / "journals" / name
+        reader = JournalReader(directory, clock=self._clock)
+        if reader.origin is None:
+            if directory.is_dir():
+                self._listing.insist()  # being created, or beyond reading
+            return None
+        if self._of_host is not None and reader.origin.host != self._of_host:
+            self._ignored.add(name)
+            return None
+        followed = self.journals[JournalId(name)] = Followed(reader, reader.origin)
+        return followed
 
     def read(self) -> Iterator[tuple[Followed, Batch]]:
         """One stretch from each journal that has something new."""
@@ -141,9 +175,10 @@ class Tail:
         Of a process that cannot be asked (another host's, in a shared directory) we never say so:
         its torn tail, if any, stays unread, which costs nothing.
         """
+        if followed.dead:
+            return True
         now = self._clock.mono_ns()
-        due = followed.checked_ns + LIVENESS_SECONDS * 1e9
-        if not followed.dead and now >= due:
+        if now >= followed.checked_ns + LIVENESS_SECONDS * 1e9:
             followed.checked_ns = now
             alive = self._alive(followed.origin)
             followed.dead, followed.known_alive = alive is False, alive is True

@@ -26,7 +26,9 @@ from runwatch.record import (
 from runwatch.wire import spine_pb2 as pb
 
 OLDEST_VERSION: Final = 1
-NEWEST_VERSION: Final = 1
+NEWEST_VERSION: Final = 2
+SEVERAL_AT_ONCE: Final = 2
+"""The version from which on a message may hold several batches, or several cursors."""
 MAX_MESSAGE_BYTES: Final = 8 << 20
 MAX_JOURNAL_ID: Final = 200
 _ROLES: Final[dict[str, Role]] = {"agent": "agent", "child": "child"}

@@ -7,28 +7,32 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Up(_message.Message):
-    __slots__ = ("hello", "open", "batch", "ping")
+    __slots__ = ("hello", "open", "batch", "ping", "batches")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     OPEN_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     PING_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     open: Open
     batch: Batch
     ping: Ping
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ...) -> None: ...
+    batches: Batches
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., batches: _Optional[_Union[Batches, _Mapping]] = ...) -> None: ...
 
 class Down(_message.Message):
-    __slots__ = ("welcome", "cursor", "pong", "command")
+    __slots__ = ("welcome", "cursor", "pong", "command", "cursors")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     CURSOR_FIELD_NUMBER: _ClassVar[int]
     PONG_FIELD_NUMBER: _ClassVar[int]
     COMMAND_FIELD_NUMBER: _ClassVar[int]
+    CURSORS_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     cursor: Cursor
     pong: Pong
     command: Command
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., cursor: _Optional[_Union[Cursor, _Mapping]] = ..., pong: _Optional[_Union[Pong, _Mapping]] = ..., command: _Optional[_Union[Command, _Mapping]] = ...) -> None: ...
+    cursors: Cursors
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., cursor: _Optional[_Union[Cursor, _Mapping]] = ..., pong: _Optional[_Union[Pong, _Mapping]] = ..., command: _Optional[_Union[Command, _Mapping]] = ..., cursors: _Optional[_Union[Cursors, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("oldest_wire_version", "newest_wire_version", "host", "runwatch_version", "wall_ns", "agent", "commands")
@@ -73,6 +77,12 @@ class Cursor(_message.Message):
     position: int
     refused: bool
     def __init__(self, journal: _Optional[str] = ..., position: _Optional[int] = ..., refused: _Optional[bool] = ...) -> None: ...
+
+class Cursors(_message.Message):
+    __slots__ = ("cursors",)
+    CURSORS_FIELD_NUMBER: _ClassVar[int]
+    cursors: _containers.RepeatedCompositeFieldContainer[Cursor]
+    def __init__(self, cursors: _Optional[_Iterable[_Union[Cursor, _Mapping]]] = ...) -> None: ...
 
 class Ping(_message.Message):
     __slots__ = ("wall_ns", "alive")
@@ -149,6 +159,12 @@ class Batch(_message.Message):
     events: _containers.RepeatedCompositeFieldContainer[Event]
     skipped_records: int
     def __init__(self, origin: _Optional[_Union[Origin, _Mapping]] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., definitions: _Optional[_Iterable[_Union[Definition, _Mapping]]] = ..., points: _Optional[_Union[Points, _Mapping]] = ..., spans: _Optional[_Union[Spans, _Mapping]] = ..., events: _Optional[_Iterable[_Union[Event, _Mapping]]] = ..., skipped_records: _Optional[int] = ...) -> None: ...
+
+class Batches(_message.Message):
+    __slots__ = ("batches",)
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    batches: _containers.RepeatedCompositeFieldContainer[Batch]
+    def __init__(self, batches: _Optional[_Iterable[_Union[Batch, _Mapping]]] = ...) -> None: ...
 
 class Origin(_message.Message):
     __slots__ = ("journal", "host", "pid", "start_ns", "boot", "process_start_ticks", "role", "version")

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from runwatch.journal.reader import JournalReader, count_records
-from runwatch.journal.retention import SILENT_SECONDS, Report, enforce
+from runwatch.journal import retention
+from runwatch.journal.reader import JournalReader, count_records, read_origin
+from runwatch.journal.retention import SILENT_SECONDS, Memory, Report, enforce
 from runwatch.journal.segment import Header, segment_indexes, segment_name
 from runwatch.journal.stored import STORED
 from runwatch.journal.writer import JournalWriter
@@ -29,6 +30,7 @@ class Directory:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.clock = FakeClock(NOW * SECOND)
+        self.memory = Memory()
 
     def journal(self, name: str, *, segments: int, hours_old: float = 2.0) -> JournalId:
         """Segment i was last written `hours_old` hours ago, plus i seconds; the last is partial."""
@@ -77,6 +79,7 @@ class Directory:
             keep_acknowledged_seconds=KEEP,
             clock=self.clock,
             alive=dead,
+            memory=self.memory,
         )
         assert report.bytes_left == self.size()
         assert report.bytes_freed == before - self.size() + self.size(STORED)
@@ -250,6 +253,34 @@ def test_a_live_writer_drops_without_a_word_what_a_head_has(tmp_path: Path, stor
 
 def header_of(directory: Path, index: int) -> Header:
     return Header.unpack((directory / segment_name(index)).read_bytes(), directory)
+
+
+def test_the_long_dead_are_looked_at_once(
+    directory: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+
+    def look(path: Path) -> Origin | None:
+        looked.append(path.name)
+        return read_origin(path)
+
+    monkeypatch.setattr(retention, "read_origin", look)
+    names = [directory.journal(f"dead-{i}", segments=2, hours_old=0.5) for i in range(3)]
+    live = directory.journal("live", segments=2, hours_old=0.5)
+    directory.tidy(live=[live])
+    assert looked == [*names, live]
+    directory.tidy(live=[live])
+    assert looked[4:] == [live]
+    (directory.path("dead-1") / "dump").write_bytes(bytes(1000))
+    directory.tidy(live=[live])  # which checks what they all take
+    assert looked[5:] == ["dead-1", live]
+    # What is known of them serves as well as a new look: first the stored ones go, then the oldest.
+    report = directory.tidy({names[2]: directory.end("dead-2")}, live=[live], budget=0)
+    assert looked[7:] == [live] and report.journals == 3 and report.records_dropped > 0
+    assert not any(directory.path(name).exists() for name in names)
+    directory.journal("dead-1", segments=1)
+    directory.tidy(live=[live])
+    assert looked[8:] == ["dead-1", live]
 
 
 def test_who_cannot_be_asked_is_dead_after_a_day_of_silence(directory: Directory) -> None:

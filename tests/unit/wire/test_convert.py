@@ -112,9 +112,9 @@ def test_a_journal_id_is_never_a_path(name: str) -> None:
 
 def test_versions() -> None:
     assert agree_on_version(1, 1) == 1
-    assert agree_on_version(1, 9) == 1
+    assert [agree_on_version(1, newest) for newest in (2, 9)] == [2, 2]
     with pytest.raises(WireError, match="upgrade the head"):
-        agree_on_version(2, 3)
+        agree_on_version(3, 4)
     with pytest.raises(WireError, match="upgrade the agent"):
         agree_on_version(0, 0)
 

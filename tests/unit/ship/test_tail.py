@@ -1,0 +1,125 @@
+"""Which journals are there, when there are many and when they come and go."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runwatch.journal.writer import JournalWriter
+from runwatch.record import JournalId
+from runwatch.ship import tail as tail_module
+from runwatch.ship.tail import LISTED_SECONDS, SETTLED_SECONDS, Tail
+from tests.unit.journal.journal_help import FakeClock, origin
+
+
+class Listings:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        self._list = os.listdir
+        monkeypatch.setattr(tail_module.os, "listdir", self)
+
+    def __call__(self, folder: Path) -> list[str]:
+        self.count += folder.name == "journals"
+        return self._list(folder)
+
+
+def journal(root: Path, name: str) -> Path:
+    writer = JournalWriter(root, origin(name))
+    writer.close()
+    return writer.directory
+
+
+def found(tail: Tail) -> list[str]:
+    return [followed.origin.journal for followed in tail.discover()]
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def tail(tmp_path: Path, clock: FakeClock) -> Iterator[Tail]:
+    """Of a folder with two journals that has not changed for long."""
+    journal(tmp_path, "b")
+    journal(tmp_path, "a")
+    tail = Tail(tmp_path, clock=clock)
+    assert found(tail) == ["a", "b"]
+    clock.advance(SETTLED_SECONDS + 0.1)
+    assert found(tail) == []
+    yield tail
+    tail.close()
+
+
+def test_a_folder_that_stays_as_it_is_is_seldom_listed(
+    tail: Tail, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listings = Listings(monkeypatch)
+    for _ in range(100):
+        clock.advance(0.5)
+        assert found(tail) == []
+    assert 50 / LISTED_SECONDS - 2 <= listings.count <= 50 / LISTED_SECONDS
+
+
+def test_who_comes_is_found_at_once(tail: Tail, tmp_path: Path) -> None:
+    journal(tmp_path, "c")
+    assert found(tail) == ["c"]
+    assert found(tail) == []
+
+
+def test_who_comes_in_the_moment_of_another_is_found(tail: Tail, tmp_path: Path) -> None:
+    """As a folder's time has it, which ticks."""
+    journal(tmp_path, "c")
+    before = (tmp_path / "journals").stat()
+    assert found(tail) == ["c"]
+    journal(tmp_path, "d")
+    os.utime(tmp_path / "journals", ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert found(tail) == ["d"]
+
+
+def test_a_folder_that_does_not_tell_is_listed_now_and_then(
+    tail: Tail, tmp_path: Path, clock: FakeClock
+) -> None:
+    before = (tmp_path / "journals").stat()
+    journal(tmp_path, "c")
+    os.utime(tmp_path / "journals", ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert found(tail) == []
+    clock.advance(LISTED_SECONDS)
+    assert found(tail) == ["c"]
+
+
+def test_who_is_being_created_is_looked_at_again(
+    tail: Tail, tmp_path: Path, clock: FakeClock
+) -> None:
+    made = journal(tmp_path / "elsewhere", "c")
+    (tmp_path / "journals" / "c").mkdir()
+    (tmp_path / "journals" / "no-journal").write_text("a file")
+    for _ in range(3):
+        clock.advance(LISTED_SECONDS)
+        assert found(tail) == []
+    for path in made.iterdir():  # which the folder of journals does not tell
+        shutil.copy(path, tmp_path / "journals" / "c")
+    assert found(tail) == ["c"]
+
+
+def test_who_has_gone_is_let_go(tail: Tail, tmp_path: Path) -> None:
+    """Whether it was read to its end or not: an agent lives for months."""
+    list(tail.read())
+    shutil.rmtree(tmp_path / "journals" / "a")
+    assert found(tail) == []
+    assert list(tail.journals) == [JournalId("b")]
+    journal(tmp_path, "a")
+    assert found(tail) == ["a"]
+
+
+def test_a_folder_that_is_not_there_yet(tmp_path: Path, clock: FakeClock) -> None:
+    tail = Tail(tmp_path, clock=clock)
+    assert found(tail) == []
+    journal(tmp_path, "a")
+    assert found(tail) == ["a"]
+    shutil.rmtree(tmp_path / "journals")
+    assert found(tail) == [] and not tail.journals
