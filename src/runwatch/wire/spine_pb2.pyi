@@ -1,8 +1,7 @@
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Iterable as _Iterable, Mapping as _Mapping
-from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -76,7 +75,7 @@ class Cursor(_message.Message):
     journal: str
     position: int
     refused: bool
-    def __init__(self, journal: _Optional[str] = ..., position: _Optional[int] = ..., refused: _Optional[bool] = ...) -> None: ...
+    def __init__(self, journal: _Optional[str] = ..., position: _Optional[int] = ..., refused: bool = ...) -> None: ...
 
 class Cursors(_message.Message):
     __slots__ = ("cursors",)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from array import array
@@ -132,6 +133,36 @@ def test_the_stubs_are_made_from_the_proto(tmp_path: Path) -> None:
             field.ClearField("json_name")
     committed = FileDescriptorProto.FromString(pb.DESCRIPTOR.serialized_pb)
     assert committed == fresh, "run `make proto`"
+
+
+@pytest.mark.parametrize("stub", ["spine_pb2.py", "gswarm_pb2.py"])
+def test_the_stubs_ask_for_no_new_protobuf(stub: str) -> None:
+    """Those that a new compiler makes do, and an agent runs beside frameworks that pin theirs."""
+    text = (SOURCE / "runwatch" / "wire" / stub).read_text()
+    assert "runtime_version" not in text, "made by hand? run `make proto`"
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("version", ["4.25.8", "5.29.5", "6.33.2"])
+def test_messages_with_an_old_protobuf(version: str, tmp_path: Path) -> None:
+    install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(tmp_path)]
+    subprocess.run([*install, f"protobuf=={version}"], check=True)
+    program = """
+import google.protobuf, runwatch.head.gswarm_grpc, runwatch.ship.client
+from runwatch.wire import spine_pb2 as pb
+said = pb.Up(batches=pb.Batches(batches=[pb.Batch(start=1, end=2)]))
+assert pb.Up.FromString(said.SerializeToString()) == said
+print(google.protobuf.__version__)
+"""
+    paths = os.pathsep.join((str(tmp_path), str(SOURCE)))
+    told = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"PYTHONPATH": paths},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert told.stdout.strip() == version
 
 
 def test_an_old_message_is_still_read() -> None:
