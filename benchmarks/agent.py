@@ -3,7 +3,8 @@
     python benchmarks/agent.py [--quick]
 
 An agent by itself, with eight live run processes on the node (each records 20 scalars ten times a
-second), and with the same eight while it ships what they record to a head.
+second), and with the same eight while it ships what they record to a head; and on a node where
+2,000 journals of earlier processes lie, once it has looked them through.
 """
 
 from __future__ import annotations
@@ -26,10 +27,18 @@ from trial import Options, TrialFailed, directory, environment, until
 
 from runwatch.agent.lock import AgentLock
 from runwatch.head.main import read_address
+from runwatch.journal.liveness import boot_id, this_host
+from runwatch.journal.segment import MIN_SEGMENT_BYTES, new_journal_id
+from runwatch.journal.writer import JournalWriter
+from runwatch.record import Origin, RunId, RunScope
 
 BAR_PERCENT = 1.0
 RUNS = 8
+OLD_JOURNALS = 2_000
 SETTLE_SECONDS = 4.0
+QUIET_SECONDS = 0.05
+NO_PID = 5_000_000
+"""Linux gives none so large."""
 
 
 def work(request: dict[str, Any]) -> None:
@@ -81,10 +90,21 @@ def head() -> Iterator[str]:
             yield at.grpc
 
 
-def trial(runs: int, ships: bool, seconds: float) -> dict[str, float]:
+def leave_journals(place: Path, count: int) -> None:
+    for number in range(count):
+        journal = new_journal_id(this_host(), NO_PID + number, number * 10**9, "old")
+        origin = Origin(journal, this_host(), NO_PID + number, number * 10**9, boot_id(), 1)
+        writer = JournalWriter(place, origin, segment_bytes=MIN_SEGMENT_BYTES)
+        writer.scope(RunScope(0, RunId(f"old-{number}"), f"old-{number}"))
+        writer.point(writer.series("loss"), 1.0)
+        writer.close()
+
+
+def trial(runs: int, ships: bool, old: int, seconds: float) -> dict[str, float]:
     with ExitStack() as stack:
         address = stack.enter_context(head()) if ships else ""
         place = stack.enter_context(directory())
+        leave_journals(place, old)
         for number in range(runs):
             request = f'{{"run": "run-{number}"}}'
             stack.enter_context(python(place, __file__, "--worker", request))
@@ -97,6 +117,7 @@ def trial(runs: int, ships: bool, seconds: float) -> dict[str, float]:
         time.sleep(SETTLE_SECONDS)
         if agent.poll() is not None:
             raise TrialFailed((place / "log").read_text(errors="replace")[-2000:])
+        until(lambda: cpu_in_a_second(agent.pid) < QUIET_SECONDS, 120, "the agent to settle")
         before, begin = cpu_seconds(agent.pid), time.perf_counter()
         time.sleep(seconds)
         used = cpu_seconds(agent.pid) - before
@@ -112,6 +133,12 @@ def cpu_seconds(pid: int) -> float:
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
 
+def cpu_in_a_second(pid: int) -> float:
+    before = cpu_seconds(pid)
+    time.sleep(1.0)
+    return cpu_seconds(pid) - before
+
+
 def memory_mb(pid: int) -> float:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1e3
@@ -120,14 +147,16 @@ def memory_mb(pid: int) -> float:
 def measure(options: Options) -> Outcome:
     seconds, rounds = (6.0, 1) if options.quick else (20.0, 2)
     cases = {
-        "agent, no run": (0, False),
-        f"agent, {RUNS} runs": (RUNS, False),
-        f"agent, {RUNS} runs, shipping to a head": (RUNS, True),
+        "agent, no run": (0, False, 0),
+        f"agent, {RUNS} runs": (RUNS, False, 0),
+        f"agent, {RUNS} runs, shipping to a head": (RUNS, True, 0),
+        f"agent, no run, {OLD_JOURNALS:,} old journals": (0, False, OLD_JOURNALS),
+        f"agent, no run, {OLD_JOURNALS:,} old journals, a head": (0, True, OLD_JOURNALS),
     }
     numbers: dict[str, list[dict[str, float]]] = {name: [] for name in cases}
     for _ in range(rounds):
-        for name, (runs, ships) in cases.items():
-            numbers[name].append(trial(runs, ships, seconds))
+        for name, case in cases.items():
+            numbers[name].append(trial(*case, seconds))
     return Outcome([_table(numbers, seconds)], {"agent": numbers})
 
 

@@ -145,8 +145,6 @@ class KinetoDaemon:
                 listening.shutdown(socket.SHUT_RDWR)  # wakes the thread
         if self._thread is not None:
             self._thread.join(2.0)
-        if listening is not None and self._folder is not None:
-            (self._folder / NAME).unlink(missing_ok=True)
 
     # ── programs and orders ───────────────────────────────────────────────────────────────────
 
@@ -226,11 +224,17 @@ class KinetoDaemon:
                     return
                 self._socket = self._bind()
             else:
-                with self._socket:
-                    self._serve(self._socket)
-                self._socket = None
-        if self._socket is not None:  # stopped before it was served
-            self._socket.close()
+                self._serve(self._socket)
+                self._let_go()
+        self._let_go()  # stopped before it was served
+
+    def _let_go(self) -> None:
+        listening, self._socket = self._socket, None
+        if listening is None:
+            return
+        if self._folder is not None:  # while it is surely ours
+            (self._folder / NAME).unlink(missing_ok=True)
+        listening.close()
 
     def _serve(self, listening: socket.socket) -> None:
         while not self._stop.is_set():

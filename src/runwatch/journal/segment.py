@@ -3,7 +3,9 @@
 A journal is a directory `<root>/journals/<journal id>/` of segment files `00000000.seg`,
 `00000001.seg` …, written by one process and never by two.  `next.tmp` is a segment made ready in
 advance, `turn.tmp` one made when there was none; it becomes a segment by being renamed when its
-header, origin and definitions are in place.  All numbers are little-endian.
+header, origin and definitions are in place.  Beside them lie the process's control socket and what
+its agent notes: how far a head has the journal (`stored.py`), how the process ended.  All numbers
+are little-endian.
 
 Segment header (128 bytes)
 

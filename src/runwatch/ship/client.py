@@ -201,6 +201,8 @@ class _Session:
         self._wire_version = OLDEST_VERSION
         self._ended = False
         self._unacknowledged: dict[JournalId, list[tuple[Position, int]]] = {}
+        self._refused: list[JournalId] = []
+        """To be sent again from their cursors."""
         self._in_flight = 0
         self._heard_ns = self._clock.mono_ns()
         self._pinged_ns = 0
@@ -264,6 +266,7 @@ class _Session:
         for followed in tail.discover():
             self._open(followed)
         self._forget()
+        self._go_back()
         hurry = False
         together: list[pb.Batch] = []
         room = 0
@@ -293,6 +296,13 @@ class _Session:
                 del acknowledged[journal]
                 self._shipper._cursors.pop(journal, None)
                 self._in_flight -= sum(size for _, size in self._unacknowledged.pop(journal, ()))
+
+    def _go_back(self) -> None:
+        with self._changed:
+            refused, self._refused = self._refused, []
+        for journal in refused:
+            if (followed := self._shipper._tail.journals.get(journal)) is not None:
+                followed.started = followed.done = False
 
     def _send_batches(self, batches: Sequence[pb.Batch]) -> None:
         with self._changed:
@@ -391,6 +401,5 @@ class _Session:
         shipper.acknowledged[journal] = reached
         if cursor.refused or journal not in shipper._cursors:
             shipper._cursors[journal] = reached
-            followed = shipper._tail.journals.get(journal)
-            if followed is not None:
-                followed.started = False  # the sender picks the new place up
+        if cursor.refused:
+            self._refused.append(journal)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -125,6 +126,30 @@ def test_a_program_that_is_profiled_gets_no_order(daemon: KinetoDaemon, program:
     assert program.ask() == ""
     daemon.has_ended(client.pid)
     assert [each.free for each in daemon.clients()] == [True]
+
+
+def test_it_takes_its_file_along_however_busy_it_was(
+    daemon: KinetoDaemon, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread notices by itself that it is to stop, before the one that stops it goes on."""
+    thread = daemon._thread
+    assert thread is not None
+    busy, tell = threading.Event(), daemon._stop.set
+
+    def answer(*_: object) -> None:
+        busy.set()
+        daemon._stop.wait(30)
+
+    def set_and_wait() -> None:
+        tell()
+        thread.join(30)
+
+    monkeypatch.setattr(daemon, "_answer", answer)
+    monkeypatch.setattr(daemon._stop, "set", set_and_wait)
+    program.say(b"req", b"")
+    assert busy.wait(30)
+    daemon.stop()
+    assert not thread.is_alive() and not (daemon._folder or Path()).joinpath("dynolog").exists()
 
 
 def test_gpus_are_counted(daemon: KinetoDaemon, program: Program) -> None:

@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
 import pytest
 
+from runwatch.journal.liveness import this_host
+from runwatch.journal.reader import JournalReader
 from runwatch.journal.writer import JournalWriter
-from runwatch.record import JournalId
 from runwatch.ship.client import Address, Shipper, ShipSettings
 from runwatch.wire import spine_pb2 as pb
 from tests.integration.processes import until
 from tests.unit.journal.journal_help import origin
 
+NO_PID = 5_000_000
+"""Linux gives none so large."""
 NAMES = ["6553f100-node-7-a1", "6553f100-node-8-a2", "6553f100-node-9-a3"]
 
 
 class Head:
-    """Answers as one of that version does; stores nothing, and notes what it was sent."""
+    """Answers as one of that version does; keeps no more than how far it is with each journal."""
 
-    def __init__(self, version: int) -> None:
+    def __init__(self, version: int, refusals: int = 0) -> None:
+        """The first so many batches are refused."""
         self.version = version
-        self.batches: list[list[str]] = []
-        """The journals in each message that held batches."""
+        self._refusals = refusals
+        self.messages: list[list[tuple[str, int]]] = []
+        """Of each message with batches whose they are and where they begin."""
+        self.reached = dict.fromkeys(NAMES, 0)
         self.opened: list[str] = []
+        self.may_refuse: Callable[[], bool] = lambda: True
         handler = grpc.stream_stream_rpc_method_handler(
             self._stream,
             request_deserializer=pb.Up.FromString,
@@ -52,19 +59,28 @@ class Head:
             elif kind == "open":
                 self.opened.append(up.open.journal)
                 if len(self.opened) == len(NAMES):
-                    yield from self._cursors((journal, 0) for journal in self.opened)
+                    yield from self._say([pb.Cursor(journal=name) for name in self.opened])
             elif kind in ("batch", "batches"):
                 batches = [up.batch] if kind == "batch" else list(up.batches.batches)
-                self.batches.append([batch.origin.journal for batch in batches])
-                yield from self._cursors((batch.origin.journal, batch.end) for batch in batches)
+                self.messages.append([(batch.origin.journal, batch.start) for batch in batches])
+                yield from self._say([self._take(batch) for batch in batches])
 
-    def _cursors(self, told: Iterator[tuple[str, int]]) -> Iterator[pb.Down]:
-        cursors = [pb.Cursor(journal=journal, position=place) for journal, place in told]
+    def _take(self, batch: pb.Batch) -> pb.Cursor:
+        journal = batch.origin.journal
+        refused = batch.start != self.reached[journal]
+        if self._refusals:
+            self._refusals -= 1
+            until(self.may_refuse, 30, "the writers to be known as dead")
+            refused = True
+        if not refused:
+            self.reached[journal] = batch.end
+        return pb.Cursor(journal=journal, position=self.reached[journal], refused=refused)
+
+    def _say(self, cursors: list[pb.Cursor]) -> Iterator[pb.Down]:
         if self.version > 1:
             yield pb.Down(cursors=pb.Cursors(cursors=cursors))
         else:
-            for cursor in cursors:
-                yield pb.Down(cursor=cursor)
+            yield from (pb.Down(cursor=cursor) for cursor in cursors)
 
 
 @pytest.mark.parametrize(
@@ -80,24 +96,48 @@ class Head:
 def test_what_is_new_travels_in_as_few_messages_as_a_head_understands(
     tmp_path: Path, version: int, settings: ShipSettings, together: int
 ) -> None:
+    head = Head(version)
+    ship(tmp_path, head, settings, host="node")
+    assert sorted(head.opened) == NAMES
+    sent = [each for message in head.messages for each in message]
+    assert len(set(sent)) == len(sent)  # none twice
+    most = max(map(len, head.messages))
+    assert most == together or together == 3 and most == 2  # a cursor may come in mid-round
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_what_was_refused_is_sent_again_though_its_writer_is_dead(
+    tmp_path: Path, version: int
+) -> None:
+    head = Head(version, refusals=4)
+    ship(tmp_path, head, ShipSettings(poll_seconds=0.01), host=this_host())
+    sent = [each for message in head.messages for each in message]
+    assert {(name, 0) for name in NAMES} <= set(sent) and len(sent) >= 4 + len(NAMES)
+
+
+def ship(root: Path, head: Head, settings: ShipSettings, *, host: str) -> None:
+    """Three journals, until the head has all of them; `host` is where they are from."""
+    ends = {}
     for name in NAMES:
-        writer = JournalWriter(tmp_path, origin(name))
+        writer = JournalWriter(root, origin(name, host=host, pid=NO_PID))
         writer.point(writer.series("loss"), 0.5)
         writer.close()
-    head = Head(version)
+        reader = JournalReader(writer.directory)
+        while reader.read() is not None:
+            pass
+        reader.close()
+        ends[name] = reader.position
     address = Address(f"127.0.0.1:{head.port}")
-    shipper = Shipper(tmp_path, address, all_hosts=True, settings=settings)
+    shipper = Shipper(root, address, all_hosts=True, settings=settings)
+    head.may_refuse = lambda: all(f.done for f in shipper._tail.journals.values())
     thread = threading.Thread(target=shipper.run)
     thread.start()
     try:
-        names = set(map(JournalId, NAMES))
-        until(lambda: {n for n, at in shipper.acknowledged.items() if at} == names, 30, "all")
-        until(shipper.all_acknowledged, 30, "it knows")
+        until(lambda: head.reached == ends, 30, "the head to have all")
+        until(lambda: shipper.acknowledged == ends, 30, "the agent to know")
+        assert shipper.all_acknowledged()
     finally:
         shipper.stop()
         thread.join(30)
         head.close()
     assert not thread.is_alive()
-    assert sorted(head.opened) == NAMES
-    assert sorted(name for message in head.batches for name in message) == NAMES
-    assert max(map(len, head.batches)) == together or together == 3 and len(head.batches) < 3
