@@ -227,7 +227,7 @@ class Agent:
 
     def has_missed_someone(self) -> bool:
         """Asked in the end: whether a process has come since the last look."""
-        came = [followed.origin for followed in self._tail.discover()]
+        came = [followed.origin for followed in self._tail.discover(surely=True)]
         self._tail.close()
         return any(map(self._is_to_be_watched, came))
 

@@ -67,6 +67,7 @@ from runwatch.journal.segment import (
     segment_name,
     text_record,
 )
+from runwatch.journal.stored import count_unseen, stored_in
 from runwatch.record import NO_STEP, START, Definition, Origin, RunScope, Series, SpanName
 
 DEFAULT_BUDGET_BYTES: Final = 1 << 30
@@ -520,8 +521,6 @@ class JournalWriter:
             if len(self._kept) < 2:
                 return None
             (index, before), (_, after) = self._kept[:2]
-        from runwatch.journal.stored import count_unseen, stored_in  # seldom needed
-
         reached = max(self.acknowledged, stored_in(self.directory))
         lost = count_unseen(self.directory, index, after - before, reached)
         try:

@@ -96,8 +96,13 @@ class Tail:
         for followed in self.journals.values():
             followed.reader.close()
 
-    def discover(self) -> list[Followed]:
-        """Journals not seen before.  Those that retention has removed are let go."""
+    def discover(self, *, surely: bool = False) -> list[Followed]:
+        """Journals not seen before.  Those that retention has removed are let go.
+
+        A folder that does not tell when it changes is looked at now and then, or `surely`.
+        """
+        if surely:
+            self._listing.insist()
         names = self._listing.look()
         if names is None:
             return []

@@ -90,6 +90,13 @@ def test_a_folder_that_does_not_tell_is_listed_now_and_then(
     assert found(tail) == []
     clock.advance(LISTED_SECONDS)
     assert found(tail) == ["c"]
+    clock.advance(SETTLED_SECONDS + 0.1)
+    assert found(tail) == []
+    before = (tmp_path / "journals").stat()
+    journal(tmp_path, "d")
+    os.utime(tmp_path / "journals", ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert found(tail) == []
+    assert [followed.origin.journal for followed in tail.discover(surely=True)] == ["d"]
 
 
 def test_who_is_being_created_is_looked_at_again(
