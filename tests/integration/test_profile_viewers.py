@@ -226,14 +226,19 @@ def test_a_session_that_comes_later_is_seen(host: Host, profiles: Path) -> None:
         shutil.rmtree(folder)
 
 
+def _open_files(pid: int) -> Iterator[str]:
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            yield os.readlink(file)
+
+
 def test_it_leaves_nothing_behind(profiles: Path) -> None:
     host = Host(profiles)
     host.xprof("runs")
     (viewer,) = host.viewers()
     socket = Path(f"/proc/{viewer}/cmdline").read_bytes().split(b"\0")[4].decode()
     assert Path(socket).exists()
-    scratch = Path(f"/proc/{host.process.pid}/fd")
-    kept = {p for p in map(os.path.realpath, scratch.iterdir()) if "runwatch-host-" in p}
+    kept = {p for p in _open_files(host.process.pid) if "runwatch-host-" in p}
     assert kept
     host.close()
     assert not Path(f"/proc/{viewer}").exists() and not Path(socket).parent.exists()

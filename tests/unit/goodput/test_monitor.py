@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import gc
 import inspect
-import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -31,6 +30,7 @@ from tests.unit.goodput.monitor_help import (
     until,
     value_of,
 )
+from tests.unit.leftovers import open_files
 
 GOODPUT = "goodput/goodput"
 DEVIATION = "step_deviation"
@@ -47,8 +47,7 @@ def nothing_left_behind(tmp_path: Path) -> Iterator[None]:
     tally.forget()
     yield
     until(lambda: not threads())
-    open_files = [os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]
-    assert [path for path in open_files if path.startswith(str(tmp_path))] == []
+    assert open_files(tmp_path) == []
 
 
 @pytest.fixture

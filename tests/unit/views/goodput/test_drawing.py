@@ -355,6 +355,23 @@ def test_an_unfinished_step_was_kept_if_the_run_goes_on_after_it(
     assert rows(told(first, second), 20, 30) == [(20, 30, name)]
 
 
+@pytest.mark.parametrize(
+    "goes_on_at, name", [(8, "productive"), (7, "productive"), (6, "wasted_progress")]
+)
+def test_an_unfinished_step_that_was_kept_takes_back_what_it_did_again(
+    goes_on_at: int, name: str
+) -> None:
+    """The second attempt is killed in the step that it goes back to."""
+    first, second = first_try().killed(100), Notebook(attempt=2, start=150).step(6, 150).killed(160)
+    third = Notebook(attempt=3, start=200).steps(goes_on_at, 200, 210).exits(210)
+    assert rows(told(first, second, third), 50, 160) == [
+        (50, 60, "productive"),
+        (60, 100, "wasted_progress"),
+        (100, 150, "infrastructure_recovery"),
+        (150, 160, name),
+    ]
+
+
 # ── means ──────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,7 +14,7 @@ from runwatch.views.goodput.account import Account, Goodput, normalised
 from runwatch.views.goodput.books import Lap
 from runwatch.views.goodput.drawing import draw_up
 from runwatch.views.goodput.facts import Diary, Scribe, nanoseconds
-from runwatch.views.goodput.ledger import Ledger, Stale
+from runwatch.views.goodput.ledger import Attempt, Ledger, Stale
 from tests.unit.views.goodput.histories import Form, histories
 from tests.unit.views.goodput.story import (
     RUN,
@@ -250,10 +250,13 @@ def _class_at(intervals: list[tuple[int, int, str]], time_ns: int) -> str:
 
 
 def booked_steps_stay_unless_they_are_done_again(books: Books, data: st.DataObject) -> None:
+    pieces = by_time(books)
+    _booked_steps_stay(books, pieces, data.draw(st.integers(0, len(pieces))))
+
+
+def _booked_steps_stay(books: Books, pieces: Sequence[Piece], at: int) -> None:
     """What was booked changes in one way: what was productive is wasted progress, from the first
     step that stood and that the run has gone back to, or behind, since."""
-    pieces = by_time(books)
-    at = data.draw(st.integers(0, len(pieces)))
     scribe = scribe_for(books)
     try:
         taken(scribe, pieces[:at])
@@ -282,13 +285,19 @@ def _begins(laps: Sequence[Lap]) -> Iterator[tuple[int, int]]:
 
 
 def _gone_back_to(ledger: Ledger, since_ns: int) -> int:
-    """The lowest step that was begun since."""
-    laps = [
-        lap
-        for attempt in ledger.attempts.values()
-        for lap in (*attempt.books.laps, *attempt.tail(None).books.laps)
-    ]
-    return min(step for begin_ns, step in _begins(laps) if begin_ns >= since_ns)
+    """The lowest step that was begun since, and done; that an attempt was in when it broke off
+    counts, too: it is done if the next attempt goes on behind it, else begun again there."""
+    attempts = sorted(ledger.attempts.values(), key=lambda attempt: attempt.start_ns)
+    tails = [attempt.tail(None).books.laps for attempt in attempts]
+    begins = [_begins((*a.books.laps, *tail)) for a, tail in zip(attempts, tails, strict=True)]
+    begins += [_in_progress(attempt) for attempt in attempts[:-1]]
+    return min(step for begin_ns, step in chain.from_iterable(begins) if begin_ns >= since_ns)
+
+
+def _in_progress(attempt: Attempt) -> Iterator[tuple[int, int]]:
+    for track in attempt.tracks.values():
+        if track.begin_ns is not None and track.step is not None:
+            yield track.begin_ns, track.step
 
 
 def _check_waste(
@@ -297,6 +306,16 @@ def _check_waste(
     redone = [begin_ns for begin_ns, step in begins if step >= lowest]
     assert from_ns >= min(redone)
     assert all(name != "productive" for _, _, name in new.intervals(from_ns, end_ns))
+
+
+@pytest.mark.parametrize("goes_on_at", [26, 27, 28])
+def test_a_step_that_was_broken_off_takes_booked_steps_back_too(goes_on_at: int) -> None:
+    first = Notebook().begins(0, *range(1, 29)).killed(28)
+    second = Notebook(attempt=2, start=28).begins(26, 28).killed(29)
+    third = Notebook(attempt=3, start=29).begins(goes_on_at, 29).killed(29)
+    books = [first, second, third]
+    for at in range(len(pieces := by_time(books)) + 1):
+        _booked_steps_stay(books, pieces, at)
 
 
 def a_later_now_only_extends(books: Books, later: int) -> None:
