@@ -51,6 +51,8 @@ class Origin:
     """/proc/<pid>/stat field 22: tells a process from a later one with the same pid."""
     role: Role = "process"
     version: str = ""
+    pid_namespace: int = 0
+    """The kernel's number for where `pid` counts: containers have their own.  0: not known."""
 
 
 @dataclass(frozen=True, slots=True)

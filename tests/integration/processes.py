@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from runwatch.agent.lock import end_agents
+from runwatch.agent.lock import AgentLock, end_agents
 from runwatch.head.main import Listening, read_address
+from runwatch.journal.liveness import this_host
 from runwatch.record import RunId
 from runwatch.store.duck import DuckStore
 
@@ -213,6 +214,20 @@ class Trainer:
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             return False
         return sum(sum(curve["count"]) for curve in curves) >= self.returned > 0
+
+
+def agent_sees(root: Path, pid: int) -> bool:
+    """Whether the agent has a pidfd on the process."""
+    holder = AgentLock(root, this_host()).holder()
+    if holder is None:
+        return False
+    for link in Path(f"/proc/{holder}/fdinfo").glob("*"):
+        try:
+            if f"Pid:\t{pid}\n" in link.read_text():
+                return True
+        except OSError:
+            continue
+    return False
 
 
 def end(process: subprocess.Popen[bytes], number: int) -> int:

@@ -13,13 +13,12 @@ from typing import Any
 
 import pytest
 
-from runwatch.agent.lock import AgentLock, end_agents
+from runwatch.agent.lock import end_agents
 from runwatch.head.main import LocalHead
 from runwatch.head.reading import Reading
-from runwatch.journal.liveness import this_host
 from runwatch.record import RunId
 from runwatch.views.runs import ProcessState
-from tests.integration.processes import until
+from tests.integration.processes import agent_sees, until
 
 # The program waits until the agent watches it: an end that nobody watches is the last test's.
 PROGRAM = """
@@ -67,20 +66,6 @@ def go_on(program: subprocess.Popen[bytes]) -> None:
     assert program.stdin is not None
     program.stdin.write(b"go\n")
     program.stdin.flush()
-
-
-def agent_sees(root: Path, pid: int) -> bool:
-    """Whether the agent has a pidfd on the process."""
-    holder = AgentLock(root, this_host()).holder()
-    if holder is None:
-        return False
-    for link in Path(f"/proc/{holder}/fdinfo").glob("*"):
-        try:
-            if f"Pid:\t{pid}\n" in link.read_text():
-                return True
-        except OSError:
-            continue
-    return False
 
 
 def end_noted(root: Path) -> bool:

@@ -1,8 +1,7 @@
 """Whose device it is: the run and rank whose processes hold it.
 
 1. The driver names the processes that have a device open.  One of ours, or a descendant of one of
-   ours, makes the device its run's.  In another pid namespace the same process has another
-   number, by which /proc knows it too.
+   ours, makes the device its run's.
 2. In a container the driver may name no process, or the host's numbers for them, which mean
    nothing there; some drivers name none at all.  Then a process of ours that has such a device
    open holds those which its environment lets it see: all of them if its run has one process
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from runwatch.agent.collectors.base import NOBODY, Held, Owner, Target, Targets
-from runwatch.journal.liveness import PROC, read_stat
+from runwatch.journal.liveness import PROC
 
 PROCESS: Final = "process"
 TREE: Final = "process tree"
@@ -146,24 +145,12 @@ class Attribution:
         by_pid = {target.pid: target for target in targets}
         how, at = PROCESS, pid
         for _ in range(_GENERATIONS):
-            found = by_pid.get(at) or self._elsewhere_known_as(at, targets)
+            found = by_pid.get(at)
             if found is not None:
                 return Match(found, how)
             at, how = self._parent(at), TREE
             if at <= 1:
                 return None
-        return None
-
-    def _elsewhere_known_as(self, pid: int, targets: Sequence[Target]) -> Target | None:
-        """A process of a container seen from the host: its own number differs, its birth not."""
-        inner = self._status(pid).get("NSpid", "").split()[-1:]
-        if inner in ([], [str(pid)]):
-            return None
-        stat = read_stat(pid, proc=self._proc)
-        for target in targets:
-            is_born_then = stat is not None and target.start_ticks == stat.start_ticks
-            if is_born_then and inner == [str(target.pid)]:
-                return target
         return None
 
     def _parent(self, pid: int) -> int:

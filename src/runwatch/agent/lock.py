@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from runwatch.journal.liveness import this_host
+from runwatch.journal.liveness import pid_namespace, this_host
 
 
 class AgentLock:
@@ -30,7 +30,8 @@ class AgentLock:
             os.close(fd)
             return False
         os.ftruncate(fd, 0)
-        os.pwrite(fd, json.dumps({"pid": os.getpid()}).encode(), 0)
+        said = {"pid": os.getpid(), "pid_namespace": pid_namespace()}
+        os.pwrite(fd, json.dumps(said).encode(), 0)
         self._fd = fd
         return True
 
@@ -49,9 +50,14 @@ class AgentLock:
         return False
 
     def holder(self) -> int | None:
-        """The pid that wrote the file last; it is the holder's while the lock is held."""
+        """The pid that wrote the file last; it is the holder's while the lock is held.
+
+        None for one of another container: its number would be somebody else's here.
+        """
         try:
-            return int(json.loads(self.path.read_text())["pid"])
+            said = json.loads(self.path.read_text())
+            number = int(said["pid"])
+            return number if said.get("pid_namespace", 0) in (0, pid_namespace()) else None
         except (OSError, ValueError, KeyError, TypeError):
             return None
 

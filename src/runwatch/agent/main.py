@@ -41,12 +41,13 @@ from runwatch.agent.errands import ERRANDS
 from runwatch.agent.kineto import KinetoDaemon
 from runwatch.agent.lanes import Lanes, Source
 from runwatch.agent.lock import AgentLock
+from runwatch.agent.neighbours import seen_from_here
 from runwatch.agent.profiles import ProfileErrand
 from runwatch.agent.settings import AgentSettings
 from runwatch.agent.watch import Exit, ProcessWatch
 from runwatch.capture.faulthandling import FATAL
 from runwatch.clock import Clock, Tick, every, system_clock
-from runwatch.journal.liveness import boot_id, start_ticks, this_host
+from runwatch.journal.liveness import boot_id, pid_namespace, start_ticks, this_host
 from runwatch.journal.reader import JournalReader
 from runwatch.journal.retention import Memory, enforce
 from runwatch.journal.segment import DEFAULT_SEGMENT_BYTES, new_journal_id
@@ -118,7 +119,8 @@ class Agent:
         now, pid = self._clock.wall_ns(), os.getpid()
         journal = new_journal_id(self.host, pid, now, os.urandom(4).hex())
         ticks = start_ticks(pid) or 0
-        return Origin(journal, self.host, pid, now, boot_id(), ticks, "agent", __version__)
+        here = pid_namespace()
+        return Origin(journal, self.host, pid, now, boot_id(), ticks, "agent", __version__, here)
 
     def _make_shipper(self) -> Shipper | None:
         settings = self.settings
@@ -220,9 +222,9 @@ class Agent:
 
     def _look(self) -> None:
         """Take new processes under watch."""
-        for followed in self._tail.discover():
-            if self._is_to_be_watched(followed.origin):
-                self._watch.add(followed.origin)
+        came = (followed.origin for followed in self._tail.discover())
+        for origin in seen_from_here(filter(self._is_to_be_watched, came), self.host):
+            self._watch.add(origin)
         self._know_targets()
 
     def has_missed_someone(self) -> bool:
@@ -421,13 +423,18 @@ class Agent:
     def _is_idle(self) -> bool:
         """No process of a run for a while, and nothing left to ship to a head that we have."""
         now = self._clock.mono_ns()
-        if any(True for _ in self._watch.watched()):
+        if any(True for _ in self._watch.watched()) or self._hears_someone():
             self._busy_ns = now
         if self.settings.idle_seconds <= 0:
             return False
         quiet = now - self._busy_ns > self.settings.idle_seconds * 1e9
         settled = self._courier is None or self._courier.settled
         return quiet and settled and (self._shipper is None or self._shipper.all_acknowledged())
+
+    def _hears_someone(self) -> bool:
+        """Whether a process lives that records here, seen or not."""
+        alive = (self._tail.journals[journal] for journal in self._tail.alive())
+        return any(followed.origin.role != "agent" for followed in alive)
 
 
 def run_agent(settings: AgentSettings) -> bool:

@@ -65,6 +65,14 @@ def boot_id(proc: Path = PROC) -> str:
         return ""
 
 
+def pid_namespace(proc: Path = PROC) -> int:
+    """The kernel's number for the pid namespace that we are in; 0 where there is none."""
+    try:
+        return os.stat(proc / "self/ns/pid").st_ino
+    except OSError:
+        return 0
+
+
 def is_alive(
     origin: Origin, *, proc: Path = PROC, boot: str | None = None, host: str | None = None
 ) -> bool | None:
@@ -74,6 +82,9 @@ def is_alive(
     boot = boot_id(proc) if boot is None else boot
     if boot and origin.boot and origin.boot != boot:
         return False  # the host was restarted since
+    ours = pid_namespace(proc)
+    if ours and origin.pid_namespace not in (0, ours):
+        return None  # another container's, which has numbers of its own
     if not os.path.isdir(f"{proc}/self"):
         return None  # not Linux, or a /proc that is not ours to ask
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from runwatch._version import __version__
 from runwatch.clock import Clock, system_clock
-from runwatch.journal.liveness import boot_id, start_ticks, this_host
+from runwatch.journal.liveness import boot_id, pid_namespace, start_ticks, this_host
 from runwatch.journal.segment import DEFAULT_SEGMENT_BYTES, new_journal_id
 from runwatch.journal.writer import DEFAULT_BUDGET_BYTES, JournalWriter
 from runwatch.record import Origin, Role
@@ -81,6 +81,7 @@ def _open(
         process_start_ticks=start_ticks(pid) or 0,
         role=role,
         version=__version__,
+        pid_namespace=pid_namespace(),
     )
     return JournalWriter(
         root,

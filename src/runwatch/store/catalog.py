@@ -114,7 +114,7 @@ class Catalog:
         known = self._by_journal.get(origin.journal)
         if known is None:
             known = self._add_journal(origin)
-            self._pending["journals"].append((known.number, *astuple(origin)))
+            self._pending["journals"].append((known.number, *_kept(origin)))
         return known
 
     def define(self, journal: Journal, definitions: Iterable[Definition]) -> None:
@@ -441,6 +441,14 @@ def _process_row(journal: Journal, scope: RunScope) -> ProcessRow:
         role=origin.role,
         last_ns=journal.last_ns,
     )
+
+
+def _kept(origin: Origin) -> Row:
+    """As it is stored: without what is of use on its own node only."""
+    return (
+        origin.journal, origin.host, origin.pid, origin.start_ns, origin.boot,
+        origin.process_start_ticks, origin.role, origin.version,
+    )  # fmt: skip
 
 
 def cleaned(shape: Shape) -> Shape:

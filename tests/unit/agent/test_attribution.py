@@ -17,7 +17,6 @@ from runwatch.journal.liveness import start_ticks
 HOST = "pid:[4026531836]"
 CONTAINER = "pid:[4026532999]"
 NODES = ("/dev/nvidia0", "/dev/nvidia1")
-STAT = " (python) S {parent} " + " ".join(["0"] * 17) + " {ticks} " + " ".join(["0"] * 30) + "\n"
 
 
 class Machine:
@@ -41,16 +40,13 @@ class Machine:
         *,
         parent: int = 1,
         name: str = "python",
-        inner: str = "",
-        ticks: int = 0,
         opened: Sequence[str] = (),
         environment: Mapping[str, str] = NOTHING,
     ) -> None:
         folder = self.proc / str(pid)
         (folder / "fd").mkdir(parents=True)
-        status = f"Name:\t{name}\nPPid:\t{parent}\nNSpid:\t{pid} {inner}\n"
+        status = f"Name:\t{name}\nPPid:\t{parent}\n"
         (folder / "status").write_text(status)
-        (folder / "stat").write_text(str(pid) + STAT.format(parent=parent, ticks=ticks or pid))
         pairs = [f"{key}={value}\0" for key, value in environment.items()]
         (folder / "environ").write_text("".join(pairs))
         for number, path in enumerate(opened):
@@ -174,14 +170,6 @@ def test_a_run_that_begins_after_its_process_had_the_device(machine: Machine) ->
     machine.run(100, "a", 0)
     machine.owners.refresh()
     assert machine.owner().scope == 1
-
-
-def test_a_container_s_process_seen_from_the_host(machine: Machine) -> None:
-    """It knows itself as 17; the host, and its driver, as 5017."""
-    machine.process(5017, inner="17", ticks=99)
-    machine.targets.append(Target(17, 1, {"rank": "0"}, "a", 99))
-    machine.hold({5017})
-    assert machine.owner() == Owner(1, {"rank": "0"}, "process")
 
 
 @pytest.mark.parametrize("pids", [set(), {70001}, None])
