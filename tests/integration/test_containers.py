@@ -180,3 +180,13 @@ def test_an_agent_that_does_not_see_it_says_nothing_of_it(
         assert view.process().state == "running"
         box.finish()
         assert view.process().state == "completed"
+
+
+def test_its_stacks_are_taken_by_the_agent_of_its_node(tmp_path: Path, view: View) -> None:
+    with agent(tmp_path, boxed=False), program(tmp_path, "pod-1") as box:
+        box.step(1)
+        until(lambda: view.has(1), what="the first step")
+        until(lambda: agent_sees(tmp_path, box.pid), what="the agent to watch the program")
+        asked = [sys.executable, "-m", "runwatch.cli", "stacks", "boxed", "--dir", str(tmp_path)]
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=60)
+        assert "rank 0 is in <module>" in done.stdout, done

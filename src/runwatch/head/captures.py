@@ -244,7 +244,7 @@ class Captures:
             living = ", ".join(sorted({s.host for s in states})[:20])
             raise UsageError(f"no process of the run lives on {min(unknown)}; it runs on {living}")
         chosen = [
-            s.host
+            self._way_down().node_of(s.host)
             for s in states
             if (not ranks or s.rank in ranks) and (not hosts or s.host in hosts)
         ]

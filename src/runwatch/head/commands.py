@@ -65,13 +65,16 @@ class Outbox:
         root: Path | None,
         agents: Callable[[], Iterable[Reach]],
         local_hosts: Callable[[], Iterable[str]] = tuple,
+        node_of: Callable[[str], str] = str,
         *,
         clock: Clock = system_clock,
     ) -> None:
-        """`local_hosts`: nodes whose agents see our directory.  Without a root there are none."""
+        """`local_hosts`: nodes whose agents see our directory.  Without a root there are none.
+        `node_of`: the node whose agent speaks for a host."""
         self._root = root
         self._agents = agents
         self._local_hosts = local_hosts
+        self.node_of = node_of
         self._clock = clock
         self._changed = threading.Condition()
         self._sent: OrderedDict[str, Sent] = OrderedDict()

@@ -65,7 +65,11 @@ class StackTaker:
         states = newest(self.reading.processes(run))
         wanted = None if ranks is None else set(ranks)
         living = (s for s in states if s.state == "running" and (not wanted or s.rank in wanted))
-        return list(dict.fromkeys(state.host for state in living))
+        return list(dict.fromkeys(self.node_of(state.host) for state in living))
+
+    def node_of(self, host: str) -> str:
+        """Whom to ask about a host's processes."""
+        return host if self.outbox is None else self.outbox.node_of(host)
 
     def ask(self, run: RunId, wanted: Wanted, hosts: Iterable[str]) -> Sent:
         if self.outbox is None:
@@ -182,7 +186,8 @@ class Incidents:
         return Look(diagnose(found, world_size=world_size), notes, wanted)
 
     def _hosts_of(self, run: RunId) -> dict[int, str]:
-        return {s.rank: s.host for s in newest(self.taker.reading.processes(run))}
+        states = newest(self.taker.reading.processes(run))
+        return {s.rank: self.taker.node_of(s.host) for s in states}
 
     def opened(
         self,

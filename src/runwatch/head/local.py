@@ -44,6 +44,14 @@ class LocalTail:
         """Hosts that have an agent which sees this directory."""
         return {origin.host for origin in self._tail.live() if origin.role == "agent"}
 
+    def agent_beside(self, host: str) -> str | None:
+        """A host with an agent on the same machine: its own, or that of the node it is a
+        container of."""
+        live = self._tail.live()
+        boots = {origin.boot for origin in live if origin.host == host} - {""}
+        beside = {o.host for o in live if o.role == "agent" and (o.boot in boots or o.host == host)}
+        return host if host in beside else min(beside, default=None)
+
     def hosts(self) -> set[str]:
         """Those whose journals we follow."""
         return {origin.host for origin in self._tail.live()}

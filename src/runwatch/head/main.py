@@ -33,6 +33,7 @@ from runwatch.head.ingest import Ingest
 from runwatch.head.keeping import Keeping
 from runwatch.head.live import Live
 from runwatch.head.local import LocalTail
+from runwatch.head.nodes import Nodes
 from runwatch.head.own_journal import OwnJournal
 from runwatch.head.profile_room import ProfileRoom, ProfileSettings
 from runwatch.head.reading import Reading
@@ -106,10 +107,12 @@ class LocalHead:
         self._agents = agents
         self._clock = clock
         self._lag_seconds: float | None = None
+        self.nodes = Nodes(agents, self.tail, self.store, clock=clock)
         self.outbox = Outbox(
             root if lasts else None,
-            lambda: list(agents().values()),
-            lambda: self.tail.agents(),
+            self.nodes.agents,
+            self.tail.agents,
+            self.nodes.node_of,
             clock=clock,
         )
         self.clients = Clients(self.store, told=True, clock=clock)
@@ -126,11 +129,11 @@ class LocalHead:
         self.keeper = GoodputKeeper(self.accounts, self.board, clock=clock)
         own = OwnJournal(self.ingest, clock=clock)
         self.incidents = Incidents(StackTaker(reading, self.outbox), own, clock=clock)
-        self.captures = Captures(reading, self.outbox, own, self._nodes)
+        self.captures = Captures(reading, self.outbox, own, self.nodes.names)
         self.hangs = HangWatch(
             reading,
             self.incidents,
-            Surroundings(self.alive, self._known_ns, self.clock_offsets),
+            Surroundings(self.alive, self._known_ns, self.nodes.clock_offsets),
             still=self.ingest.still,
             settings=hangs,
             clock=clock,
@@ -149,7 +152,7 @@ class LocalHead:
             metrics=metrics,
             alive=self.alive,
             accounts=self.accounts,
-            clock_offsets=self.clock_offsets,
+            clock_offsets=self.nodes.clock_offsets,
             desk=self.desk,
             profiler=self.profiler,
             profiles=self.profiles,
@@ -161,24 +164,15 @@ class LocalHead:
             base_path=base_path,
         )
 
-    def _nodes(self) -> set[str]:
-        """Those that have an agent which we can ask."""
-        return {agent.host for agent in list(self._agents().values())} | self.tail.agents()
-
     def alive(self) -> frozenset[JournalId]:
         """Journals whose processes live, by the word of those who can tell."""
-        said = [agent.alive for agent in list(self._agents().values())]
+        said = [agent.alive for agent in self.nodes.agents()]
         return self.tail.alive().union(*said)
-
-    def clock_offsets(self) -> dict[str, int]:
-        agents = list(self._agents().values())
-        return {agent.host: int(agent.clock_offset_seconds * 1e9) for agent in agents}
 
     def _known_ns(self, host: str) -> int | None:
         """Until when what a host recorded is known to have come here; None: that is not known."""
-        agents = [agent for agent in list(self._agents().values()) if agent.host == host]
-        if agents:
-            agent = max(agents, key=lambda agent: agent.heard_ns)
+        agent = self.nodes.agent_of(host)
+        if agent is not None:
             # One that was away begins with what it kept meanwhile.
             is_new = self._clock.wall_ns() - agent.connected_ns < FRESH_SECONDS * 1e9
             return None if is_new else agent.heard_ns
@@ -361,7 +355,7 @@ class Head:
 
     def _hear_clocks(self) -> None:
         try:
-            self.local.sessions.hear_clocks(self.local.clock_offsets())
+            self.local.sessions.hear_clocks(self.local.nodes.clock_offsets())
         except RunwatchError as error:
             logger.warning("clocks of agents are not noted: %s", error)
 
