@@ -111,6 +111,8 @@ def test_a_process_that_nobody_watched_and_that_said_nothing_is_lost(root: Path)
     try:
         while head.tail.round():
             pass
+        [process] = Reading(head.store, alive=head.alive, gone=head.tail.gone).processes()
+        assert (process.state, process.reason) == ("lost", "ended without a word; cause unknown")
         [process] = Reading(head.store, alive=head.alive, alive_window_s=0.0).processes()
         assert process.state == "lost"
         assert "silent since" in process.reason

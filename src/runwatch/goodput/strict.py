@@ -218,7 +218,9 @@ class JournalAccount(_Folded):
         while not self._is_read():
             self.close()
             self._begin(self._rows, Ledger(lenient=True))
-        states = process_states(self._rows.values(), self._events, now_ns, alive=self._tail.alive())
+        alive, gone = self._tail.alive(), self._tail.gone()
+        rows, events = self._rows.values(), self._events
+        states = process_states(rows, events, now_ns, alive=alive, gone=gone)
         return draw_up(self._scribe.ledger, self._scribe.lives(states), now_ns)
 
     def _begin(self, rows: dict[JournalId, ProcessRow] | None, ledger: Ledger) -> None:

@@ -75,6 +75,7 @@ def create_app(
     live: Live | None = None,
     metrics: HeadMetrics | None = None,
     alive: Callable[[], Collection[JournalId]] = tuple,
+    gone: Callable[[], Collection[JournalId]] = tuple,
     pace: Pace | None = None,
     accounts: Accounts | None = None,
     clock_offsets: device_answers.Offsets = dict,
@@ -89,7 +90,7 @@ def create_app(
     base_path: str = "",
 ) -> Starlette:
     """The app of one store.  Whoever stops the server calls `live.close()` first."""
-    reading = Reading(store, clock=clock, alive=alive)
+    reading = Reading(store, clock=clock, alive=alive, gone=gone)
     api = Api(
         reading,
         live or Live(),

@@ -40,6 +40,9 @@ class LocalTail:
     def alive(self) -> frozenset[JournalId]:
         return frozenset(self._tail.alive())
 
+    def gone(self) -> frozenset[JournalId]:
+        return frozenset(self._tail.gone())
+
     def agents(self) -> set[str]:
         """Hosts that have an agent which sees this directory."""
         return {origin.host for origin in self._tail.live() if origin.role == "agent"}

@@ -122,7 +122,7 @@ class LocalHead:
         self.desk = SessionDesk(self.sessions, self.clients, clock=clock)
         self.files = SessionFiles(session_dir, self._session_json) if session_dir else None
         self.profiler = Profiler(self.desk, self.files)
-        reading = Reading(self.store, clock=clock, alive=self.alive)
+        reading = Reading(self.store, clock=clock, alive=self.alive, gone=self.tail.gone)
         folds = FoldFiles(root / "store" / "folds") if lasts else None
         self.accounts = Accounts(reading, self.ingest.still, folds)
         self.board = RunBoard(reading, told=True)
@@ -151,6 +151,7 @@ class LocalHead:
             live=self.live,
             metrics=metrics,
             alive=self.alive,
+            gone=self.tail.gone,
             accounts=self.accounts,
             clock_offsets=self.nodes.clock_offsets,
             desk=self.desk,

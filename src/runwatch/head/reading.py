@@ -63,11 +63,13 @@ class Reading:
         clock: Clock = system_clock,
         alive_window_s: float = ALIVE_WINDOW_SECONDS,
         alive: Callable[[], Collection[JournalId]] = tuple,
+        gone: Callable[[], Collection[JournalId]] = tuple,
     ) -> None:
         self.store = store
         self.clock = clock
         self.window_s = alive_window_s
         self.alive = alive
+        self.gone = gone
 
     # ── runs ───────────────────────────────────────────────────────────────────────────────────
 
@@ -91,8 +93,9 @@ class Reading:
         processes = self.store.processes(run)
         if run is not None and not processes:
             return []
+        gone = self.gone()  # before their last words are read
         return process_states(
-            processes, self._life(run, now_ns), now_ns, self.window_s, alive=self.alive()
+            processes, self._life(run, now_ns), now_ns, self.window_s, alive=self.alive(), gone=gone
         )
 
     def summaries(self) -> list[RunSummary]:

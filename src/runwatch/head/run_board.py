@@ -154,10 +154,11 @@ class RunBoard:
     # ── catching up ───────────────────────────────────────────────────────────────────────────
 
     def _catch_up(self) -> None:
+        gone = self._reading.gone()  # before their last words are taken
         with self._gate:
             news, self._news = self._news, _News()
         if not self._begun or not self._told:
-            self._begin()
+            self._begin(gone)
         self._take(news)
         changed = self._of(news.moved) | self._of(map(_journal, news.exits))
         if changed:
@@ -168,9 +169,9 @@ class RunBoard:
         going = {run for run, s in self._summaries.items() if s.state == "running"}
         # One that was taken for lost may be seen again.
         silent = {run for run, s in self._summaries.items() if s.state == "lost"}
-        self._look(changed | going | (silent & self._of([*news.seen_ns, *alive])), alive)
+        self._look(changed | going | (silent & self._of([*news.seen_ns, *alive])), alive, gone)
 
-    def _begin(self) -> None:
+    def _begin(self, gone: Collection[JournalId]) -> None:
         """Read it all; what is stored meanwhile is news, and hearing it twice does no harm."""
         store, now_ns = self._reading.store, self._reading.clock.wall_ns()
         self._words, self._exits = defaultdict(list), defaultdict(list)
@@ -190,7 +191,7 @@ class RunBoard:
         self._know_journals()
         self._summaries, self._in_order = {}, None
         self._begun = True
-        self._look(self._of(self._runs_of), self._reading.alive())
+        self._look(self._of(self._runs_of), self._reading.alive(), gone)
 
     def _know_journals(self) -> None:
         found: dict[JournalId, list[RunId]] = defaultdict(list)
@@ -215,7 +216,9 @@ class RunBoard:
     def _of(self, journals: Iterable[JournalId]) -> set[RunId]:
         return {run for journal in journals for run in self._runs_of.get(journal, ()) if run}
 
-    def _look(self, runs: Iterable[RunId], alive: Collection[JournalId]) -> None:
+    def _look(
+        self, runs: Iterable[RunId], alive: Collection[JournalId], gone: Collection[JournalId]
+    ) -> None:
         reading, now_ns = self._reading, self._reading.clock.wall_ns()
         for run in runs:
             processes = reading.store.processes(run)
@@ -224,7 +227,9 @@ class RunBoard:
                 life += self._exits.get(row.journal, ())
                 if row.journal in self._seen_ns:
                     life.append(_heartbeat(row.journal, self._seen_ns[row.journal]))
-            states = process_states(processes, life, now_ns, reading.window_s, alive=alive)
+            states = process_states(
+                processes, life, now_ns, reading.window_s, alive=alive, gone=gone
+            )
             for summary in runs_of(states, {}):
                 if self._summaries.get(run) != summary:
                     self._summaries[run], self._in_order = summary, None

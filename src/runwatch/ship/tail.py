@@ -33,6 +33,8 @@ class Followed:
     known_alive: bool = False
     done: bool = False
     """The writer is dead and everything was read."""
+    gone: bool = False
+    """And nobody is left who could tell how it ended."""
     checked_ns: int = field(default=0)
     idle_ns: int = field(default=0)
     """When it was last looked at and held nothing that was not read, monotonic."""
@@ -154,7 +156,7 @@ class Tail:
         followed.reader.seek(position)
         followed.acknowledged = position
         followed.started = True
-        followed.done = False
+        followed.done = followed.gone = False
 
     def alive(self) -> list[JournalId]:
         """The journals whose writers are there: the system says so, or their heart beat lately.
@@ -169,6 +171,15 @@ class Tail:
             if not self._is_dead(followed)
             and (followed.known_alive or followed.reader.heartbeat_ns > recent)
         ]
+
+    def gone(self) -> list[JournalId]:
+        """The journals whose writers are dead, and that were read to their end; not those of a
+        host whose agent is still heard: it can tell how they ended."""
+        journals = list(self.journals.values())
+        heard = {f.origin.host for f in journals if f.origin.role == "agent" and not f.done}
+        for followed in journals:
+            followed.gone = followed.gone or followed.done and followed.origin.host not in heard
+        return [followed.origin.journal for followed in journals if followed.gone]
 
     def live(self) -> list[Origin]:
         """The processes that are not known to be dead."""

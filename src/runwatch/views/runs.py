@@ -159,6 +159,7 @@ class _Evidence:
     ends: dict[_Key, list[EventRow]] = field(default_factory=lambda: defaultdict(list))
     exits: dict[JournalId, EventRow] = field(default_factory=dict)
     seen_ns: dict[JournalId, int] = field(default_factory=dict)
+    gone: frozenset[JournalId] = frozenset()
 
     def add(self, event: EventRow) -> None:
         if event.kind == "run_start":
@@ -218,14 +219,16 @@ def process_states(
     alive_window_s: float = ALIVE_WINDOW_SECONDS,
     *,
     alive: Collection[JournalId] = (),
+    gone: Collection[JournalId] = (),
 ) -> list[ProcessState]:
     """Every process by run, attempt and rank.
 
     `events` must hold the LIFE_KINDS of these processes, also those that agents wrote about them,
     and the heartbeats of the last `alive_window_s`; others are ignored, repeats are harmless.
-    `alive` names the journals whose processes were seen alive at `now_ns`.
+    `alive` names the journals whose processes were seen alive at `now_ns`, `gone` those whose
+    processes are known to be no more, and whose every record is here.
     """
-    evidence = _Evidence(seen_ns=dict.fromkeys(alive, now_ns))
+    evidence = _Evidence(seen_ns=dict.fromkeys(alive, now_ns), gone=frozenset(gone))
     for event in events:
         evidence.add(event)
     everyone = [row for found in _by_run(processes).values() for row in found]
@@ -244,9 +247,9 @@ def _process_state(
 ) -> ProcessState:
     started_ns = evidence.started_ns(row)
     last_ns = max(row.last_ns, row.start_ns, evidence.seen_ns.get(row.journal, row.start_ns))
-    ending = _state(
-        evidence.end(row), evidence.exits.get(row.journal), last_ns, now_ns - last_ns <= window_ns
-    )
+    gone = row.journal in evidence.gone
+    recent = not gone and now_ns - last_ns <= window_ns
+    ending = _state(evidence.end(row), evidence.exits.get(row.journal), last_ns, recent, gone)
     return ProcessState(
         journal=row.journal,
         run=row.run,
@@ -270,7 +273,7 @@ def _process_state(
 
 
 def _state(
-    end: EventRow | None, process_exit: EventRow | None, last_ns: int, recent: bool
+    end: EventRow | None, process_exit: EventRow | None, last_ns: int, recent: bool, gone: bool
 ) -> _Ending:
     """The rules, strongest first."""
     if end is not None and _is_explicit(end):
@@ -287,7 +290,7 @@ def _state(
     if process_exit is not None and (fault := _fault(process_exit)):
         reason = f"killed by {fault}, as its own stacks say"
         return _Ending("killed", reason, process_exit.time_ns, None, fault)
-    if process_exit is not None:
+    if process_exit is not None or gone:
         return _Ending("lost", "ended without a word; cause unknown", last_ns)
     if recent:
         return _Ending("running")

@@ -23,7 +23,10 @@ class World:
         self.store = DuckStore.open(None)
         self.clock = Clock()
         self.alive: set[JournalId] = set()
-        self.reading = Reading(self.store, clock=self.clock, alive=lambda: self.alive)
+        self.gone: set[JournalId] = set()
+        self.reading = Reading(
+            self.store, clock=self.clock, alive=lambda: self.alive, gone=lambda: self.gone
+        )
         self.board = RunBoard(self.reading, told=True)
         self.agent = Producer(self.store, "agent", run="", name="", role="agent")
         self.processes: dict[str, Producer] = {}
@@ -62,6 +65,8 @@ class World:
             self.board.stored([self.agent.write(events=events, scope=0)])
         elif action == "alive":
             self.alive ^= {JournalId(process.journal)}
+        elif action == "gone":
+            self.gone |= {JournalId(process.journal)}
         else:
             self.clock.now_ns += 20 * SECOND
 
@@ -71,7 +76,9 @@ class World:
         return summaries, cards, [board.total_steps(summary.run) for summary in summaries]
 
 
-ACTIONS = ("point", "device", "config", "run_start", "run_end", "exit", "heartbeat", "alive")
+ACTIONS = (
+    "point", "device", "config", "run_start", "run_end", "exit", "heartbeat", "alive", "gone",
+)  # fmt: skip
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from runwatch.journal.writer import JournalWriter
-from runwatch.record import JournalId
+from runwatch.record import START, JournalId, Role
 from runwatch.ship import tail as tail_module
-from runwatch.ship.tail import LISTED_SECONDS, SETTLED_SECONDS, Tail
+from runwatch.ship.tail import LISTED_SECONDS, LIVENESS_SECONDS, SETTLED_SECONDS, Tail
 from tests.unit.journal.journal_help import FakeClock, origin
 
 
@@ -130,3 +131,36 @@ def test_a_folder_that_is_not_there_yet(tmp_path: Path, clock: FakeClock) -> Non
     assert found(tail) == ["a"]
     shutil.rmtree(tmp_path / "journals")
     assert found(tail) == [] and not tail.journals
+
+
+def test_who_is_gone_is_known_when_all_was_read_and_no_agent_can_tell_more(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    alive: dict[str, bool | None] = {"process": True, "agent": True, "elsewhere": None}
+    for name in alive:
+        host = "another node" if name == "elsewhere" else "node"
+        role: Role = "agent" if name == "agent" else "process"
+        JournalWriter(tmp_path, replace(origin(name, host=host), role=role)).close()
+    tail = Tail(tmp_path, alive=lambda origin: alive[origin.journal], clock=clock)
+    tail.discover()
+
+    def look() -> list[str]:
+        clock.advance(2 * LIVENESS_SECONDS)
+        while list(tail.read()):
+            pass
+        return sorted(tail.gone())
+
+    assert look() == []
+    alive["process"] = False
+    assert look() == []  # its agent will say how it ended
+    alive["agent"] = False
+    clock.advance(2 * LIVENESS_SECONDS)
+    assert tail.gone() == []  # there may be a last word of it that was not read yet
+    assert look() == ["agent", "process"]
+    JournalWriter(tmp_path, replace(origin("next agent"), role="agent")).close()
+    alive["next agent"] = True
+    tail.discover(surely=True)
+    assert look() == ["agent", "process"]  # what was said is not taken back
+    tail.resume(JournalId("process"), START)
+    assert sorted(tail.gone()) == ["agent"]
+    tail.close()

@@ -172,6 +172,16 @@ def test_a_process_seen_alive_now_is_running_however_silent() -> None:
     assert state_of(exited(code=0), alive=[JournalId("j0")]).state == "completed"
 
 
+def test_a_process_that_is_known_to_be_gone_is_lost_at_once_unless_more_is_known() -> None:
+    gone = [JournalId("j0")]
+    found = state_of(now=11, gone=gone)
+    assert (found.state, found.reason) == ("lost", "ended without a word; cause unknown")
+    assert found.ended_ns == found.last_ns == START + 10 * SECOND
+    assert state_of(now=11, gone=[JournalId("j1")]).state == "running"
+    assert state_of(exited(signal=9), now=11, gone=gone).state == "killed"
+    assert state_of(ended(9), heartbeat(10.5, "j0"), now=11, gone=gone).state == "completed"
+
+
 def test_the_window_is_a_parameter() -> None:
     assert state_of(now=100, alive_window_s=89).state == "lost"
     assert state_of(now=100, alive_window_s=90).state == "running"
