@@ -294,7 +294,9 @@ class Agent:
         scope = runs[-1]
         labels = {"rank": str(scope.rank), "pid": str(origin.pid), "journal": origin.journal}
         number = self._book.run(scope)
-        target = Target(origin.pid, number, labels, scope.run, origin.process_start_ticks)
+        target = Target(
+            origin.pid, number, labels, scope.run, origin.process_start_ticks, origin.host
+        )
         self._known[origin.journal] = target
         return target
 

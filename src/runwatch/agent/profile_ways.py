@@ -82,6 +82,8 @@ class Subject:
     rank: int
     run: str
     """The folder that its profiles go to."""
+    host: str
+    """Its own name for where it runs."""
     scope: int = 0
     journal: Path | None = None
     """None: a program that does not use the SDK."""
@@ -100,11 +102,11 @@ class Subject:
     def has_ended(self) -> bool:
         return self.pid > 0 and start_ticks(self.pid) != self.start_ticks
 
-    def stems(self, host: str) -> Iterator[str]:
+    def stems(self) -> Iterator[str]:
         if not self.is_plain:
-            return stems(host, self.rank, first=self.first)
+            return stems(self.host, self.rank, first=self.first)
         who = f"pid{self.pid}" if self.pid else f"port{self.ports[0]}"
-        return _numbered(f"{as_host(host)}.{who}")
+        return _numbered(f"{as_host(self.host)}.{who}")
 
 
 def _numbered(stem: str) -> Iterator[str]:
@@ -270,7 +272,7 @@ class Writing:
             "command": wish.command,
             "problems": [problem[:1000] for problem in outcome.problems[:20]],
             "rank": subject.rank,
-            "host": self.context.host,
+            "host": subject.host,
             "pid": subject.pid,
             "run": subject.run,
             "way": self.name,
@@ -291,7 +293,7 @@ class Writing:
         """Raises OSError, RunwatchError, ImportError or ValueError."""
         path = wish.path or str(self.context.root / "profiles")
         folder = session_folder(path, subject.run, wish.session)
-        names = subject.stems(self.context.host)
+        names = subject.stems()
         return publish(files, LABEL, place(folder), names, self.context.root / STAGING)
 
     @contextmanager
@@ -351,7 +353,7 @@ class PortWay(Writing):
             outcome.problems.append(f"a profiler port counts no steps: {seconds:g} s were captured")
         outcome.start_ns = max(wish.start_ns, clock.wall_ns())
         outcome.end_ns = outcome.start_ns + wish.window_ms * 1_000_000
-        name = next(subject.stems(self.context.host))
+        name = next(subject.stems())
         with self.recorded(subject, wish, outcome):
             (answer,) = profile_all(
                 [Asked(look.address, name)], wish.window_ms, wish.session,

@@ -159,12 +159,19 @@ class ProfileErrand:
         hidden = [port for port, pids in by_port.items() if not pids]
         made = [
             Subject(
-                pid, number, run, start_ticks=start_ticks(pid), tree=trees[pid], ports=request.ports
+                pid,
+                number,
+                run,
+                context.host,
+                start_ticks=start_ticks(pid),
+                tree=trees[pid],
+                ports=request.ports,
             )
             for number, pid in enumerate(found)
         ]
         return made + [
-            Subject(0, number, run, ports=(port,)) for number, port in enumerate(hidden, len(made))
+            Subject(0, number, run, context.host, ports=(port,))
+            for number, port in enumerate(hidden, len(made))
         ]
 
     def _reachable(self, targets: Iterable[Target]) -> list[int]:
@@ -192,6 +199,7 @@ def _of_runs(request: Request, targets: Sequence[Target], context: Context) -> l
             target.pid,
             rank=_rank(target),
             run=target.run,
+            host=target.host or context.host,
             scope=target.scope,
             journal=context.journal(target),
             start_ticks=target.start_ticks,
@@ -267,7 +275,9 @@ def capture(subject: Subject, ways: Sequence[Way], wish: Wish) -> Mapping[str, A
 
 
 def _who(subject: Subject) -> dict[str, Any]:
-    return {"pid": subject.pid, "rank": subject.rank, "run": subject.run}
+    return {
+        "pid": subject.pid, "rank": subject.rank, "run": subject.run, "host": subject.host,
+    }  # fmt: skip
 
 
 def together(acts: Sequence[Callable[[], T]], lost: T) -> list[T]:

@@ -150,7 +150,7 @@ class _Looking:
     def _rest(self, subject: Subject, number: int) -> dict[str, Any]:
         rest = {
             "rank": _rank(subject.target),
-            "host": self._context.host,
+            "host": subject.target.host or self._context.host,
             "journal": subject.target.labels.get("journal", ""),
             "incident": self._request.incident,
             "round": self._request.first_round + number,

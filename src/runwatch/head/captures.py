@@ -93,7 +93,7 @@ class Preflight:
     """What could be captured now."""
 
     processes: tuple[Mapping[str, Any], ...]
-    """host, rank, pid, way or why not, and in how many ms it could begin."""
+    """host, node, rank, pid, way or why not, and in how many ms it could begin."""
     hosts: Mapping[str, str]
     """Hosts that were asked, and why one says nothing; empty: it does."""
     seconds: float
@@ -114,7 +114,7 @@ class Preflight:
         """How much earlier each begins, for all to record when the common time does."""
         if len(self.ready) < 2:
             return 0.0
-        most = max(Counter(str(process.get("host")) for process in self.ready).values())
+        most = max(Counter(str(process.get("node")) for process in self.ready).values())
         return min(MAX_EARLY_SECONDS, EARLY_SECONDS * most)
 
     def why(self) -> str:
@@ -306,14 +306,15 @@ def _preflight(sent: Sent, seconds: float) -> Preflight:
     hosts = dict.fromkeys(sent.hosts, "its agent does not answer") | dict(sent.unreachable)
     processes: list[Mapping[str, Any]] = []
     looked = max((int(body.get("took_ms") or 0) for body in sent.results.values()), default=0)
-    for host, body in sent.results.items():
-        hosts[host] = str(body.get("why") or "")
-        processes += [{**process, "host": host} for process in body.get("processes") or ()]
+    for node, body in sent.results.items():
+        hosts[node] = str(body.get("why") or "")
+        found = body.get("processes") or ()
+        processes += [{"host": node, **process, "node": node} for process in found]
     return Preflight(tuple(processes), hosts, max(0.0, seconds - looked / 1e3))
 
 
 def _kept(process: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: process.get(name) for name in ("host", "rank", "pid", "way")}
+    return {name: process.get(name) for name in ("host", "node", "rank", "pid", "way")}
 
 
 def _busy(session: str) -> str:

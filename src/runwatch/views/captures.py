@@ -39,7 +39,7 @@ class Asked:
     ahead_ns: Mapping[str, int]
     """How far each host's clock is ahead of the head's."""
     processes: tuple[Mapping[str, Any], ...]
-    """host, rank, pid of those that were to be captured."""
+    """host, node, rank, pid of those that were to be captured."""
 
     @classmethod
     def of(cls, run: str, body: Mapping[str, Any]) -> Asked:
@@ -79,10 +79,16 @@ class Captured:
     start_ns: int = 0
     """Of the head's clock, like `end_ns`; 0: it has not begun."""
     end_ns: int = 0
+    node: str = ""
+    """Whose agent was asked, if not its host's own."""
 
     @property
     def is_over(self) -> bool:
         return self.state in _OVER
+
+    @property
+    def asked_of(self) -> str:
+        return self.node or self.host
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,21 +137,22 @@ def capture_of(
     for part in parts:
         key = part.host, part.rank
         known[key] = _with_part(known.get(key) or Captured(part.host, part.rank, 0), part)
-    for host, body in answered.items():
+    for node, body in answered.items():
         for process in body.get("processes") or ():
-            key = host, int(process.get("rank") or 0)
-            before = known.get(key) or Captured(host, key[1], 0)
-            known[key] = _with_result(before, process)
+            key = str(process.get("host") or node), int(process.get("rank") or 0)
+            before = known.get(key) or Captured(*key, 0)
+            known[key] = _with_result(replace(before, node=node), process)
     late = now_ns > asked.given_up_ns
-    ended = [_ended(each, asked, answered.get(each.host), late) for each in known.values()]
-    ended += _silent(asked, answered, {each.host for each in ended}, late)
-    shifted = [_in_our_time(each, asked.ahead_ns.get(each.host, 0)) for each in ended]
+    ended = [_ended(each, asked, answered.get(each.asked_of), late) for each in known.values()]
+    ended += _silent(asked, answered, {each.asked_of for each in ended}, late)
+    shifted = [_in_our_time(each, asked.ahead_ns.get(each.asked_of, 0)) for each in ended]
     return Capture(asked, tuple(sorted(shifted, key=lambda each: (each.host, each.rank))))
 
 
 def _expected(process: Mapping[str, Any]) -> Captured:
     way = str(process.get("way") or "")
-    return Captured(process["host"], process["rank"], int(process.get("pid") or 0), way)
+    node = str(process.get("node") or "")
+    return Captured(process["host"], process["rank"], int(process.get("pid") or 0), way, node=node)
 
 
 def _with_part(before: Captured, part: Part) -> Captured:
@@ -186,8 +193,8 @@ def _ended(each: Captured, asked: Asked, answer: Mapping[str, Any] | None, late:
     if answer is not None:
         why = str(answer.get("why") or "its node says nothing of it")
         return replace(each, state="failed", why=why)
-    if each.host in asked.unreachable:
-        return replace(each, state="failed", why=asked.unreachable[each.host])
+    if each.asked_of in asked.unreachable:
+        return replace(each, state="failed", why=asked.unreachable[each.asked_of])
     return replace(each, state="failed", why="nothing was heard of it") if late else each
 
 

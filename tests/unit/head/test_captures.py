@@ -85,8 +85,9 @@ def test_one_process_is_captured_as_long_as_asked(tmp_path: Path) -> None:
 
 
 def test_more_processes_on_a_node_take_longer_to_begin() -> None:
-    def ready(*hosts: str) -> Preflight:
-        return Preflight(tuple({"host": host, "way": "sdk"} for host in hosts), {}, 0.1)
+    def ready(*nodes: str) -> Preflight:
+        processes = tuple({"host": "pod", "node": node, "way": "sdk"} for node in nodes)
+        return Preflight(processes, {}, 0.1)
 
     assert ready("a").early_seconds == 0
     assert ready("a", "b").early_seconds < ready("a", "a").early_seconds

@@ -116,6 +116,30 @@ def test_hosts_that_say_nothing() -> None:
     assert refused.processes[1].why == "too late"
 
 
+def test_a_pod_s_process_is_one_whoever_tells_of_it() -> None:
+    """It tells of itself under its pod's name; its node's agent was asked, and answers."""
+    request = asked(processes=[{"host": "pod", "node": "b", "rank": 1, "pid": 20, "way": "sdk"}])
+    told = [part("pod", 1, "done", START + 500 * S, START + 502 * S)]
+    answers = [result("a"), result("b", {"host": "pod", "rank": 1, "pid": 20, "state": "done"})]
+    for parts, results in ((told, answers), (told, answers[:1]), ([], answers)):
+        (process, *others) = capture_of(request, parts, results, START + S).processes[::-1]
+        assert (process.host, process.rank, process.pid, process.state) == ("pod", 1, 20, "done")
+        assert [other.host for other in others] == ["a"]
+    assert process.asked_of == "b"
+    seen = capture_of(request, told, answers, START + S).processes[-1]
+    assert (seen.start_ns, seen.end_ns) == (START, START + 2 * S)  # by the clock of its node
+
+
+def test_a_pod_whose_node_cannot_be_asked() -> None:
+    request = asked(
+        hosts=["a"],
+        unreachable={"b": "no agent of it is connected"},
+        processes=[{"host": "pod", "node": "b", "rank": 1, "pid": 20, "way": "sdk"}],
+    )
+    found = capture_of(request, [], [], START + S).processes
+    assert [(p.host, p.why) for p in found] == [("a", ""), ("pod", "no agent of it is connected")]
+
+
 def test_programs_without_a_run_are_known_when_they_answer() -> None:
     wanted = asked(processes=[], hosts=["a", "b"])
     assert states(capture_of(wanted, [], [], START)) == ["asked", "asked"]

@@ -20,6 +20,8 @@ class Target(NamedTuple):
     labels: Mapping[str, str] = NOTHING
     run: str = ""
     start_ticks: int = 0
+    host: str = ""
+    """Its own name for where it runs: in a pod, another than the agent's."""
 
 
 Targets = Callable[[], Iterable[Target]]
