@@ -51,6 +51,7 @@ from runwatch.journal.liveness import boot_id, pid_namespace, start_ticks, this_
 from runwatch.journal.reader import JournalReader
 from runwatch.journal.retention import Memory, enforce
 from runwatch.journal.segment import DEFAULT_SEGMENT_BYTES, new_journal_id
+from runwatch.journal.stored import note_head
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import Command, JournalId, Origin, RunScope
 from runwatch.ship.client import Address, Shipper
@@ -136,6 +137,7 @@ class Agent:
             all_hosts=settings.all_hosts,
             commands=self._errands.kinds,
             on_command=self._errands.take,
+            on_head=partial(note_head, settings.root, self.host),
             clock=self._clock,
         )
 
@@ -155,6 +157,7 @@ class Agent:
         self._stop.set()
 
     def run(self) -> None:
+        note_head(self.settings.root, self.host, None)
         self._book.event("agent_start", {"pid": os.getpid(), "version": __version__})
         shipping = None
         if self._shipper is not None:
@@ -209,6 +212,7 @@ class Agent:
                 pause.wait(0.05)
             self._shipper.stop()
             shipping.join(timeout=SHIP_ON_EXIT_SECONDS)
+        note_head(self.settings.root, self.host, None)
         self._tail.close()
         self._watch.close()
 

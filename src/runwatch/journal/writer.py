@@ -68,7 +68,17 @@ from runwatch.journal.segment import (
     text_record,
 )
 from runwatch.journal.stored import count_unseen, stored_in
-from runwatch.record import NO_STEP, START, Definition, Origin, RunScope, Series, SpanName
+from runwatch.record import (
+    NO_STEP,
+    START,
+    Definition,
+    Origin,
+    Position,
+    RunScope,
+    Series,
+    SpanName,
+    position,
+)
 
 DEFAULT_BUDGET_BYTES: Final = 1 << 30
 KEEPER_SECONDS: Final = 1.0
@@ -560,6 +570,11 @@ class JournalWriter:
                     self._turn()
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def position(self) -> Position:
+        """Where the next record would go."""
+        return position(self._kept[-1][0], self._offset)
 
     def close(self) -> None:
         """Mark the last segment complete and give back what was allocated but not used."""

@@ -13,7 +13,7 @@ from runwatch.clock import Clock, system_clock
 from runwatch.journal.liveness import this_host
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import Role, RunScope
-from runwatch.sdk import collect, launch
+from runwatch.sdk import collect, farewell, launch
 from runwatch.sdk.config import ConfigDict
 from runwatch.sdk.ending import EndWatch, describe, when_worker_ends
 from runwatch.sdk.faults import unwatch_faults, watch_faults
@@ -424,6 +424,7 @@ class Run(Intake):
     def _on_exit(self, error: BaseException | None) -> None:
         status, exception = ("completed", "") if error is None else describe(error)
         self._end(status, exception=exception, explicit=False)
+        farewell.wait()
 
     @guarded("finish")
     def _end(
@@ -473,6 +474,8 @@ class Run(Intake):
             self._report()
             unwatch_faults(writer.directory)
             writer.close()  # and its keeper, which may just have begun to listen
+            ask = self.local_rank == 0 and not self._agent_asked
+            farewell.expect(writer.directory, writer.position, ask_for_agent=ask)
             self._writer = None
         if self._control is not None:
             self._control.stop()

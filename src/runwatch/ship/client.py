@@ -23,6 +23,7 @@ from runwatch._version import __version__
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import HeadUnreachable, UsageError, WireError
 from runwatch.journal.liveness import this_host
+from runwatch.journal.stored import note_stored
 from runwatch.record import Command, JournalId, Position
 from runwatch.ship.tail import Followed, Tail
 from runwatch.wire import spine_pb2 as pb
@@ -36,6 +37,8 @@ from runwatch.wire.convert import (
 )
 
 METHOD: Final = "/runwatch.v1.Spine/Stream"
+GOODBYE: Final = "run_end"
+"""The event by which a process says that it has no more to tell of a run."""
 logger = logging.getLogger("runwatch.ship")
 
 
@@ -109,11 +112,12 @@ class Shipper:
         settings: ShipSettings | None = None,
         commands: Sequence[str] = (),
         on_command: Callable[[Command], None] = lambda _: None,
+        on_head: Callable[[bool], None] = lambda _: None,
         clock: Clock = system_clock,
         draw: Callable[[], float] = random.random,
     ) -> None:
         """`on_command` is called in the receiving thread with each that the head sends of the
-        kinds `commands`; it must not take long."""
+        kinds `commands`; it must not take long.  `on_head` hears whether the head is there."""
         self.address = address
         self.host = host or this_host()
         self.acknowledged: dict[JournalId, Position] = {}
@@ -124,6 +128,7 @@ class Shipper:
         self._tail = Tail(root, of_host=of_host, start=self._cursor, clock=clock)
         self._token, self._ca = token, ca
         self._commands, self._on_command = tuple(commands), on_command
+        self._on_head = on_head
         self._settings = settings or ShipSettings()
         self._clock = clock
         self._backoff = Backoff(
@@ -131,6 +136,8 @@ class Shipper:
         )
         self._stop = threading.Event()
         self._cursors: dict[JournalId, Position] = {}
+        self._ending: set[JournalId] = set()
+        """Of processes that said goodbye, and may wait for it to be stored."""
 
     def _cursor(self, journal: JournalId) -> Position | None:
         return self._cursors.get(journal)
@@ -166,6 +173,7 @@ class Shipper:
                     "head %s: %s; again in %.1f s", self.address.target, self.problem, delay
                 )
                 self.connected = False
+                self._on_head(False)
                 self._stop.wait(delay)
         self._tail.close()
 
@@ -257,6 +265,7 @@ class _Session:
                 seconds = self._settings.answer_seconds
                 raise HeadUnreachable(f"connected, but no answer within {seconds:g} s")
         self._shipper.connected = True
+        self._shipper._on_head(True)
         self._shipper.problem = ""
         self._shipper._backoff.reset()
 
@@ -271,6 +280,8 @@ class _Session:
         together: list[pb.Batch] = []
         room = 0
         for _, batch in tail.read():
+            if any(event.kind == GOODBYE for event in batch.events):
+                self._shipper._ending.add(batch.origin.journal)
             message = batch_to_message(batch)
             size = message.ByteSize()
             if size > room or self._wire_version < SEVERAL_AT_ONCE:
@@ -295,6 +306,7 @@ class _Session:
             for journal in acknowledged.keys() - known.keys():
                 del acknowledged[journal]
                 self._shipper._cursors.pop(journal, None)
+                self._shipper._ending.discard(journal)
                 self._in_flight -= sum(size for _, size in self._unacknowledged.pop(journal, ()))
 
     def _go_back(self) -> None:
@@ -399,6 +411,8 @@ class _Session:
         while pending and (cursor.refused or pending[0][0] <= reached):
             self._in_flight -= pending.pop(0)[1]
         shipper.acknowledged[journal] = reached
+        if journal in shipper._ending:
+            note_stored(shipper._tail.root / "journals" / journal, reached, exactly=True)
         if cursor.refused or journal not in shipper._cursors:
             shipper._cursors[journal] = reached
         if cursor.refused:

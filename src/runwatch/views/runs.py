@@ -23,8 +23,11 @@ LIFE_KINDS: Final = ("run_start", "run_end", "process_exit")
 """The events that `process_states` reads whole; of `heartbeat` the recent ones are enough."""
 ALIVE_WINDOW_SECONDS: Final = 30.0
 
-# A closing journal may add a word about itself just after `run_end`; that is no sign of life.
-_LAST_WORDS_NS: Final = 1_000_000_000
+# After `run_end` a closing journal may add a word about itself, and the process waits for all of it
+# to be sent, for five seconds at most; that is no sign of life.
+_LAST_WORDS_NS: Final = 7_000_000_000
+
+UNSEEN: Final = "ended normally as far as is known: nobody saw its exit code"
 
 # What launchers send to those that are left when one has failed.
 _ASKED_TO_GO: Final = ("SIGTERM", "SIGINT", "SIGHUP")
@@ -301,12 +304,15 @@ def _from_run_end(end: EventRow) -> _Ending:
     exception = _exception(end)
     status = end.body.get("status")
     if exception and not _is_explicit(end):
+        if status == "killed":  # Ctrl-C
+            return _Ending("killed", f"interrupted ({exception})", end.time_ns)
         return _Ending("failed", exception, end.time_ns)
     if status == "failed":
         return _Ending("failed", _words(end) or exception or "said it failed", end.time_ns)
     if status == "killed":
         return _Ending("killed", _words(end) or "said it was killed", end.time_ns)
-    return _Ending("completed", _words(end), end.time_ns)
+    unseen = "" if _is_explicit(end) else UNSEEN
+    return _Ending("completed", _words(end) or unseen, end.time_ns)
 
 
 def _from_signal(process_exit: EventRow) -> _Ending:

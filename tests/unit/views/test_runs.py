@@ -13,6 +13,7 @@ from runwatch.record import JournalId, RunId
 from runwatch.rows import EventRow, ProcessRow
 from runwatch.views.runs import (
     STATES,
+    UNSEEN,
     ProcessState,
     attempts,
     process_states,
@@ -116,9 +117,15 @@ FIRST_WORDS = [
     ),
     ([exited(code=0)], "completed", ""),
     ([ended(), exited(code=0)], "completed", ""),
-    ([ended()], "completed", ""),
+    ([ended()], "completed", UNSEEN),
+    ([ended(explicit=True)], "completed", ""),
     ([ended(status="failed", exception="KeyError: 'x'")], "failed", "KeyError: 'x'"),
-    ([ended(), exited()], "completed", ""),
+    (
+        [ended(status="killed", exception="KeyboardInterrupt")],
+        "killed",
+        "interrupted (KeyboardInterrupt)",
+    ),
+    ([ended(), exited()], "completed", UNSEEN),
     ([exited()], "lost", "ended without a word; cause unknown"),
     ([exited(signal=9), exited(20)], "killed", "killed by SIGKILL"),
     ([exited(5), exited(20, signal=9)], "killed", "killed by SIGKILL"),
@@ -154,12 +161,13 @@ def test_details_of_an_end_are_kept() -> None:
         (100, [heartbeat(69, "j0")], "lost"),
         (5, [], "running"),  # the host's clock is ahead of ours
         # Said goodbye, and was seen alive afterwards: an exit handler that takes its time.
-        (20, [ended(10), heartbeat(15, "j0")], "running"),
-        (100, [ended(10), heartbeat(15, "j0")], "completed"),
-        (20, [ended(10), heartbeat(15, "j0"), exited(16)], "completed"),
+        (20, [ended(10), heartbeat(18, "j0")], "running"),
+        (100, [ended(10), heartbeat(18, "j0")], "completed"),
+        (20, [ended(10), heartbeat(18, "j0"), exited(19)], "completed"),
+        (20, [ended(10), heartbeat(15, "j0")], "completed"),  # it waits for that to be sent
         (11, [ended(10)], "completed"),
         (11, [ended(9.5)], "completed"),  # a last word about the journal itself
-        (20, [ended(10, explicit=True), heartbeat(15, "j0")], "completed"),
+        (20, [ended(10, explicit=True), heartbeat(18, "j0")], "completed"),
     ],
 )
 def test_who_is_alive(now: float, events: list[EventRow], state: str) -> None:
@@ -217,7 +225,7 @@ def test_damaged_events_are_ignored() -> None:
         event("run_end", 5, under="other", status="failed", explicit=True),
     ]
     assert state_of(*odd).state == "lost"
-    assert state_of(event("run_end", 5, status=3, reason=4, exception=5)).reason == ""
+    assert state_of(event("run_end", 5, status=3, reason=4, exception=5)).reason == UNSEEN
 
 
 # ── attempts ───────────────────────────────────────────────────────────────────────────────────

@@ -1,0 +1,88 @@
+"""The last words reach the head before the process ends.
+
+Often nothing outlives the program: a container ends with its first process, a batch system takes
+down what a job's step leaves behind.  An agent that began in there has not a moment left, and what
+the program said last, how it ended among it, would stay unsent on a disk that goes, too.  So the
+process itself waits, at its very end, until its agent has noted that a head has everything: half
+a second as a rule, a few at most.  It does not wait if there is no head, and not if the agent says
+that the head is away.
+
+Nothing is imported here when it comes to that: what runs a string as code (named tuples and data
+classes do) makes Python forget that it ends by Ctrl-C, and the shell sees another exit status.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+from runwatch.journal.liveness import this_host
+from runwatch.journal.stored import has_head, stored_in
+from runwatch.record import Position
+from runwatch.sdk import launch
+from runwatch.sdk.guard import guarded, tally
+
+PATIENCE_SECONDS: Final = 5.0
+_LOOK_SECONDS: Final = 0.02
+
+_unsent: dict[Path, Position] = {}
+_without_agent: set[Path] = set()
+_pid = os.getpid()
+
+
+def expect(journal: Path, end: Position, *, ask_for_agent: bool) -> None:
+    """This journal is closed, and that is where it ends.  A program that has hardly begun has not
+    asked for an agent yet."""
+    global _pid
+    if _pid != os.getpid():  # in a forked child: those of the parent are not ours
+        _pid = os.getpid()
+        _forget()
+    if not _unsent:
+        atexit.unregister(wait)
+        atexit.register(wait)
+    _unsent[journal] = end
+    if ask_for_agent:
+        _without_agent.add(journal.parents[1])
+
+
+def _forget() -> None:
+    _unsent.clear()
+    _without_agent.clear()
+
+
+@guarded("wait for the last records to be sent")
+def wait(seconds: float = PATIENCE_SECONDS) -> None:
+    """Until a head has all of it, or will not have it soon."""
+    if not _unsent or _pid != os.getpid():
+        return
+    try:
+        if launch.wanted():
+            _wait(time.monotonic() + seconds)
+    except KeyboardInterrupt:  # somebody is in a hurry
+        pass
+    finally:
+        _forget()
+
+
+def _wait(deadline: float) -> None:
+    host, is_named = this_host(), bool(os.environ.get("RUNWATCH_HEAD"))
+    if is_named:
+        for root in _without_agent:
+            launch.start_agent(root, host)
+    roots = {journal.parents[1] for journal in _unsent}
+    while not _is_all_stored() and time.monotonic() < deadline:
+        launch.reap()
+        there = [has_head(root, host) for root in roots]
+        if "agent" in tally.counts or False in there or not (is_named or any(there)):
+            return
+        time.sleep(_LOOK_SECONDS)
+
+
+def _is_all_stored() -> bool:
+    for journal, end in list(_unsent.items()):
+        if stored_in(journal) >= end:
+            del _unsent[journal]
+    return not _unsent
