@@ -47,7 +47,7 @@ from runwatch.agent.settings import AgentSettings
 from runwatch.agent.watch import Exit, ProcessWatch
 from runwatch.capture.faulthandling import FATAL
 from runwatch.clock import Clock, Tick, every, system_clock
-from runwatch.journal.liveness import boot_id, pid_namespace, start_ticks, this_host
+from runwatch.journal.liveness import ENDED, boot_id, pid_namespace, start_ticks, this_host
 from runwatch.journal.reader import JournalReader
 from runwatch.journal.retention import Memory, enforce
 from runwatch.journal.segment import DEFAULT_SEGMENT_BYTES, new_journal_id
@@ -63,7 +63,6 @@ SAY_SECONDS: Final = 60.0
 SEGMENTS: Final = 8
 POLL_SECONDS: Final = 0.25
 SHIP_ON_EXIT_SECONDS: Final = 5.0
-ENDED: Final = "ended.json"
 logger = logging.getLogger("runwatch.agent")
 
 

@@ -11,6 +11,8 @@ from typing import NamedTuple
 from runwatch.record import Origin
 
 PROC = Path("/proc")
+ENDED = "ended.json"
+"""In a journal's folder: an agent saw its writer end, and how."""
 _DEAD_STATES = frozenset("ZXx")
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from runwatch.clock import Clock, system_clock
-from runwatch.journal.liveness import is_alive
+from runwatch.journal.liveness import ENDED, is_alive
 from runwatch.journal.reader import JournalReader
 from runwatch.record import START, Batch, JournalId, Origin, Position
 
@@ -188,8 +188,8 @@ class Tail:
     def _is_dead(self, followed: Followed) -> bool:
         """Whether the writer is gone; asked of the system once a second at most.
 
-        Of a process that cannot be asked (another host's, in a shared directory) we never say so:
-        its torn tail, if any, stays unread, which costs nothing.
+        Of a process that cannot be asked about (another host's, in a shared directory) we say so
+        only if an agent did: its torn tail, if any, stays unread, which costs nothing.
         """
         if followed.dead:
             return True
@@ -197,5 +197,7 @@ class Tail:
         if now >= followed.checked_ns + LIVENESS_SECONDS * 1e9:
             followed.checked_ns = now
             alive = self._alive(followed.origin)
+            if alive is None and (followed.reader.directory / ENDED).exists():
+                alive = False
             followed.dead, followed.known_alive = alive is False, alive is True
         return followed.dead

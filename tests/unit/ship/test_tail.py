@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from runwatch.journal.liveness import ENDED
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import START, JournalId, Role
 from runwatch.ship import tail as tail_module
@@ -163,4 +164,6 @@ def test_who_is_gone_is_known_when_all_was_read_and_no_agent_can_tell_more(
     assert look() == ["agent", "process"]  # what was said is not taken back
     tail.resume(JournalId("process"), START)
     assert sorted(tail.gone()) == ["agent"]
+    (tmp_path / "journals" / "elsewhere" / ENDED).touch()  # the agent of its node has seen it
+    assert look() == ["agent", "elsewhere"]
     tail.close()
