@@ -427,11 +427,11 @@ class Agent:
 
     def _is_idle(self) -> bool:
         """No process of a run for a while, and nothing left to ship to a head that we have."""
+        if self.settings.idle_seconds <= 0:
+            return False
         now = self._clock.mono_ns()
         if any(True for _ in self._watch.watched()) or self._hears_someone():
             self._busy_ns = now
-        if self.settings.idle_seconds <= 0:
-            return False
         quiet = now - self._busy_ns > self.settings.idle_seconds * 1e9
         settled = self._courier is None or self._courier.settled
         return quiet and settled and (self._shipper is None or self._shipper.all_acknowledged())

@@ -243,14 +243,14 @@ class Captures:
         if hosts and (unknown := hosts - {s.host for s in states}):
             living = ", ".join(sorted({s.host for s in states})[:20])
             raise UsageError(f"no process of the run lives on {min(unknown)}; it runs on {living}")
-        chosen = [
-            self._way_down().node_of(s.host)
+        chosen = dict.fromkeys(
+            s.host
             for s in states
             if (not ranks or s.rank in ranks) and (not hosts or s.host in hosts)
-        ]
+        )
         if not chosen:
             raise UsageError("none of those ranks lives on those hosts")
-        return list(dict.fromkeys(chosen))
+        return list(dict.fromkeys(map(self._way_down().node_of, chosen)))
 
     # ── how far it has come ───────────────────────────────────────────────────────────────────
 

@@ -65,7 +65,8 @@ class StackTaker:
         states = newest(self.reading.processes(run))
         wanted = None if ranks is None else set(ranks)
         living = (s for s in states if s.state == "running" and (not wanted or s.rank in wanted))
-        return list(dict.fromkeys(self.node_of(state.host) for state in living))
+        hosts = dict.fromkeys(state.host for state in living)
+        return list(dict.fromkeys(map(self.node_of, hosts)))
 
     def node_of(self, host: str) -> str:
         """Whom to ask about a host's processes."""
@@ -187,7 +188,8 @@ class Incidents:
 
     def _hosts_of(self, run: RunId) -> dict[int, str]:
         states = newest(self.taker.reading.processes(run))
-        return {s.rank: self.taker.node_of(s.host) for s in states}
+        nodes = {host: self.taker.node_of(host) for host in {s.host for s in states}}
+        return {s.rank: nodes[s.host] for s in states}
 
     def opened(
         self,

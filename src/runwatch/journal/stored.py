@@ -48,7 +48,8 @@ def note_head(root: Path, host: str, there: bool | None) -> None:
     """Whether the head answers the agent of this host; None: it is not known."""
     path = _head_note(root, host)
     if there is None:
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.unlink()
     else:
         _write(path, "connected" if there else _AWAY)
 

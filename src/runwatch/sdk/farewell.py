@@ -40,7 +40,7 @@ def expect(journal: Path, end: Position, *, ask_for_agent: bool) -> None:
     if _pid != os.getpid():  # in a forked child: those of the parent are not ours
         _pid = os.getpid()
         _forget()
-    if not _unsent:
+    if _is_all_stored():
         atexit.unregister(wait)
         atexit.register(wait)
     _unsent[journal] = end
@@ -83,6 +83,6 @@ def _wait(deadline: float) -> None:
 
 def _is_all_stored() -> bool:
     for journal, end in list(_unsent.items()):
-        if stored_in(journal) >= end:
+        if stored_in(journal) >= end or not journal.exists():  # removed, long after it was sent
             del _unsent[journal]
     return not _unsent

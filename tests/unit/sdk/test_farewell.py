@@ -85,6 +85,21 @@ def test_what_a_head_has_already_is_not_waited_for(journal: Path, sleeper: Sleep
     assert waited(sleeper) == 0
 
 
+def test_a_journal_that_was_removed_is_not_waited_for(journal: Path, sleeper: Sleeper) -> None:
+    journal.rmdir()
+    assert waited(sleeper) == 0
+
+
+def test_of_many_runs_those_are_remembered_that_are_not_stored_yet(journal: Path) -> None:
+    others = [journal.with_name(f"run {number}") for number in range(3)]
+    for other in others:
+        other.mkdir()
+        farewell.expect(other, END, ask_for_agent=False)
+        note_stored(other, END, exactly=True)
+    farewell.expect(journal, END, ask_for_agent=False)
+    assert list(farewell._unsent) == [journal]
+
+
 def test_a_head_that_is_away_is_not_waited_for(journal: Path, sleeper: Sleeper) -> None:
     root = journal.parents[1]
     sleeper.then[4] = lambda: note_head(root, this_host(), False)
