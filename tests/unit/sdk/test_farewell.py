@@ -33,7 +33,9 @@ class Sleeper:
 
 @pytest.fixture(autouse=True)
 def nothing_expected() -> Iterator[None]:
+    """Runs that ended in this process before have left word of themselves."""
     tally.forget()
+    farewell._forget()
     yield
     farewell._forget()
     tally.forget()
@@ -49,7 +51,7 @@ def sleeper(monkeypatch: pytest.MonkeyPatch) -> Sleeper:
     return sleeper
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def started(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     found: list[Path] = []
     monkeypatch.setattr(launch, "start_agent", lambda root, host: found.append(root))
