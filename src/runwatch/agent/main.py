@@ -461,7 +461,10 @@ def run_agent(settings: AgentSettings) -> bool:
 
 
 def _set_on_signals(stop: threading.Event) -> None:
+    """By a thread: a second signal may come while the first is at it, and would wait for the
+    event's lock, which its own thread holds."""
+    import _thread
     import signal
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, lambda *_: _thread.start_new_thread(stop.set, ()))

@@ -97,3 +97,30 @@ def test_a_lock_that_names_somebody_long_gone(tmp_path: Path) -> None:
     lock.release()
     end_agents(tmp_path)
     assert not lock.is_held() and lock.holder() == gone != os.getpid()
+
+
+ASKED_TWICE = """
+import os, signal, threading
+from runwatch.agent.main import _set_on_signals
+
+class Stop(threading.Event):
+    asked = 0
+
+    def set(self):
+        with self._cond:  # as the real one, and somebody is impatient in this very moment
+            self.asked += 1
+            if self.asked == 1:
+                os.kill(os.getpid(), signal.SIGTERM)
+        super().set()
+
+stop = Stop()
+_set_on_signals(stop)
+os.kill(os.getpid(), signal.SIGTERM)
+while not (stop.wait(1) and stop.asked == 2):
+    pass
+"""
+
+
+def test_one_that_is_told_to_stop_twice_at_once_ends() -> None:
+    done = subprocess.run([sys.executable, "-c", ASKED_TWICE], timeout=30)
+    assert done.returncode == 0
