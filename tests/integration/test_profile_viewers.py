@@ -290,6 +290,11 @@ def reverse_proxy(port: int, strip: str) -> Iterator[str]:
                 with suppress(ConnectionError):
                     await one.wait_closed()
 
+    async def letting_in() -> None:
+        """Whoever is just being let in, or was meanwhile, has a task after some turns."""
+        for _ in range(10):
+            await asyncio.sleep(0)
+
     async def serve() -> None:
         server = await asyncio.start_server(hand_on, "127.0.0.1", 0)
         address.append(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}{BASE}")
@@ -298,12 +303,12 @@ def reverse_proxy(port: int, strip: str) -> Iterator[str]:
             await stop.wait()
         finally:
             server.close()
-            await asyncio.sleep(0)
+            await letting_in()
             while others := asyncio.all_tasks() - {asyncio.current_task()}:
                 for task in others:
                     task.cancel()
                 await asyncio.gather(*others, return_exceptions=True)
-                await asyncio.sleep(0)  # whoever was let in meanwhile has a task by now
+                await letting_in()
 
     stop = asyncio.Event()
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
