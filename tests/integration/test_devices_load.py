@@ -16,7 +16,7 @@ BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "devices.py"
 @pytest.mark.soak
 @pytest.mark.timeout(3 * 3600)
 def test_e2_24_sustained_ingest_with_everything_stored_and_flat_memory() -> None:
-    """$RUNWATCH_LOAD_MINUTES shortens the hour."""
+    """$RUNWATCH_LOAD_MINUTES shortens the hour; of less than five, memory tells nothing."""
     minutes = os.environ.get("RUNWATCH_LOAD_MINUTES", "60")
     done = subprocess.run(
         [sys.executable, str(BENCHMARK), "--minutes", minutes],
