@@ -65,14 +65,14 @@ class StackTaker:
         states = newest(self.reading.processes(run))
         wanted = None if ranks is None else set(ranks)
         living = (s for s in states if s.state == "running" and (not wanted or s.rank in wanted))
-        hosts = dict.fromkeys(state.host for state in living)
-        return list(dict.fromkeys(map(self.node_of, hosts)))
+        return list(dict.fromkeys(state.host for state in living))
 
     def node_of(self, host: str) -> str:
         """Whom to ask about a host's processes."""
         return host if self.outbox is None else self.outbox.node_of(host)
 
     def ask(self, run: RunId, wanted: Wanted, hosts: Iterable[str]) -> Sent:
+        """Ask the agents that speak for these hosts."""
         if self.outbox is None:
             raise NotFound("nobody can be asked here: this head has no way to the nodes")
         body = {
@@ -84,7 +84,7 @@ class StackTaker:
             "native": wanted.native,
             "first_round": wanted.first_round,
         }
-        return self.outbox.send("stacks", body, hosts, ANSWER_SECONDS)
+        return self.outbox.send("stacks", body, map(self.node_of, hosts), ANSWER_SECONDS)
 
     def wait(
         self, sent: Sent, seconds: float, stopping: Callable[[], bool] = lambda: False

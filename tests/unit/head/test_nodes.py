@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from runwatch.head.incidents import Wanted
 from runwatch.head.main import LocalHead
 from runwatch.head.stream import AgentState
 from runwatch.journal.writer import JournalWriter
-from runwatch.record import JournalId, Role
+from runwatch.record import JournalId, Role, RunId
 from tests.unit.store.batches import Writer, origin, ramp
 
 LONG_AGO, LATELY = 1, 2
@@ -89,6 +90,17 @@ def test_nobody_speaks_for_a_host_that_no_agent_has_told_of(world: World) -> Non
     assert world.nodes.agent_of("pod-1") is None
     assert world.nodes.node_of("pod-1") == "pod-1"
     assert world.head._known_ns("pod-1") is None
+
+
+def test_stacks_of_pods_are_asked_of_their_node_once(world: World) -> None:
+    world.store(POD, "pod-1")
+    world.store(JournalId("another"), "pod-2")
+    world.agent("node-1", POD, JournalId("another"))
+    [agent] = world.agents.values()
+    asked: list[str] = []
+    agent.commands, agent.send = ("stacks",), lambda command: asked.append(command.kind)
+    sent = world.head.incidents.taker.ask(RunId("run"), Wanted(), ["pod-1", "pod-2", "pod-3"])
+    assert (sent.hosts, list(sent.unreachable), asked) == (("node-1",), ["pod-3"], ["stacks"])
 
 
 def test_in_a_shared_directory_it_is_the_agent_of_the_same_machine(world: World) -> None:
