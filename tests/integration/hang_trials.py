@@ -13,8 +13,8 @@ from typing import Final, Literal
 from runwatch.head.main import LocalHead
 from runwatch.head.settings import HangSettings
 from runwatch.record import RunId
-from runwatch.views.diagnosis.progress import Limits
 from runwatch.views.incidents import Incident
+from runwatch.views.pace import Limits
 from tests.integration.gloo_jobs import Job, Zygote
 from tests.integration.healthy import SHAPES
 from tests.integration.processes import Cluster, end, free_port, until

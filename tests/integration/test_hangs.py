@@ -21,8 +21,8 @@ from runwatch.head.main import LocalHead
 from runwatch.head.settings import HangSettings
 from runwatch.record import RunId
 from runwatch.rows import EventRow
-from runwatch.views.diagnosis.progress import Limits
 from runwatch.views.incidents import Incident
+from runwatch.views.pace import Limits
 from tests.integration.processes import Cluster, end, until
 
 HERE = Path(__file__).parent

@@ -28,6 +28,8 @@ _CLASSES: Final[dict[str, tuple[str, str, str]]] = {
     "wasted_progress": ("wasted progress", "red", "×"),
     "infrastructure_recovery": ("infrastructure recovery", "magenta", "·"),
     "stall": ("hang or stall", "bright_red", "!"),
+    "slow_steps": ("slow steps", "bright_yellow", "~"),
+    "degraded_capacity": ("degraded capacity", "yellow", "▄"),
     "excluded": ("excluded", "bright_black", " "),
     "elastic_slice_down": ("elastic: slices down", "bright_yellow", "▽"),
     "elastic_scale_up": ("elastic: scaling up", "bright_yellow", "△"),

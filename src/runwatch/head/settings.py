@@ -9,7 +9,7 @@ from pathlib import Path
 from runwatch.errors import UsageError
 from runwatch.head.base_path import check_base_path
 from runwatch.settings import runwatch_dir, setting
-from runwatch.views.diagnosis.progress import Limits
+from runwatch.views.pace import Limits
 
 
 @dataclass(frozen=True, slots=True)

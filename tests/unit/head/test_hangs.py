@@ -28,8 +28,8 @@ from runwatch.record import (
     SpanName,
 )
 from runwatch.store.duck import DuckStore
-from runwatch.views.diagnosis.progress import Limits
 from runwatch.views.incidents import Incident
+from runwatch.views.pace import Limits
 
 RUN, HOST = RunId("llama"), "node"
 SECOND = 10**9

@@ -24,7 +24,8 @@ from runwatch.record import (
     SpanName,
 )
 from runwatch.rows import EventRow, SpanRow
-from runwatch.views.diagnosis.progress import STEP, Ended, Limits, Progress
+from runwatch.views.diagnosis.progress import STEP, Ended, Progress
+from runwatch.views.pace import Limits
 from runwatch.views.runs import ProcessState
 
 ELAPSED_EVENT: Final = "elapsed"

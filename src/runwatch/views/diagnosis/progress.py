@@ -16,6 +16,7 @@ from statistics import median
 from typing import Any, Final, Literal
 
 from runwatch.record import BEGIN
+from runwatch.views.pace import PAUSE_MARGIN, Limits, nanoseconds, stall_ns
 from runwatch.views.times import to_the_second
 
 STEP: Final = "step"
@@ -45,26 +46,8 @@ FEW_ENOUGH: Final = 16
 MOST_PAUSES: Final = 32
 MOST_NAMES: Final = 1000
 """Distinct span names that are learned from; programs that number theirs learn nothing more."""
-PAUSE_MARGIN: Final = 1.5
-"""A pause that went well may take this much longer the next time."""
 _MAD_SCALE: Final = 1.4826
 """Median absolute deviation → standard deviation, were it a normal distribution."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How long is too long."""
-
-    factor: float = 5.0
-    """Times the usual."""
-    floor_seconds: float = 10.0
-    """Never less, however short the steps are."""
-    span_floor_seconds: float = 600.0
-    """The same for spans that are known to take long, or were never seen to end."""
-    start_seconds: float = 900.0
-    """Until a rank has taken three steps."""
-    silence_seconds: float = 45.0
-    """A rank that is known to send heartbeats and sends none is out of reach, not stalled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,11 +319,9 @@ class Progress:
 
     def limit_ns(self) -> int:
         """From one progress to the next, with no span open."""
-        limits = self.limits
         if len(self._steps) < 1:
-            return _ns(limits.start_seconds)
-        pause = min(self._steps.longest_pause_ns() * PAUSE_MARGIN, _ns(limits.span_floor_seconds))
-        return int(max(_ns(limits.floor_seconds), limits.factor * self._steps.ns(), pause))
+            return nanoseconds(self.limits.start_seconds)
+        return stall_ns(self._steps.ns(), self._steps.longest_pause_ns(), self.limits)
 
     def verdict(self, now_ns: int) -> Stall | None:
         """`now_ns`: until when all that was recorded is known to have been told here."""
@@ -377,7 +358,7 @@ class Progress:
         return any(step is not None and step >= state.last_step + FEW for step in ahead)
 
     def _deadline_ns(self, state: _Rank, ordinary_ns: int) -> int:
-        limit_ns = ordinary_ns if state.steps >= FEW else _ns(self.limits.start_seconds)
+        limit_ns = ordinary_ns if state.steps >= FEW else nanoseconds(self.limits.start_seconds)
         return max(
             state.since_ns + limit_ns,
             *(self._span_deadline_ns(span, state) for span in state.open.values()),
@@ -388,10 +369,10 @@ class Progress:
         if span.holds_steps or span.name == DATA_LOADING:
             return 0
         limits, known = self.limits, self._spans.get(span.name)
-        limit_ns = _ns(limits.span_floor_seconds)
+        limit_ns = nanoseconds(limits.span_floor_seconds)
         if known is not None and len(known) >= FEW:
             learned = max(limits.factor * known.ns(), PAUSE_MARGIN * known.longest_pause_ns())
-            floor = limit_ns if span.name in LONG_SPANS else _ns(limits.floor_seconds)
+            floor = limit_ns if span.name in LONG_SPANS else nanoseconds(limits.floor_seconds)
             limit_ns = int(max(floor, learned))
         # What happens inside a long span is its progress, too.
         begin_ns = max(span.since_ns, state.since_ns) if span.name in LONG_SPANS else span.since_ns
@@ -401,13 +382,13 @@ class Progress:
         return any(now_ns <= self._span_deadline_ns(s, state) for s in state.open.values())
 
     def _is_silent(self, state: _Rank, now_ns: int) -> bool:
-        return state.beats and now_ns - state.heard_ns > _ns(self.limits.silence_seconds)
+        return state.beats and now_ns - state.heard_ns > nanoseconds(self.limits.silence_seconds)
 
     def _stall(
         self, kind: Literal["run", "rank"], who: Mapping[int, _Rank], silent: set[int], limit: int
     ) -> Stall:
         if not any(state.steps >= FEW for state in who.values()):
-            limit = _ns(self.limits.start_seconds)
+            limit = nanoseconds(self.limits.start_seconds)
         return Stall(
             kind=kind,
             ranks=tuple(sorted(who)),
@@ -456,7 +437,3 @@ class Progress:
         if span.name not in self._spans and len(self._spans) >= MOST_NAMES:
             return
         self._spans.setdefault(span.name, Usual()).add(end_ns, took_ns)
-
-
-def _ns(seconds: float) -> int:
-    return int(seconds * 1e9)

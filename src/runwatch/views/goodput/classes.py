@@ -25,14 +25,16 @@ class Spent(IntEnum):
     WASTED_PROGRESS = 8
     INFRASTRUCTURE_RECOVERY = 9
     STALL = 10
-    EXCLUDED = 11
-    ELASTIC_SLICE_DOWN = 12
-    ELASTIC_SCALE_UP = 13
-    ELASTIC_REINITIALIZATION = 14
-    UNATTRIBUTED = 15
+    SLOW_STEPS = 11
+    DEGRADED_CAPACITY = 12
+    EXCLUDED = 13
+    ELASTIC_SLICE_DOWN = 14
+    ELASTIC_SCALE_UP = 15
+    ELASTIC_REINITIALIZATION = 16
+    UNATTRIBUTED = 17
 
 
-FIRST_CUSTOM: Final = 16
+FIRST_CUSTOM: Final = 18
 MOST_CLASSES: Final = 250
 """A class fits a byte; custom names beyond this many share one class."""
 OTHER_CUSTOM: Final = "other"

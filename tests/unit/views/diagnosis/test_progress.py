@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runwatch.record import BEGIN, END
-from runwatch.views.diagnosis.progress import Ended, Limits, Progress, Stall, ranks_in_words
+from runwatch.views.diagnosis.progress import Ended, Progress, Stall, ranks_in_words
+from runwatch.views.pace import Limits
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND
