@@ -21,6 +21,7 @@ from runwatch.sdk.plain import config_values
 from runwatch.sdk.run import Run
 from runwatch.sdk.step import Span, Spanning
 from runwatch.sdk.step import data as step_data
+from runwatch.sdk.values import step_number
 
 T = TypeVar("T")
 AnyRun = TypeVar("AnyRun", bound=Run)
@@ -51,18 +52,26 @@ def init(
     config: Any = None,
     id: str | None = None,
     record_on_all_hosts: bool = False,
+    total_steps: int | None = None,
     dir: str | os.PathLike[str] | None = None,
 ) -> Run:
     """Begin this process's part in the run called `name`; every rank calls it.
 
     A name used before is the same run and a new attempt.  `config` is a dict, a dataclass or a
-    namespace.  Rank 0 records what `log` is given, unless `record_on_all_hosts`.  Records go to
+    namespace.  Rank 0 records what `log` is given, unless `record_on_all_hosts`.  With
+    `total_steps`, a process that ends before its last step is known not to be done.  Records go to
     `dir`, else $RUNWATCH_DIR, else ~/.runwatch.  Never raises and never waits.
     """
     called = _script() if name is None else name
 
     def make(identity: Identity) -> Run:
-        return Run(identity, group=group, record_on_all_hosts=record_on_all_hosts, directory=dir)
+        return Run(
+            identity,
+            group=group,
+            record_on_all_hosts=record_on_all_hosts,
+            total_steps=attempt("read total_steps", None, lambda: step_number(total_steps)),
+            directory=dir,
+        )
 
     found = attempt("identify the run", None, lambda: identify(called, run_id=id))
     identity = found or Identity(slug(text_of(called)), "run", 0, 0, 1, "", "NONE")

@@ -141,6 +141,7 @@ def steps(run: Run, items: Iterable[T], start: int) -> Iterator[tuple[int, T]]:
     now, shift = tick_of(run._clock), tick_shift(run._clock)
     known: QuickStep | None = None
     run._thread = get_ident()
+    run._exhausted = False
     asked = now()
     run._awaits_data = True
     try:
@@ -182,6 +183,7 @@ def steps(run: Run, items: Iterable[T], start: int) -> Iterator[tuple[int, T]]:
             run._awaits_data = True
     finally:
         run._awaits_data = False
+    run._exhausted = True
     elapsed(run, DATA_LOADING, asked + shift, now() + shift)  # that the loader had no more
 
 

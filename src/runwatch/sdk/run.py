@@ -60,6 +60,7 @@ class Run(Intake):
         group: str = "",
         record_on_all_hosts: bool = False,
         log_system_metrics: bool = True,
+        total_steps: int | None = None,
         directory: str | os.PathLike[str] | None = None,
         clock: Clock = system_clock,
     ) -> None:
@@ -74,6 +75,10 @@ class Run(Intake):
         """running, completed, failed or killed, as far as this process knows."""
         self.config = ConfigDict()
         """The program's own settings; changes are recorded."""
+        self.total_steps = total_steps
+        """How many steps there are to do, if the program said so."""
+        self._exhausted: bool | None = None
+        """Whether the loop over `steps` came to its end; None: there was none."""
         self._identity = identity
         self._listening = identity.rank == 0 or record_on_all_hosts
         self._takes_system_metrics = log_system_metrics
@@ -163,7 +168,7 @@ class Run(Intake):
                 "finish status", f"status is one of {', '.join(STATUSES)}, not {text_of(status)}"
             )
             reason, status = reason or text_of(status), None
-        self._end(status or "completed", reason=reason, explicit=True)
+        self._end(status or "completed", reason=reason, explicit=True, done=True)
 
     def __enter__(self) -> Self:
         return self
@@ -175,7 +180,8 @@ class Run(Intake):
         traceback: TracebackType | None,
     ) -> None:
         status, exception = ("completed", "") if error is None else describe(error)
-        self._end(status, exception=exception, explicit=True)
+        done = self._is_done()
+        self._end(status, exception=exception, explicit=True, done=done is None or done)
 
     # ── beginning ─────────────────────────────────────────────────────────────────────────────
 
@@ -423,12 +429,24 @@ class Run(Intake):
 
     def _on_exit(self, error: BaseException | None) -> None:
         status, exception = ("completed", "") if error is None else describe(error)
-        self._end(status, exception=exception, explicit=False)
+        self._end(status, exception=exception, explicit=False, done=self._is_done())
         farewell.wait()
+
+    def _is_done(self) -> bool | None:
+        """Whether all there was to do is done; None: nobody said how much that is."""
+        if self.total_steps is not None:
+            return self._step >= self.total_steps - 1
+        return self._exhausted
 
     @guarded("finish")
     def _end(
-        self, status: str, *, reason: str | None = None, exception: str = "", explicit: bool
+        self,
+        status: str,
+        *,
+        reason: str | None = None,
+        exception: str = "",
+        explicit: bool,
+        done: bool | None = None,
     ) -> None:
         if self._finished or self._finishing:
             return
@@ -443,13 +461,21 @@ class Run(Intake):
             self._collector.finish(DRAIN_SECONDS)
             if self._open() is not None:
                 self._collect()
-            self._record_end(status, reason=reason, exception=exception, explicit=explicit)
+            self._record_end(
+                status, reason=reason, exception=exception, explicit=explicit, done=done
+            )
             self._shut()
         finally:
             self._finishing = False
 
     def _record_end(
-        self, status: str, *, reason: str | None = None, exception: str = "", explicit: bool
+        self,
+        status: str,
+        *,
+        reason: str | None = None,
+        exception: str = "",
+        explicit: bool,
+        done: bool | None = None,
     ) -> None:
         if self.status != "running":
             return
@@ -462,6 +488,8 @@ class Run(Intake):
             body["reason"] = text(text_of(reason))[:2000]
         if exception:
             body["exception"] = text(exception)
+        if done is not None and status == "completed":
+            body["done"] = done
         self._report()
         writer.event("run_end", body, scope=self._scope)
 

@@ -29,6 +29,9 @@ _LAST_WORDS_NS: Final = 7_000_000_000
 
 UNSEEN: Final = "ended normally as far as is known: nobody saw its exit code"
 
+# Who is heard of so long after a process began, and began before it, goes on beside it.
+_GOES_ON_NS: Final = 10_000_000_000
+
 # What launchers send to those that are left when one has failed.
 _ASKED_TO_GO: Final = ("SIGTERM", "SIGINT", "SIGHUP")
 
@@ -58,6 +61,8 @@ class ProcessState:
     exit_code: int | None = None
     signal: str | None = None
     out_of_memory: bool = False
+    done: bool = False
+    """It said that it had done all there was to do; exit code 0 does not say so."""
     lived_ns: int | None = None
     """It surely lived until then: who went down first is told by this, since `ended_ns` is when
     its agent found it gone, and a busy agent finds several gone at once."""
@@ -105,8 +110,10 @@ def attempts(processes: Iterable[ProcessRow]) -> dict[_Key, int]:
     """The attempt, counted from 1 in each run, that each (journal, run) belongs to.
 
     Processes that share a non-empty `attempt_key` share an attempt.  Without a key, a rank that
-    is already there means that the run was started again.  A forked child belongs to the attempt
-    of its time, and has no say in it.
+    is already there means that the run was started again.  A process that takes the place of one
+    that is gone, or comes in addition, while others of the attempt go on, belongs to it whatever
+    its key: the job is elastic.  A forked child belongs to the attempt of its time, and has no say
+    in it.
     """
     numbers: dict[_Key, int] = {}
     for rows in _by_run(processes).values():
@@ -118,25 +125,38 @@ def _attempts_of_run(rows: Sequence[ProcessRow]) -> dict[_Key, int]:
     numbers: dict[_Key, int] = {}
     by_key: dict[str, int] = {}
     newest = 0
-    ranks: set[int] = set()
+    members: dict[int, ProcessRow] = {}
+    """Of the newest attempt, by rank: who has it now."""
     for row in rows:
         if row.role == "child":
             numbers[row.journal, row.run] = max(newest, 1)
             continue
-        number = by_key.get(row.attempt_key) if row.attempt_key else _joins(newest, row.rank, ranks)
+        number = by_key.get(row.attempt_key) if row.attempt_key else None
+        if number is None and newest and _joins(row, members):
+            number = newest
         if number is None:
             number = newest = newest + 1
-            ranks = set()
+            members = {}
         if row.attempt_key:
             by_key[row.attempt_key] = number
         if number == newest:
-            ranks.add(row.rank)
+            members[row.rank] = row
         numbers[row.journal, row.run] = number
     return numbers
 
 
-def _joins(newest: int, rank: int, ranks: set[int]) -> int | None:
-    return newest if newest and rank not in ranks else None
+def _joins(row: ProcessRow, members: Mapping[int, ProcessRow]) -> bool:
+    """Whether it belongs to the attempt that is there."""
+    before = members.get(row.rank)
+    if before is None and not row.attempt_key:
+        return True
+    if before is not None and before.last_ns >= row.start_ns:
+        return False  # it is still there: this is another job
+    return any(
+        other.start_ns < row.start_ns and other.last_ns > row.start_ns + _GOES_ON_NS
+        for rank, other in members.items()
+        if rank != row.rank
+    )
 
 
 def _by_run(processes: Iterable[ProcessRow]) -> dict[RunId, list[ProcessRow]]:
@@ -271,6 +291,7 @@ def _process_state(
         exit_code=ending.exit_code,
         signal=ending.signal,
         out_of_memory=ending.out_of_memory,
+        done=ending.state == "completed" and _said_done(evidence.end(row)),
         lived_ns=ending.ended_ns if ending.lived_ns is None else ending.lived_ns,
     )
 
@@ -345,6 +366,14 @@ def _from_exit_code(end: EventRow | None, process_exit: EventRow) -> _Ending:
 def _lived_ns(process_exit: EventRow) -> int:
     lived = process_exit.body.get("lived_ns")
     return lived if isinstance(lived, int) else process_exit.time_ns
+
+
+def _said_done(end: EventRow | None) -> bool:
+    """Records of before say whether `finish` was called, and nothing else."""
+    if end is None or end.body.get("status") != "completed":
+        return False
+    done = end.body.get("done")
+    return done if isinstance(done, bool) else _is_explicit(end)
 
 
 def _is_explicit(end: EventRow) -> bool:

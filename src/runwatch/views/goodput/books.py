@@ -1,9 +1,9 @@
 """The steps of one attempt, booked in their order: what was productive, and what was not.
 
-The first steps wait until sixteen more are known, for only then it can be said how long a step of
-this attempt takes: what the first took longer is program startup, unless it was recorded that
-something was compiled for it: then that is.  A later step that took more
-than three times the usual is a stall: what it took longer than usual.
+Steps are booked when enough later ones are known to judge them by (`judging.py`); until then they
+are held, and whoever asks has them judged by what is known.  What the first step took longer than
+the next ones is program startup, unless it was recorded that something was compiled for it: then
+that is.
 """
 
 from __future__ import annotations
@@ -12,20 +12,32 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, pairwise
 from operator import sub
 from typing import Any, Final, NamedTuple
 
 from runwatch.views.goodput.classes import Spent
+from runwatch.views.goodput.judging import (
+    AROUND,
+    FEW,
+    MOST_PAUSES,
+    Excess,
+    Judgement,
+    Pace,
+    Pause,
+    Took,
+    by_prior,
+    is_asynchronous,
+    is_plain,
+    judge,
+    pace_of,
+)
 from runwatch.views.goodput.timeline import Timeline
 from runwatch.views.goodput.track import Piece
 
 WARM_UP_STEPS: Final = 16
-FEW_STEPS: Final = 3
-"""With fewer steps than this an earlier attempt's ideal is the better guess."""
-WINDOW: Final = 256
-STALL_FACTOR: Final = 3
-LEAST_STALL_NS: Final = 1_000_000
+"""So many steps after the first say how long it should have taken."""
+AT_ONCE: Final = 1024
+"""Steps that are judged and booked together, once `AROUND` more are known."""
 
 
 class Cell(NamedTuple):
@@ -37,6 +49,8 @@ class Cell(NamedTuple):
     gap: list[Piece]
     end_ns: int
     inside: list[Piece]
+    ranks: int = 1
+    """How many did it."""
 
 
 class Lap:
@@ -98,49 +112,6 @@ class Lap:
         return lap
 
 
-def median(values: Sequence[int]) -> int:
-    """The lower of the middle two when there are two: a step errs upwards, if at all."""
-    return sorted(values)[(len(values) - 1) // 2]
-
-
-@dataclass(slots=True)
-class Pace:
-    """How long a step usually takes: the median of the last few hundred, renewed now and then."""
-
-    usual_ns: int | None = None
-    recent: list[int] = field(default_factory=list)
-    period: int = WARM_UP_STEPS
-    until_renewal: int = WARM_UP_STEPS
-
-    def start(self, samples: Sequence[int]) -> None:
-        self.usual_ns = median(samples)
-        self.recent = list(samples)
-
-    def add(self, sample: int) -> None:
-        self.recent.append(sample)
-        self.until_renewal -= 1
-        if not self.until_renewal:
-            self._renew()
-
-    def extend(self, samples: Sequence[int]) -> None:
-        """No more than are left until the next renewal."""
-        self.recent.extend(samples)
-        self.until_renewal -= len(samples)
-        if not self.until_renewal:
-            self._renew()
-
-    def _renew(self) -> None:
-        del self.recent[:-WINDOW]
-        self.usual_ns = median(self.recent)
-        self.until_renewal = self.period = min(2 * self.period, WINDOW)
-
-    def is_stall(self, own_ns: int) -> bool:
-        usual = self.usual_ns
-        if usual is None:
-            return False
-        return own_ns > STALL_FACTOR * usual and own_ns - usual > LEAST_STALL_NS
-
-
 Quotas = Sequence[tuple[int, int]]
 """How unclaimed time is spent, in order: so many nanoseconds, class; the last has no limit."""
 
@@ -187,20 +158,112 @@ def fill(timeline: Timeline, pieces: Iterable[Piece], end_ns: int, quotas: Quota
 REST: Final = 1 << 62
 
 
+@dataclass(slots=True)
+class Held:
+    """Steps that are not booked yet, as columns."""
+
+    laps: array[int] = field(default_factory=lambda: array("q"))
+    steps: array[int] = field(default_factory=lambda: array("q"))
+    begins: array[int] = field(default_factory=lambda: array("q"))
+    ends: array[int] = field(default_factory=lambda: array("q"))
+    ranks: array[int] = field(default_factory=lambda: array("q"))
+    gaps: dict[int, list[Piece]] = field(default_factory=dict)
+    insides: dict[int, list[Piece]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def add(self, cell: Cell) -> None:
+        at = len(self.steps)
+        self.laps.append(cell.lap)
+        self.steps.append(cell.step)
+        self.begins.append(cell.begin_ns)
+        self.ends.append(cell.end_ns)
+        self.ranks.append(cell.ranks)
+        if cell.gap:
+            self.gaps[at] = cell.gap
+        if cell.inside:
+            self.insides[at] = cell.inside
+
+    def extend(self, lap: int, step: int, times: array[int]) -> None:
+        """Plain steps from `step` on, each lasting until the next time."""
+        count = len(times) - 1
+        self.laps.extend(array("q", [lap]) * count)
+        self.steps.extend(range(step, step + count))
+        self.begins.extend(times[:-1])
+        self.ends.extend(times[1:])
+        self.ranks.extend(array("q", [1]) * count)
+
+    def drop(self, count: int) -> None:
+        for column in (self.laps, self.steps, self.begins, self.ends, self.ranks):
+            del column[:count]
+        self.gaps = {at - count: found for at, found in self.gaps.items() if at >= count}
+        self.insides = {at - count: found for at, found in self.insides.items() if at >= count}
+
+    def copy(self) -> Held:
+        columns = (self.laps[:], self.steps[:], self.begins[:], self.ends[:], self.ranks[:])
+        return Held(*columns, dict(self.gaps), dict(self.insides))
+
+    def took(self, since_ns: int) -> Took:
+        """How long each took; the one before the first ended at `since_ns`."""
+        if self._is_back_to_back(since_ns):
+            plain = list(map(sub, self.ends, self.begins))
+            return Took(self.steps.tolist(), plain, [0] * len(plain))
+        found = Took()
+        gaps, insides = self.gaps, self.insides
+        columns = zip(self.steps, self.begins, self.ends, strict=True)
+        for at, (step, begin, end) in enumerate(columns):
+            begin = max(begin, since_ns)
+            end = max(end, begin)
+            own, rest = end - begin, begin - since_ns
+            if rest and (pieces := gaps.get(at)):
+                rest -= claimed_ns(pieces, since_ns, begin)
+            if own and (pieces := insides.get(at)):
+                own -= claimed_ns(pieces, begin, end)
+            found.add(step, own, rest)
+            since_ns = end
+        return found
+
+    def _is_back_to_back(self, since_ns: int) -> bool:
+        """Whether each step begins where the one before it ended, and nothing else is known."""
+        if self.gaps or self.insides or self.begins[0] != since_ns:
+            return False
+        return self.begins[1:] == self.ends[:-1] and self.ends[0] >= since_ns
+
+    def state(self) -> list[Any]:
+        pieces = (list(self.gaps.items()), list(self.insides.items()))
+        return [self.laps, self.steps, self.begins, self.ends, self.ranks, *pieces]
+
+    @classmethod
+    def of_state(cls, state: Sequence[Any]) -> Held:
+        laps, steps, begins, ends, ranks = (array("q", column) for column in state[:5])
+        gaps, insides = ({at: [tuple(p) for p in pieces] for at, pieces in s} for s in state[5:])
+        return cls(laps, steps, begins, ends, ranks, gaps, insides)
+
+
 class Books:
     __slots__ = (
-        "inferred_ns", "laps", "pace", "steps", "timeline", "_lap", "_warming",
+        "asynchronous", "inferred_ns", "laps", "pace", "steps", "timeline", "_begun", "_degraded",
+        "_held", "_lap", "_most_ranks", "_past", "_pauses",
     )  # fmt: skip
 
     def __init__(self, start_ns: int) -> None:
         self.timeline = Timeline(start_ns)
         self.laps: list[Lap] = []
         self.pace = Pace()
+        """As of the last settling."""
+        self.asynchronous = False
+        """Steps were seen to only hand work over to a device."""
         self.steps = 0
         self.inferred_ns = 0
         """How much of what was booked is a guess: the most by which a class can be wrong."""
         self._lap = -1
-        self._warming: list[Cell] | None = []
+        self._begun = False
+        self._held = Held()
+        self._past = Took()
+        self._pauses: list[Pause] = []
+        self._most_ranks = 1
+        self._degraded = False
 
     @property
     def end_ns(self) -> int:
@@ -210,137 +273,202 @@ class Books:
     def first_step(self) -> int | None:
         if self.laps:
             return self.laps[0].first_step
-        return self._warming[0].step if self._warming else None
+        return self._held.steps[0] if self._held.steps else None
 
     @property
     def last_step(self) -> int | None:
-        if self._warming:
-            return self._warming[-1].step
+        if self._held.steps:
+            return self._held.steps[-1]
         return self.laps[-1].last_step if self.laps else None
 
     def add(self, cell: Cell) -> None:
-        if self._warming is None:
-            self._book(cell)
-            return
-        self._warming.append(cell)
-        if len(self._warming) > WARM_UP_STEPS:
-            self.settle()
+        self._held.add(cell)
+        if len(self._held) >= AT_ONCE + AROUND:
+            self._book(AT_ONCE)
 
-    def settle(self, prior_ns: int | None = None) -> None:
-        """Book the first steps; where they are few, `prior_ns` of an earlier attempt helps."""
-        cells, self._warming = self._warming, None
-        if not cells:
-            return
-        own = self._own_times(cells)
-        if len(own) > FEW_STEPS or (len(own) > 1 and prior_ns is None):
-            self.pace.start(own[1:])
-        elif prior_ns is not None:
-            self.pace.start([prior_ns])
-        self._book_first(cells[0], own[0])
-        for cell in cells[1:]:
-            self._book(cell, sampled=True)
+    def extend(self, lap: int, step: int, times: array[int]) -> None:
+        """Plain steps from `step` on, each lasting until the next time."""
+        self._held.extend(lap, step, times)
+        if len(self._held) >= AT_ONCE + AROUND:
+            self._book(AT_ONCE)
+
+    def settle(self, prior: Pace) -> None:
+        """Book all that is held, by what is known; `prior` is the pace of an earlier attempt."""
+        self._book(len(self._held), prior)
 
     def fork(self) -> Books:
         """Books that go on where these end, to be thrown away."""
         copy = Books(self.end_ns)
-        copy.pace = Pace(
-            self.pace.usual_ns, list(self.pace.recent), self.pace.period, self.pace.until_renewal
-        )
+        copy.asynchronous = self.asynchronous
         copy._lap = self._lap
-        copy._warming = None if self._warming is None else list(self._warming)
+        copy._begun = self._begun
+        copy._held = self._held.copy()
+        copy._past = self._past
+        copy._pauses = self._pauses
+        copy._most_ranks, copy._degraded = self._most_ranks, self._degraded
         return copy
-
-    def extend(self, step: int, times: array[int]) -> int:
-        """Steps from `step` on, each lasting until the next time; how many of them were booked.
-
-        None if there is anything to see in them: then each is looked at.
-        """
-        lap = self.laps[-1] if self.laps else None
-        if self._warming is not None or lap is None or step != lap.last_step + 1:
-            return 0
-        if times[0] != self.end_ns:
-            return 0
-        del times[self.pace.until_renewal + 1 :]
-        own = list(map(sub, islice(times, 1, None), times))
-        if not own or self.pace.is_stall(max(own)) or min(own) < 0:
-            return 0
-        self.timeline.append(times[-1], Spent.PRODUCTIVE)
-        lap.extend(times[:-1], times[-1])
-        self.steps += len(own)
-        self.pace.extend(own)
-        return len(own)
 
     # ── booking ───────────────────────────────────────────────────────────────────────────────
 
-    def _own_times(self, cells: Sequence[Cell]) -> list[int]:
-        ends = [self.end_ns]
-        for cell in cells:
-            ends.append(max(cell.end_ns, ends[-1]))
-        return [
-            end - max(cell.begin_ns, before)
-            - claimed_ns(cell.inside, max(cell.begin_ns, before), end)
-            for cell, (before, end) in zip(cells, pairwise(ends), strict=True)
-        ]  # fmt: skip
+    def _book(self, count: int, prior: Pace | None = None) -> None:
+        if count:
+            took = self._held.took(self.end_ns)
+            whole = self._past.then(took)
+            judged = self._judged(whole, len(self._past), count, prior or Pace())
+            self._pauses = [*self._pauses, *judged.pauses][-MOST_PAUSES:]
+            start, first = 0, len(self._past)
+            if not self._begun:
+                self._begun = True
+                self._book_first(took, prior)
+                start = 1
+            if not (judged.excess or judged.outside or self._is_uneven(start, count)):
+                self._book_run(start, count)
+            else:
+                for at in range(start, count):
+                    self._book_one(at, took, judged, first + at)
+            self._past = whole.between(start, first + count).last(2 * AROUND)
+            self._held.drop(count)
+        if prior is not None:
+            self.pace = pace_of(self._past, self._pauses, prior)
 
-    def _book_first(self, cell: Cell, own_ns: int) -> None:
-        before = self.end_ns
-        begin = max(cell.begin_ns, before)
-        self.inferred_ns += begin - before - claimed_ns(cell.gap, before, begin)
-        fill(self.timeline, cell.gap, begin, [(REST, Spent.TRAINING_PREPARATION)])
-        usual = self.pace.usual_ns
-        compiled = any(p[2] == Spent.PROGRAM_STARTUP for p in (*cell.gap, *cell.inside))
-        extra = 0 if usual is None or compiled else max(0, own_ns - usual)
+    def _judged(self, whole: Took, first: int, count: int, prior: Pace) -> Judgement:
+        if not self._begun:  # the first step is no measure
+            shifted = self._judged_from(whole.between(1, len(whole)), 0, count - 1, prior)
+            return Judgement(
+                {at + 1: found for at, found in shifted.excess.items()},
+                shifted.pauses,
+                {at + 1 for at in shifted.outside},
+            )
+        return self._judged_from(whole, first, count, prior)
+
+    def _judged_from(self, took: Took, first: int, count: int, prior: Pace) -> Judgement:
+        if not self.asynchronous:
+            self.asynchronous = is_asynchronous(took)
+        if len(took) <= FEW:
+            return by_prior(took, prior)
+        if not count or is_plain(took, first, first + count):
+            return Judgement()
+        return judge(took, first, self._pauses, first + count)
+
+    def _is_uneven(self, start: int, count: int) -> bool:
+        """Whether anything but steps back to back lies among them."""
+        held = self._held
+        if held.gaps or held.insides or start >= count:
+            return True
+        if held.ranks[count - 1] > 1:
+            return True
+        begins, ends = held.begins[start:count], held.ends[start:count]
+        since = self.end_ns
+        if begins[0] != since or begins[1:] != ends[:-1]:
+            return True
+        lap, step = held.laps[start], held.steps[start]
+        if held.laps[count - 1] != lap or held.steps[count - 1] - step != count - 1 - start:
+            return True
+        return bool(self.laps) and self._is_new_lap(lap, step)
+
+    def _book_run(self, start: int, count: int) -> None:
+        """Plain steps, one after the other."""
+        held = self._held
+        end = held.ends[count - 1]
+        self.timeline.append(end, Spent.PRODUCTIVE)
+        if not self.laps:
+            self._turn(held.laps[start])
+        lap = self.laps[-1]
+        if len(lap) and lap.last_step + 1 == held.steps[start]:
+            lap.extend(held.begins[start:count], end)
+        else:
+            lap.add(held.steps[start], held.begins[start], held.ends[start])
+            lap.extend(held.begins[start + 1 : count], end)
+        self.steps += count - start
+
+    def _book_first(self, took: Took, prior: Pace | None) -> None:
+        held, before = self._held, self.end_ns
+        gap, inside = held.gaps.get(0, []), held.insides.get(0, [])
+        begin, end = max(held.begins[0], before), held.ends[0]
+        self.inferred_ns += begin - before - claimed_ns(gap, before, begin)
+        fill(self.timeline, gap, begin, [(REST, Spent.TRAINING_PREPARATION)])
+        next_ones = took.between(1, 1 + WARM_UP_STEPS)
+        usual = pace_of(next_ones, (), prior or Pace()).usual_ns
+        compiled = any(p[2] == Spent.PROGRAM_STARTUP for p in (*gap, *inside))
+        own = took.own[0]
+        extra = 0 if usual is None or compiled else max(0, own - usual)
         if usual is None and not compiled:
-            self.inferred_ns += own_ns
+            self.inferred_ns += own
         elif extra and usual is not None:
             self.inferred_ns += usual
         quotas = [(extra, int(Spent.PROGRAM_STARTUP))] if extra else []
-        fill(self.timeline, cell.inside, cell.end_ns, [*quotas, (REST, Spent.PRODUCTIVE)])
-        self._count(cell, begin)
+        fill(self.timeline, inside, end, [*quotas, (REST, Spent.PRODUCTIVE)])
+        self._count(0, begin)
 
-    def _book(self, cell: Cell, *, sampled: bool = False) -> None:
-        timeline, (_, _, begin, gap, end, inside) = self.timeline, cell
-        before = timeline.end_ns
+    def _book_one(self, at: int, took: Took, judged: Judgement, row: int) -> None:
+        held, timeline, before = self._held, self.timeline, self.end_ns
+        begin, end = max(held.begins[at], before), held.ends[at]
+        gap, inside = held.gaps.get(at, ()), held.insides.get(at, ())
+        over = judged.excess.get(row)
         if begin > before:
-            fill(timeline, gap, begin, [(REST, Spent.UNATTRIBUTED)])
-        else:
-            begin = before
-        own = max(end - begin, 0)
-        if inside:
-            own -= claimed_ns(inside, begin, end)
-        usual = self.pace.usual_ns
-        if usual is not None and self.pace.is_stall(own):
-            self.inferred_ns += usual
-            fill(timeline, inside, end, [(usual, Spent.PRODUCTIVE), (REST, Spent.STALL)])
+            between = Spent.PRODUCTIVE if row in judged.outside else Spent.UNATTRIBUTED
+            if between == Spent.PRODUCTIVE:
+                self.inferred_ns += took.rest[at]
+            fill(timeline, gap, begin, _rest_quotas(over, took.rest[at], between))
+        if over is not None:
+            self.inferred_ns += over.own_ns + over.rest_ns
+        own = took.own[at]
+        excess = over.own_ns if over is not None and over.spent != Spent.PRODUCTIVE else 0
+        missing = self._missing_share(at)
+        if excess or missing:
+            worked = own - excess
+            quotas = [(worked - int(worked * missing), Spent.PRODUCTIVE)]
+            quotas += [(worked - quotas[0][0], Spent.DEGRADED_CAPACITY)]
+            quotas += [(excess, over.spent)] if over is not None and excess else []
+            quotas = [quota for quota in quotas if quota[0]]
+            fill(timeline, inside, end, [*quotas, (REST, Spent.PRODUCTIVE)])
         elif inside:
             fill(timeline, inside, end, [(REST, Spent.PRODUCTIVE)])
         else:
             timeline.append(end, Spent.PRODUCTIVE)
-        if not sampled:
-            self.pace.add(own)
-        self._count(cell, begin)
+        self._count(at, begin)
 
-    def _count(self, cell: Cell, begin_ns: int) -> None:
+    def _missing_share(self, at: int) -> float:
+        """Of the ranks that were there before, how many are not; for a step or two, nobody is
+        missing: ranks end one after the other."""
+        ranks = self._held.ranks
+        most = self._most_ranks = max(self._most_ranks, ranks[at])
+        if ranks[at] >= most:
+            self._degraded = False
+            return 0.0
+        few = ranks[at : at + FEW]
+        self._degraded = self._degraded or (len(few) == FEW and max(few) < most)
+        return 1 - ranks[at] / most if self._degraded else 0.0
+
+    def _count(self, at: int, begin_ns: int) -> None:
+        held = self._held
         self.steps += 1
-        lap = self.laps[-1] if self.laps else None
-        if lap is None or cell.lap != self._lap or cell.step <= lap.last_step:
-            lap = Lap()
-            self.laps.append(lap)
-            self._lap = cell.lap
-        lap.add(cell.step, begin_ns, self.timeline.end_ns)
+        if not self.laps or self._is_new_lap(held.laps[at], held.steps[at]):
+            self._turn(held.laps[at])
+        self.laps[-1].add(held.steps[at], begin_ns, self.timeline.end_ns)
+
+    def _is_new_lap(self, lap: int, step: int) -> bool:
+        return lap != self._lap or step <= self.laps[-1].last_step
+
+    def _turn(self, lap: int) -> None:
+        self.laps.append(Lap())
+        self._lap = lap
 
     # ── saved ─────────────────────────────────────────────────────────────────────────────────
 
     def state(self) -> dict[str, Any]:
-        pace = self.pace
         return {
             "timeline": self.timeline.state(),
             "laps": [lap.state() for lap in self.laps],
-            "pace": [pace.usual_ns, pace.recent, pace.period, pace.until_renewal],
             "steps": self.steps,
             "inferred": self.inferred_ns,
             "lap": self._lap,
-            "warming": self._warming,
+            "asynchronous": self.asynchronous,
+            "begun": self._begun,
+            "held": self._held.state(),
+            "past": self._past.state(),
+            "pauses": self._pauses,
+            "ranks": [self._most_ranks, self._degraded],
         }
 
     @classmethod
@@ -348,14 +476,19 @@ class Books:
         books = cls(0)
         books.timeline = Timeline.of_state(state["timeline"])
         books.laps = [Lap.of_state(lap) for lap in state["laps"]]
-        books.pace = Pace(*state["pace"])
         books.steps, books.inferred_ns = state["steps"], state["inferred"]
-        books._lap = state["lap"]
-        warming = state["warming"]
-        books._warming = None if warming is None else [_cell(cell) for cell in warming]
+        books._lap, books._begun = state["lap"], state["begun"]
+        books.asynchronous = state["asynchronous"]
+        books._held = Held.of_state(state["held"])
+        books._past = Took(*(list(column) for column in state["past"]))
+        books._pauses = [Pause(*pause) for pause in state["pauses"]]
+        books._most_ranks, books._degraded = state["ranks"]
         return books
 
 
-def _cell(state: Sequence[Any]) -> Cell:
-    lap, step, begin, gap, end, inside = state
-    return Cell(lap, step, begin, [tuple(p) for p in gap], end, [tuple(p) for p in inside])
+def _rest_quotas(over: Excess | None, rest_ns: int, between: int) -> Quotas:
+    """How the time before a step is given out that nothing claims."""
+    if over is None or not over.rest_ns or over.spent == Spent.PRODUCTIVE:
+        return [(REST, between)]
+    usual = max(rest_ns - over.rest_ns, 0)
+    return [*([(usual, between)] if usual else []), (REST, over.spent)]

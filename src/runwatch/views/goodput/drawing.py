@@ -31,11 +31,13 @@ from runwatch.views.goodput.account import (
     Stretch,
     normalised,
 )
-from runwatch.views.goodput.books import REST, Lap, Pace, Quotas, claimed_ns, fill
+from runwatch.views.goodput.books import REST, Lap, Quotas, claimed_ns, fill
 from runwatch.views.goodput.classes import Spent
+from runwatch.views.goodput.judging import QUEUED, Pace
 from runwatch.views.goodput.ledger import Attempt, AttemptKey, Awaited, Ledger
 from runwatch.views.goodput.timeline import Timeline
-from runwatch.views.goodput.track import Track
+from runwatch.views.goodput.track import OpenState, Track
+from runwatch.views.pace import LIMITS, nanoseconds
 
 
 @dataclass(slots=True)
@@ -52,7 +54,7 @@ class _Scene:
     """The first step that is done after this attempt."""
     has_steps: bool
     """Whether the run does steps at all."""
-    prior_ns: int | None = None
+    prior: Pace = Pace()
     """How long a step took in the attempts before."""
 
     @property
@@ -72,7 +74,12 @@ class _Scene:
         first = None if self.attempt is None else self.attempt.first_step
         if self.goes_on_at is None or first is None:
             return first is None and self.goes_on_at is None
-        return self.goes_on_at <= first
+        return self.goes_on_at <= first and self.said_done
+
+    @property
+    def said_done(self) -> bool:
+        """Whether the program said that it had done all there was to do; exit code 0 does not."""
+        return any(life.done for life in self.lives if life.ok)
 
     @property
     def tracks(self) -> Sequence[Track]:
@@ -108,7 +115,9 @@ class _Drawn:
     laps: list[Lap]
     pace: Pace
     steps: int
-    stalled: bool = False
+    asynchronous: bool = False
+    hang_ns: int = 0
+    """How long it had hung when it was stopped."""
     wasted_open_ns: int = 0
     inferred_ns: int = 0
     stretches: list[Stretch] = field(default_factory=list)
@@ -129,11 +138,11 @@ def draw_up(ledger: Ledger, lives: Iterable[Life], now_ns: int) -> Goodput | Non
     """The account as of `now_ns`; None if nothing has begun by then."""
     scenes = _scenes(ledger, lives, now_ns)
     drawn: list[_Drawn] = []
-    prior: int | None = None
+    prior = Pace()
     for scene in scenes:
-        scene.prior_ns = prior
+        scene.prior = prior
         found = _draw(scene)
-        prior = found.pace.usual_ns or prior
+        prior = found.pace if found.pace.usual_ns is not None else prior
         drawn.append(found)
     return _assemble(ledger, drawn, scenes[-1].lives) if drawn else None
 
@@ -165,8 +174,8 @@ def _scenes(ledger: Ledger, lives: Iterable[Life], now_ns: int) -> list[_Scene]:
 def _draw(scene: _Scene) -> _Drawn:
     start, limit = scene.start_ns, scene.limit_ns
     if scene.attempt is None:
-        ending = _ending(scene, start, start, scene.prior_ns)
-        found = _Drawn(start, start, ending, [], Pace(scene.prior_ns), 0)
+        ending = _ending(scene, start, start, scene.prior)
+        found = _Drawn(start, start, ending, [], scene.prior, 0)
     else:
         found = _draw_steps(scene, scene.attempt, start, limit)
     _draw_open(scene, found)
@@ -179,17 +188,19 @@ def _draw(scene: _Scene) -> _Drawn:
 
 
 def _draw_steps(scene: _Scene, attempt: Attempt, start: int, limit: int) -> _Drawn:
-    tail = attempt.tail(scene.prior_ns)
+    tail = attempt.tail(scene.prior)
+    pace = tail.books.pace if tail.books.pace.usual_ns is not None else scene.prior
     laps = attempt.books.laps + tail.books.laps
     done = min(max(tail.books.end_ns, start), limit)
     last_begin = laps[-1].begins[-1] if laps else start
     found = _Drawn(
         start,
         done,
-        _ending(scene, done, last_begin, tail.books.pace.usual_ns or scene.prior_ns),
+        _ending(scene, done, last_begin, pace),
         laps,
-        tail.books.pace,
+        pace,
         attempt.books.steps + tail.books.steps,
+        asynchronous=tail.books.asynchronous,
         awaited=tail.awaited,
     )
     before = Timeline(start)
@@ -208,7 +219,7 @@ def _idle(scene: _Scene, found: _Drawn) -> Spent:
     return Spent.TRAINING_PREPARATION
 
 
-def _ending(scene: _Scene, done_ns: int, last_begin_ns: int, usual_ns: int | None) -> _Ending:
+def _ending(scene: _Scene, done_ns: int, last_begin_ns: int, pace: Pace) -> _Ending:
     ends = [life.end_ns for life in scene.lives if life.end_ns is not None]
     over = bool(scene.lives) and len(ends) == len(scene.lives)
     restarted, limit = scene.is_restarted, scene.limit_ns
@@ -218,7 +229,7 @@ def _ending(scene: _Scene, done_ns: int, last_begin_ns: int, usual_ns: int | Non
         for life in scene.lives
         if not life.ok and life.end_ns is not None and life.end_ns >= last_begin_ns
     ]
-    if fatal and (over or restarted or not _goes_on(scene, min(fatal)[0], usual_ns)):
+    if fatal and (over or restarted or not _goes_on(scene, min(fatal)[0], pace)):
         end, _, life = min(fatal, key=lambda item: item[:2])
         stop = min(max(end, done_ns), close)
         unsure = _unsure_ns(scene, stop) + (0 if life.exact else _unseen_ns(scene, stop, close))
@@ -227,13 +238,25 @@ def _ending(scene: _Scene, done_ns: int, last_begin_ns: int, usual_ns: int | Non
         stop = min(max(*ends, done_ns), close)
         if not restarted or scene.is_complete:
             return _Ending(stop, close, False, complete=restarted)
-        return _Ending(stop, close, True, "ended and was started again")
+        return _Ending(stop, close, True, *_broken_off(scene, close))
     if restarted:
         heard = max((track.now_ns for track in scene.tracks), default=scene.start_ns)
         stop = min(max(heard, done_ns), close)
         unsure = _unsure_ns(scene, stop) + _unseen_ns(scene, stop, close)
         return _Ending(stop, close, True, "started again; its end was not seen", unsure)
     return _Ending(close, close, False, over=False)
+
+
+def _broken_off(scene: _Scene, close_ns: int) -> tuple[str, int]:
+    """It ended well, and was not the last: in words, and what may be wrong about it."""
+    first = None if scene.attempt is None else scene.attempt.first_step
+    if scene.goes_on_at is None or first is None or scene.goes_on_at > first:
+        return "ended and was started again", 0
+    # Was it complete, and this is another go?  It did not say so.
+    words = (
+        f"ended without saying that it was done, and was started again at step {scene.goes_on_at}"
+    )
+    return words, close_ns - scene.start_ns
 
 
 def _went_first(fatal: Iterable[tuple[int, int, Life]]) -> Life:
@@ -255,12 +278,12 @@ def _unsure_ns(scene: _Scene, stop_ns: int) -> int:
     return max(0, stop_ns - min(last, default=stop_ns))
 
 
-def _goes_on(scene: _Scene, died_ns: int, usual_ns: int | None) -> bool:
+def _goes_on(scene: _Scene, died_ns: int, pace: Pace) -> bool:
     """Whether a step that began after the death may still be done."""
     states = [track.opened(scene.now_ns) for track in scene.tracks]
     begins = [state.begin_ns for state in states if state.begin_ns is not None]
     began = max((begin for begin in begins if begin > died_ns), default=None)
-    return began is not None and not Pace(usual_ns).is_stall(scene.now_ns - began)
+    return began is not None and not pace.is_stall(scene.now_ns - began)
 
 
 def _furthest_behind(scene: _Scene, before_first: bool) -> Track | None:
@@ -275,7 +298,7 @@ def _furthest_behind(scene: _Scene, before_first: bool) -> Track | None:
 
     def behind(track: Track) -> tuple[int, int, bool, int, bool, int, int]:
         pending, begin = track.pending, track.begin_ns
-        lap, step = (pending.lap, pending.step) if pending else track.handed or (-1, 0)
+        lap, step = pending[-1][:2] if pending else track.handed or (-1, 0)
         idle = not track.is_busy
         return lap, step, begin is not None, -(begin or 0), idle, -track.now_ns, track.rank
 
@@ -296,7 +319,7 @@ def _draw_open(scene: _Scene, found: _Drawn) -> None:
     if idle == Spent.TRAINING_PREPARATION:
         since = max(found.done_ns, found.start_ns)
         found.inferred_ns += max(0, begin - since - claimed_ns(state.gap, since, begin))
-    fill(timeline, state.gap, begin, [(REST, idle)])
+    fill(timeline, state.gap, begin, _gap_quotas(found, state, begin, idle))
     begin = max(begin, timeline.end_ns)
     own = max(0, stop - begin) - claimed_ns(state.inside, begin, stop)
     kept = not found.ending.broken
@@ -316,22 +339,51 @@ def _draw_open(scene: _Scene, found: _Drawn) -> None:
         found.steps += 1
 
 
+def _gap_quotas(found: _Drawn, state: OpenState, begin_ns: int, idle: Spent) -> Quotas:
+    """After the last completed step, with nothing open that claims the time."""
+    since = max(found.done_ns, found.start_ns)
+    rest = max(0, begin_ns - since - claimed_ns(state.gap, since, begin_ns))
+    usual = found.pace.usual_ns
+    if not found.laps or usual is None:
+        return [(REST, idle)]
+    quotas: list[tuple[int, int]] = []
+    if found.asynchronous:  # the device does what it was handed
+        behind = min(QUEUED * usual, rest)
+        found.inferred_ns += behind
+        quotas += [(behind, Spent.PRODUCTIVE)] if behind else []
+        rest -= behind
+    finished = found.ending.over and not found.ending.broken
+    if not found.pace.is_stall(rest) or finished:
+        return [*quotas, (REST, idle)]
+    found.inferred_ns += rest
+    found.hang_ns = rest
+    return [*quotas, (REST, Spent.STALL)]
+
+
 def _open_quotas(scene: _Scene, found: _Drawn, own_ns: int, kept: bool, compiled: bool) -> Quotas:
-    pace = Pace(found.pace.usual_ns or scene.prior_ns)
-    spent = Spent.PRODUCTIVE if kept else Spent.WASTED_PROGRESS
+    pace, spent = found.pace, Spent.PRODUCTIVE if kept else Spent.WASTED_PROGRESS
     usual = pace.usual_ns
-    if usual is None or (not found.laps and not compiled):
-        found.inferred_ns += own_ns
-        extra = 0 if usual is None else max(0, own_ns - usual)
-        found.wasted_open_ns = 0 if kept else own_ns - extra
-        return [*([(extra, Spent.PROGRAM_STARTUP)] if extra else []), (REST, spent)]
-    if not pace.is_stall(own_ns):
+    if not found.laps and not compiled:
+        return _first_quotas(found, own_ns, spent)
+    if usual is None or not pace.is_stall(own_ns):
+        found.inferred_ns += own_ns if usual is None else 0
         found.wasted_open_ns = 0 if kept else own_ns
         return [(REST, spent)]
-    found.stalled = True
-    found.inferred_ns += usual
+    found.hang_ns = own_ns - usual
+    found.inferred_ns += own_ns
     found.wasted_open_ns = 0 if kept else usual
     return [(usual, spent), (REST, Spent.STALL)] if usual else [(REST, Spent.STALL)]
+
+
+def _first_quotas(found: _Drawn, own_ns: int, spent: Spent) -> Quotas:
+    """A first step that was never done: it compiled, loaded and allocated, unless it hung."""
+    usual = min(found.pace.usual_ns or 0, own_ns)
+    found.inferred_ns += own_ns
+    found.wasted_open_ns = usual if spent == Spent.WASTED_PROGRESS else 0
+    before = Spent.PROGRAM_STARTUP
+    if own_ns - usual > nanoseconds(LIMITS.start_seconds):
+        before, found.hang_ns = Spent.STALL, own_ns - usual
+    return [*([(own_ns - usual, before)] if own_ns > usual else []), (REST, spent)]
 
 
 # ── the run ────────────────────────────────────────────────────────────────────────────────────
@@ -461,16 +513,28 @@ def _disruptions(
         after = drawn[at + 1] if at + 1 < len(drawn) else None
         backs = [a.first_begin_ns for a in drawn[at + 1 : at + 2] if a.first_begin_ns is not None]
         lost_ns = sum(goodput.productive_ns(a, b) for a, b in cost[at].ranges)
+        warm_up_ns = None if after is None else _warm_up_ns(goodput, after)
         found.append(
             Disruption(
                 attempt=at + 1,
                 time_ns=stop,
                 cause=attempt.ending.cause,
-                hung=attempt.stalled,
+                hung=attempt.hang_ns > 0,
                 lost_steps=cost[at].steps,
                 wasted_ns=attempt.wasted_open_ns + lost_ns,
                 recovery_ns=None if after is None else after.start_ns - stop,
                 back_ns=backs[0] - stop if backs else None,
+                hang_ns=attempt.hang_ns,
+                warm_up_ns=warm_up_ns,
             )
         )
     return found
+
+
+def _warm_up_ns(goodput: Goodput, after: _Drawn) -> int | None:
+    """From an attempt's start to where its steps count; None while it has done none."""
+    if not after.laps:
+        return None
+    begins = after.laps[0].begins
+    end = begins[1] if len(begins) > 1 else after.laps[0].end_ns
+    return end - after.start_ns - goodput.productive_ns(after.start_ns, end)

@@ -174,7 +174,9 @@ class Diary:
         ended_ns = max(process.ended_ns, sitting.track.now_ns)
         ok = process.state == "completed"
         exact = process.state != "lost"
-        return Life(*plain, ended_ns, ok, cause(process), exact, key, process.lived_ns)
+        return Life(
+            *plain, ended_ns, ok, cause(process), exact, key, process.lived_ns, process.done
+        )
 
 
 @lru_cache(maxsize=4096)
@@ -465,6 +467,7 @@ def life_of(state: ProcessState) -> Life:
         exact=state.state != "lost",
         key=state.journal,
         lived_ns=state.lived_ns,
+        done=state.done,
     )
 
 

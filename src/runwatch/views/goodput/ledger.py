@@ -1,10 +1,8 @@
 """All processes of a run, folded: what is recorded goes in, attempts come out.
 
 State plus new records gives the next state, so a question after a hundred new steps costs a
-hundred steps.  A step of the run lasts from when the last rank began it until the last rank ended
-it, and the time before it is told by the rank that began it last: the run goes at the pace of its
-slowest rank.  What is taken is a maximum over ranks, so the order in which ranks are heard does
-not matter; a step is booked once every rank that does steps has passed it.
+hundred steps.  Ranks meet step by step (`muster.py`): the run goes at the pace of its slowest.  A
+step is booked once every rank that does steps has passed it.
 
 Booked steps stay as they are.  Should a rank be heard of late that may change one, `Stale` is
 raised: whoever keeps the records folds them again, with all processes known and in the order of
@@ -18,16 +16,20 @@ import base64
 import json
 from array import array
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import islice
+from operator import sub
 from typing import Any, Final
 
 from runwatch.views.goodput.books import Books, Cell
 from runwatch.views.goodput.classes import ClassNames
-from runwatch.views.goodput.track import Piece, Stale, Stride, Track
+from runwatch.views.goodput.judging import Pace
+from runwatch.views.goodput.muster import BEYOND, Meeting, Muster
+from runwatch.views.goodput.track import Stale, Stride, Track
 
 __all__ = ["Attempt", "AttemptKey", "Awaited", "Ledger", "Stale", "Tail"]
 
-STATE_VERSION: Final = 2
+STATE_VERSION: Final = 3
 
 AttemptKey = tuple[int, int]
 """The attempt that a process belongs to, and within it the how-manieth start that it recorded
@@ -35,40 +37,6 @@ itself (0 if it records none): a program that starts over in place makes two att
 
 HELD_STEPS: Final = 64
 """Steps not booked yet while a process of the attempt may still begin to do steps, too."""
-
-
-@dataclass(slots=True)
-class _Meeting:
-    """One step, as far as ranks were heard."""
-
-    begin_ns: int
-    begun_last: int
-    gap: list[Piece]
-    end_ns: int
-    ended_last: int
-    inside: list[Piece]
-    begun_first_ns: int
-    ranks: int = 1
-
-    @classmethod
-    def of(cls, stride: Stride, rank: int) -> _Meeting:
-        begin = stride.begin_ns
-        return cls(begin, rank, stride.gap, stride.end_ns, rank, stride.inside, begin)
-
-    def join(self, stride: Stride, rank: int) -> None:
-        # Ties go to the lower rank, so that the order of arrival never shows.
-        if (stride.begin_ns, -rank) > (self.begin_ns, -self.begun_last):
-            self.begin_ns, self.gap, self.begun_last = stride.begin_ns, stride.gap, rank
-        if (stride.end_ns, -rank) > (self.end_ns, -self.ended_last):
-            self.end_ns, self.inside, self.ended_last = stride.end_ns, stride.inside, rank
-        self.begun_first_ns = min(self.begun_first_ns, stride.begin_ns)
-        self.ranks += 1
-
-    def copy(self) -> _Meeting:
-        return replace(self)
-
-    def cell(self, lap: int, step: int) -> Cell:
-        return Cell(lap, step, self.begin_ns, self.gap, self.end_ns, self.inside)
 
 
 @dataclass(slots=True)
@@ -92,7 +60,7 @@ class Attempt:
     key: AttemptKey
     books: Books
     tracks: dict[str, Track] = field(default_factory=dict)
-    meetings: dict[tuple[int, int], _Meeting] = field(default_factory=dict)
+    muster: Muster = field(default_factory=Muster)
     awaited: dict[int, Awaited] = field(default_factory=dict)
     booked: tuple[int, int] | None = None
     lenient: bool = False
@@ -108,9 +76,10 @@ class Attempt:
         """The first step that it began."""
         if self.booked is not None:
             return self.books.first_step
-        strides = [t.pending for t in self.tracks.values() if t.pending is not None]
+        strides = [t.pending[0] for t in self.tracks.values() if t.pending]
         begun = [t.step for t in self.tracks.values() if t.step is not None]
-        first = min([*self.meetings, *(stride[:2] for stride in strides)], default=None)
+        held = self.muster.meetings
+        first = min([*held, *(stride[:2] for stride in strides)], default=None)
         return first[1] if first is not None else min(begun, default=None)
 
     @property
@@ -131,21 +100,21 @@ class Attempt:
             self.books.add(Cell(lap, step, begin, gap, end, inside))
             self.booked = lap, step
             return
-        at = lap, step
-        if self.booked is not None and at <= self.booked:
-            if self.lenient:
-                return
-            raise Stale(f"rank {track.rank} told of step {step} after it was booked")
-        _meet(self.meetings, at, stride, track.rank)
+        at = self.muster.take(track, stride, self.booked)
+        if at is not None and self.booked is not None and at <= self.booked:
+            del self.muster.meetings[at]
+            if not self.lenient:
+                raise Stale(f"rank {track.rank} told of step {step} after it was booked")
 
     def take_run(self, step: int, times: array[int]) -> int:
         """Steps from `step` on, each lasting until the next; how many of them could be booked."""
         if not self.is_alone or self.booked is None:
             return 0
         lap, last = self.booked
-        if step != last + 1:
+        if step != last + 1 or min(map(sub, islice(times, 1, None), times)) < 0:
             return 0
-        booked = self.books.extend(step, times)
+        self.books.extend(lap, step, times)
+        booked = len(times) - 1
         self.booked = lap, last + booked
         return booked
 
@@ -155,42 +124,56 @@ class Attempt:
             if track.ended and not self.is_alone:
                 # Nobody waits for it any more, so its last step is handed on now.
                 track.flush() if self.lenient else track.close_step()
-        if not self.meetings:
+        muster = self.muster
+        muster.settle(self._present)
+        if not muster.meetings:
             return
-        present = [track for track in self.tracks.values() if not track.ended]
-        passed = min((track.handed for track in present if track.handed), default=None)
-        ready = sorted(at for at in self.meetings if passed is None or at <= passed)
-        missing = len(self.tracks) < self.expected
-        if missing or passed is None or any(track.handed is None for track in present):
-            ready = ready[: max(0, len(self.meetings) - HELD_STEPS)]
+        passed = muster.passed(self._present)
+        ready = muster.ready(passed or (muster.generation, BEYOND))
+        waiting = passed is None or len(self.tracks) < self.expected
+        if waiting or muster.is_apart(self._present):
+            ready = ready[: max(0, len(muster.meetings) - HELD_STEPS)]
         for at in ready:
-            meeting = self.meetings.pop(at)
-            self.books.add(meeting.cell(*at))
+            meeting = muster.meetings.pop(at)
+            self.books.add(meeting.cell(at))
             _await(self.awaited, meeting)
             self.booked = at
 
-    def tail(self, prior_ns: int | None) -> Tail:
+    @property
+    def _present(self) -> list[str]:
+        return [key for key, track in self.tracks.items() if not track.ended]
+
+    def tail(self, prior: Pace) -> Tail:
         """The rest, booked in books that go on where ours end; ours stay as they are."""
         books = self.books.fork()
-        meetings = {at: meeting.copy() for at, meeting in self.meetings.items()}
-        for track in self.tracks.values():
-            if track.pending is not None and (
-                self.booked is None or track.pending[:2] > self.booked
-            ):
-                _meet(meetings, track.pending[:2], track.pending, track.rank)
-        if meetings and not self._is_done(max(meetings)):
-            del meetings[max(meetings)]
         awaited = {rank: Awaited(a.steps, a.nanoseconds) for rank, a in self.awaited.items()}
-        for at in sorted(meetings):
-            books.add(meetings[at].cell(*at))
-            _await(awaited, meetings[at])
-        books.settle(prior_ns)
+        if self.is_alone:
+            for track in self.tracks.values():
+                for lap, step, _, begin, end, gap, inside in track.pending:
+                    books.add(Cell(lap, step, begin, gap, end, inside))
+        else:
+            meetings = self._mustered().meetings
+            for at in sorted(at for at in meetings if self.booked is None or at > self.booked):
+                books.add(meetings[at].cell(at))
+                _await(awaited, meetings[at])
+        books.settle(prior)
         return Tail(books, awaited)
 
-    def _is_done(self, last: tuple[int, int]) -> bool:
+    def _mustered(self) -> Muster:
+        """With what is still kept back; a last step that is not done is left out."""
+        muster = self.muster.copy()
+        for track in self.tracks.values():
+            for stride in track.pending:
+                muster.take(track, stride, self.booked)
+        muster.settle(self._present)
+        if muster.meetings and not self._is_done(max(muster.meetings)[1]):
+            del muster.meetings[max(muster.meetings)]
+        return muster
+
+    def _is_done(self, last: int) -> bool:
         """Whether the last step that a rank ended is done: no rank is still in it, or one is in
         the next.  (A rank that fails leaves its step, too.)"""
-        at = [(track.lap, track.step) for track in self.tracks.values() if track.step is not None]
+        at = [track.step for track in self.tracks.values() if track.step is not None]
         return last not in at or max(at) > last
 
     # ── saved ─────────────────────────────────────────────────────────────────────────────────
@@ -200,10 +183,7 @@ class Attempt:
             "key": self.key,
             "books": self.books.state(),
             "tracks": [track.state() for track in self.tracks.values()],
-            "meetings": [
-                [*at, *(getattr(meeting, name) for name in _Meeting.__slots__)]
-                for at, meeting in self.meetings.items()
-            ],
+            "muster": self.muster.state(),
             "awaited": [[rank, a.steps, a.nanoseconds] for rank, a in self.awaited.items()],
             "booked": self.booked,
             "lenient": self.lenient,
@@ -216,32 +196,19 @@ class Attempt:
         for saved in state["tracks"]:
             track = Track.of_state(saved, attempt.take, attempt.take_run)
             attempt.tracks[track.key] = track
-        for lap, step, begin, last, gap, end, ended, inside, first, ranks in state["meetings"]:
-            pieces = [[tuple(piece) for piece in found] for found in (gap, inside)]
-            attempt.meetings[lap, step] = _Meeting(
-                begin, last, pieces[0], end, ended, pieces[1], first, ranks
-            )
+        attempt.muster = Muster.of_state(state["muster"])
         attempt.awaited = {rank: Awaited(steps, ns) for rank, steps, ns in state["awaited"]}
         attempt.booked = None if state["booked"] is None else tuple(state["booked"])
         attempt.lenient, attempt.expected = state["lenient"], state["expected"]
         return attempt
 
 
-def _meet(
-    meetings: dict[tuple[int, int], _Meeting], at: tuple[int, int], stride: Stride, rank: int
-) -> None:
-    found = meetings.get(at)
-    if found is None:
-        meetings[at] = _Meeting.of(stride, rank)
-    else:
-        found.join(stride, rank)
-
-
-def _await(awaited: dict[int, Awaited], meeting: _Meeting) -> None:
-    if meeting.ranks > 1 and meeting.begin_ns > meeting.begun_first_ns:
-        mine = awaited.setdefault(meeting.begun_last, Awaited())
+def _await(awaited: dict[int, Awaited], meeting: Meeting) -> None:
+    rank, waited_ns = meeting.awaited
+    if meeting.ranks > 1 and waited_ns:
+        mine = awaited.setdefault(rank, Awaited())
         mine.steps += 1
-        mine.nanoseconds += meeting.begin_ns - meeting.begun_first_ns
+        mine.nanoseconds += waited_ns
 
 
 class Ledger:

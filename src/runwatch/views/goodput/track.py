@@ -14,7 +14,7 @@ an elastic re-initialisation is that.  Rules for what programs get wrong:
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from runwatch.views.goodput.classes import Spent, is_custom, is_elastic
@@ -24,6 +24,9 @@ Piece = tuple[int, int, int]
 
 
 RUN_STEPS: Final = 256
+LATE_STEPS: Final = 4
+"""A save is told when it is over, and a wait for data with the step's end: so many completed steps
+are kept back, for what is still to be said of them."""
 
 
 class Stale(Exception):
@@ -127,7 +130,7 @@ class Track:
         self._floor = 0
         """How many of the open spans were open when the step began: they have no say in it."""
         self._turned = start_ns
-        self._done: Stride | None = None
+        self._done: list[Stride] = []
         self._closed = False
         self._on_stride = on_stride
         self._on_run = on_run
@@ -140,8 +143,6 @@ class Track:
         now = self.now_ns = time_ns if time_ns > self.now_ns else self.now_ns
         if self.step is not None:
             self.end(now)
-        if self._done is not None:
-            self.flush()
         if self._open:
             self._turn(now)
             self._cut(now)
@@ -157,7 +158,8 @@ class Track:
         at, count = 0, len(times)
         while at < count:
             until = min(at + RUN_STEPS, count)
-            booked = self._run(times[at:until], numbers[at:until])
+            whole = until - LATE_STEPS
+            booked = self._run(times[at:whole], numbers[at:whole]) if whole > at else 0
             if not booked:
                 booked = until - at
                 for time_ns, number in zip(times[at:until], numbers[at:until], strict=True):
@@ -169,10 +171,10 @@ class Track:
         step, first = self.step, self._begin
         if self._on_run is None or step is None or self._open or self._gap or self._inside:
             return 0
-        if self._done is not None or numbers.tolist() != list(
-            range(step + 1, step + 1 + len(times))
-        ):
+        if numbers.tolist() != list(range(step + 1, step + 1 + len(times))):
             return 0
+        if self._done:
+            self.flush()
         times.insert(0, first)
         booked = self._on_run(step, times)
         if booked:
@@ -201,26 +203,27 @@ class Track:
         now = self.now_ns = time_ns if time_ns > self.now_ns else self.now_ns
         if self._open:
             self._turn(now)
-        if self._done is not None:
-            self.flush()
         inside, self._inside = self._inside, []
         gap, self._gap = self._gap, []
         self.steps += 1
         self.own_ns += now - self._begin
         for start, end, _ in inside:
             self.own_ns -= end - start
-        self._done = Stride(self.lap, step, self.since_ns, self._begin, now, gap, inside)
+        self._done.append(Stride(self.lap, step, self.since_ns, self._begin, now, gap, inside))
+        if len(self._done) > LATE_STEPS:
+            self._hand_on(self._done.pop(0))
         self.step = None
         self.since_ns = self._turned = now
         self._floor = 0
 
     def waited(self, step: int, wait_ns: int) -> None:
         """The data of the step that was just completed was waited for until it began."""
-        done = self._done
-        if done is not None and done.step == step:
-            start = max(done.begin_ns - wait_ns, done.since_ns)
-            insert(done.gap, start, done.begin_ns, Spent.DATA_LOADING)
-        elif self._closed and self.handed == (self.lap, step):
+        for done in reversed(self._done):
+            if done.step == step:
+                start = max(done.begin_ns - wait_ns, done.since_ns)
+                insert(done.gap, start, done.begin_ns, Spent.DATA_LOADING)
+                return
+        if self._closed and self.handed == (self.lap, step):
             raise Stale(f"rank {self.rank} told of step {step} after it was handed on")
 
     def open(self, time_ns: int, spent: int, key: object) -> None:
@@ -250,9 +253,9 @@ class Track:
             self._turn(max(start, self._turned))
             self._turned = time_ns
         self.now_ns = max(self.now_ns, time_ns)
-        if self._done is not None:
-            self._claim(self._done.gap, start, time_ns, spent, self._done[2:4])
-            self._claim(self._done.inside, start, time_ns, spent, self._done[3:5])
+        for done in self._done:
+            self._claim(done.gap, start, time_ns, spent, done[2:4])
+            self._claim(done.inside, start, time_ns, spent, done[3:5])
         begin = self._begin if self.step is not None else self.now_ns
         self._claim(self._gap, start, time_ns, spent, (self.since_ns, begin))
         self._claim(self._inside, start, time_ns, spent, (begin, self.now_ns))
@@ -264,18 +267,21 @@ class Track:
 
     def close_step(self) -> None:
         """As `flush`, though something may still be said about the step; if so, that is `Stale`."""
-        self._closed = self._closed or self._done is not None
+        self._closed = self._closed or bool(self._done)
         self.flush()
 
     def flush(self) -> None:
-        """Hand the completed step on; until then its data wait may still be said."""
-        done, self._done = self._done, None
-        if done is not None:
-            self.handed = done.lap, done.step
-            self._on_stride(self, done)
+        """Hand all completed steps on; until then something may still be said of them."""
+        done, self._done = self._done, []
+        for stride in done:
+            self._hand_on(stride)
+
+    def _hand_on(self, stride: Stride) -> None:
+        self.handed = stride.lap, stride.step
+        self._on_stride(self, stride)
 
     @property
-    def pending(self) -> Stride | None:
+    def pending(self) -> Sequence[Stride]:
         """Completed, and not handed on yet."""
         return self._done
 
@@ -380,8 +386,7 @@ class Track:
         for name in ("_gap", "_inside"):
             setattr(track, name, [tuple(item) for item in state[name]])
         track._open = [_Open(*span) for span in state["_open"]]
-        if (done := state["_done"]) is not None:
-            lap, step, since, begin, end, *pieces = done
+        for lap, step, since, begin, end, *pieces in state["_done"]:
             gap, inside = ([tuple(piece) for piece in found] for found in pieces)
-            track._done = Stride(lap, step, since, begin, end, gap, inside)
+            track._done.append(Stride(lap, step, since, begin, end, gap, inside))
         return track

@@ -1,0 +1,283 @@
+"""Which steps are out of line, told by the steps around them.
+
+A step is judged in a window, not by itself.  Where work is handed to a device and waited for later,
+nine steps take microseconds and the tenth takes all the time: together they are the pace.  So is
+what recurs: every third step that is longer, lengths that vary, a pace that changes and stays.
+What is left is out of line: longer than three times all but the longest twentieth of its
+neighbours, and by a second at least.  It is *slow* if the run went on before a person would have
+said that it hangs, and a *stall* if not (`views/pace.py`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from runwatch.views.goodput.classes import Spent
+from runwatch.views.pace import stall_ns
+
+AROUND: Final = 256
+"""So many steps before and after a step tell what is usual for it."""
+FEW: Final = 3
+"""With fewer other steps than this, nothing is known yet."""
+SLOW_FACTOR: Final = 3
+LEAST_EXCESS_NS: Final = 1_000_000_000
+SMOOTH: Final = 9
+LONGEST_STRETCH: Final = 64
+"""Slower for longer than this is another pace."""
+SETTLED: Final = 16
+"""So many steps at the usual pace, before and after, make a slow stretch an exception."""
+MOST_PAUSES: Final = 64
+SAME_SIZE: Final = 2.0
+QUEUED: Final = 64
+"""The most steps that a device is thought to be behind its program."""
+_DISPATCH_SHARE: Final = 0.2
+_OUTSIDE: Final = 2
+
+
+class Excess(NamedTuple):
+    """What a step, and the time before it, took beyond the usual."""
+
+    own_ns: int
+    rest_ns: int
+    spent: Spent
+    """PRODUCTIVE: it is long, but in line with others."""
+
+
+class Pause(NamedTuple):
+    step: int
+    took_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What a step usually takes, and from when on it stands still."""
+
+    usual_ns: int | None = None
+    limit_ns: int = 0
+
+    def is_stall(self, ns: int) -> bool:
+        return self.usual_ns is not None and ns > self.limit_ns
+
+    @classmethod
+    def of(cls, usual_ns: int | None) -> Pace:
+        return cls() if usual_ns is None else cls(usual_ns, stall_ns(usual_ns))
+
+
+@dataclass(slots=True)
+class Took:
+    """Columns, a row a step: its number, what it took itself, and what before it nobody claims."""
+
+    step: list[int] = field(default_factory=list)
+    own: list[int] = field(default_factory=list)
+    rest: list[int] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+    def add(self, step: int, own_ns: int, rest_ns: int) -> None:
+        self.step.append(step)
+        self.own.append(own_ns)
+        self.rest.append(rest_ns)
+
+    def between(self, first: int, last: int) -> Took:
+        return Took(self.step[first:last], self.own[first:last], self.rest[first:last])
+
+    def last(self, count: int) -> Took:
+        return self.between(max(0, len(self) - count), len(self))
+
+    def then(self, other: Took) -> Took:
+        return Took(self.step + other.step, self.own + other.own, self.rest + other.rest)
+
+    def state(self) -> list[list[int]]:
+        return [self.step, self.own, self.rest]
+
+
+@dataclass(slots=True)
+class Judgement:
+    excess: dict[int, Excess] = field(default_factory=dict)
+    """By row."""
+    pauses: list[Pause] = field(default_factory=list)
+    """Those that are out of line, whatever they are called."""
+    outside: set[int] = field(default_factory=set)
+    """Rows before which a device was waited for: the time between steps is theirs."""
+
+
+def judge(took: Took, first: int, pauses: Sequence[Pause], last: int) -> Judgement:
+    """Rows from `first` up to `last`, by all of `took`, which lies around them.
+
+    `pauses` are those of this attempt that were out of line before.
+    """
+    found = Judgement()
+    for start in range(first, last, AROUND):
+        stop = min(start + AROUND, last)
+        window = range(max(0, start - AROUND), min(len(took), stop + AROUND))
+        _judge_some(took, range(start, stop), window, pauses, found)
+    return found
+
+
+def is_plain(took: Took, first: int, last: int) -> bool:
+    """Whether there is nothing to judge: no row is a second longer than another."""
+    own = took.own[max(0, first - AROUND) : last + AROUND]
+    if max(own) - min(own) >= LEAST_EXCESS_NS:
+        return False
+    return not any(took.rest[max(0, first - AROUND) : last + AROUND])
+
+
+def pace_of(took: Took, pauses: Sequence[Pause], prior: Pace) -> Pace:
+    """As of the last row."""
+    recent = took.last(2 * AROUND)
+    total = list(map(int.__add__, recent.own, recent.rest))
+    if len(total) < FEW and (prior.usual_ns is not None or not total):
+        return prior
+    odd = {pause.step for pause in pauses}
+    middle_ns, high_ns = _usual(
+        [ns for step, ns in zip(recent.step, total, strict=True) if step not in odd] or total
+    )
+    return Pace(middle_ns, stall_ns(high_ns, max((p.took_ns for p in pauses), default=0)))
+
+
+def by_prior(took: Took, prior: Pace) -> Judgement:
+    """Of a step or two nothing can be said but by how long steps took before."""
+    found = Judgement()
+    usual = prior.usual_ns
+    for row, (own, rest) in enumerate(zip(took.own, took.rest, strict=True)):
+        if usual is not None and own + rest > prior.limit_ns:
+            over = own + rest - usual
+            own_over = min(max(own - usual, 0), over)
+            found.excess[row] = Excess(own_over, over - own_over, Spent.STALL)
+    return found
+
+
+def is_asynchronous(took: Took) -> bool:
+    """Whether steps only hand work over, as far as their lengths tell: many take next to nothing,
+    now or at first."""
+    own = took.own[1:]
+    if len(own) < FEW:
+        return False
+    mean = sum(took.own) / len(took.own) + sum(took.rest) / len(took.rest)
+    for some in (own, own[: 2 * FEW], own[-2 * AROUND :]):
+        if sorted(some)[len(some) // 2] < _DISPATCH_SHARE * mean:
+            return True
+    return False
+
+
+def _judge_some(
+    took: Took, rows: range, window: range, pauses: Sequence[Pause], found: Judgement
+) -> None:
+    own, rest = took.own[window.start : window.stop], took.rest[window.start : window.stop]
+    total = list(map(int.__add__, own, rest))
+    odd: dict[int, Spent] = {}
+    middle_ns, high_ns = 0, 0
+    if len(total) > FEW and max(total) - min(total) >= LEAST_EXCESS_NS:
+        odd = dict.fromkeys(_stretches(total), Spent.SLOW_STEPS)
+        middle_ns, high_ns = _usual([ns for at, ns in enumerate(total) if at not in odd])
+        odd |= dict.fromkeys(_spikes(total, middle_ns, high_ns), Spent.SLOW_STEPS)
+    plain_own = _without(own, odd)
+    if sum(_without(rest, odd)) >= _OUTSIDE * sum(plain_own):
+        found.outside.update(rows)
+    if not odd:
+        return
+    known = [Pause(took.step[window.start + at], total[at]) for at in sorted(odd)]
+    everyone = {*pauses, *found.pauses, *known}
+    usual_own = sum(plain_own) // len(plain_own) if plain_own else 0
+    for at in sorted(odd):
+        row = window.start + at
+        if row not in rows:
+            continue
+        pause = Pause(took.step[row], total[at])
+        longest = max((p.took_ns for p in (*pauses, *found.pauses)), default=0)
+        spent = odd[at]
+        if _recurs(pause, everyone):
+            spent = Spent.PRODUCTIVE
+        elif pause.took_ns > stall_ns(high_ns, longest):
+            spent = Spent.STALL
+        found.pauses.append(pause)
+        over_ns = pause.took_ns - middle_ns
+        own_ns = min(max(own[at] - usual_own, 0), over_ns)
+        found.excess[row] = Excess(own_ns, over_ns - own_ns, spent)
+
+
+def _usual(total: Sequence[int]) -> tuple[int, int]:
+    """The mean of what is in line, and the longest of it but for the longest twentieth."""
+    ordered = sorted(total)
+    count = len(ordered)
+    high = ordered[max(0, min(count * 19 // 20, count - 2))]
+    inside = bisect_right(ordered, SLOW_FACTOR * high)
+    mean = sum(ordered[:inside]) // inside
+    return mean, max(high, mean)
+
+
+def _without(values: Sequence[int], odd: Collection[int]) -> Sequence[int]:
+    return [ns for at, ns in enumerate(values) if at not in odd] if odd else values
+
+
+def _spikes(total: Sequence[int], middle_ns: int, high_ns: int) -> Iterator[int]:
+    """Steps far above the others; not a whole run of them, which is a pace."""
+    least = max(SLOW_FACTOR * high_ns, middle_ns + LEAST_EXCESS_NS)
+    at = 0
+    while at < len(total):
+        run = at
+        while run < len(total) and total[run] > least:
+            run += 1
+        if run > at and (run - at < FEW or max(total[at:run]) > SLOW_FACTOR * min(total[at:run])):
+            yield from range(at, run)
+        at = max(run, at + 1)
+
+
+def _stretches(total: Sequence[int]) -> list[int]:
+    """Steps of a stretch that was slower than before it and after it."""
+    if len(total) < 2 * SETTLED + FEW:
+        return []
+    half = SMOOTH // 2
+    smooth = [
+        sorted(total[max(0, at - half) : at + half + 1])[
+            (min(len(total), at + half + 1) - max(0, at - half)) // 2
+        ]
+        for at in range(len(total))
+    ]
+    base = sorted(smooth)[len(smooth) // 2]
+    least = max(SLOW_FACTOR * base, base + LEAST_EXCESS_NS)
+    found: list[range] = []
+    at = 0
+    while at < len(smooth):
+        run = at
+        while run < len(smooth) and smooth[run] > least:
+            run += 1
+        if run > at:
+            found.append(_trimmed(total, range(at, run), least))
+        at = max(run, at + 1)
+    slow = [
+        run
+        for run in found
+        if FEW <= len(run) <= LONGEST_STRETCH
+        and run.start >= SETTLED
+        and len(total) - run.stop >= SETTLED
+    ]
+    if len(found) > 2 or len(slow) != len(found):
+        return []  # it comes and goes, or it stays: the shape of this run
+    return [at for run in slow for at in run]
+
+
+def _trimmed(total: Sequence[int], run: range, least: int) -> range:
+    """Smoothing blurs the edges: up to the first and last step that is slow itself."""
+    half = SMOOTH // 2
+    low, high = max(0, run.start - half), min(len(total), run.stop + half)
+    slow = [at for at in range(low, high) if total[at] > least]
+    return range(slow[0], slow[-1] + 1) if slow else run
+
+
+def _recurs(pause: Pause, pauses: Collection[Pause]) -> bool:
+    """Whether it comes every so many steps: two others of its size at the same distance."""
+    alike = {
+        other.step
+        for other in pauses
+        if pause.took_ns <= SAME_SIZE * other.took_ns and other.took_ns <= SAME_SIZE * pause.took_ns
+    } - {pause.step}
+    for other in alike:
+        apart = other - pause.step
+        if apart and {pause.step - apart, pause.step + 2 * apart} & alike:
+            return True
+    return False
