@@ -3,8 +3,8 @@
 A step is judged in a window, not by itself.  Where work is handed to a device and waited for later,
 nine steps take microseconds and the tenth takes all the time: together they are the pace.  So is
 what recurs: every third step that is longer, lengths that vary, a pace that changes and stays.
-What is left is out of line: longer than three times all but the longest twentieth of its
-neighbours, and by a second at least.  It is *slow* if the run went on before a person would have
+What is left is out of line: three times as long as what is shorter among its neighbours, and by a
+second at least, where that is true of one step in twenty at most.  It is *slow* if the run went on before a person would have
 said that it hangs, and a *stall* if not (`views/pace.py`).
 """
 
@@ -170,11 +170,13 @@ def _judge_some(
     own, rest = took.own[window.start : window.stop], took.rest[window.start : window.stop]
     total = list(map(int.__add__, own, rest))
     odd: dict[int, Spent] = {}
+    spikes: set[int] = set()
     middle_ns, high_ns = 0, 0
     if len(total) > FEW and max(total) - min(total) >= LEAST_EXCESS_NS:
         odd = dict.fromkeys(_stretches(total), Spent.SLOW_STEPS)
         middle_ns, high_ns = _usual([ns for at, ns in enumerate(total) if at not in odd])
-        odd |= dict.fromkeys(_spikes(total, middle_ns, high_ns), Spent.SLOW_STEPS)
+        spikes = set(_spikes(total, odd))
+        odd |= dict.fromkeys(spikes, Spent.SLOW_STEPS)
     plain_own = _without(own, odd)
     if sum(_without(rest, odd)) >= _OUTSIDE * sum(plain_own):
         found.outside.update(rows)
@@ -190,7 +192,7 @@ def _judge_some(
         pause = Pause(took.step[row], total[at])
         longest = max((p.took_ns for p in (*pauses, *found.pauses)), default=0)
         spent = odd[at]
-        if _recurs(pause, everyone):
+        if at in spikes and _recurs(pause, everyone):
             spent = Spent.PRODUCTIVE
         elif pause.took_ns > stall_ns(high_ns, longest):
             spent = Spent.STALL
@@ -214,9 +216,11 @@ def _without(values: Sequence[int], odd: Collection[int]) -> Sequence[int]:
     return [ns for at, ns in enumerate(values) if at not in odd] if odd else values
 
 
-def _spikes(total: Sequence[int], middle_ns: int, high_ns: int) -> Iterator[int]:
+def _spikes(total: Sequence[int], odd: Collection[int]) -> Iterator[int]:
     """Steps far above the others; not a whole run of them, which is a pace."""
-    least = max(SLOW_FACTOR * high_ns, middle_ns + LEAST_EXCESS_NS)
+    least = _leap(sorted(_without(total, odd)))
+    if least is None:
+        return
     at = 0
     while at < len(total):
         run = at
@@ -225,6 +229,17 @@ def _spikes(total: Sequence[int], middle_ns: int, high_ns: int) -> Iterator[int]
         if run > at and (run - at < FEW or max(total[at:run]) > SLOW_FACTOR * min(total[at:run])):
             yield from range(at, run)
         at = max(run, at + 1)
+
+
+def _leap(ordered: Sequence[int]) -> int | None:
+    """Among the longest twentieth, what is three times as long as the next shorter one: lengths
+    that merely vary have no such leap."""
+    count = len(ordered)
+    for at in range(max(0, min(count * 19 // 20, count - 2)), count - 1):
+        before, after = ordered[at], ordered[at + 1]
+        if after > SLOW_FACTOR * before and after - before >= LEAST_EXCESS_NS:
+            return after - 1
+    return None
 
 
 def _stretches(total: Sequence[int]) -> list[int]:
