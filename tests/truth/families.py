@@ -38,6 +38,6 @@ def family(group: str, *, evidence_missing: bool = False) -> Callable[[Make], Ma
 
 def gather() -> dict[str, Family]:
     """All of them, in the order of the groups."""
-    from tests.truth import one_rank, several  # noqa: F401 - they enter themselves
+    from tests.truth import one_rank, several, uneven  # noqa: F401 - they enter themselves
 
     return FAMILIES

@@ -63,7 +63,8 @@ class Told:
     start_ns: int
     records: tuple[Record, ...]
     exit_ns: int
-    exit: dict[str, object]
+    exit: dict[str, object] | None
+    """What its agent saw; None: nobody did."""
     ahead_ns: int
     """How far its clock was ahead of the true time when it started."""
 
@@ -82,12 +83,12 @@ def history(job: Job, *, awaited: int | None = None) -> History:
         Told(
             process.journal,
             process.rank,
-            len(process.launch.processes),
+            process.launch.ranks,
             process.key,
             process.clock.reads(process.start_ns),
             tuple(process.records),
             process.exit_ns,
-            process.exit,
+            None if process.unseen else process.exit,
             process.clock.ahead_ns(process.start_ns),
         )
         for process in job.processes
@@ -189,7 +190,7 @@ def _idle(
     """The same while the last rank's device has nothing to do."""
     for a, b, state in _states(start, end, last):
         what = _kept(_OF_STATE.get(state, state), kept)
-        if state in (BETWEEN, HUNG) and execution is not None:
+        if state == BETWEEN and execution is not None:
             yield from _others(a, b, what, last, execution, kept)
         else:
             yield a, b, what
@@ -218,21 +219,22 @@ def _states(start: int, end: int, process: Process) -> Iterator[Stretch]:
 def _others(
     start: int, end: int, what: str, last: Process, execution: Execution, kept: bool
 ) -> Iterator[Stretch]:
-    """Nothing says why the last rank is late: as long as others work on the step, it goes on."""
-    busy = max(
-        (
-            stop
-            for process, parts in execution.parts.items()
-            for begin, stop, _ in parts
-            if process is not last and begin <= start < stop
-        ),
-        default=start,
+    """Nothing says why the last rank is late: while others work on the step, it goes on."""
+    theirs = sorted(
+        (begin, stop)
+        for process, parts in execution.parts.items()
+        for begin, stop, _ in parts
+        if process is not last and begin < end and stop > start
     )
-    edge = min(busy, end)
-    if edge > start:
-        yield start, edge, _kept(PRODUCTIVE, kept)
-    if end > edge:
-        yield edge, end, what
+    for begin, stop in theirs:
+        if begin > start:
+            yield start, min(begin, end), what
+            start = begin
+        if min(stop, end) > start:
+            yield start, min(stop, end), _kept(PRODUCTIVE, kept)
+            start = min(stop, end)
+    if end > start:
+        yield start, end, what
 
 
 def _kept(what: str, kept: bool) -> str:

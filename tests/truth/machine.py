@@ -112,6 +112,7 @@ class Launch:
 
     start_ns: int
     elastic: bool
+    ranks: int
     processes: list[Process] = field(default_factory=list)
     epochs: list[Epoch] = field(default_factory=list)
     over: Gate = field(default_factory=Gate)
@@ -143,6 +144,8 @@ class Process:
         self.end_ns: int | None = None
         self.records: list[Record] = []
         self.exit: dict[str, Any] = {}
+        self.unseen = False
+        """Its whole host goes with it, so that nobody tells of its end."""
         self.exit_ns = 0
         self.host: list[tuple[int, str]] = [(self.start_ns, PREPARING)]
         self.epoch: Epoch | None = None
@@ -430,7 +433,7 @@ class Job:
     ) -> Launch:
         """Start processes together; `from_step` is where their program takes the work up."""
         new_go, self.said_done = self.said_done, False
-        launch = Launch(self.world.now, elastic, new_go=new_go)
+        launch = Launch(self.world.now, elastic, ranks, new_go=new_go)
         self.launches.append(launch)
         if new_go:
             self._kept.clear()

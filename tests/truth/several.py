@@ -10,8 +10,8 @@ from tests.truth.families import family
 from tests.truth.judging import History, history
 from tests.truth.loops import Go, Loop, Parts, again, alone
 from tests.truth.machine import Clock, Process
-from tests.truth.one_rank import ASYNC, about, at, hangs, like, seed
-from tests.truth.passing import Crash, Moves
+from tests.truth.passing import Crash, Killed, Moves
+from tests.truth.pieces import ASYNC, about, at, hangs, like, seed
 
 Clocks = Callable[[int, int], Clock]
 
@@ -122,6 +122,31 @@ def ranks_one_hangs_then_killed(rng: Random) -> History:
     first = Loop(steps=200, work=about(1.0), save_every=60, save=2.0, before=hang)
     second = Loop(first=120, steps=80, work=about(1.0), restore=5.0)
     return history(again(seed(rng), Go(first, ranks=4), Go(second, 120, ranks=4)))
+
+
+@family("ranks")
+def ranks_start_late(rng: Random) -> History:
+    return history(alone(seed(rng), Loop(steps=200, work=about(1.0)), ranks=4, stagger_s=6.0))
+
+
+@family("ranks")
+def ranks_one_compiles_longer(rng: Random) -> History:
+    def more(process: Process, step: int) -> Moves:
+        if step == 0 and process.rank == 2:
+            with process.doing("program_startup"):
+                yield from process.sleep(60.0)
+
+    return history(alone(seed(rng), Loop(steps=200, work=about(1.0), inside=more), ranks=4))
+
+
+@family("ranks")
+def ranks_async_only_rank_0_reads(rng: Random) -> History:
+    def read(process: Process, step: int) -> Moves:
+        if process.rank == 0 and step % 10 == 9:
+            yield from process.read()
+
+    loop = like(ASYNC, steps=200, flight=16, after=read)
+    return history(alone(seed(rng), loop, ranks=4))
 
 
 # ── clocks ─────────────────────────────────────────────────────────────────────────────────────
@@ -260,6 +285,35 @@ def crash_at_the_end(rng: Random) -> History:
     return history(alone(seed(rng), Loop(work=about(2.0), inside=at(150, crash_within(1.2)))))
 
 
+@family("crashes")
+def crash_of_one_rank_noticed_late(rng: Random) -> History:
+    """The others wait in a collective until it times out."""
+
+    def dies(process: Process, step: int) -> Moves:
+        if process.rank == 3 and step == 130:
+            yield from crash_within(0.5)(process)
+
+    first = Loop(work=about(1.0), save_every=50, save=2.0, inside=dies)
+    second = Loop(first=100, steps=120, work=about(1.0), restore=6.0)
+    job = again(seed(rng), Go(first, ranks=4), Go(second, 100, ranks=4))
+    job.grace_s = 120.0
+    return history(job)
+
+
+@family("crashes", evidence_missing=True)
+def crash_of_a_host(rng: Random) -> History:
+    """Nobody saw when it went; a step takes long enough for that to matter."""
+
+    def dies(process: Process) -> Moves:
+        process.unseen = True
+        process.world.after(25.0, process.kill)
+        yield from process.sleep(0.0)
+
+    first = Loop(steps=60, work=about(30.0), save_every=20, inside=at(35, dies))
+    second = Loop(first=20, steps=40, work=about(30.0), restore=6.0)
+    return history(again(seed(rng), Go(first), Go(second, 20, 90.0)))
+
+
 # ── completeness ───────────────────────────────────────────────────────────────────────────────
 
 
@@ -287,6 +341,25 @@ def preempted_and_back_a_little(rng: Random) -> History:
     first = Loop(steps=170, work=about(1.0), save_every=50)
     second = Loop(first=150, steps=150, work=about(1.0), restore=5.0)
     return history(again(seed(rng), Go(first), Go(second, 150)))
+
+
+@family("completeness")
+def preempted_by_a_signal_after_a_save(rng: Random) -> History:
+    def save_and_die(process: Process) -> Moves:
+        with process.span("checkpoint_save"):
+            yield from process.sleep(5.0)
+        raise Killed("SIGTERM")
+
+    first = Loop(work=about(1.0), after=at(149, save_and_die))
+    second = Loop(first=150, steps=150, work=about(1.0), restore=5.0)
+    return history(again(seed(rng), Go(first), Go(second, 150)))
+
+
+@family("completeness")
+def finished_then_extended(rng: Random) -> History:
+    first = Loop(steps=150, work=about(1.0), save_every=50, finish=True)
+    second = Loop(first=150, steps=100, work=about(1.0), restore=5.0, finish=True)
+    return history(again(seed(rng), Go(first), Go(second, 150, 300.0)))
 
 
 @family("completeness")
@@ -339,10 +412,22 @@ def elastic_replaced_without_a_key(rng: Random) -> History:
 
 
 @family("elastic")
-def elastic_rank_0_replaced_without_a_key(rng: Random) -> History:
+def elastic_two_replaced_without_a_key(rng: Random) -> History:
     loop = like(STEPS, steps=300)
     elastic = Elastic(seed(rng), loop, victims=(3, 2), grow_at=140, keys=lambda r: "")
     elastic.new_keys = lambda rank: ""
+    return history(elastic.run())
+
+
+@family("elastic")
+def elastic_rank_0_replaced(rng: Random) -> History:
+    return history(Elastic(seed(rng), STEPS, victims=(0,)).run())
+
+
+@family("elastic")
+def elastic_async_with_rewind(rng: Random) -> History:
+    loop = like(ASYNC, steps=320, read_in=10)
+    elastic = Elastic(seed(rng), loop, victims=(3,), lose_at=130, back_to=100, grow_at=210)
     return history(elastic.run())
 
 

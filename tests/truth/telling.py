@@ -89,6 +89,8 @@ def _life(told: Told) -> list[EventRow]:
         for note in told.records
         if isinstance(note, Note) and note.kind in LIFE_KINDS
     ]
+    if told.exit is None:
+        return said
     seen = EventRow(agent, RunId(""), host, 0, told.exit_ns, None, "process_exit", told.exit)
     return [*said, seen]
 
