@@ -36,12 +36,13 @@ def main() -> int:
                 if options.explain:
                     _explain(found)
     print(f"\n{failed} failed")
+    print("a: headline, b: a class, c: off by more than inferred, d: sum, e: who was awaited")
     return bool(failed)
 
 
 def _row(found: Compared) -> tuple[str, ...]:
     name, off = found.worst
-    faults = list(found.faults())
+    faults = " ".join(fault[1] for fault in found.faults())
     missing = " (evidence missing)" if found.family.evidence_missing else ""
     return (
         found.family.name,
@@ -50,7 +51,7 @@ def _row(found: Compared) -> tuple[str, ...]:
         name,
         f"{off / SECOND:+.1f}",
         f"{found.inferred_ns / SECOND:.1f}",
-        ("FAIL" if faults else "pass") + missing,
+        (f"FAIL {faults}" if faults else "pass") + missing,
     )
 
 

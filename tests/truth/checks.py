@@ -46,16 +46,16 @@ class Compared:
         bound = self.inferred_ns + max(SLACK * truth.wall_ns, SLACK_AT_LEAST_NS)
         excused = self.family.evidence_missing and abs(off) <= bound
         if not excused and abs(self.goodput - truth.goodput) > HEADLINE:
-            yield f"headline {self.goodput:.1%}, true {truth.goodput:.1%}"
+            yield f"(a) headline {self.goodput:.1%}, true {truth.goodput:.1%}"
         if not excused and abs(off) > max(SHARE * truth.wall_ns, AT_LEAST_NS):
-            yield f"{name} {off / SECOND:+.1f} s"
+            yield f"(b) {name} {off / SECOND:+.1f} s"
         if abs(off) > bound:
             most = self.inferred_ns / SECOND
-            yield f"{name} {off / SECOND:+.1f} s, and was said to be wrong by {most:.1f} s at most"
+            yield f"(c) {name} {off / SECOND:+.1f} s, said to be wrong by {most:.1f} s at most"
         if self.total_ns != self.wall_ns:
-            yield f"classes sum to {self.total_ns}, not {self.wall_ns}"
+            yield f"(d) classes sum to {self.total_ns}, not {self.wall_ns}"
         if self.awaited_ns is not None and self.awaited_ns <= 0:
-            yield f"rank {self.history.awaited} was not seen to be waited for"
+            yield f"(e) rank {self.history.awaited} was not seen to be waited for"
 
 
 def compared(family: Family, seed: int) -> Compared:

@@ -61,7 +61,7 @@ class Elastic:
     def _arrive(self, process: Process, seconds: float) -> Moves:
         process.flight = self.loop.flight
         with process.span("accelerator_init"):
-            yield from process.sleep(seconds)
+            yield from process.sleep(seconds * process.job.onset)
         yield from process.sleep(2.0)
 
     def _train(self, process: Process, first: int, *, compiles: bool) -> Moves:

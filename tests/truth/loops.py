@@ -54,8 +54,8 @@ class Loop:
     def __call__(self, process: Process) -> Moves:
         process.flight = self.flight
         with process.span("accelerator_init"):
-            yield from process.sleep(self.init)
-        yield from process.sleep(self.prepare)
+            yield from process.sleep(self.init * process.job.onset)
+        yield from process.sleep(self.prepare * process.job.onset)
         if self.restore:
             with process.span("checkpoint_restore"):
                 yield from process.sleep(self.restore)
@@ -92,11 +92,13 @@ class Loop:
 
     def _compile(self, process: Process) -> Moves:
         with process.span("compile") if self.compile_told else process.doing("program_startup"):
-            yield from process.sleep(self.compile)
+            yield from process.sleep(self.compile * process.job.onset)
 
     def _parts(self, process: Process, number: int) -> Parts:
         work = self.work(process, number) if callable(self.work) else self.work
-        return [("compute", work)] if isinstance(work, float) else work
+        parts: Parts = [("compute", work)] if isinstance(work, float) else work
+        pace = process.job.pace
+        return [(part, s * pace if part == "compute" else s) for part, s in parts]
 
     def _save(self, process: Process) -> Moves:
         """A save waits for the step's values first."""

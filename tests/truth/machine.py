@@ -398,10 +398,17 @@ def _class_of(name: str) -> str:
 
 
 class Job:
-    """Everything that runs under one name, from the first start to the last end."""
+    """Everything that runs under one name, from the first start to the last end.
+
+    With seed 0 all takes as long as its program says; else jobs differ in how fast their devices
+    are (`pace`) and in how long they take to start (`onset`).
+    """
 
     def __init__(self, seed: int, clocks: Callable[[int, int], Clock] | None = None) -> None:
         self.seed = seed
+        rng = Random(seed)
+        self.pace = rng.uniform(0.8, 1.25) if seed else 1.0
+        self.onset = rng.uniform(0.8, 1.6) if seed else 1.0
         self.world = World()
         self.processes: list[Process] = []
         self.launches: list[Launch] = []

@@ -59,6 +59,11 @@ def plain_restart(rng: Random) -> History:
 
 
 @family("plain")
+def plain_few_long_steps(rng: Random) -> History:
+    return told(rng, Loop(steps=8, work=about(100.0), compile=60.0))
+
+
+@family("plain")
 def plain_saves_that_nobody_tells(rng: Random) -> History:
     def save(process: Process, step: int) -> Moves:
         if step % 50 == 49:
@@ -201,6 +206,17 @@ def async_device_hangs(rng: Random) -> History:
 @family("async")
 def async_short_steps(rng: Random) -> History:
     return told(rng, like(ASYNC, steps=3_000, work=about(0.05, 0.1), read_in=20, dispatch=0.002))
+
+
+@family("async")
+def async_long_steps(rng: Random) -> History:
+    """Each time a value is read, the host stands still for two minutes."""
+    return told(rng, like(ASYNC, steps=120, work=about(12.0), read_in=10))
+
+
+@family("async")
+def async_few_steps(rng: Random) -> History:
+    return told(rng, like(ASYNC, steps=40, work=about(3.0), read_in=10))
 
 
 @family("async")

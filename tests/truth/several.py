@@ -309,8 +309,8 @@ def crash_of_a_host(rng: Random) -> History:
         process.world.after(25.0, process.kill)
         yield from process.sleep(0.0)
 
-    first = Loop(steps=60, work=about(30.0), save_every=20, inside=at(35, dies))
-    second = Loop(first=20, steps=40, work=about(30.0), restore=6.0)
+    first = Loop(steps=60, work=about(35.0), save_every=20, inside=at(35, dies))
+    second = Loop(first=20, steps=40, work=about(35.0), restore=6.0)
     return history(again(seed(rng), Go(first), Go(second, 20, 90.0)))
 
 

@@ -90,8 +90,8 @@ def uneven_evaluation_inside_steps(rng: Random) -> History:
 
 @family("uneven")
 def uneven_one_step_8x(rng: Random) -> History:
-    work = odd(rng.randrange(80, 220), 1.0, [("compute", 1.0), ("slow", 7.0)])
-    return told(rng, Loop(work=work))
+    work = odd(rng.randrange(60, 130), 1.0, [("compute", 1.0), ("slow", 7.0)])
+    return told(rng, Loop(steps=150, work=work))
 
 
 @family("uneven")
@@ -112,7 +112,29 @@ def uneven_recompile(rng: Random) -> History:
         with process.doing("slow_steps"):
             yield from process.sleep(7.5)
 
-    return told(rng, Loop(work=about(1.2), inside=at(rng.randrange(100, 200), recompile)))
+    recompiles = at(rng.randrange(60, 110), recompile)
+    return told(rng, Loop(steps=130, work=about(1.2), inside=recompiles))
+
+
+@family("uneven")
+def uneven_every_tenth_5x_of_long_steps(rng: Random) -> History:
+    return told(rng, Loop(steps=120, work=by_number(lambda n: 40.0 if n % 10 == 9 else 8.0)))
+
+
+@family("uneven")
+def uneven_lognormal_of_long_steps(rng: Random) -> History:
+    def work(process: Process, step: int) -> float:
+        return 8.0 * process.rng.lognormvariate(0.0, 0.5)
+
+    return told(rng, Loop(steps=150, work=work))
+
+
+@family("uneven")
+def uneven_slow_phase(rng: Random) -> History:
+    """A change that lasts for a good while, and then is taken back."""
+    turn = rng.randrange(90, 150)
+    work = by_number(lambda n: 4.0 if turn <= n < turn + 80 else 1.0)
+    return told(rng, Loop(steps=350, work=work))
 
 
 @family("uneven")
@@ -133,8 +155,8 @@ def uneven_one_step_2x(rng: Random) -> History:
 
 @family("uneven")
 def uneven_one_of_the_long_steps(rng: Random) -> History:
-    """Steps of half a minute: a hundred seconds more are no hang yet."""
-    work = odd(rng.randrange(40, 90), 30.0, [("compute", 30.0), ("slow", 100.0)])
+    """Steps of half a minute: a minute and a half more is no hang yet."""
+    work = odd(rng.randrange(40, 90), 30.0, [("compute", 30.0), ("slow", 85.0)])
     return told(rng, Loop(steps=120, work=work, compile=60.0))
 
 
@@ -249,6 +271,23 @@ def spans_save_told_late(rng: Random) -> History:
             yield from process.sleep(0.3)
             ago = (process.world.now - saved.pop()) / 1e9
             process.tell_elapsed("checkpoint_save", 6.0, ago)
+
+    return told(rng, Loop(work=about(1.0), after=save, inside=tell))
+
+
+@family("spans")
+def spans_save_told_as_the_step_begins(rng: Random) -> History:
+    """It ends when the next step begins, and is told after that, at the same time."""
+
+    def save(process: Process, step: int) -> Moves:
+        if step % 50 == 24:
+            with process.doing("checkpoint_save"):
+                yield from process.sleep(6.0)
+
+    def tell(process: Process, step: int) -> Moves:
+        if step % 50 == 25:
+            process.tell_elapsed("checkpoint_save", 6.0)
+        yield from ()
 
     return told(rng, Loop(work=about(1.0), after=save, inside=tell))
 
