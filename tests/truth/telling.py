@@ -1,0 +1,137 @@
+"""From a history to the account of it: glue, and the only file here that knows the account."""
+
+from __future__ import annotations
+
+from random import Random
+
+from runwatch.record import (
+    BEGIN,
+    END,
+    NO_STEP,
+    Batch,
+    Event,
+    JournalId,
+    Origin,
+    Position,
+    RunId,
+    RunScope,
+    Series,
+    SpanName,
+)
+from runwatch.rows import EventRow, ProcessRow
+from runwatch.views.goodput.account import Goodput
+from runwatch.views.goodput.drawing import draw_up
+from runwatch.views.goodput.facts import Scribe
+from runwatch.views.goodput.ledger import Ledger
+from runwatch.views.runs import LIFE_KINDS, ProcessState, process_states
+from tests.truth.judging import History, Told
+from tests.truth.machine import Edge, Note, Point, Record
+
+RUN = RunId("run")
+SCOPE = 1
+
+
+def account_of(history: History, rng: Random) -> Goodput:
+    states = states_of(history)
+    scribe = Scribe(RUN, Ledger())
+    for state in sorted(states, key=lambda state: state.started_ns):
+        scribe.enter(state.journal, state.attempt, state.rank, state.started_ns)
+    queues = [batches(told, rng) for told in history.told]
+    while queues:
+        queue = rng.choice(queues)
+        scribe.batch(queue.pop(0))
+        queues = [queue for queue in queues if queue]
+    scribe.ledger.settle()
+    goodput = draw_up(scribe.ledger, scribe.lives(states), _now_ns(history))
+    assert goodput is not None
+    return goodput
+
+
+def states_of(history: History) -> list[ProcessState]:
+    rows = [_process(told) for told in history.told]
+    events = [event for told in history.told for event in _life(told)]
+    return process_states(rows, events, _now_ns(history))
+
+
+def _now_ns(history: History) -> int:
+    return max(max(told.exit_ns, _last_ns(told)) for told in history.told)
+
+
+def _last_ns(told: Told) -> int:
+    return max(record.time_ns for record in told.records)
+
+
+def _process(told: Told) -> ProcessRow:
+    return ProcessRow(
+        journal=JournalId(told.journal),
+        run=RUN,
+        run_name="run",
+        host=f"host-{told.rank}",
+        pid=1,
+        rank=told.rank,
+        world_size=told.world_size,
+        attempt_key=told.key,
+        group="",
+        start_ns=told.start_ns,
+        boot="",
+        process_start_ticks=0,
+        role="process",
+        last_ns=_last_ns(told),
+    )
+
+
+def _life(told: Told) -> list[EventRow]:
+    """What the process said of its life, and what its agent saw."""
+    host = f"host-{told.rank}"
+    journal, agent = JournalId(told.journal), JournalId(f"agent of {host}")
+    said = [
+        EventRow(journal, RUN, host, told.rank, note.time_ns, None, note.kind, note.body)
+        for note in told.records
+        if isinstance(note, Note) and note.kind in LIFE_KINDS
+    ]
+    if told.exit is None:
+        return said
+    seen = EventRow(agent, RunId(""), host, 0, told.exit_ns, None, "process_exit", told.exit)
+    return [*said, seen]
+
+
+def batches(told: Told, rng: Random) -> list[Batch]:
+    """Its journal, cut anywhere."""
+    count = len(told.records)
+    cuts = sorted({0, count, *(rng.randint(0, count) for _ in range(rng.randint(0, 6)))})
+    numbers: dict[tuple[str, str], int] = {}
+    origin = Origin(JournalId(told.journal), f"host-{told.rank}", 1, told.start_ns)
+    found = []
+    for first, last in zip(cuts, cuts[1:], strict=False):
+        batch = Batch(origin, Position(first), Position(last))
+        if not first:
+            scope = RunScope(SCOPE, RUN, "run", told.rank, told.world_size, told.key)
+            batch.definitions.append(scope)
+        for record in told.records[first:last]:
+            _write(batch, record, numbers)
+        found.append(batch)
+    return found
+
+
+def _write(batch: Batch, record: Record, numbers: dict[tuple[str, str], int]) -> None:
+    if isinstance(record, Note):
+        batch.events.append(Event(record.time_ns, record.kind, record.body, NO_STEP, SCOPE))
+        return
+    step = NO_STEP if record.step is None else record.step
+    what = (record.name, "/") if isinstance(record, Edge) else (record.metric, record.kind)
+    if what not in numbers:
+        numbers[what] = len(numbers) + 1
+        batch.definitions.append(_definition(record, numbers[what]))
+    number = numbers[what]
+    if isinstance(record, Edge):
+        edge = BEGIN if record.begins else END
+        batch.spans.append(number, record.span, edge, record.time_ns, step)
+    else:
+        batch.points.append(number, record.time_ns, step, record.value)
+
+
+def _definition(record: Edge | Point, number: int) -> Series | SpanName:
+    if isinstance(record, Edge):
+        return SpanName(number, record.name, SCOPE)
+    labels = {"type": record.kind} if record.kind else {}
+    return Series(number, record.metric, SCOPE, labels=labels)
