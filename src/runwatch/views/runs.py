@@ -153,7 +153,7 @@ def _joins(row: ProcessRow, members: Mapping[int, ProcessRow]) -> bool:
     if before is not None and before.last_ns >= row.start_ns:
         return False  # it is still there: this is another job
     return any(
-        other.start_ns < row.start_ns and other.last_ns > row.start_ns + _GOES_ON_NS
+        other.last_ns > row.start_ns + _GOES_ON_NS
         for rank, other in members.items()
         if rank != row.rank
     )

@@ -4,8 +4,8 @@ A step is judged in a window, not by itself.  Where work is handed to a device a
 nine steps take microseconds and the tenth takes all the time: together they are the pace.  So is
 what recurs: every third step that is longer, lengths that vary, a pace that changes and stays.
 What is left is out of line: three times as long as what is shorter among its neighbours, and by a
-second at least, where that is true of one step in twenty at most.  It is *slow* if the run went on before a person would have
-said that it hangs, and a *stall* if not (`views/pace.py`).
+second at least, where that is true of one step in twenty at most.  It is *slow* if the run went on
+before a person would have said that it hangs, and a *stall* if not (`views/pace.py`).
 """
 
 from __future__ import annotations

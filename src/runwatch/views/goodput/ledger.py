@@ -125,7 +125,7 @@ class Attempt:
                 # Nobody waits for it any more, so its last step is handed on now.
                 track.flush() if self.lenient else track.close_step()
         muster = self.muster
-        muster.settle(self._present)
+        muster.settle(self.tracks)
         if not muster.meetings:
             return
         passed = muster.passed(self._present)
@@ -165,7 +165,7 @@ class Attempt:
         for track in self.tracks.values():
             for stride in track.pending:
                 muster.take(track, stride, self.booked)
-        muster.settle(self._present)
+        muster.settle(self.tracks)
         if muster.meetings and not self._is_done(max(muster.meetings)[1]):
             del muster.meetings[max(muster.meetings)]
         return muster

@@ -11,7 +11,7 @@ catches up with the others; the steps that it does again meanwhile are nobody's 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -44,13 +44,28 @@ class Meeting:
 
     def join(self, stride: Stride, rank: int) -> None:
         # Ties go to the lower rank, so that the order of arrival never shows.
-        if (stride.begin_ns, -rank) > (self.begin_ns, -self.begun_last):
-            self.begin_ns, self.gap, self.begun_last = stride.begin_ns, stride.gap, rank
-        if (stride.end_ns, -rank) > (self.end_ns, -self.ended_last):
-            self.end_ns, self.inside, self.ended_last = stride.end_ns, stride.inside, rank
-        self.begun_first_ns = min(self.begun_first_ns, stride.begin_ns)
-        self.ended_first_ns = min(self.ended_first_ns, stride.end_ns)
+        begin, end = stride.begin_ns, stride.end_ns
+        if begin > self.begin_ns or (begin == self.begin_ns and rank < self.begun_last):
+            self.begin_ns, self.gap, self.begun_last = begin, stride.gap, rank
+        if end > self.end_ns or (end == self.end_ns and rank < self.ended_last):
+            self.end_ns, self.inside, self.ended_last = end, stride.inside, rank
+        if begin < self.begun_first_ns:
+            self.begun_first_ns = begin
+        if end < self.ended_first_ns:
+            self.ended_first_ns = end
         self.ranks += 1
+
+    def merge(self, other: Meeting) -> None:
+        """Both are of the same step."""
+        if (other.begin_ns, -other.begun_last) > (self.begin_ns, -self.begun_last):
+            self.begin_ns, self.gap = other.begin_ns, other.gap
+            self.begun_last = other.begun_last
+        if (other.end_ns, -other.ended_last) > (self.end_ns, -self.ended_last):
+            self.end_ns, self.inside = other.end_ns, other.inside
+            self.ended_last = other.ended_last
+        self.begun_first_ns = min(self.begun_first_ns, other.begun_first_ns)
+        self.ended_first_ns = min(self.ended_first_ns, other.ended_first_ns)
+        self.ranks += other.ranks
 
     def cell(self, at: At) -> Cell:
         return Cell(*at, self.begin_ns, self.gap, self.end_ns, self.inside, self.ranks)
@@ -67,15 +82,16 @@ class Place:
     """Where a rank is."""
 
     lap: int
+    since_ns: int
+    """When it began its first step."""
     peak: int | None = None
     """The last step that it did in this generation; None: it has done none."""
-    apart: bool = False
-    """It has gone back, or come in behind the others, who have not gone back with it yet."""
-    strides: list[tuple[Stride, int]] = field(default_factory=list)
-    """What it did since, and as which rank."""
+    apart: list[list[tuple[Stride, int]]] = field(default_factory=list)
+    """It has gone back, or come in behind the others, who have not gone back with it yet: what it
+    did since, and as which rank; one list for each time."""
 
     def copy(self) -> Place:
-        return replace(self, strides=list(self.strides))
+        return replace(self, apart=[list(strides) for strides in self.apart])
 
 
 @dataclass(slots=True)
@@ -94,17 +110,18 @@ class Muster:
         key, rank = track.key, track.rank
         place = self.places.get(key)
         if place is None:
-            behind = self._is_behind(track, stride, reached)
-            place = self.places[key] = Place(stride.lap, apart=behind)
+            place = self.places[key] = Place(stride.lap, stride.begin_ns)
+            if self._is_behind(track, stride, reached):
+                place.apart.append([])
             if self.begun_ns is None:
                 self.begun_ns = stride.begin_ns
         elif stride.lap != place.lap:
-            place.lap, place.apart = stride.lap, True
-            place.strides = []
+            place.lap = stride.lap
+            place.apart.append([])
         if not place.apart:
             place.peak = stride.step
             return self._meet(stride, rank)
-        place.strides.append((stride, rank))
+        place.apart[-1].append((stride, rank))
         return None
 
     def _is_behind(self, track: Track, stride: Stride, reached: At | None) -> bool:
@@ -116,31 +133,64 @@ class Muster:
         met = self.meetings.get((self.generation, stride.step))
         return met is not None and met.ended_first_ns <= track.start_ns
 
-    def settle(self, present: Iterable[str]) -> None:
-        """If all who are there have gone back, a new generation begins; who went back alone, and
+    def settle(self, tracks: Mapping[str, Track]) -> None:
+        """If all who were there have gone back, a new generation begins; who went back alone, and
         does a step again while the others do it, goes on with them."""
-        places = [self.places[key] for key in present if key in self.places]
-        apart = [place for place in places if place.apart]
-        if places and len(apart) == len(places):
-            self.generation += 1
-            for place in self.places.values():
-                place.peak = None
-                self._join(place, 0)
-            return
+        while self._settle(tracks):
+            pass
+
+    def _settle(self, tracks: Mapping[str, Track]) -> bool:
+        """Whether anything changed."""
+        apart = [place for place in self.places.values() if place.apart]
+        if not apart:
+            return False
+        turned_ns = min(place.apart[0][0][0].begin_ns for place in apart)
+        stayed = [
+            place.peak or 0
+            for key, place in self.places.items()
+            if not place.apart
+            and place.since_ns < turned_ns
+            and _is_there(tracks[key], turned_ns)
+            and place.since_ns < turned_ns
+            and _is_there(tracks[key], turned_ns)
+        ]
+        if not stayed:
+            self._begin_again(turned_ns)
+            return True
         for place in apart:
-            for at, (stride, _) in enumerate(place.strides):
+            for at, (stride, _) in enumerate(place.apart[0]):
                 met = self.meetings.get((self.generation, stride.step))
-                if met is not None and met.end_ns > stride.begin_ns:
+                if met is not None and met.end_ns > stride.begin_ns and max(stayed) >= stride.step:
                     self._join(place, at)
-                    break
+                    return True
+        return False
 
     def is_apart(self, present: Iterable[str]) -> bool:
         """Whether somebody is."""
         return any(key in self.places and self.places[key].apart for key in present)
 
+    def _begin_again(self, turned_ns: int) -> None:
+        """What newcomers did since then is of the new generation, too, up to the next turn."""
+        turns = [place.apart[1] for place in self.places.values() if len(place.apart) > 1]
+        next_ns = min((strides[0][0].begin_ns for strides in turns), default=BEYOND)
+        newer = [
+            (at[1], self.meetings.pop(at))
+            for at, meeting in list(self.meetings.items())
+            if turned_ns <= meeting.begun_first_ns < next_ns
+        ]
+        self.generation += 1
+        for place in self.places.values():
+            if place.apart or place.since_ns < turned_ns:
+                place.peak = None
+            if place.apart:
+                self._join(place, 0)
+        for step, meeting in newer:
+            found = self.meetings.setdefault((self.generation, step), meeting)
+            if found is not meeting:
+                found.merge(meeting)
+
     def _join(self, place: Place, first: int) -> None:
-        strides, place.strides, place.apart = place.strides[first:], [], False
-        for stride, rank in strides:
+        for stride, rank in place.apart.pop(0)[first:]:
             place.peak = stride.step
             self._meet(stride, rank)
 
@@ -182,7 +232,9 @@ class Muster:
                 [*at, *(getattr(meeting, name) for name in Meeting.__slots__)]
                 for at, meeting in self.meetings.items()
             ],
-            "places": [[key, p.lap, p.peak, p.apart, p.strides] for key, p in self.places.items()],
+            "places": [
+                [key, p.lap, p.since_ns, p.peak, p.apart] for key, p in self.places.items()
+            ],
         }
 
     @classmethod
@@ -192,10 +244,14 @@ class Muster:
             muster.meetings[generation, step] = Meeting(
                 begin, last, list(_pieces(gap)), end, ended, list(_pieces(inside)), *rest
             )
-        for key, lap, peak, apart, strides in state["places"]:
-            held = [(_stride(stride), rank) for stride, rank in strides]
-            muster.places[key] = Place(lap, peak, apart, held)
+        for key, lap, started, peak, apart in state["places"]:
+            held = [[(_stride(stride), rank) for stride, rank in each] for each in apart]
+            muster.places[key] = Place(lap, started, peak, held)
         return muster
+
+
+def _is_there(track: Track, time_ns: int) -> bool:
+    return not track.ended or track.now_ns > time_ns
 
 
 def _stride(saved: Any) -> Stride:
