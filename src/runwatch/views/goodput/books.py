@@ -12,7 +12,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from operator import sub
+from operator import add, sub
 from typing import Any, Final, NamedTuple
 
 from runwatch.views.goodput.classes import Spent
@@ -31,6 +31,7 @@ from runwatch.views.goodput.judging import (
     judge,
     pace_of,
 )
+from runwatch.views.goodput.queueing import busy_until, uncovered
 from runwatch.views.goodput.timeline import Timeline
 from runwatch.views.goodput.track import Piece
 
@@ -243,8 +244,8 @@ class Held:
 
 class Books:
     __slots__ = (
-        "asynchronous", "inferred_ns", "laps", "pace", "steps", "timeline", "_begun", "_degraded",
-        "_held", "_lap", "_most_ranks", "_past", "_pauses",
+        "asynchronous", "inferred_ns", "laps", "pace", "steps", "timeline", "_begun", "_busy_ns",
+        "_degraded", "_held", "_lap", "_most_ranks", "_past", "_pauses",
     )  # fmt: skip
 
     def __init__(self, start_ns: int) -> None:
@@ -262,6 +263,8 @@ class Books:
         self._held = Held()
         self._past = Took()
         self._pauses: list[Pause] = []
+        self._busy_ns = 0
+        """Until when the device was busy with the last step that is booked."""
         self._most_ranks = 1
         self._degraded = False
 
@@ -305,6 +308,7 @@ class Books:
         copy._held = self._held.copy()
         copy._past = self._past
         copy._pauses = self._pauses
+        copy._busy_ns = self._busy_ns
         copy._most_ranks, copy._degraded = self._most_ranks, self._degraded
         return copy
 
@@ -321,11 +325,14 @@ class Books:
                 self._begun = True
                 self._book_first(took, prior)
                 start = 1
-            if not (judged.excess or judged.outside or self._is_uneven(start, count)):
+            if not (judged.excess or self._is_uneven(start, count)):
                 self._book_run(start, count)
             else:
+                busy = self._busy(took, judged, first) if self.asynchronous else None
                 for at in range(start, count):
-                    self._book_one(at, took, judged, first + at)
+                    self._book_one(at, took, judged.excess.get(first + at), busy)
+                if busy is not None:
+                    self._busy_ns = busy[count - 1]
             self._past = whole.between(start, first + count).last(2 * AROUND)
             self._held.drop(count)
         if prior is not None:
@@ -334,11 +341,8 @@ class Books:
     def _judged(self, whole: Took, first: int, count: int, prior: Pace) -> Judgement:
         if not self._begun:  # the first step is no measure
             shifted = self._judged_from(whole.between(1, len(whole)), 0, count - 1, prior)
-            return Judgement(
-                {at + 1: found for at, found in shifted.excess.items()},
-                shifted.pauses,
-                {at + 1 for at in shifted.outside},
-            )
+            excess = {at + 1: found for at, found in shifted.excess.items()}
+            return Judgement(excess, shifted.pauses)
         return self._judged_from(whole, first, count, prior)
 
     def _judged_from(self, took: Took, first: int, count: int, prior: Pace) -> Judgement:
@@ -400,16 +404,46 @@ class Books:
         fill(self.timeline, inside, end, [*quotas, (REST, Spent.PRODUCTIVE)])
         self._count(0, begin)
 
-    def _book_one(self, at: int, took: Took, judged: Judgement, row: int) -> None:
+    def _busy(self, took: Took, judged: Judgement, first: int) -> list[int]:
+        """Until when the device was busy with each of the steps that are held."""
+        held = self._held
+        handed = [max(begin, self.end_ns) for begin in held.begins]
+        for at, pieces in held.insides.items():
+            if pieces[0][2] == Spent.DATA_LOADING and pieces[0][0] <= handed[at]:
+                handed[at] = pieces[0][1]  # it had to have the data first
+        after = [*took.rest[1:], 0]
+        waits = list(map(add, took.own, after))
+        ends = list(map(add, held.ends, after))
+        odd = [row - first for row in judged.excess if row >= first]
+        return busy_until(handed, ends, waits, odd)
+
+    def _covered(self, at: int, busy: list[int]) -> tuple[list[Piece], list[Piece], int]:
+        """What is claimed before a step and in it, as far as the device had nothing to do; and how
+        much of the time before it that nobody claims the device had."""
+        held = self._held
+        before_ns = busy[at - 1] if at else self._busy_ns
+        gap, hidden = uncovered(held.gaps.get(at, ()), before_ns)
+        self.inferred_ns += hidden
+        inside: list[Piece] = []
+        for piece in held.insides.get(at, ()):
+            first = piece[0] <= held.begins[at] and piece[2] == Spent.DATA_LOADING
+            found, hidden = uncovered([piece], before_ns if first else busy[at])
+            self.inferred_ns += hidden
+            inside += found
+        return gap, inside, max(0, before_ns - self.end_ns)
+
+    def _book_one(self, at: int, took: Took, over: Excess | None, busy: list[int] | None) -> None:
         held, timeline, before = self._held, self.timeline, self.end_ns
         begin, end = max(held.begins[at], before), held.ends[at]
-        gap, inside = held.gaps.get(at, ()), held.insides.get(at, ())
-        over = judged.excess.get(row)
+        gap: Sequence[Piece] = held.gaps.get(at, ())
+        inside: Sequence[Piece] = held.insides.get(at, ())
+        working = 0
+        if busy is not None:
+            gap, inside, working = self._covered(at, busy)
         if begin > before:
-            between = Spent.PRODUCTIVE if row in judged.outside else Spent.UNATTRIBUTED
-            if between == Spent.PRODUCTIVE:
-                self.inferred_ns += took.rest[at]
-            fill(timeline, gap, begin, _rest_quotas(over, took.rest[at], between))
+            working = min(working, took.rest[at])
+            self.inferred_ns += working
+            fill(timeline, gap, begin, _rest_quotas(over, took.rest[at], working))
         if over is not None:
             self.inferred_ns += over.own_ns + over.rest_ns
         own = took.own[at]
@@ -469,6 +503,7 @@ class Books:
             "past": self._past.state(),
             "pauses": self._pauses,
             "ranks": [self._most_ranks, self._degraded],
+            "busy": self._busy_ns,
         }
 
     @classmethod
@@ -483,12 +518,20 @@ class Books:
         books._past = Took(*(list(column) for column in state["past"]))
         books._pauses = [Pause(*pause) for pause in state["pauses"]]
         books._most_ranks, books._degraded = state["ranks"]
+        books._busy_ns = state["busy"]
         return books
 
 
-def _rest_quotas(over: Excess | None, rest_ns: int, between: int) -> Quotas:
+def _rest_quotas(over: Excess | None, rest_ns: int, working_ns: int) -> Quotas:
     """How the time before a step is given out that nothing claims."""
     if over is None or not over.rest_ns or over.spent == Spent.PRODUCTIVE:
-        return [(REST, between)]
-    usual = max(rest_ns - over.rest_ns, 0)
-    return [*([(usual, between)] if usual else []), (REST, over.spent)]
+        found = [(working_ns, int(Spent.PRODUCTIVE)), (REST, int(Spent.UNATTRIBUTED))]
+    else:
+        usual = max(rest_ns - over.rest_ns, 0)
+        working_ns = min(working_ns, usual)
+        found = [
+            (working_ns, int(Spent.PRODUCTIVE)),
+            (usual - working_ns, int(Spent.UNATTRIBUTED)),
+            (REST, int(over.spent)),
+        ]
+    return [quota for quota in found if quota[0]]

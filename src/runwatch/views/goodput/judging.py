@@ -101,8 +101,6 @@ class Judgement:
     """By row."""
     pauses: list[Pause] = field(default_factory=list)
     """Those that are out of line, whatever they are called."""
-    outside: set[int] = field(default_factory=set)
-    """Rows before which a device was waited for: the time between steps is theirs."""
 
 
 def judge(took: Took, first: int, pauses: Sequence[Pause], last: int) -> Judgement:
@@ -153,11 +151,16 @@ def by_prior(took: Took, prior: Pace) -> Judgement:
 
 def is_asynchronous(took: Took) -> bool:
     """Whether steps only hand work over, as far as their lengths tell: many take next to nothing,
-    now or at first."""
+    now or at first, or far less than the time between them that nobody claims."""
     own = took.own[1:]
     if len(own) < FEW:
         return False
-    mean = sum(took.own) / len(took.own) + sum(took.rest) / len(took.rest)
+    inside, outside = sum(took.own), sum(took.rest)
+    if outside >= _OUTSIDE * inside and outside:
+        return True
+    mean = (inside + outside) / len(took)
+    if min(own) >= _DISPATCH_SHARE * mean:
+        return False
     for some in (own, own[: 2 * FEW], own[-2 * AROUND :]):
         if sorted(some)[len(some) // 2] < _DISPATCH_SHARE * mean:
             return True
@@ -177,11 +180,9 @@ def _judge_some(
         middle_ns, high_ns = _usual([ns for at, ns in enumerate(total) if at not in odd])
         spikes = set(_spikes(total, odd))
         odd |= dict.fromkeys(spikes, Spent.SLOW_STEPS)
-    plain_own = _without(own, odd)
-    if sum(_without(rest, odd)) >= _OUTSIDE * sum(plain_own):
-        found.outside.update(rows)
     if not odd:
         return
+    plain_own = _without(own, odd)
     known = [Pause(took.step[window.start + at], total[at]) for at in sorted(odd)]
     everyone = {*pauses, *found.pauses, *known}
     usual_own = sum(plain_own) // len(plain_own) if plain_own else 0

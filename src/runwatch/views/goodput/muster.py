@@ -232,9 +232,7 @@ class Muster:
                 [*at, *(getattr(meeting, name) for name in Meeting.__slots__)]
                 for at, meeting in self.meetings.items()
             ],
-            "places": [
-                [key, p.lap, p.since_ns, p.peak, p.apart] for key, p in self.places.items()
-            ],
+            "places": [[key, p.lap, p.since_ns, p.peak, p.apart] for key, p in self.places.items()],
         }
 
     @classmethod
