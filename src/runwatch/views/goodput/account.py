@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from runwatch.views.goodput.classes import FIRST_CUSTOM, ClassNames, Spent
+from runwatch.views.goodput.classes import FIRST_CUSTOM, WORK, ClassNames, Spent
 from runwatch.views.goodput.ledger import AttemptKey
 from runwatch.views.goodput.timeline import Interval, Timeline
 
@@ -232,9 +232,10 @@ class Goodput:
 
     def _waste(self, totals: list[int], start: int, end: int) -> None:
         for a, b in _within(self._redone, start, end):
-            wasted = self.productive_ns(a, b)
-            totals[Spent.PRODUCTIVE] -= wasted
-            totals[Spent.WASTED_PROGRESS] += wasted
+            raw = self._raw_totals(a, b)
+            for spent in WORK:
+                totals[spent] -= raw[spent]
+                totals[Spent.WASTED_PROGRESS] += raw[spent]
 
     def _known(self) -> list[list[int]]:
         """What was spent before each stretch."""
@@ -271,7 +272,8 @@ class Goodput:
 
     def productive_ns(self, start_ns: int, end_ns: int) -> int:
         """Time spent on steps in the window, whether their work was kept or not."""
-        return self._raw_totals(start_ns, end_ns)[Spent.PRODUCTIVE]
+        raw = self._raw_totals(start_ns, end_ns)
+        return sum(raw[spent] for spent in WORK)
 
     def _first(self, start: int) -> int:
         return max(0, bisect_right(self._starts, start) - 1)
@@ -301,7 +303,7 @@ def _within(ranges: Sequence[Range], start: int, end: int) -> Iterator[Range]:
 
 
 def _waste(spent: int) -> int:
-    return Spent.WASTED_PROGRESS if spent == Spent.PRODUCTIVE else spent
+    return Spent.WASTED_PROGRESS if spent in WORK else spent
 
 
 def _exclude(spent: int) -> int:

@@ -30,6 +30,7 @@ from runwatch.views.goodput.judging import (
     is_plain,
     judge,
     pace_of,
+    waits_outside,
 )
 from runwatch.views.goodput.queueing import busy_until, uncovered
 from runwatch.views.goodput.timeline import Timeline
@@ -37,6 +38,14 @@ from runwatch.views.goodput.track import Piece
 
 WARM_UP_STEPS: Final = 16
 """So many steps after the first say how long it should have taken."""
+_RESTORING: Final = frozenset(
+    (
+        Spent.CHECKPOINT_RESTORE,
+        Spent.ELASTIC_SLICE_DOWN,
+        Spent.ELASTIC_SCALE_UP,
+        Spent.ELASTIC_REINITIALIZATION,
+    )
+)
 AT_ONCE: Final = 1024
 """Steps that are judged and booked together, once `AROUND` more are known."""
 
@@ -57,9 +66,11 @@ class Cell(NamedTuple):
 class Lap:
     """Steps in rising order, and when each began.  Eight bytes a step."""
 
-    __slots__ = ("begins", "end_ns", "last_step", "_first", "_at")
+    __slots__ = ("begins", "end_ns", "last_step", "restored", "_first", "_at")
 
-    def __init__(self) -> None:
+    def __init__(self, restored: bool = False) -> None:
+        self.restored = restored
+        """Whether a state was restored for it, or ranks came or went."""
         self.begins = array("q")
         self.end_ns = 0
         self.last_step = 0
@@ -102,11 +113,12 @@ class Lap:
         return self._first[run] + index - self._at[run]
 
     def state(self) -> dict[str, Any]:
-        return {"begins": self.begins, "end": self.end_ns, "first": self._first, "at": self._at}
+        plain = {"end": self.end_ns, "restored": self.restored}
+        return plain | {"begins": self.begins, "first": self._first, "at": self._at}
 
     @classmethod
     def of_state(cls, state: dict[str, Any]) -> Lap:
-        lap = cls()
+        lap = cls(state["restored"])
         lap.begins, lap.end_ns = array("q", state["begins"]), state["end"]
         lap._first, lap._at = list(state["first"]), list(state["at"])
         lap.last_step = lap.step_at(len(lap) - 1)
@@ -295,9 +307,12 @@ class Books:
         if len(self._held) >= AT_ONCE + AROUND:
             self._book(AT_ONCE)
 
-    def settle(self, prior: Pace) -> None:
-        """Book all that is held, by what is known; `prior` is the pace of an earlier attempt."""
-        self._book(len(self._held), prior)
+    def settle(self, prior: Pace, *, only_begun: bool = False) -> None:
+        """Book all that is held, by what is known; `prior` is the pace of another attempt.
+
+        `only_begun`: it was stopped, so that a first step alone shows no more than that it began.
+        """
+        self._book(len(self._held), prior, only_begun)
 
     def fork(self) -> Books:
         """Books that go on where these end, to be thrown away."""
@@ -314,7 +329,7 @@ class Books:
 
     # ── booking ───────────────────────────────────────────────────────────────────────────────
 
-    def _book(self, count: int, prior: Pace | None = None) -> None:
+    def _book(self, count: int, prior: Pace | None = None, only_begun: bool = False) -> None:
         if count:
             took = self._held.took(self.end_ns)
             whole = self._past.then(took)
@@ -323,12 +338,12 @@ class Books:
             start, first = 0, len(self._past)
             if not self._begun:
                 self._begun = True
-                self._book_first(took, prior)
+                self._book_first(took, prior, only_begun)
                 start = 1
             if not (judged.excess or self._is_uneven(start, count)):
                 self._book_run(start, count)
             else:
-                busy = self._busy(took, judged, first) if self.asynchronous else None
+                busy = self._busy(took, judged, first, start) if self.asynchronous else None
                 for at in range(start, count):
                     self._book_one(at, took, judged.excess.get(first + at), busy)
                 if busy is not None:
@@ -346,8 +361,7 @@ class Books:
         return self._judged_from(whole, first, count, prior)
 
     def _judged_from(self, took: Took, first: int, count: int, prior: Pace) -> Judgement:
-        if not self.asynchronous:
-            self.asynchronous = is_asynchronous(took)
+        self.asynchronous = took.asynchronous = self.asynchronous or is_asynchronous(took)
         if len(took) <= FEW:
             return by_prior(took, prior)
         if not count or is_plain(took, first, first + count):
@@ -385,37 +399,45 @@ class Books:
             lap.extend(held.begins[start + 1 : count], end)
         self.steps += count - start
 
-    def _book_first(self, took: Took, prior: Pace | None) -> None:
+    def _book_first(self, took: Took, prior: Pace | None, only_begun: bool) -> None:
         held, before = self._held, self.end_ns
         gap, inside = held.gaps.get(0, []), held.insides.get(0, [])
         begin, end = max(held.begins[0], before), held.ends[0]
         self.inferred_ns += begin - before - claimed_ns(gap, before, begin)
         fill(self.timeline, gap, begin, [(REST, Spent.TRAINING_PREPARATION)])
         next_ones = took.between(1, 1 + WARM_UP_STEPS)
-        usual = pace_of(next_ones, (), prior or Pace()).usual_ns
+        pace, own = pace_of(next_ones, (), prior or Pace()), took.own[0]
+        usual = pace.usual_ns
         compiled = any(p[2] == Spent.PROGRAM_STARTUP for p in (*gap, *inside))
-        own = took.own[0]
-        extra = 0 if usual is None or compiled else max(0, own - usual)
-        if usual is None and not compiled:
+        extra, spent = max(0, own - (usual or 0)), Spent.PROGRAM_STARTUP
+        if compiled and pace.is_stall(own):
+            spent = Spent.STALL
+        elif compiled or (usual is None and not only_begun):
+            extra = 0
+        if extra or (usual is None and not compiled):
             self.inferred_ns += own
-        elif extra and usual is not None:
-            self.inferred_ns += usual
-        quotas = [(extra, int(Spent.PROGRAM_STARTUP))] if extra else []
+        quotas = [(extra, int(spent))] if extra else []
         fill(self.timeline, inside, end, [*quotas, (REST, Spent.PRODUCTIVE)])
         self._count(0, begin)
 
-    def _busy(self, took: Took, judged: Judgement, first: int) -> list[int]:
-        """Until when the device was busy with each of the steps that are held."""
+    def _busy(self, took: Took, judged: Judgement, first: int, start: int) -> list[int]:
+        """Until when the device was busy with each of the steps that are held; those before
+        `start` tell nothing about the others."""
         held = self._held
         handed = [max(begin, self.end_ns) for begin in held.begins]
         for at, pieces in held.insides.items():
             if pieces[0][2] == Spent.DATA_LOADING and pieces[0][0] <= handed[at]:
                 handed[at] = pieces[0][1]  # it had to have the data first
-        after = [*took.rest[1:], 0]
-        waits = list(map(add, took.own, after))
-        ends = list(map(add, held.ends, after))
+        waits, ends = took.own, held.ends.tolist()
+        for at, pieces in held.insides.items():
+            for piece in reversed(pieces):
+                if piece[1] >= ends[at]:
+                    ends[at] = piece[0]  # what it does last, it does after it has waited
+        if waits_outside(took.between(start, len(took))):
+            after = [*took.rest[1:], 0]
+            waits, ends = list(map(add, waits, after)), list(map(add, ends, after))
         odd = [row - first for row in judged.excess if row >= first]
-        return busy_until(handed, ends, waits, odd)
+        return busy_until(handed, ends, waits, [*range(start), *odd])
 
     def _covered(self, at: int, busy: list[int]) -> tuple[list[Piece], list[Piece], int]:
         """What is claimed before a step and in it, as far as the device had nothing to do; and how
@@ -478,14 +500,15 @@ class Books:
         held = self._held
         self.steps += 1
         if not self.laps or self._is_new_lap(held.laps[at], held.steps[at]):
-            self._turn(held.laps[at])
+            restored = any(piece[2] in _RESTORING for piece in held.gaps.get(at, ()))
+            self._turn(held.laps[at], restored)
         self.laps[-1].add(held.steps[at], begin_ns, self.timeline.end_ns)
 
     def _is_new_lap(self, lap: int, step: int) -> bool:
         return lap != self._lap or step <= self.laps[-1].last_step
 
-    def _turn(self, lap: int) -> None:
-        self.laps.append(Lap())
+    def _turn(self, lap: int, restored: bool = False) -> None:
+        self.laps.append(Lap(restored))
         self._lap = lap
 
     # ── saved ─────────────────────────────────────────────────────────────────────────────────
@@ -515,7 +538,8 @@ class Books:
         books._lap, books._begun = state["lap"], state["begun"]
         books.asynchronous = state["asynchronous"]
         books._held = Held.of_state(state["held"])
-        books._past = Took(*(list(column) for column in state["past"]))
+        step, own, rest = (list(column) for column in state["past"])
+        books._past = Took(step, own, rest)
         books._pauses = [Pause(*pause) for pause in state["pauses"]]
         books._most_ranks, books._degraded = state["ranks"]
         books._busy_ns = state["busy"]

@@ -42,6 +42,9 @@ _ELASTIC: Final = frozenset(
     (Spent.ELASTIC_SLICE_DOWN, Spent.ELASTIC_SCALE_UP, Spent.ELASTIC_REINITIALIZATION)
 )
 
+WORK: Final = (Spent.PRODUCTIVE, Spent.DEGRADED_CAPACITY)
+"""Time in which steps are worked on: wasted, if they are done again."""
+
 SPAN_CLASSES: Final[Mapping[str, int]] = {
     "compile": Spent.PROGRAM_STARTUP,
     "accelerator_init": Spent.ACCELERATOR_INIT,

@@ -82,6 +82,12 @@ class _Scene:
         return any(life.done for life in self.lives if life.ok)
 
     @property
+    def is_stopped(self) -> bool:
+        return self.is_restarted or any(
+            not life.ok and life.end_ns is not None for life in self.lives
+        )
+
+    @property
     def tracks(self) -> Sequence[Track]:
         return () if self.attempt is None else tuple(self.attempt.tracks.values())
 
@@ -139,12 +145,26 @@ def draw_up(ledger: Ledger, lives: Iterable[Life], now_ns: int) -> Goodput | Non
     scenes = _scenes(ledger, lives, now_ns)
     drawn: list[_Drawn] = []
     prior = Pace()
-    for scene in scenes:
-        scene.prior = prior
+    later = _later_paces(scenes)
+    for scene, next_pace in zip(scenes, later, strict=True):
+        scene.prior = prior if prior.usual_ns is not None else next_pace
         found = _draw(scene)
         prior = found.pace if found.pace.usual_ns is not None else prior
         drawn.append(found)
     return _assemble(ledger, drawn, scenes[-1].lives) if drawn else None
+
+
+def _later_paces(scenes: Sequence[_Scene]) -> list[Pace]:
+    """For each attempt, how long a step took in the next that tells: for those at the beginning
+    that did too few."""
+    found: list[Pace] = []
+    pace = Pace()
+    known = next((at for at, s in enumerate(scenes) if s.attempt and s.attempt.has_pace), 0)
+    for scene in reversed(scenes[: known + 1]):
+        found.append(pace)
+        if scene.attempt is not None and pace.usual_ns is None:
+            pace = scene.attempt.tail(Pace()).books.pace
+    return [*reversed(found), *(Pace() for _ in scenes[known + 1 :])]
 
 
 def _scenes(ledger: Ledger, lives: Iterable[Life], now_ns: int) -> list[_Scene]:
@@ -188,7 +208,7 @@ def _draw(scene: _Scene) -> _Drawn:
 
 
 def _draw_steps(scene: _Scene, attempt: Attempt, start: int, limit: int) -> _Drawn:
-    tail = attempt.tail(scene.prior)
+    tail = attempt.tail(scene.prior, only_begun=scene.is_stopped)
     pace = tail.books.pace if tail.books.pace.usual_ns is not None else scene.prior
     laps = attempt.books.laps + tail.books.laps
     done = min(max(tail.books.end_ns, start), limit)
@@ -352,10 +372,11 @@ def _gap_quotas(found: _Drawn, state: OpenState, begin_ns: int, idle: Spent) -> 
         found.inferred_ns += behind
         quotas += [(behind, Spent.PRODUCTIVE)] if behind else []
         rest -= behind
-    finished = found.ending.over and not found.ending.broken
-    if not found.pace.is_stall(rest) or finished:
+    if not found.pace.is_stall(rest):
         return [*quotas, (REST, idle)]
     found.inferred_ns += rest
+    if found.ending.over and not found.ending.broken:
+        return [*quotas, (REST, idle)]  # after its last step: what it did then is not told
     found.hang_ns = rest
     return [*quotas, (REST, Spent.STALL)]
 
@@ -406,15 +427,23 @@ class _Redone:
     steps: int = 0
 
 
-def _redone(drawn: Sequence[_Drawn]) -> tuple[list[Range], list[_Redone], list[_Kept]]:
-    """All that was done again; of that, what each attempt's end cost; and what stands."""
+def _redone(
+    drawn: Sequence[_Drawn],
+) -> tuple[list[Range], list[_Redone], list[_Kept], list[Range]]:
+    """All that was done again; of that, what each attempt's end cost; what stands; and what may
+    have been done again, but is not thought to."""
     stands: list[_Kept] = []
     kept: list[_Kept] = []
     everything: list[Range] = []
+    doubtful: list[Range] = []
     cost = [_Redone() for _ in drawn]
     stopped: int | None = None  # the last attempt that did steps
     for at, attempt in enumerate(drawn):
         for number, lap in enumerate(attempt.laps):
+            if number and _is_new_epoch(attempt.laps[number - 1], lap):
+                doubtful += [(other.lap.begins[0], other.end_ns) for other in kept[-1:]]
+                kept.append(_Kept(lap, len(lap), lap.end_ns))
+                continue
             again = _go_back(kept, lap.first_step)
             everything += again.ranges
             if not number and stopped is not None:  # later laps went back of their own accord
@@ -424,7 +453,13 @@ def _redone(drawn: Sequence[_Drawn]) -> tuple[list[Range], list[_Redone], list[_
             stopped = at
         if attempt.ending.complete:
             stands, kept, stopped = stands + kept, [], None
-    return everything, cost, stands + kept
+    return everything, cost, stands + kept, doubtful
+
+
+def _is_new_epoch(before: Lap, lap: Lap) -> bool:
+    """Steps are numbered from the same number again, in the same process, and nothing was restored:
+    they are the next epoch's, rather than done again."""
+    return lap.first_step == before.first_step and not lap.restored
 
 
 def _go_back(kept: list[_Kept], step: int) -> _Redone:
@@ -443,7 +478,7 @@ def _go_back(kept: list[_Kept], step: int) -> _Redone:
 
 
 def _assemble(ledger: Ledger, drawn: Sequence[_Drawn], last: Sequence[Life]) -> Goodput:
-    everything, cost, kept = _redone(drawn)
+    everything, cost, kept, doubtful = _redone(drawn)
     stretches = [stretch for attempt in drawn for stretch in attempt.stretches]
     goodput = Goodput(
         names=ledger.names,
@@ -461,6 +496,7 @@ def _assemble(ledger: Ledger, drawn: Sequence[_Drawn], last: Sequence[Life]) -> 
         _redone=normalised(everything),
         _starts=[stretch.start_ns for stretch in stretches],
     )
+    goodput.inferred_ns += sum(goodput.productive_ns(a, b) for a, b in normalised(doubtful))
     goodput.disruptions = _disruptions(goodput, drawn, cost)
     return goodput
 

@@ -34,7 +34,9 @@ SAME_SIZE: Final = 2.0
 QUEUED: Final = 64
 """The most steps that a device is thought to be behind its program."""
 _DISPATCH_SHARE: Final = 0.2
+_NOTHING: Final = 0.05
 _OUTSIDE: Final = 2
+_MOST: Final = 0.8
 
 
 class Excess(NamedTuple):
@@ -73,6 +75,7 @@ class Took:
     step: list[int] = field(default_factory=list)
     own: list[int] = field(default_factory=list)
     rest: list[int] = field(default_factory=list)
+    asynchronous: bool = False
 
     def __len__(self) -> int:
         return len(self.step)
@@ -83,7 +86,8 @@ class Took:
         self.rest.append(rest_ns)
 
     def between(self, first: int, last: int) -> Took:
-        return Took(self.step[first:last], self.own[first:last], self.rest[first:last])
+        rows = (self.step[first:last], self.own[first:last], self.rest[first:last])
+        return Took(*rows, self.asynchronous)
 
     def last(self, count: int) -> Took:
         return self.between(max(0, len(self) - count), len(self))
@@ -155,16 +159,46 @@ def is_asynchronous(took: Took) -> bool:
     own = took.own[1:]
     if len(own) < FEW:
         return False
-    inside, outside = sum(took.own), sum(took.rest)
-    if outside >= _OUTSIDE * inside and outside:
+    if waits_outside(took):
         return True
-    mean = (inside + outside) / len(took)
+    mean = (sum(took.own) + sum(took.rest)) / len(took)
     if min(own) >= _DISPATCH_SHARE * mean:
         return False
+    if _runs_ahead(own, mean):
+        return True
     for some in (own, own[: 2 * FEW], own[-2 * AROUND :]):
         if sorted(some)[len(some) // 2] < _DISPATCH_SHARE * mean:
             return True
     return False
+
+
+def waits_outside(took: Took) -> bool:
+    """Whether the device is waited for between steps rather than in them: most time is there; or
+    whenever steps take nothing, a pause between steps came before them."""
+    inside, outside = sum(took.own), sum(took.rest)
+    if not outside:
+        return False
+    if outside >= _OUTSIDE * inside:
+        return True
+    mean = (inside + outside) / len(took)
+    starts = after_a_pause = 0
+    before = 0
+    for own, rest in zip(took.own, took.rest, strict=True):
+        if own < _NOTHING * mean <= before:
+            starts += 1
+            after_a_pause += rest >= mean
+        before = own
+    return starts > 1 and after_a_pause >= _MOST * starts
+
+
+def _runs_ahead(own: Sequence[int], mean: float) -> bool:
+    """Whether several steps in a row took nothing, more than once: right after the device was
+    waited for, until it is as far behind as it may be."""
+    runs = length = 0
+    for ns in own:
+        length = length + 1 if ns < _NOTHING * mean else 0
+        runs += length == 2
+    return runs > 1
 
 
 def _judge_some(
@@ -178,14 +212,18 @@ def _judge_some(
     if len(total) > FEW and max(total) - min(total) >= LEAST_EXCESS_NS:
         odd = dict.fromkeys(_stretches(total), Spent.SLOW_STEPS)
         middle_ns, high_ns = _usual([ns for at, ns in enumerate(total) if at not in odd])
-        spikes = set(_spikes(total, odd))
+        spikes = set(_spikes(total, odd, took.asynchronous))
         odd |= dict.fromkeys(spikes, Spent.SLOW_STEPS)
     if not odd:
         return
     plain_own = _without(own, odd)
     known = [Pause(took.step[window.start + at], total[at]) for at in sorted(odd)]
     everyone = {*pauses, *found.pauses, *known}
-    usual_own = sum(plain_own) // len(plain_own) if plain_own else 0
+    if took.asynchronous:  # where the device is waited for, many steps are
+        middle_ns = _mean_of_long(_without(total, odd))
+        usual_own = _mean_of_long(plain_own)
+    else:
+        usual_own = sum(plain_own) // len(plain_own) if plain_own else 0
     for at in sorted(odd):
         row = window.start + at
         if row not in rows:
@@ -198,7 +236,7 @@ def _judge_some(
         elif pause.took_ns > stall_ns(high_ns, longest):
             spent = Spent.STALL
         found.pauses.append(pause)
-        over_ns = pause.took_ns - middle_ns
+        over_ns = max(0, pause.took_ns - middle_ns)
         own_ns = min(max(own[at] - usual_own, 0), over_ns)
         found.excess[row] = Excess(own_ns, over_ns - own_ns, spent)
 
@@ -213,13 +251,25 @@ def _usual(total: Sequence[int]) -> tuple[int, int]:
     return mean, max(high, mean)
 
 
+def _mean_of_long(values: Sequence[int]) -> int:
+    """Of those that come close to the longest."""
+    least = max(values, default=0) // 2
+    long = [ns for ns in values if ns >= least]
+    return sum(long) // len(long) if long else 0
+
+
 def _without(values: Sequence[int], odd: Collection[int]) -> Sequence[int]:
     return [ns for at, ns in enumerate(values) if at not in odd] if odd else values
 
 
-def _spikes(total: Sequence[int], odd: Collection[int]) -> Iterator[int]:
-    """Steps far above the others; not a whole run of them, which is a pace."""
-    least = _leap(sorted(_without(total, odd)))
+def _spikes(total: Sequence[int], odd: Collection[int], asynchronous: bool) -> Iterator[int]:
+    """Steps far above the others; not a whole run of them, which is a pace.
+
+    Where steps only hand work over, those count in which the device is waited for.
+    """
+    others = _without(total, odd)
+    mean = sum(others) / len(others) if asynchronous else 0
+    least = _leap(sorted(ns for ns in others if ns >= mean))
     if least is None:
         return
     at = 0
@@ -294,6 +344,8 @@ def _recurs(pause: Pause, pauses: Collection[Pause]) -> bool:
     } - {pause.step}
     for other in alike:
         apart = other - pause.step
-        if apart and {pause.step - apart, pause.step + 2 * apart} & alike:
+        if pause.step % abs(apart) not in (0, 1, abs(apart) - 1):
+            continue  # `if step % 100 == 0`: so people write what they do now and then
+        if {pause.step - apart, pause.step + 2 * apart} & alike:
             return True
     return False

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from runwatch.views.goodput.books import Books, Cell
 from runwatch.views.goodput.classes import ClassNames
-from runwatch.views.goodput.judging import Pace
+from runwatch.views.goodput.judging import FEW, Pace
 from runwatch.views.goodput.muster import BEYOND, Meeting, Muster
 from runwatch.views.goodput.track import Stale, Stride, Track
 
@@ -81,6 +81,11 @@ class Attempt:
         held = self.muster.meetings
         first = min([*held, *(stride[:2] for stride in strides)], default=None)
         return first[1] if first is not None else min(begun, default=None)
+
+    @property
+    def has_pace(self) -> bool:
+        """Whether it did enough steps to tell how long one takes."""
+        return any(track.steps > FEW for track in self.tracks.values())
 
     @property
     def start_ns(self) -> int:
@@ -143,7 +148,7 @@ class Attempt:
     def _present(self) -> list[str]:
         return [key for key, track in self.tracks.items() if not track.ended]
 
-    def tail(self, prior: Pace) -> Tail:
+    def tail(self, prior: Pace, *, only_begun: bool = False) -> Tail:
         """The rest, booked in books that go on where ours end; ours stay as they are."""
         books = self.books.fork()
         awaited = {rank: Awaited(a.steps, a.nanoseconds) for rank, a in self.awaited.items()}
@@ -156,7 +161,7 @@ class Attempt:
             for at in sorted(at for at in meetings if self.booked is None or at > self.booked):
                 books.add(meetings[at].cell(at))
                 _await(awaited, meetings[at])
-        books.settle(prior)
+        books.settle(prior, only_begun=only_begun)
         return Tail(books, awaited)
 
     def _mustered(self) -> Muster:

@@ -21,7 +21,7 @@ from runwatch.views.goodput.track import Piece
 DRAINED: Final = 0.5
 """Of the longest waits around it: what comes close to them was a wait for all that was handed
 over; shorter ones just let the program not run too far ahead."""
-NEAR: Final = 64
+NEAR: Final = 256
 _AT_MOST: Final = 1.5
 """Times what steps usually take: a device that hangs does not work."""
 _OWN_TIME: Final = frozenset(
@@ -52,11 +52,11 @@ def busy_until(
         for first, last in windows
     ]  # fmt: skip
     plain = sorted(
-        x
+        (x, last + 1 - first)
         for x, (first, last) in zip(lengths, windows, strict=True)
         if not left_out.intersection(range(first, last + 1))
     )
-    most = _AT_MOST * plain[len(plain) // 2] if plain else None
+    most = _AT_MOST * _middle(plain) if plain else None
     found: list[int] = []
     for x, (first, last) in zip(lengths, windows, strict=True):
         if most is not None:
@@ -65,6 +65,16 @@ def busy_until(
             begun = max(found[-1], handed[at]) if found else handed[at]
             found.append(int(begun + x))
     return found
+
+
+def _middle(weighted: Sequence[tuple[float, int]]) -> float:
+    """The value that half of all steps lie below."""
+    half = sum(weight for _, weight in weighted) / 2
+    for value, weight in weighted:
+        half -= weight
+        if half <= 0:
+            return value
+    return weighted[-1][0]
 
 
 def _windows(waits: Sequence[int], odd: set[int]) -> Iterable[tuple[int, int]]:
