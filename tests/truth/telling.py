@@ -33,18 +33,29 @@ SCOPE = 1
 
 def account_of(history: History, rng: Random) -> Goodput:
     states = states_of(history)
+    scribe = _told(history, states, rng, {})
+    if ahead := scribe.ledger.ahead_ns():
+        scribe = _told(history, states, rng, ahead)
+    goodput = draw_up(scribe.ledger, scribe.lives(states), _now_ns(history))
+    assert goodput is not None
+    return goodput
+
+
+def _told(
+    history: History, states: list[ProcessState], rng: Random, ahead: dict[int, dict[str, int]]
+) -> Scribe:
     scribe = Scribe(RUN, Ledger())
     for state in sorted(states, key=lambda state: state.started_ns):
-        scribe.enter(state.journal, state.attempt, state.rank, state.started_ns)
+        known = ahead.get(state.attempt, {}).get(state.host, 0)
+        plain = (state.journal, state.attempt, state.rank, state.started_ns)
+        scribe.enter(*plain, host=state.host, ahead_ns=known)
     queues = [batches(told, rng) for told in history.told]
     while queues:
         queue = rng.choice(queues)
         scribe.batch(queue.pop(0))
         queues = [queue for queue in queues if queue]
     scribe.ledger.settle()
-    goodput = draw_up(scribe.ledger, scribe.lives(states), _now_ns(history))
-    assert goodput is not None
-    return goodput
+    return scribe
 
 
 def states_of(history: History) -> list[ProcessState]:

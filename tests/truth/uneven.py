@@ -191,7 +191,7 @@ def hang_in_first_step(rng: Random) -> History:
     return told(rng, Loop(work=odd(0, 1.0, [("compute", 1.0), ("hang", 120.0)])))
 
 
-@family("hangs")
+@family("hangs", evidence_missing=True)
 def hang_after_last_step(rng: Random) -> History:
     return told(rng, Loop(work=about(1.0), done=lambda p, n: hangs(90.0)(p)))
 

@@ -180,8 +180,7 @@ class Run(Intake):
         traceback: TracebackType | None,
     ) -> None:
         status, exception = ("completed", "") if error is None else describe(error)
-        done = self._is_done()
-        self._end(status, exception=exception, explicit=True, done=done is None or done)
+        self._end(status, exception=exception, explicit=True, done=self._is_done())
 
     # ── beginning ─────────────────────────────────────────────────────────────────────────────
 
@@ -488,7 +487,7 @@ class Run(Intake):
             body["reason"] = text(text_of(reason))[:2000]
         if exception:
             body["exception"] = text(exception)
-        if done is not None and status == "completed":
+        if status == "completed" and (explicit or done is not None):
             body["done"] = done
         self._report()
         writer.event("run_end", body, scope=self._scope)

@@ -61,8 +61,9 @@ class ProcessState:
     exit_code: int | None = None
     signal: str | None = None
     out_of_memory: bool = False
-    done: bool = False
-    """It said that it had done all there was to do; exit code 0 does not say so."""
+    done: bool | None = False
+    """It said that it had done all there was to do, which exit code 0 does not say; None: it came
+    to the end of its `with` block, as a program also does that is told to stop."""
     lived_ns: int | None = None
     """It surely lived until then: who went down first is told by this, since `ended_ns` is when
     its agent found it gone, and a busy agent finds several gone at once."""
@@ -291,7 +292,7 @@ def _process_state(
         exit_code=ending.exit_code,
         signal=ending.signal,
         out_of_memory=ending.out_of_memory,
-        done=ending.state == "completed" and _said_done(evidence.end(row)),
+        done=_said_done(evidence.end(row)) if ending.state == "completed" else False,
         lived_ns=ending.ended_ns if ending.lived_ns is None else ending.lived_ns,
     )
 
@@ -368,12 +369,12 @@ def _lived_ns(process_exit: EventRow) -> int:
     return lived if isinstance(lived, int) else process_exit.time_ns
 
 
-def _said_done(end: EventRow | None) -> bool:
+def _said_done(end: EventRow | None) -> bool | None:
     """Records of before say whether `finish` was called, and nothing else."""
     if end is None or end.body.get("status") != "completed":
         return False
-    done = end.body.get("done")
-    return done if isinstance(done, bool) else _is_explicit(end)
+    done = end.body.get("done", _is_explicit(end))
+    return done if isinstance(done, bool) else None
 
 
 def _is_explicit(end: EventRow) -> bool:

@@ -35,8 +35,8 @@ class Life:
     """Of its track."""
     lived_ns: int | None = None
     """Until then it surely lived; None: until `end_ns`."""
-    done: bool = True
-    """It said that all was done, if it ended well; exit code 0 alone does not say it."""
+    done: bool | None = True
+    """It said that all was done, if it ended well, which exit code 0 does not; None: perhaps."""
 
 
 @dataclass(frozen=True, slots=True)

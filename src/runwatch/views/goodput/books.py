@@ -256,8 +256,8 @@ class Held:
 
 class Books:
     __slots__ = (
-        "asynchronous", "inferred_ns", "laps", "pace", "steps", "timeline", "_begun", "_busy_ns",
-        "_degraded", "_held", "_lap", "_most_ranks", "_past", "_pauses",
+        "asynchronous", "capacity", "inferred_ns", "laps", "pace", "steps", "timeline", "_begun",
+        "_busy_ns", "_degraded", "_held", "_lap", "_past", "_pauses",
     )  # fmt: skip
 
     def __init__(self, start_ns: int) -> None:
@@ -265,6 +265,8 @@ class Books:
         self.laps: list[Lap] = []
         self.pace = Pace()
         """As of the last settling."""
+        self.capacity = 1
+        """The most ranks that did a step so far, here or in the attempt that this one goes on."""
         self.asynchronous = False
         """Steps were seen to only hand work over to a device."""
         self.steps = 0
@@ -277,7 +279,6 @@ class Books:
         self._pauses: list[Pause] = []
         self._busy_ns = 0
         """Until when the device was busy with the last step that is booked."""
-        self._most_ranks = 1
         self._degraded = False
 
     @property
@@ -324,7 +325,7 @@ class Books:
         copy._past = self._past
         copy._pauses = self._pauses
         copy._busy_ns = self._busy_ns
-        copy._most_ranks, copy._degraded = self._most_ranks, self._degraded
+        copy.capacity, copy._degraded = self.capacity, self._degraded
         return copy
 
     # ── booking ───────────────────────────────────────────────────────────────────────────────
@@ -373,7 +374,7 @@ class Books:
         held = self._held
         if held.gaps or held.insides or start >= count:
             return True
-        if held.ranks[count - 1] > 1:
+        if held.ranks[count - 1] > 1 or self.capacity > 1:
             return True
         begins, ends = held.begins[start:count], held.ends[start:count]
         since = self.end_ns
@@ -488,7 +489,7 @@ class Books:
         """Of the ranks that were there before, how many are not; for a step or two, nobody is
         missing: ranks end one after the other."""
         ranks = self._held.ranks
-        most = self._most_ranks = max(self._most_ranks, ranks[at])
+        most = self.capacity = max(self.capacity, ranks[at])
         if ranks[at] >= most:
             self._degraded = False
             return 0.0
@@ -525,7 +526,7 @@ class Books:
             "held": self._held.state(),
             "past": self._past.state(),
             "pauses": self._pauses,
-            "ranks": [self._most_ranks, self._degraded],
+            "ranks": [self.capacity, self._degraded],
             "busy": self._busy_ns,
         }
 
@@ -541,7 +542,7 @@ class Books:
         step, own, rest = (list(column) for column in state["past"])
         books._past = Took(step, own, rest)
         books._pauses = [Pause(*pause) for pause in state["pauses"]]
-        books._most_ranks, books._degraded = state["ranks"]
+        books.capacity, books._degraded = state["ranks"]
         books._busy_ns = state["busy"]
         return books
 

@@ -74,12 +74,8 @@ class _Scene:
         first = None if self.attempt is None else self.attempt.first_step
         if self.goes_on_at is None or first is None:
             return first is None and self.goes_on_at is None
-        return self.goes_on_at <= first and self.said_done
-
-    @property
-    def said_done(self) -> bool:
-        """Whether the program said that it had done all there was to do; exit code 0 does not."""
-        return any(life.done for life in self.lives if life.ok)
+        said = {life.done for life in self.lives if life.ok}
+        return True in said or (None in said and self.goes_on_at <= first)
 
     @property
     def is_stopped(self) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from runwatch.record import (
     RunScope,
     Series,
     SpanName,
+    Spans,
 )
 from runwatch.views.goodput.account import Life
 from runwatch.views.goodput.classes import Spent
@@ -209,6 +210,8 @@ class _Journal:
     track: Track
     attempt: int
     rank: int
+    ahead_ns: int = 0
+    """How far its clock is ahead."""
     scopes: set[int] = field(default_factory=set)
     names: dict[int, int] = field(default_factory=dict)
     """Class of each span name of this run; `_STEP` for steps."""
@@ -239,12 +242,26 @@ class Scribe:
         self.ledger = ledger
         self._journals: dict[JournalId, _Journal] = {}
 
-    def enter(self, journal: JournalId, attempt: int, rank: int, start_ns: int) -> None:
-        """Announce a process; known ones are left alone.  `Stale` if it comes too late."""
+    def enter(
+        self,
+        journal: JournalId,
+        attempt: int,
+        rank: int,
+        start_ns: int,
+        *,
+        host: str = "",
+        ahead_ns: int = 0,
+    ) -> None:
+        """Announce a process; known ones are left alone.  `Stale` if it comes too late.
+
+        `ahead_ns` is how far the clock of its host is ahead.
+        """
         if journal not in self._journals:
             self.ledger.announce(attempt, journal)
-            track = self.ledger.track(journal, attempt=(attempt, 0), rank=rank, start_ns=start_ns)
-            self._journals[journal] = _Journal(track, attempt, rank)
+            track = self.ledger.track(
+                journal, attempt=(attempt, 0), rank=rank, start_ns=start_ns - ahead_ns, host=host
+            )
+            self._journals[journal] = _Journal(track, attempt, rank, ahead_ns)
 
     def batch(self, batch: Batch) -> None:
         journal = self._journals.get(batch.origin.journal)
@@ -253,6 +270,8 @@ class Scribe:
         self._define(journal, batch)
         if not journal.scopes:
             return
+        if journal.ahead_ns:
+            batch = _by_our_clock(batch, journal.ahead_ns)
         told = [e for e in batch.events if e.scope in journal.scopes]
         told = [e for e in told if e.kind in (ENTRY_EVENT, ELAPSED_EVENT, "run_start")]
         if told or journal.entries:
@@ -265,6 +284,8 @@ class Scribe:
         found = []
         for state in states:
             journal = self._journals.get(state.journal)
+            if journal is not None and journal.ahead_ns:
+                state = _earlier(state, journal.ahead_ns)
             if state.ended_ns is not None:
                 self.ledger.end([state.journal])
             diary = None if journal is None else journal.diary
@@ -387,7 +408,7 @@ class Scribe:
             self._edge(self._track(journal, time_ns), *fact)
         elif form == _ENTRY:
             what, kind, step, value = fact
-            self._diary(journal).entry(what, kind, step, nanoseconds(value))
+            self._diary(journal).entry(what, kind, step, nanoseconds(value) - journal.ahead_ns)
         elif form == _WAIT:
             self._track(journal, time_ns).waited(fact[1], fact[2])
         else:
@@ -400,12 +421,13 @@ class Scribe:
         diary = self._diary(journal)
         kinds = {entries.get(series, ("",))[0] for series in set(points.series)}
         if kinds == {STEP_START}:
-            diary.steps(array("q", map(nanoseconds, points.value)), points.step)
+            times = array("q", map(nanoseconds, points.value))
+            diary.steps(_shifted(times, journal.ahead_ns), points.step)
             return
         for series, step, value in zip(points.series, points.step, points.value, strict=True):
             known = entries.get(series)
             if known is not None:
-                diary.entry(*known, step, nanoseconds(value))
+                diary.entry(*known, step, nanoseconds(value) - journal.ahead_ns)
 
     def _track(self, journal: _Journal, time_ns: int) -> Track:
         return journal.track if journal.diary is None else journal.diary.track(time_ns)
@@ -431,6 +453,38 @@ class Scribe:
             spent = self.ledger.names.of_span(name)
             track = self._track(journal, event.time_ns)
             track.elapsed(event.time_ns - round(ago * 1e9), round(seconds * 1e9), spent)
+
+
+def _by_our_clock(batch: Batch, ahead_ns: int) -> Batch:
+    """As its host would have recorded it, had its clock been right."""
+    points, spans = batch.points, Spans()
+    spans.name, spans.span, spans.edge = batch.spans.name, batch.spans.span, batch.spans.edge
+    spans.step, spans.time_ns = batch.spans.step, _shifted(batch.spans.time_ns, ahead_ns)
+    times = _shifted(points.time_ns, ahead_ns)
+    events = [event._replace(time_ns=event.time_ns - ahead_ns) for event in batch.events]
+    return replace(
+        batch,
+        points=Points(points.series, times, points.step, points.value),
+        spans=spans,
+        events=events,
+    )
+
+
+def _shifted(times: array[int], ahead_ns: int) -> array[int]:
+    return array("q", (time_ns - ahead_ns for time_ns in times)) if ahead_ns else times
+
+
+def _earlier(state: ProcessState, ahead_ns: int) -> ProcessState:
+    def earlier(time_ns: int | None) -> int | None:
+        return None if time_ns is None else time_ns - ahead_ns
+
+    return replace(
+        state,
+        started_ns=state.started_ns - ahead_ns,
+        last_ns=state.last_ns - ahead_ns,
+        ended_ns=earlier(state.ended_ns),
+        lived_ns=earlier(state.lived_ns),
+    )
 
 
 def _moment(fact: _Fact) -> int:

@@ -25,6 +25,7 @@ from runwatch.views.goodput.books import Books, Cell
 from runwatch.views.goodput.classes import ClassNames
 from runwatch.views.goodput.judging import FEW, Pace
 from runwatch.views.goodput.muster import BEYOND, Meeting, Muster
+from runwatch.views.goodput.skew import Skew
 from runwatch.views.goodput.track import Stale, Stride, Track
 
 __all__ = ["Attempt", "AttemptKey", "Awaited", "Ledger", "Stale", "Tail"]
@@ -61,6 +62,7 @@ class Attempt:
     books: Books
     tracks: dict[str, Track] = field(default_factory=dict)
     muster: Muster = field(default_factory=Muster)
+    skew: Skew = field(default_factory=Skew)
     awaited: dict[int, Awaited] = field(default_factory=dict)
     booked: tuple[int, int] | None = None
     lenient: bool = False
@@ -105,6 +107,7 @@ class Attempt:
             self.books.add(Cell(lap, step, begin, gap, end, inside))
             self.booked = lap, step
             return
+        self.skew.saw(track.key, lap, step, end)
         at = self.muster.take(track, stride, self.booked)
         if at is not None and self.booked is not None and at <= self.booked:
             del self.muster.meetings[at]
@@ -189,6 +192,7 @@ class Attempt:
             "books": self.books.state(),
             "tracks": [track.state() for track in self.tracks.values()],
             "muster": self.muster.state(),
+            "skew": self.skew.state(),
             "awaited": [[rank, a.steps, a.nanoseconds] for rank, a in self.awaited.items()],
             "booked": self.booked,
             "lenient": self.lenient,
@@ -202,6 +206,7 @@ class Attempt:
             track = Track.of_state(saved, attempt.take, attempt.take_run)
             attempt.tracks[track.key] = track
         attempt.muster = Muster.of_state(state["muster"])
+        attempt.skew = Skew.of_state(state["skew"])
         attempt.awaited = {rank: Awaited(steps, ns) for rank, steps, ns in state["awaited"]}
         attempt.booked = None if state["booked"] is None else tuple(state["booked"])
         attempt.lenient, attempt.expected = state["lenient"], state["expected"]
@@ -223,6 +228,8 @@ class Ledger:
         self.lenient = lenient
         self.attempts: dict[AttemptKey, Attempt] = {}
         self.names = ClassNames()
+        self.fresh: set[int] = set()
+        """Attempts that go on from nothing: those before them were complete."""
         self._announced: dict[int, set[str]] = {}
 
     def announce(self, attempt: int, key: str) -> None:
@@ -233,7 +240,9 @@ class Ledger:
             if number == attempt:
                 found.expected = len(known)
 
-    def track(self, key: str, *, attempt: AttemptKey, rank: int, start_ns: int) -> Track:
+    def track(
+        self, key: str, *, attempt: AttemptKey, rank: int, start_ns: int, host: str = ""
+    ) -> Track:
         """The track of a process; made when it is new.  `Stale` if it comes too late."""
         found = self.attempts.get(attempt)
         if found is None:
@@ -241,7 +250,19 @@ class Ledger:
             found = Attempt(attempt, Books(start_ns), lenient=self.lenient, expected=expected)
             self.attempts[attempt] = found
         known = found.tracks.get(key)
-        return found.enter(key, rank, start_ns) if known is None else known
+        if known is None:
+            known = found.enter(key, rank, start_ns)
+            known.host = host
+        return known
+
+    def ahead_ns(self) -> dict[int, dict[str, int]]:
+        """By attempt and host: how far a clock is ahead of the others' beyond what is known of it;
+        nothing for hosts that go with the others."""
+        found: dict[int, dict[str, int]] = {}
+        for (number, _), attempt in self.attempts.items():
+            if len(attempt.tracks) > 1 and (ahead := attempt.skew.ahead_ns(attempt.tracks)):
+                found[number] = ahead
+        return found
 
     def forget(self, attempt: AttemptKey, key: str) -> None:
         """A process that was expected to tell its own story does not."""
@@ -251,8 +272,13 @@ class Ledger:
 
     def settle(self) -> None:
         """Book what can be booked; call it after each batch."""
-        for attempt in self.attempts.values():
+        before = 1
+        for key in sorted(self.attempts):
+            attempt = self.attempts[key]
+            if key[0] not in self.fresh:
+                attempt.books.capacity = max(attempt.books.capacity, before)
             attempt.book()
+            before = len({t.rank for t in attempt.tracks.values() if t.steps}) or before
 
     def end(self, keys: Iterable[str]) -> None:
         """These processes are gone: nobody need wait for them."""
@@ -269,6 +295,7 @@ class Ledger:
             "version": STATE_VERSION,
             "custom": self.names.custom,
             "lenient": self.lenient,
+            "fresh": sorted(self.fresh),
             "announced": [[n, sorted(keys)] for n, keys in self._announced.items()],
             "attempts": [attempt.state() for attempt in self.attempts.values()],
         }
@@ -280,6 +307,7 @@ class Ledger:
             raise ValueError(f"not a goodput state of version {STATE_VERSION}")
         ledger = cls(lenient=state["lenient"])
         ledger.names = ClassNames(tuple(state["custom"]))
+        ledger.fresh = set(state["fresh"])
         ledger._announced = {number: set(keys) for number, keys in state["announced"]}
         for saved_attempt in state["attempts"]:
             attempt = Attempt.of_state(saved_attempt)

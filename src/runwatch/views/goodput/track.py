@@ -95,9 +95,9 @@ def insert(pieces: list[Piece], start: int, end: int, spent: int) -> None:
 
 class Track:
     __slots__ = (
-        "ended", "handed", "inferred_ns", "key", "lap", "now_ns", "own_ns", "rank", "since_ns",
-        "start_ns", "step", "steps", "_begin", "_closed", "_done", "_floor", "_gap", "_inside",
-        "_last", "_on_run", "_on_stride", "_open", "_turned",
+        "ended", "handed", "host", "inferred_ns", "key", "lap", "now_ns", "own_ns", "rank",
+        "since_ns", "start_ns", "step", "steps", "_begin", "_closed", "_done", "_floor", "_gap",
+        "_inside", "_last", "_on_run", "_on_stride", "_open", "_turned",
     )  # fmt: skip
 
     def __init__(
@@ -110,6 +110,7 @@ class Track:
     ) -> None:
         self.key = key
         self.rank = rank
+        self.host = ""
         self.start_ns = self.since_ns = self.now_ns = start_ns
         """End of the last completed step; at first, when the process began."""
         self.lap = 0
@@ -361,9 +362,9 @@ class Track:
     # ── saved ─────────────────────────────────────────────────────────────────────────────────
 
     _PLAIN = (
-        "ended", "handed", "inferred_ns", "key", "lap", "now_ns", "own_ns", "rank", "since_ns",
-        "start_ns", "step", "steps", "_begin", "_closed", "_floor", "_gap", "_inside", "_last",
-        "_turned",
+        "ended", "handed", "host", "inferred_ns", "key", "lap", "now_ns", "own_ns", "rank",
+        "since_ns", "start_ns", "step", "steps", "_begin", "_closed", "_floor", "_gap", "_inside",
+        "_last", "_turned",
     )  # fmt: skip
 
     def state(self) -> dict[str, Any]:

@@ -1,0 +1,93 @@
+"""How far the clocks of a job's hosts are apart, told by its steps.
+
+Ranks that train together leave a step together: none is done before all have done their part.  So
+where one host's ranks always end a step so much later than the others' do, it is its clock that is
+ahead.  What varies from step to step is no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from runwatch.views.goodput.track import Track
+
+FIRST_STEPS: Final = 2
+"""Ranks begin one after the other, and the first steps compile."""
+MOST_STEPS: Final = 64
+FEWEST_STEPS: Final = 8
+LEAST_NS: Final = 10_000_000
+"""Less is the way of a message from host to host."""
+_SURE: Final = 6
+"""Times the spread from step to step: then it is no accident."""
+
+
+@dataclass(slots=True)
+class Skew:
+    """The ends of an attempt's early steps, by process."""
+
+    ends: dict[str, dict[int, int]] = field(default_factory=dict)
+
+    def saw(self, key: str, lap: int, step: int, end_ns: int) -> None:
+        mine = self.ends.get(key)
+        if mine is None:
+            mine = self.ends[key] = {}
+        if len(mine) < MOST_STEPS + FIRST_STEPS and not lap:
+            mine.setdefault(step, end_ns)
+
+    def ahead_ns(self, tracks: Mapping[str, Track]) -> dict[str, int]:
+        """By host: how far its clock is ahead of the others'; those of which nothing can be said
+        are left out.  Of two hosts, that of the lower rank is believed."""
+        columns = self._columns(tracks)
+        steps = _common(list(columns.values()))
+        if len(columns) < 2 or len(steps) < FEWEST_STEPS:
+            return {}
+        believed = list(columns.values())[: 1 if len(columns) == 2 else None]
+        middle = {step: _middle([column[step] for column in believed]) for step in steps}
+        found: dict[str, int] = {}
+        for host, column in columns.items():
+            apart = [column[step] - middle[step] for step in steps]
+            ahead = _middle(apart)
+            spread = _middle([abs(each - ahead) for each in apart])
+            if abs(ahead) >= max(LEAST_NS, _SURE * spread):
+                found[host] = ahead
+            elif spread * _SURE > LEAST_NS and abs(ahead) > LEAST_NS:
+                return {}  # they do not go together
+        return found
+
+    def spread_ns(self, tracks: Mapping[str, Track]) -> int:
+        """By how much the clocks of hosts may still be apart."""
+        columns = self._columns(tracks)
+        steps = _common(list(columns.values()))
+        if len(columns) < 2 or not steps:
+            return 0
+        ends = [[column[step] for column in columns.values()] for step in steps]
+        return _middle([max(each) - min(each) for each in ends])
+
+    def _columns(self, tracks: Mapping[str, Track]) -> dict[str, dict[int, int]]:
+        """By host, the last of its ranks to end each step; in the order of ranks."""
+        found: dict[str, dict[int, int]] = {}
+        for key, track in sorted(tracks.items(), key=lambda item: item[1].rank):
+            ends = self.ends.get(key, {})
+            column = found.setdefault(track.host or key, {})
+            for step in sorted(ends)[FIRST_STEPS:]:
+                column[step] = max(column.get(step, ends[step]), ends[step])
+        return {host: column for host, column in found.items() if column}
+
+    def state(self) -> list[list[object]]:
+        return [[key, list(ends.items())] for key, ends in self.ends.items()]
+
+    @classmethod
+    def of_state(cls, state: Sequence[tuple[str, Sequence[tuple[int, int]]]]) -> Skew:
+        return cls({key: dict(ends) for key, ends in state})
+
+
+def _common(columns: Sequence[Mapping[int, int]]) -> list[int]:
+    if not columns:
+        return []
+    return sorted(set(columns[0]).intersection(*columns[1:]))
+
+
+def _middle(values: Sequence[int]) -> int:
+    return sorted(values)[(len(values) - 1) // 2]
