@@ -27,7 +27,7 @@ from runwatch.goodput.kinds import (
     UnproductiveTimeDict,
     WorkloadMetricDetails,
 )
-from runwatch.goodput.reading import CloudLogger, Reader, entries_of
+from runwatch.goodput.reading import CloudLogger, Reader, Told, entries_of
 from runwatch.goodput.rules import Fold, accounted, checked, shares
 from runwatch.goodput.windows import Window, bounds, look, nanoseconds_of
 from runwatch.views.goodput.account import Account
@@ -65,7 +65,7 @@ class GoodputCalculator(GoodputExclusion):
         self._clock = clock
         self._lock = threading.RLock()
         self._reader = Reader(
-            _journal(job_name, logger_name) if cloud_logger is None else cloud_logger
+            _journal(job_name, logger_name) if cloud_logger is None else cloud_logger, clock
         )
         self._brought = cloud_logger is not None
         self._strict: Asked | None = None
@@ -271,9 +271,10 @@ class GoodputCalculator(GoodputExclusion):
         )
         exclude = [(nanoseconds_of(a), nanoseconds_of(b)) for a, b in exclusion_intervals]
         with self._lock:
+            if self._brought:
+                self._refresh()
             if self._strict is None:
-                read = self._reader.read_behind if self._brought else None
-                self._strict = account_of(self.job_name, read)
+                self._strict = account_of(self.job_name, self._told if self._brought else None)
             found = self._strict.account(self._clock.wall_ns(), since, until, exclude)
         if found is None:
             raise ValueError(
@@ -290,8 +291,14 @@ class GoodputCalculator(GoodputExclusion):
     def _refresh(self) -> None:
         if self._reader.read_into(self._history):
             self._fold = self._fold_type(self._history)
+            if self._brought:
+                self._strict = None  # it has been told in another order
         self._fold.advance()
         self._goodput_cache.update_last_entry_info(self._reader.cursor)
+
+    def _told(self, place: int | None) -> tuple[Told, int]:
+        """What the log that was brought along has told since, for the strict account."""
+        return Told(self._history, place or 0), len(self._history)
 
     def _now(self) -> float:
         return self._clock.wall_ns() / 1e9
