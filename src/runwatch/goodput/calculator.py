@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from runwatch.clock import Clock, system_clock
 from runwatch.goodput.cache import GoodputCache
+from runwatch.goodput.codes import STEP
 from runwatch.goodput.deviations import step_info
 from runwatch.goodput.exclusions import GoodputExclusion
 from runwatch.goodput.history import History
@@ -27,6 +28,7 @@ from runwatch.goodput.kinds import (
     UnproductiveTimeDict,
     WorkloadMetricDetails,
 )
+from runwatch.goodput.quiet import Quiet, in_kinds
 from runwatch.goodput.reading import CloudLogger, Reader, Told, entries_of
 from runwatch.goodput.rules import Fold, accounted, checked, shares
 from runwatch.goodput.windows import Window, bounds, look, nanoseconds_of
@@ -233,6 +235,20 @@ class GoodputCalculator(GoodputExclusion):
             "goodput_time_dict": {GoodputType.TOTAL: window.productive},
             "badput_time_dict": window.badput,
         }
+
+    def get_quiet_interval(self, interval_start: datetime, interval_end: datetime) -> Quiet:
+        """A window of which the above tell nothing, as the strict account has it: in a hang
+        nothing is productive.
+
+        ValueError if the job did not run in it.
+        """
+        account = self.get_account(interval_start, interval_end)
+        with self._lock:
+            self._refresh()
+            kinds = self._fold.figures().badput
+            # Of the very first step nobody knows how long it may take.
+            is_first = self._history.codes.count(STEP) == 1
+        return in_kinds(account, kinds, may_be_productive=not is_first)
 
     def _window(self, start: datetime, end: datetime) -> Window:
         after, until = bounds(start, end)

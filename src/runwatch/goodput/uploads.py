@@ -27,6 +27,7 @@ from runwatch.exports.cloud_monitoring import (
 from runwatch.goodput.cloud import CloudOutlet
 from runwatch.goodput.kinds import BadputType, GCPOptions, GoodputType
 from runwatch.goodput.pace import Pace
+from runwatch.goodput.quiet import Quiet
 from runwatch.goodput.tensorboard import EventFile, Scalar, job_scalars
 from runwatch.goodput.timetable import Timetable
 from runwatch.sdk.guard import attempt, logger
@@ -114,15 +115,14 @@ class Uploads:
             self._cloud.send(self._step_series(workload))
 
     def rolling(self, windows: Sequence[int]) -> None:
-        """Windows that end now.  One in which nothing was recorded says nothing."""
+        """Windows that end now.  One in which nothing was recorded says what the job did then."""
         if not self._cloud.takes_goodput or (workload := self._cloud.workload) is None:
             return
         series: list[Series] = []
         now = self._now()
         for seconds in windows:
             begin = now - timedelta(seconds=seconds)
-            details = self.calculator.get_interval_metric_details(begin, now)
-            series += self._window_series(workload, seconds, details)
+            series += self._window_series(workload, seconds, begin, now)
         self._cloud.send(series)
 
     def interval(self, seconds: float) -> None:
@@ -133,9 +133,14 @@ class Uploads:
         now = self._now()
         begin = now - timedelta(seconds=seconds)
         answer = _answer(lambda: self.calculator.get_job_goodput_interval(begin, now))
-        if answer is None:
+        if answer is not None:
+            percent, badput, _, total_seconds, _ = answer
+        elif (quiet := self._quiet(begin, now)) is not None:
+            percent, badput, total_seconds = (
+                quiet.goodput_percent, quiet.badput_percent, quiet.total
+            )  # fmt: skip
+        else:
             return
-        percent, badput, _, total_seconds, _ = answer
         parts = _by_name(badput)
         series = window_shares(workload, int(seconds), percent, parts)
         if not self.timetable.runs(GOODPUT):
@@ -193,16 +198,25 @@ class Uploads:
         return step_times(workload, ideal_seconds=pace.ideal, deviation_seconds=pace.deviation())
 
     def _window_series(
-        self, workload: Workload, seconds: int, details: Mapping[str, Any]
+        self, workload: Workload, seconds: int, begin: datetime, now: datetime
     ) -> list[Series]:
+        details: Mapping[str, Any] = self.calculator.get_interval_metric_details(begin, now)
         goodput = details["interval_goodput"].get(GoodputType.TOTAL)
+        badput = details["interval_badput"]
         if goodput is None:
-            return []
-        badput = _by_name(details["interval_badput"])
+            quiet = self._quiet(begin, now)
+            if quiet is None:
+                return []
+            goodput, badput = quiet.goodput_percent, quiet.badput_percent
         return [
-            *window_shares(workload, seconds, goodput, badput),
+            *window_shares(workload, seconds, goodput, _by_name(badput)),
             *self._slices(workload, details, seconds),
         ]
+
+    def _quiet(self, begin: datetime, now: datetime) -> Quiet | None:
+        """Of a window of which the original's rules tell nothing; None if the job did not run."""
+        ask = partial(self.calculator.get_quiet_interval, begin, now)
+        return attempt("account for a window", None, partial(_answer, ask))
 
     def _slices(self, workload: Workload, details: Mapping[str, Any], seconds: int) -> list[Series]:
         if not self._plan.include_slice_efficiency:
