@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 import threading
+import weakref
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from runwatch.clock import Clock, system_clock
 from runwatch.goodput.cache import GoodputCache
@@ -36,6 +37,8 @@ from runwatch.views.goodput.account import Account
 
 if TYPE_CHECKING:
     from runwatch.goodput.strict import Asked
+
+T = TypeVar("T")
 
 
 class GoodputCalculator(GoodputExclusion):
@@ -66,9 +69,8 @@ class GoodputCalculator(GoodputExclusion):
         self.max_logs_retention_period = _period(max_logs_retention_period)
         self._clock = clock
         self._lock = threading.RLock()
-        self._reader = Reader(
-            _journal(job_name, logger_name) if cloud_logger is None else cloud_logger, clock
-        )
+        log = self._own_journal(logger_name) if cloud_logger is None else cloud_logger
+        self._reader = Reader(log, clock)
         self._brought = cloud_logger is not None
         self._strict: Asked | None = None
         self._history = History()
@@ -291,6 +293,7 @@ class GoodputCalculator(GoodputExclusion):
                 self._refresh()
             if self._strict is None:
                 self._strict = account_of(self.job_name, self._told if self._brought else None)
+                self._let_go_with_this(self._strict)
             found = self._strict.account(self._clock.wall_ns(), since, until, exclude)
         if found is None:
             raise ValueError(
@@ -312,18 +315,24 @@ class GoodputCalculator(GoodputExclusion):
         self._fold.advance()
         self._goodput_cache.update_last_entry_info(self._reader.cursor)
 
+    def _own_journal(self, logger_name: str) -> CloudLogger:
+        from runwatch.goodput.backend import JournalLogger
+
+        return self._let_go_with_this(JournalLogger(self.job_name, logger_name))
+
+    def _let_go_with_this(self, log: T) -> T:
+        """Callers make calculators and drop them: the files that were followed go with them."""
+        close = getattr(log, "close", None)
+        if close is not None:
+            weakref.finalize(self, close).atexit = False
+        return log
+
     def _told(self, place: int | None) -> tuple[Told, int]:
         """What the log that was brought along has told since, for the strict account."""
         return Told(self._history, place or 0), len(self._history)
 
     def _now(self) -> float:
         return self._clock.wall_ns() / 1e9
-
-
-def _journal(job_name: str, logger_name: str) -> CloudLogger:
-    from runwatch.goodput.backend import JournalLogger
-
-    return JournalLogger(job_name, logger_name)
 
 
 def _period(given: timedelta | float | None) -> timedelta | None:
