@@ -18,6 +18,8 @@ from runwatch.exports.cloud_monitoring import (
     Parts,
     Series,
     Workload,
+    account_shares,
+    account_times,
     job_times,
     job_totals,
     slice_efficiencies,
@@ -28,12 +30,13 @@ from runwatch.goodput.cloud import CloudOutlet
 from runwatch.goodput.kinds import BadputType, GCPOptions, GoodputType
 from runwatch.goodput.pace import Pace
 from runwatch.goodput.quiet import Quiet
-from runwatch.goodput.tensorboard import EventFile, Scalar, job_scalars
+from runwatch.goodput.tensorboard import EventFile, Scalar, account_scalars, job_scalars
 from runwatch.goodput.timetable import Timetable
 from runwatch.sdk.guard import attempt, logger
 
 if TYPE_CHECKING:
     from runwatch.goodput.calculator import GoodputCalculator
+    from runwatch.views.goodput.account import Account
 
 T = TypeVar("T")
 
@@ -56,6 +59,8 @@ class Plan:
     options: GCPOptions
     include_badput_breakdown: bool
     include_slice_efficiency: bool
+    include_account: bool
+    """Whether Runwatch's own account goes beside the original's figures."""
     ideal_step_time: float | None
     exit_seconds: float | None
     """How long a last upload may hold up the program's exit; None is no last upload."""
@@ -75,6 +80,8 @@ class Uploads:
         self._plan = plan
         self._make_calculator = make_calculator
         self._calculator: GoodputCalculator | None = None
+        self._step = 0
+        """The last productive one that is known."""
         self._pace = Pace(plan.ideal_step_time)
         self._clock = clock
         self._cloud = CloudOutlet(plan.job_name, plan.options, client=client, clock=clock)
@@ -101,11 +108,23 @@ class Uploads:
                 plan.include_badput_breakdown, configured_ideal_step_time=plan.ideal_step_time
             )
         )
-        if answer is None:
+        if answer is not None:
+            percent, badput, self._step = answer
+            self._show(job_scalars(percent, _by_name(badput), self._step))
+            attempt("upload goodput", None, self._send_job)
+        if plan.include_account:
+            attempt("upload the account", None, self._account)
+
+    def _account(self) -> None:
+        """Known even where the original's rules give no figures."""
+        account = _answer(self.calculator.get_account)
+        if account is None:
             return
-        percent, badput, step = answer
-        self._show(job_scalars(percent, _by_name(badput), step))
-        attempt("upload goodput", None, self._send_job)
+        percent, spent = account.goodput, _seconds(account)
+        self._show(account_scalars(None if percent is None else percent * 100, spent, self._step))
+        if self._cloud.takes_goodput and (workload := self._cloud.workload) is not None:
+            # A request of its own: whatever becomes of it, the others are there.
+            self._cloud.send(account_times(workload, spent))
 
     def step_deviation(self) -> None:
         """Steps that have not been shown yet, and how far the latest are from the ideal."""
@@ -124,6 +143,8 @@ class Uploads:
             begin = now - timedelta(seconds=seconds)
             series += self._window_series(workload, seconds, begin, now)
         self._cloud.send(series)
+        if self._plan.include_account:
+            self._send_accounts(workload, windows, now)
 
     def interval(self, seconds: float) -> None:
         """One window that ends now, in percent; and in seconds under the names of the job's own
@@ -140,12 +161,23 @@ class Uploads:
                 quiet.goodput_percent, quiet.badput_percent, quiet.total
             )  # fmt: skip
         else:
-            return
+            return  # the job did not run
         parts = _by_name(badput)
         series = window_shares(workload, int(seconds), percent, parts)
         if not self.timetable.runs(GOODPUT):
             share = total_seconds / 100
             series += job_times(workload, percent * share, _scaled(parts, share))
+        self._cloud.send(series)
+        if self._plan.include_account:
+            self._send_accounts(workload, [int(seconds)], now)
+
+    def _send_accounts(self, workload: Workload, windows: Sequence[int], now: datetime) -> None:
+        series: list[Series] = []
+        for seconds in windows:
+            ask = partial(self.calculator.get_account, now - timedelta(seconds=seconds), now)
+            account = attempt("account for a window", None, partial(_answer, ask))
+            if account is not None:
+                series += account_shares(workload, seconds, _seconds(account))
         self._cloud.send(series)
 
     def _now(self) -> datetime:
@@ -238,6 +270,10 @@ def _answer(question: Callable[[], T]) -> T | None:
     except ValueError as error:
         logger.debug("nothing to upload: %s", error)
         return None
+
+
+def _seconds(account: Account) -> dict[str, float]:
+    return {name: ns / 1e9 for name, ns in account.spent_ns.items()}
 
 
 def _by_name(badput: Mapping[BadputType, Any]) -> Parts:
