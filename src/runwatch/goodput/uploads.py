@@ -14,6 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from runwatch.clock import Clock, system_clock
+from runwatch.errors import UsageError
 from runwatch.exports.cloud_monitoring import (
     Parts,
     Series,
@@ -174,8 +175,8 @@ class Uploads:
     def _send_accounts(self, workload: Workload, windows: Sequence[int], now: datetime) -> None:
         series: list[Series] = []
         for seconds in windows:
-            ask = partial(self.calculator.get_account, now - timedelta(seconds=seconds), now)
-            account = attempt("account for a window", None, partial(_answer, ask))
+            begin = now - timedelta(seconds=seconds)
+            account = _of_window(partial(self.calculator.get_account, begin, now))
             if account is not None:
                 series += account_shares(workload, seconds, _seconds(account))
         self._cloud.send(series)
@@ -247,8 +248,7 @@ class Uploads:
 
     def _quiet(self, begin: datetime, now: datetime) -> Quiet | None:
         """Of a window of which the original's rules tell nothing; None if the job did not run."""
-        ask = partial(self.calculator.get_quiet_interval, begin, now)
-        return attempt("account for a window", None, partial(_answer, ask))
+        return _of_window(partial(self.calculator.get_quiet_interval, begin, now))
 
     def _slices(self, workload: Workload, details: Mapping[str, Any], seconds: int) -> list[Series]:
         if not self._plan.include_slice_efficiency:
@@ -270,6 +270,19 @@ def _answer(question: Callable[[], T]) -> T | None:
     except ValueError as error:
         logger.debug("nothing to upload: %s", error)
         return None
+
+
+def _of_window(question: Callable[[], T]) -> T | None:
+    """None if the job did not run in it: a head refuses to answer about such a window."""
+
+    def ask() -> T | None:
+        try:
+            return _answer(question)
+        except UsageError as error:
+            logger.debug("nothing to upload: %s", error)
+            return None
+
+    return attempt("account for a window", None, ask)
 
 
 def _seconds(account: Account) -> dict[str, float]:
