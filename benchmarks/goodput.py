@@ -7,7 +7,8 @@ there, a first question is asked (`get_job_goodput` with its breakdown), the sam
 new, and once more after a hundred steps and the job's end; last every step's deviation from the
 ideal, which the original measures with each question.  The original and ours read the same log in
 memory; ours is also asked about a journal that another process writes.  Beside it stands the strict
-account, in which every nanosecond has one class.  That the original and ours answer the same is
+account, in which every nanosecond has one class.  Some logs that people bring go by times and know
+no cursors: of such a one both are asked as well.  That the original and ours answer the same is
 checked each time: a benchmark with another answer fails.
 """
 
@@ -31,7 +32,15 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from goodput_shapes import DISRUPTIONS, SHAPES, Entry, Job
-from goodput_tables import DROP_INS, LARGEST_OF_THE_ORIGINAL, WAYS, Cases, growth, tables
+from goodput_tables import (
+    DROP_INS,
+    LARGEST_OF_THE_ORIGINAL,
+    WAYS,
+    Cases,
+    by_times_table,
+    growth,
+    tables,
+)
 from report import Outcome, Table
 from scalar import timed
 from tools import Tool
@@ -134,6 +143,21 @@ class MemoryLog:
         pass
 
 
+class TimedLog(MemoryLog):
+    """A log that goes by times alone, as the original's own tests bring it: its cursor, which is
+    always that of its last entry, says nothing to it."""
+
+    def read_cloud_logging_entries(
+        self,
+        start_time: datetime | None = None,
+        end_time: datetime | None = None,
+        last_entry_info: Any = None,
+    ) -> tuple[list[Entry], Any]:
+        entries, _ = super().read_cloud_logging_entries(start_time, end_time)
+        newest = _EPOCH + timedelta(microseconds=self._times[-1])
+        return entries, (newest, f"{len(self.entries) - 1:012}")
+
+
 def _microseconds(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
@@ -165,6 +189,21 @@ class Calculator:
                 **_flat(info.total_unproductive_time),
             },
             "counts": {"last step": last, "disruptions": info.number_of_disruptions},
+        }
+
+
+class StrictOfCalculator(Calculator):
+    """The strict account, as callers with a log of their own ask for it."""
+
+    def ask(self) -> None:
+        self._account = self._calculator.get_account()
+
+    def told(self) -> dict[str, Any]:
+        spent = self._account
+        return {
+            "percent": {"goodput": 100 * spent.goodput},
+            "seconds": {name: ns / 1e9 for name, ns in spent.spent_ns.items() if ns},
+            "off_ns": sum(spent.spent_ns.values()) - spent.total_ns,
         }
 
 
@@ -200,7 +239,8 @@ class Strict:
 
 def in_memory(request: dict[str, Any]) -> dict[str, Any]:
     job = Job(request["shape"], request["steps"], name=NAME)
-    log = MemoryLog(job)
+    by_times = request.get("log") == "times"
+    log = TimedLog(job) if by_times else MemoryLog(job)
     for entry in job.run(request["steps"]):
         log.write(entry)
 
@@ -208,9 +248,11 @@ def in_memory(request: dict[str, Any]) -> dict[str, Any]:
         for entry in rest(job):
             log.write(entry)
 
+    is_strict = request["asked"] == "strict"
+    kind = StrictOfCalculator if is_strict else Calculator
     library = library_of(request["tool"])
-    open_asker: Callable[[], Asker] = partial(Calculator, library, log, request["directory"])
-    if request["asked"] == "strict":
+    open_asker: Callable[[], Asker] = partial(kind, library, log, request["directory"])
+    if is_strict and not by_times:
         open_asker = partial(Strict, "EntryAccount", log.read_behind)
     return {"entries": len(log.entries), **question(open_asker, go_on)}
 
@@ -322,13 +364,14 @@ def measure(options: Options) -> Outcome:
     found: dict[str, dict[int, Cases]] = {}
     for shape in SHAPES:
         found[shape] = {steps: measure_case(shape, steps, options) for steps in sizes}
-    recorders = record_costs(options)
+    recorders, timed = record_costs(options), by_times(options, sizes)
     numbers = {
         "cases": found,
+        "by times": timed,
         "growth": {shape: growth(cases) for shape, cases in found.items()},
         "recorder": recorders,
     }
-    return Outcome([*tables(found), _recorders(recorders)], numbers)
+    return Outcome([*tables(found), by_times_table(timed), _recorders(recorders)], numbers)
 
 
 def measure_case(shape: str, steps: int, options: Options) -> Cases:
@@ -347,6 +390,33 @@ def measure_case(shape: str, steps: int, options: Options) -> Cases:
             cases[f"{asked}, journal"].append(given)
         compare(f"{shape}, {steps:,} steps", {way: all_[-1] for way, all_ in cases.items() if all_})
     return {way: best(all_) for way, all_ in cases.items() if all_}
+
+
+def by_times(options: Options, sizes: Sequence[int]) -> dict[int, Cases]:
+    """Of a log that somebody brings and that knows no cursors."""
+    found: dict[int, Cases] = {}
+    for steps in sizes:
+        request = {"mode": "memory", "shape": "steps", "steps": steps, "log": "times"}
+        askers = [("calculator", OURS, "calculator"), ("strict", OURS, "strict")]
+        if installed(ORIGINAL):
+            askers.insert(0, ("original", ORIGINAL, "calculator"))
+        cases: Cases = {}
+        for way, tool, asked in askers:
+            given = {**request, "asked": asked}
+            rounds = 1 if options.quick or way == "original" and steps == SIZES[-1] else 2
+            cases[way] = best(
+                [ask("goodput.py", tool, given, seconds=2 * LIMIT_SECONDS) for _ in range(rounds)]
+            )
+        expected = cases.get("original", cases["calculator"])
+        what = f"a log that goes by times, {steps:,} steps"
+        for told in ("told first", "told"):
+            ours = cases["calculator"][told]
+            _same(what, expected[told]["seconds"], ours["seconds"], SECONDS_APART)
+            _same(what, expected[told]["counts"], ours["counts"], 0)
+        if cases["strict"]["told"]["off_ns"]:
+            raise TrialFailed(f"{what}: classes do not sum to the job's time")
+        found[steps] = cases
+    return found
 
 
 def ask_about_a_journal(shape: str, steps: int) -> dict[str, dict[str, Any]]:

@@ -129,6 +129,30 @@ def _idle(found: Found) -> dict[str, float]:
     return most
 
 
+def by_times_table(found: dict[int, Cases]) -> Table:
+    """A log that somebody brings and that goes by times alone."""
+    ways = ("original", "calculator", "strict")
+    questions = {"first": "first", "nothing new": "nothing new", "after": "100 more"}
+    head = ("CPU ms", *(f"{WAYS[way]}: {asked}" for way in ways for asked in questions.values()))
+    table = Table("Goodput: a log that goes by times", head)
+    for steps, cases in found.items():
+        cells = [
+            f"{1e3 * cpu(cases[way], question):,.2f}" if _has(cases, way) else NOT_INSTALLED
+            for way in ways
+            for question in questions
+        ]
+        table.rows.append((f"steps {steps:,}", *cells))
+    table.notes.append(
+        "The log takes start and end times and does not look at cursors, as the one that the "
+        "original's own tests bring."
+    )
+    return table
+
+
+def _has(cases: Cases, way: str) -> bool:
+    return way in cases and "over_s" not in cases[way]
+
+
 def _memory_cell(cases: Cases, way: str) -> str:
     return f"{cases[way]['before_mb']:,.0f} + {cases[way]['above_mb']:,.1f}"
 

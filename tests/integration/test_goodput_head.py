@@ -15,7 +15,11 @@ import pytest
 
 from runwatch.agent.lock import end_agents
 from runwatch.cli import demo_command, demo_train
+from runwatch.goodput.kinds import GCPOptions
+from runwatch.goodput.monitor import GoodputMonitor
+from runwatch.sdk.guard import tally
 from tests.integration.processes import Cluster, until
+from tests.unit.goodput.monitor_help import HandClock, metric_service
 
 SECOND = 10**9
 TRAIN = """
@@ -151,6 +155,33 @@ def test_what_a_recorder_wrote_is_at_the_head(cluster: Cluster) -> None:
     account = spent(goodput(cluster, run))
     assert account["custom:eval"] == 3 * SECOND
     assert sum(account.values()) == 25 * SECOND
+
+
+def test_a_monitor_asks_the_head_about_windows_without_entries(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.start_head()
+    cluster.start_agent()
+    assert cluster._python("-c", RECORD).wait(60) == 0, cluster.words()
+    until(lambda: is_known(cluster, "old job"))
+    [run] = [r["run"] for r in get(cluster, "/api/v1/runs")["runs"]]
+    until(lambda: not goodput(cluster, run)["live"], what="the end")
+    monkeypatch.setenv("RUNWATCH_HEAD", f"http://127.0.0.1:{cluster.http_port}")
+    tally.forget()
+    shares = []
+    # Within a step, within the evaluation, and when the job had long ended.
+    for at in (17.5, 22.5, 500):
+        with metric_service() as (kept, client):
+            monitor = GoodputMonitor(
+                "old job", "goodput_old job", "", 30, True, metrics_client=client,
+                gcp_options=GCPOptions("p", "z", "0", "A"), include_account=True,
+                clock=HandClock(1_767_225_600.0 + at),
+            )  # fmt: skip
+            monitor.start_rolling_window_goodput_uploader([1])
+            monitor.stop_rolling_window_goodput_uploader()
+            shares.append(kept.values("interval_goodput"))
+    assert shares == [[pytest.approx(100.0)], [0.0], []]
+    assert tally.counts == {}
 
 
 # ── the demo ───────────────────────────────────────────────────────────────────────────────────

@@ -8,6 +8,9 @@ Two metrics describe the step time, and each means one thing only: `performance`
 time, `step_time_deviation` how far the steps of late are from it.  (Others have written the mean
 deviation to `performance` too, under the same labels, so that neither could be read.)
 
+Runwatch's own account has the same metrics and labels under a prefix of its own, so that sums over
+the others stay what they were.  The service takes such metrics for a `generic_task` only.
+
 Nothing here talks to the service; `goodput/cloud.py` does.
 """
 
@@ -16,11 +19,15 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 PREFIX: Final = "compute.googleapis.com/workload/"
 RESOURCE: Final = "compute.googleapis.com/Workload"
+ACCOUNT_PREFIX: Final = "custom.googleapis.com/runwatch/"
+ACCOUNT_RESOURCE: Final = "generic_task"
+NAMESPACE: Final = "runwatch"
+PRODUCTIVE, EXCLUDED = "productive", "excluded"
 NOT_BADPUT: Final = frozenset(("DATA_LOADING_ASYNC",))
 """Loading that overlaps training costs no time."""
 
@@ -43,6 +50,7 @@ class Series:
     metric: str
     value: float
     labels: Mapping[str, str]
+    prefix: str = PREFIX
 
     @property
     def value_type(self) -> ValueType:
@@ -67,17 +75,29 @@ class Workload:
 
     def request(self, series: Series) -> dict[str, Any]:
         """As `GCPMetrics.send_metrics` takes it."""
+        is_own = series.prefix == ACCOUNT_PREFIX
         return {
-            "metric_type": PREFIX + series.metric,
+            "metric_type": series.prefix + series.metric,
             "value": series.value,
             "value_type": series.value_type,
             "metric_labels": dict(series.labels),
-            "resource_type": RESOURCE,
-            "resource_labels": {
-                "location": self.location,
-                "workload_id": self.job_name,
-                "replica_id": self.replica_id,
-            },
+            "resource_type": ACCOUNT_RESOURCE if is_own else RESOURCE,
+            "resource_labels": self._task() if is_own else self._workload(),
+        }
+
+    def _workload(self) -> dict[str, str]:
+        return {
+            "location": self.location,
+            "workload_id": self.job_name,
+            "replica_id": self.replica_id,
+        }
+
+    def _task(self) -> dict[str, str]:
+        return {
+            "location": self.location,
+            "namespace": NAMESPACE,
+            "job": self.job_name,
+            "task_id": self.replica_id,
         }
 
 
@@ -133,6 +153,41 @@ def window_shares(
             for source, percent in flat(badput_percent)
         ),
     ]
+
+
+def account_times(workload: Workload, spent_seconds: Mapping[str, float]) -> list[Series]:
+    """Runwatch's own account of the job, by class: the times sum to `total_elapsed_time`."""
+    total = sum(spent_seconds.values())
+    found = [
+        *job_times(workload, spent_seconds[PRODUCTIVE], _badput(spent_seconds)),
+        workload.series("excluded_time", float(spent_seconds[EXCLUDED])),
+        workload.series("total_elapsed_time", float(total), window_type="cumulative"),
+    ]
+    return _own(found)
+
+
+def account_shares(
+    workload: Workload, window_seconds: int, spent_seconds: Mapping[str, float]
+) -> list[Series]:
+    """The same of the last `window_seconds`, in percent of what was not excluded."""
+    counted = sum(spent_seconds.values()) - spent_seconds[EXCLUDED]
+    if not counted:
+        return []
+    percent = {name: seconds / counted * 100 for name, seconds in spent_seconds.items()}
+    return _own(window_shares(workload, window_seconds, percent[PRODUCTIVE], _badput(percent)))
+
+
+def _badput(spent: Mapping[str, float]) -> Parts:
+    """`custom:eval` is CUSTOM.EVAL, as the original's custom events are named."""
+    return {
+        name.replace(":", ".", 1).upper(): amount
+        for name, amount in spent.items()
+        if name not in (PRODUCTIVE, EXCLUDED)
+    }
+
+
+def _own(series: list[Series]) -> list[Series]:
+    return [replace(one, prefix=ACCOUNT_PREFIX) for one in series]
 
 
 def slice_efficiencies(

@@ -3,9 +3,9 @@
 This package is that library's `goodput` module: the names below are all of it, loaded when they
 are first used.  `recorder.py` writes a job's log, `backend.py` is where it lies (`following.py`
 reads journals, `remote.py` asks a head), `entries.py` says how an entry lies in a journal,
-`calculator.py` and its neighbours apply the original's rules, `monitor.py` exports what they
-give, `imports.py` reads logs that the original wrote.  The strict account, in which every
-nanosecond is in exactly one class, is in `views/goodput/`.
+`calculator.py` and its neighbours apply the original's rules, `quiet.py` speaks where they are
+silent, `monitor.py` exports what they give, `imports.py` reads logs that the original wrote.  The
+strict account, in which every nanosecond is in exactly one class, is in `views/goodput/`.
 """
 
 from __future__ import annotations

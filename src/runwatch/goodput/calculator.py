@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 import threading
+import weakref
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from runwatch.clock import Clock, system_clock
 from runwatch.goodput.cache import GoodputCache
+from runwatch.goodput.codes import STEP
 from runwatch.goodput.deviations import step_info
 from runwatch.goodput.exclusions import GoodputExclusion
 from runwatch.goodput.history import History
@@ -27,13 +29,16 @@ from runwatch.goodput.kinds import (
     UnproductiveTimeDict,
     WorkloadMetricDetails,
 )
-from runwatch.goodput.reading import CloudLogger, Reader, entries_of
+from runwatch.goodput.quiet import Quiet, in_kinds
+from runwatch.goodput.reading import CloudLogger, Reader, Told, entries_of
 from runwatch.goodput.rules import Fold, accounted, checked, shares
 from runwatch.goodput.windows import Window, bounds, look, nanoseconds_of
 from runwatch.views.goodput.account import Account
 
 if TYPE_CHECKING:
     from runwatch.goodput.strict import Asked
+
+T = TypeVar("T")
 
 
 class GoodputCalculator(GoodputExclusion):
@@ -64,9 +69,8 @@ class GoodputCalculator(GoodputExclusion):
         self.max_logs_retention_period = _period(max_logs_retention_period)
         self._clock = clock
         self._lock = threading.RLock()
-        self._reader = Reader(
-            _journal(job_name, logger_name) if cloud_logger is None else cloud_logger
-        )
+        log = self._own_journal(logger_name) if cloud_logger is None else cloud_logger
+        self._reader = Reader(log, clock)
         self._brought = cloud_logger is not None
         self._strict: Asked | None = None
         self._history = History()
@@ -234,6 +238,20 @@ class GoodputCalculator(GoodputExclusion):
             "badput_time_dict": window.badput,
         }
 
+    def get_quiet_interval(self, interval_start: datetime, interval_end: datetime) -> Quiet:
+        """A window of which the above tell nothing, as the strict account has it: in a hang
+        nothing is productive.
+
+        ValueError if the job did not run in it.
+        """
+        account = self.get_account(interval_start, interval_end)
+        with self._lock:
+            self._refresh()
+            kinds = self._fold.figures().badput
+            # Of the very first step nobody knows how long it may take.
+            is_first = self._history.codes.count(STEP) == 1
+        return in_kinds(account, kinds, may_be_productive=not is_first)
+
     def _window(self, start: datetime, end: datetime) -> Window:
         after, until = bounds(start, end)
         with self._lock:
@@ -271,9 +289,11 @@ class GoodputCalculator(GoodputExclusion):
         )
         exclude = [(nanoseconds_of(a), nanoseconds_of(b)) for a, b in exclusion_intervals]
         with self._lock:
+            if self._brought:
+                self._refresh()
             if self._strict is None:
-                read = self._reader.read_behind if self._brought else None
-                self._strict = account_of(self.job_name, read)
+                self._strict = account_of(self.job_name, self._told if self._brought else None)
+                self._let_go_with_this(self._strict)
             found = self._strict.account(self._clock.wall_ns(), since, until, exclude)
         if found is None:
             raise ValueError(
@@ -290,17 +310,29 @@ class GoodputCalculator(GoodputExclusion):
     def _refresh(self) -> None:
         if self._reader.read_into(self._history):
             self._fold = self._fold_type(self._history)
+            if self._brought:
+                self._strict = None  # it has been told in another order
         self._fold.advance()
         self._goodput_cache.update_last_entry_info(self._reader.cursor)
 
+    def _own_journal(self, logger_name: str) -> CloudLogger:
+        from runwatch.goodput.backend import JournalLogger
+
+        return self._let_go_with_this(JournalLogger(self.job_name, logger_name))
+
+    def _let_go_with_this(self, log: T) -> T:
+        """Callers make calculators and drop them: the files that were followed go with them."""
+        close = getattr(log, "close", None)
+        if close is not None:
+            weakref.finalize(self, close).atexit = False
+        return log
+
+    def _told(self, place: int | None) -> tuple[Told, int]:
+        """What the log that was brought along has told since, for the strict account."""
+        return Told(self._history, place or 0), len(self._history)
+
     def _now(self) -> float:
         return self._clock.wall_ns() / 1e9
-
-
-def _journal(job_name: str, logger_name: str) -> CloudLogger:
-    from runwatch.goodput.backend import JournalLogger
-
-    return JournalLogger(job_name, logger_name)
 
 
 def _period(given: timedelta | float | None) -> timedelta | None:

@@ -102,6 +102,8 @@ class Checkpoint(NamedTuple):
 
     key: str
     """Its step and whether it is a local or a persistent one."""
+    start: float
+    """When the training began to wait for it."""
     seconds: float
     fingerprint: int
     """Of all that the entry says: hosts may take equally long."""
@@ -165,7 +167,13 @@ def _checkpoint(time: float, entry: Mapping[str, Any]) -> Item | None:
     seconds = entry.get(field)
     if not is_seconds(seconds):
         return None
-    return Item(code, time, Checkpoint(checkpoint_key(entry), seconds, _fingerprint(entry)))
+    stated = entry.get(_start_of(field))
+    start = float(stated) if is_seconds(stated) else time
+    return Item(code, time, Checkpoint(checkpoint_key(entry), start, seconds, _fingerprint(entry)))
+
+
+def _start_of(duration: str) -> str:
+    return duration.replace("duration_secs", "start_time")
 
 
 def _fingerprint(entry: Any) -> int:
@@ -197,11 +205,11 @@ def entry_of(item: Item) -> dict[str, Any]:
         counts = zip((_ACTIVE_SLICES, _TOTAL_SLICES, _AVAILABLE_SLICES), note, strict=True)
         return {**dict(counts), FIELD_OF[code]: time}
     if isinstance(note, Checkpoint):
-        return _checkpoint_entry(code, time, note)
+        return _checkpoint_entry(code, note)
     return {FIELD_OF.get(code, "time"): time}
 
 
-def _checkpoint_entry(code: int, time: float, checkpoint: Checkpoint) -> dict[str, Any]:
+def _checkpoint_entry(code: int, checkpoint: Checkpoint) -> dict[str, Any]:
     kind = "save" if code == SAVE else "restore"
     duration = _CHECKPOINTS[kind][1]
     step, _, place = checkpoint.key.rpartition("-")
@@ -209,6 +217,6 @@ def _checkpoint_entry(code: int, time: float, checkpoint: Checkpoint) -> dict[st
         "event_type": kind,
         "step": int(step) if step.lstrip("-").isdigit() else step,
         "directory": "gs://" if place == "persistent" else "",
-        duration.replace("duration_secs", "start_time"): time,
+        _start_of(duration): checkpoint.start,
         duration: checkpoint.seconds,
     }

@@ -333,8 +333,22 @@ class History:
             return self.words[row]
         return self.slices[row] if code == SLICES else self.checkpoints[row]
 
-    def items(self, start: int = 0) -> Iterator[Item]:
-        return map(self.item, range(start, len(self.codes)))
+    def items(self, start: int = 0, end: int | None = None) -> Iterator[Item]:
+        """Those of a stretch, in order; steps are counted, not looked up."""
+        codes, times, breaks = self.codes, self.times, self.break_at
+        number, row = None, bisect_left(breaks, start)
+        following_break = breaks[row] if row < len(breaks) else _NOWHERE
+        for index in range(start, len(codes) if end is None else end):
+            if codes[index] != STEP:
+                yield self.item(index)
+                continue
+            if index == following_break:
+                number = self.break_number[row]
+                row += 1
+                following_break = breaks[row] if row < len(breaks) else _NOWHERE
+            else:
+                number = self.step_number(index) if number is None else number + 1
+            yield Item(STEP, times[index], number)
 
     def between(self, after: float, until: float) -> History:
         """The entries later than `after` and not later than `until`, in the same order."""
@@ -373,12 +387,14 @@ class _Checkpoints:
     def __init__(self) -> None:
         self._keys: list[str] = []
         self._known: dict[str, str] = {}
+        self._starts: array[float] = array("d")
         self._seconds: array[float] = array("d")
         self._fingerprints: array[int] = array("q")
 
     def append(self, checkpoint: Checkpoint) -> int:
-        key, seconds, fingerprint = checkpoint
+        key, start, seconds, fingerprint = checkpoint
         self._keys.append(self._known.setdefault(key, key))
+        self._starts.append(start)
         self._seconds.append(seconds)
         self._fingerprints.append(fingerprint)
         return len(self._keys) - 1
@@ -388,4 +404,6 @@ class _Checkpoints:
         return self._keys[row], self._seconds[row]
 
     def __getitem__(self, row: int) -> Checkpoint:
-        return Checkpoint(self._keys[row], self._seconds[row], self._fingerprints[row])
+        return Checkpoint(
+            self._keys[row], self._starts[row], self._seconds[row], self._fingerprints[row]
+        )

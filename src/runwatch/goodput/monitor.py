@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -23,6 +23,7 @@ from runwatch.sdk.guard import attempt, guarded, logger, tally
 if TYPE_CHECKING:
     from runwatch.goodput.calculator import GoodputCalculator
 
+ACCOUNT_VARIABLE: Final = "RUNWATCH_GOODPUT_ACCOUNT"
 _TENSORBOARD_FOLDER: Final = "goodput"
 _DEFAULT_SECONDS: Final = 30.0
 _DEFAULT_OPTIONS: Final = GCPOptions()  # every monitor works on a copy
@@ -62,9 +63,13 @@ class GoodputMonitor:
         *,
         cloud_logger: Any = None,
         metrics_client: Any = None,
+        include_account: bool | None = None,
         clock: Clock = system_clock,
     ) -> None:
         """Intervals and timeouts are seconds; a timeout of None waits for ever.
+
+        `include_account` uploads Runwatch's own account beside the original's figures; None is
+        what RUNWATCH_GOODPUT_ACCOUNT says, so that no line need be changed for it.
 
         `cloud_logger` is another back end to read from, `metrics_client` a ready
         `MetricServiceClient`.  `gcs_sync_interval_seconds` and `cache_dir` have nothing to do
@@ -83,6 +88,7 @@ class GoodputMonitor:
             options=attempt("read gcp_options", GCPOptions(), lambda: replace(gcp_options)),
             include_badput_breakdown=bool(include_badput_breakdown),
             include_slice_efficiency=self._include_slice_efficiency,
+            include_account=_wants_account(include_account),
             ideal_step_time=_ideal(configured_ideal_step_time),
             exit_seconds=None if skip_final_flush else min(self._flush_seconds or 10.0, 10.0),
         )
@@ -206,6 +212,12 @@ def _uploads(
     plan: Plan, calculator: Callable[[], GoodputCalculator], client: Any, clock: Clock
 ) -> Uploads:
     return Uploads(plan, calculator, client=client, clock=clock)
+
+
+def _wants_account(given: bool | None, environment: Mapping[str, str] = os.environ) -> bool:
+    if given is not None:
+        return bool(given)
+    return environment.get(ACCOUNT_VARIABLE, "").strip().lower() in ("on", "1", "yes", "true")
 
 
 def _board_directory(given: str | os.PathLike[str] | None) -> str:

@@ -35,6 +35,7 @@ class ElasticGoodputMonitor(GoodputMonitor):
         *,
         cloud_logger: Any = None,
         metrics_client: Any = None,
+        include_account: bool | None = None,
         clock: Clock = system_clock,
     ) -> None:
         """As `GoodputMonitor`; `include_slice_efficiency` uploads the shares of the slices that
@@ -59,6 +60,7 @@ class ElasticGoodputMonitor(GoodputMonitor):
             max_logs_retention_period,
             cloud_logger=cloud_logger,
             metrics_client=metrics_client,
+            include_account=include_account,
             clock=clock,
         )
 

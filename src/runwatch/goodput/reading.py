@@ -10,8 +10,9 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, overload
 
+from runwatch.clock import Clock, system_clock
 from runwatch.goodput.codes import ORDER_FREE, Item, entry_of, item_of
 from runwatch.goodput.entries import Columns
 from runwatch.goodput.history import History
@@ -30,14 +31,20 @@ class CloudLogger(Protocol):
 
 
 class Reader:
-    """Follows a log, from its beginning."""
+    """Follows a log, from its beginning.
 
-    def __init__(self, logger: CloudLogger) -> None:
+    The log is asked as the original asks it: for everything at first, then from the time of the
+    last entry until now, and with the cursor.  Some logs go by the times only.
+    """
+
+    def __init__(self, logger: CloudLogger, clock: Clock = system_clock) -> None:
         self._logger = logger
-        self._takes_cursor = _takes_cursor(logger)
+        self._clock = clock
+        self._accepted = _accepted(logger)
         # Its class is asked: a stand-in that has every attribute gives no columns.
         has_columns = hasattr(type(logger), "read_columns")
         self._read_columns = _column_reader(logger) if has_columns else None
+        self._last = _Answer()
         self.cursor: Any = None
 
     def read_into(self, history: History) -> bool:
@@ -48,27 +55,52 @@ class Reader:
             return False
         return take(history, [self._new_entries(history)])
 
-    def read_behind(self, cursor: Any) -> tuple[Sequence[Entry], Any]:
-        """Entries behind a cursor, all of them without one; no cursor from a log without them."""
-        if not self._takes_cursor:
-            return _answer(self._logger.read_cloud_logging_entries())[0], None
-        return _answer(self._logger.read_cloud_logging_entries(last_entry_info=cursor))
-
     def read_window(self, start: datetime, end: datetime) -> Sequence[Entry]:
         """What was recorded between two moments, read afresh."""
-        return _answer(self._logger.read_cloud_logging_entries(start_time=start, end_time=end))[0]
+        return self._ask(start_time=start, end_time=end)[0]
 
     def _new_entries(self, history: History) -> Sequence[Entry]:
-        read = self._logger.read_cloud_logging_entries
-        if self._takes_cursor:
-            entries, cursor = _answer(read(last_entry_info=_before(self.cursor)))
-            if cursor not in (None, (None, None)):
-                self.cursor = cursor
+        entries, cursor = self._ask(**self._since(history)) if history else self._ask()
+        if cursor not in (None, (None, None)):
+            self.cursor = cursor
+        return self._last.followed_by(entries)
+
+    def _since(self, history: History) -> dict[str, Any]:
+        """What is asked of a log that was read before."""
+        last, cursor = _moment(self.cursor), _before(self.cursor)
+        if cursor is None:
+            last = datetime.fromtimestamp(history.newest, UTC)
+        asked = {} if cursor is None else {"last_entry_info": cursor}
+        if last is not None:
+            asked["start_time"] = last - OVERLAP
+            now = datetime.fromtimestamp(self._clock.wall_ns() / 1e9, UTC)
+            # A log whose clock is ahead of ours has entries of after now.
+            if last.tzinfo is not None and last < now:
+                asked["end_time"] = now
+        return asked
+
+    def _ask(self, **asked: Any) -> tuple[Sequence[Entry], Any]:
+        if self._accepted is not None:
+            asked = {name: value for name, value in asked.items() if name in self._accepted}
+        entries, cursor = _answer(self._logger.read_cloud_logging_entries(**asked))
+        return entries, _no_later(cursor, asked.get("end_time"))
+
+
+class _Answer:
+    """What a log gave last.  If it gives the same and more, only that is looked at."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._edges: tuple[Entry, Entry] | None = None
+
+    def followed_by(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """The next answer, without this one if it begins with it."""
+        count, edges = self._count, self._edges
+        self._count = len(entries)
+        self._edges = (entries[0], entries[-1]) if entries else None
+        if edges is None or len(entries) < count or (entries[0], entries[count - 1]) != edges:
             return entries
-        if not history:
-            return _answer(read())[0]
-        newest = datetime.fromtimestamp(history.newest, UTC)
-        return _answer(read(start_time=newest - OVERLAP))[0]
+        return entries[count:]
 
 
 def _column_reader(logger: Any) -> Callable[[], Iterable[Columns]]:
@@ -77,10 +109,11 @@ def _column_reader(logger: Any) -> Callable[[], Iterable[Columns]]:
     return reader
 
 
-def _takes_cursor(logger: CloudLogger) -> bool:
+def _accepted(logger: CloudLogger) -> frozenset[str] | None:
+    """What can be asked of it; None is anything."""
     parameters = inspect.signature(logger.read_cloud_logging_entries).parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    return takes_any or "last_entry_info" in parameters
+    return None if takes_any else frozenset(parameters)
 
 
 def _answer(answer: Any) -> tuple[Sequence[Entry], Any]:
@@ -88,11 +121,51 @@ def _answer(answer: Any) -> tuple[Sequence[Entry], Any]:
     return entries if isinstance(entries, Sequence) else list(entries or ()), cursor
 
 
+def _moment(cursor: Any) -> datetime | None:
+    """If the cursor says what time it is."""
+    is_pair = isinstance(cursor, tuple) and len(cursor) == 2
+    return cursor[0] if is_pair and isinstance(cursor[0], datetime) else None
+
+
 def _before(cursor: Any) -> Any:
-    """A little earlier, if the cursor says what time it is."""
-    if isinstance(cursor, tuple) and len(cursor) == 2 and isinstance(cursor[0], datetime):
-        return cursor[0] - OVERLAP, cursor[1]
-    return cursor
+    """A little earlier."""
+    moment = _moment(cursor)
+    return cursor if moment is None else (moment - OVERLAP, cursor[1])
+
+
+def _no_later(cursor: Any, end: datetime | None) -> Any:
+    """A log may answer with its very last entry's cursor, though it gave only those until `end`."""
+    moment = _moment(cursor)
+    if moment is None or end is None or moment.tzinfo is None or moment <= end:
+        return cursor
+    return end, cursor[1]
+
+
+class Told(Sequence[Entry]):
+    """A history's entries from a place on; each is made when it is looked at.
+
+    Slices have no steps: they are stretches.
+    """
+
+    def __init__(self, history: History, start: int = 0) -> None:
+        self._history = history
+        self._range = range(start, len(history))
+
+    def __len__(self) -> int:
+        return len(self._range)
+
+    @overload
+    def __getitem__(self, index: int) -> Entry: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Entry]: ...
+    def __getitem__(self, index: int | slice) -> Entry | Sequence[Entry]:
+        if isinstance(index, int):
+            return entry_of(self._history.item(self._range[index]))
+        chosen = self._range[index]
+        return [entry_of(item) for item in self._history.items(chosen.start, chosen.stop)]
+
+    def __iter__(self) -> Iterator[Entry]:
+        return map(entry_of, self._history.items(self._range.start, self._range.stop))
 
 
 def take(history: History, held: list[Sequence[Entry]]) -> bool:

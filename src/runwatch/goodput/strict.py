@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import merge
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -30,6 +30,8 @@ from runwatch.views.goodput.ledger import Ledger, Stale
 from runwatch.views.runs import LIFE_KINDS, attempts, process_states
 
 STRETCH: Final = 10_000
+MANY_STEPS: Final = 1000
+"""So many steps with nothing in between are told at once."""
 _KINDS: Final = ("custom_badput_event_type", "elastic_wait_event_type")
 
 
@@ -126,16 +128,21 @@ class EntryAccount(_Folded):
     def _tell(self, facts: Sequence[_Fact]) -> None:
         if not facts:
             return
-        if all(what == STEP_START for _, what, _, _, _ in facts):
-            times = array("q", [fact[0] for fact in facts])
-            self._diary.steps(times, array("q", [fact[3] for fact in facts]))
-        else:
-            for time_ns, what, kind, step, checkpoint in facts:
-                if checkpoint is None:
-                    self._diary.entry(what, kind, step, time_ns)
-                else:
-                    self._diary.checkpoint(checkpoint)
+        for is_steps, some in groupby(facts, _is_step):
+            run = list(some)
+            if is_steps and len(run) >= MANY_STEPS:
+                times = array("q", [fact[0] for fact in run])
+                self._diary.steps(times, array("q", [fact[3] for fact in run]))
+            else:
+                self._tell_each(run)
         self._told_ns = facts[-1][0]
+
+    def _tell_each(self, facts: Sequence[_Fact]) -> None:
+        for time_ns, what, kind, step, checkpoint in facts:
+            if checkpoint is None:
+                self._diary.entry(what, kind, step, time_ns)
+            else:
+                self._diary.checkpoint(checkpoint)
 
 
 def _facts(entries: Iterable[Mapping[str, Any]]) -> list[_Fact]:
@@ -168,6 +175,10 @@ def _timely(
         else:
             newest_ns = fact[0]
             yield fact
+
+
+def _is_step(fact: _Fact) -> bool:
+    return fact[1] == STEP_START
 
 
 def _moment(fact: _Fact) -> int:

@@ -54,6 +54,20 @@ def job_scalars(
     return found
 
 
+def account_scalars(
+    goodput: float | None, spent_seconds: Mapping[str, float], step: int
+) -> list[Scalar]:
+    """Runwatch's own account: goodput in percent, if there is any, and the seconds of each class
+    (`custom:eval` as custom/eval)."""
+    found = []
+    if goodput is not None:
+        found.append(Scalar("runwatch/goodput", step, goodput, "goodput"))
+    for name, seconds in spent_seconds.items():
+        tag = _NOT_IN_TAGS.sub("_", f"runwatch/spent_seconds/{name.replace(':', '/', 1)}")
+        found.append(Scalar(tag, step, seconds, tag.rpartition("/")[2]))
+    return found
+
+
 class EventFile:
     """The event file of one job in a directory; made when the first scalar comes."""
 

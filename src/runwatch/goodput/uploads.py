@@ -14,10 +14,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from runwatch.clock import Clock, system_clock
+from runwatch.errors import UsageError
 from runwatch.exports.cloud_monitoring import (
     Parts,
     Series,
     Workload,
+    account_shares,
+    account_times,
     job_times,
     job_totals,
     slice_efficiencies,
@@ -27,12 +30,14 @@ from runwatch.exports.cloud_monitoring import (
 from runwatch.goodput.cloud import CloudOutlet
 from runwatch.goodput.kinds import BadputType, GCPOptions, GoodputType
 from runwatch.goodput.pace import Pace
-from runwatch.goodput.tensorboard import EventFile, Scalar, job_scalars
+from runwatch.goodput.quiet import Quiet
+from runwatch.goodput.tensorboard import EventFile, Scalar, account_scalars, job_scalars
 from runwatch.goodput.timetable import Timetable
 from runwatch.sdk.guard import attempt, logger
 
 if TYPE_CHECKING:
     from runwatch.goodput.calculator import GoodputCalculator
+    from runwatch.views.goodput.account import Account
 
 T = TypeVar("T")
 
@@ -55,6 +60,8 @@ class Plan:
     options: GCPOptions
     include_badput_breakdown: bool
     include_slice_efficiency: bool
+    include_account: bool
+    """Whether Runwatch's own account goes beside the original's figures."""
     ideal_step_time: float | None
     exit_seconds: float | None
     """How long a last upload may hold up the program's exit; None is no last upload."""
@@ -74,6 +81,8 @@ class Uploads:
         self._plan = plan
         self._make_calculator = make_calculator
         self._calculator: GoodputCalculator | None = None
+        self._step = 0
+        """The last productive one that is known."""
         self._pace = Pace(plan.ideal_step_time)
         self._clock = clock
         self._cloud = CloudOutlet(plan.job_name, plan.options, client=client, clock=clock)
@@ -100,11 +109,23 @@ class Uploads:
                 plan.include_badput_breakdown, configured_ideal_step_time=plan.ideal_step_time
             )
         )
-        if answer is None:
+        if answer is not None:
+            percent, badput, self._step = answer
+            self._show(job_scalars(percent, _by_name(badput), self._step))
+            attempt("upload goodput", None, self._send_job)
+        if plan.include_account:
+            attempt("upload the account", None, self._account)
+
+    def _account(self) -> None:
+        """Known even where the original's rules give no figures."""
+        account = _answer(self.calculator.get_account)
+        if account is None:
             return
-        percent, badput, step = answer
-        self._show(job_scalars(percent, _by_name(badput), step))
-        attempt("upload goodput", None, self._send_job)
+        percent, spent = account.goodput, _seconds(account)
+        self._show(account_scalars(None if percent is None else percent * 100, spent, self._step))
+        if self._cloud.takes_goodput and (workload := self._cloud.workload) is not None:
+            # A request of its own: whatever becomes of it, the others are there.
+            self._cloud.send(account_times(workload, spent))
 
     def step_deviation(self) -> None:
         """Steps that have not been shown yet, and how far the latest are from the ideal."""
@@ -114,16 +135,17 @@ class Uploads:
             self._cloud.send(self._step_series(workload))
 
     def rolling(self, windows: Sequence[int]) -> None:
-        """Windows that end now.  One in which nothing was recorded says nothing."""
+        """Windows that end now.  One in which nothing was recorded says what the job did then."""
         if not self._cloud.takes_goodput or (workload := self._cloud.workload) is None:
             return
         series: list[Series] = []
         now = self._now()
         for seconds in windows:
             begin = now - timedelta(seconds=seconds)
-            details = self.calculator.get_interval_metric_details(begin, now)
-            series += self._window_series(workload, seconds, details)
+            series += self._window_series(workload, seconds, begin, now)
         self._cloud.send(series)
+        if self._plan.include_account:
+            self._send_accounts(workload, windows, now)
 
     def interval(self, seconds: float) -> None:
         """One window that ends now, in percent; and in seconds under the names of the job's own
@@ -133,14 +155,30 @@ class Uploads:
         now = self._now()
         begin = now - timedelta(seconds=seconds)
         answer = _answer(lambda: self.calculator.get_job_goodput_interval(begin, now))
-        if answer is None:
-            return
-        percent, badput, _, total_seconds, _ = answer
+        if answer is not None:
+            percent, badput, _, total_seconds, _ = answer
+        elif (quiet := self._quiet(begin, now)) is not None:
+            percent, badput, total_seconds = (
+                quiet.goodput_percent, quiet.badput_percent, quiet.total
+            )  # fmt: skip
+        else:
+            return  # the job did not run
         parts = _by_name(badput)
         series = window_shares(workload, int(seconds), percent, parts)
         if not self.timetable.runs(GOODPUT):
             share = total_seconds / 100
             series += job_times(workload, percent * share, _scaled(parts, share))
+        self._cloud.send(series)
+        if self._plan.include_account:
+            self._send_accounts(workload, [int(seconds)], now)
+
+    def _send_accounts(self, workload: Workload, windows: Sequence[int], now: datetime) -> None:
+        series: list[Series] = []
+        for seconds in windows:
+            begin = now - timedelta(seconds=seconds)
+            account = _of_window(partial(self.calculator.get_account, begin, now))
+            if account is not None:
+                series += account_shares(workload, seconds, _seconds(account))
         self._cloud.send(series)
 
     def _now(self) -> datetime:
@@ -193,16 +231,24 @@ class Uploads:
         return step_times(workload, ideal_seconds=pace.ideal, deviation_seconds=pace.deviation())
 
     def _window_series(
-        self, workload: Workload, seconds: int, details: Mapping[str, Any]
+        self, workload: Workload, seconds: int, begin: datetime, now: datetime
     ) -> list[Series]:
+        details: Mapping[str, Any] = self.calculator.get_interval_metric_details(begin, now)
         goodput = details["interval_goodput"].get(GoodputType.TOTAL)
+        badput = details["interval_badput"]
         if goodput is None:
-            return []
-        badput = _by_name(details["interval_badput"])
+            quiet = self._quiet(begin, now)
+            if quiet is None:
+                return []
+            goodput, badput = quiet.goodput_percent, quiet.badput_percent
         return [
-            *window_shares(workload, seconds, goodput, badput),
+            *window_shares(workload, seconds, goodput, _by_name(badput)),
             *self._slices(workload, details, seconds),
         ]
+
+    def _quiet(self, begin: datetime, now: datetime) -> Quiet | None:
+        """Of a window of which the original's rules tell nothing; None if the job did not run."""
+        return _of_window(partial(self.calculator.get_quiet_interval, begin, now))
 
     def _slices(self, workload: Workload, details: Mapping[str, Any], seconds: int) -> list[Series]:
         if not self._plan.include_slice_efficiency:
@@ -224,6 +270,23 @@ def _answer(question: Callable[[], T]) -> T | None:
     except ValueError as error:
         logger.debug("nothing to upload: %s", error)
         return None
+
+
+def _of_window(question: Callable[[], T]) -> T | None:
+    """None if the job did not run in it: a head refuses to answer about such a window."""
+
+    def ask() -> T | None:
+        try:
+            return _answer(question)
+        except UsageError as error:
+            logger.debug("nothing to upload: %s", error)
+            return None
+
+    return attempt("account for a window", None, ask)
+
+
+def _seconds(account: Account) -> dict[str, float]:
+    return {name: ns / 1e9 for name, ns in account.spent_ns.items()}
 
 
 def _by_name(badput: Mapping[BadputType, Any]) -> Parts:

@@ -151,6 +151,7 @@ class MetricService:
         self.may_answer.set()
         self.refuse: list[grpc.StatusCode] = []
         """Answers to the next requests, before it goes well again."""
+        self.answer: Callable[[Any, Any], Empty] = self.create
 
     @property
     def series(self) -> list[Any]:
@@ -182,7 +183,7 @@ def metric_service() -> Iterator[tuple[MetricService, Any]]:
     service = MetricService()
     server = grpc.server(ThreadPoolExecutor(4))
     handler = grpc.unary_unary_rpc_method_handler(
-        service.create,
+        lambda request, context: service.answer(request, context),
         request_deserializer=monitoring_v3.CreateTimeSeriesRequest.deserialize,
         response_serializer=Empty.SerializeToString,
     )

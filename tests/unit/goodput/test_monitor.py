@@ -527,17 +527,97 @@ def test_rolling_windows(
     assert event_files(tmp_path) == []  # they are not for TensorBoard
 
 
-def test_b07_a_window_without_entries_says_nothing(
+def of_windows(kept: MetricService, metric: str, *labels: str) -> dict[tuple[str, ...], float]:
+    return {labels_of(s, *labels): value_of(s) for s in kept.series
+            if s.metric.type == PREFIX + metric}  # fmt: skip
+
+
+def test_b07_every_window_of_a_hang_has_a_value(
+    make: Make, log: MemoryLog, clock: HandClock, service: tuple[MetricService, Any]
+) -> None:
+    """The last entry is of 37 s, and it is 100 s.  The original says nothing of such windows."""
+    kept, client = service
+    monitor = make(gcp_options=CLOUD, metrics_client=client)
+    monitor.start_rolling_window_goodput_uploader([60, 200])
+    for uploads in range(1, 11):
+        clock.move(30)
+        until(lambda n=uploads: len(kept.requests) == n)
+        at_rest(monitor, clock)
+    monitor.stop_rolling_window_goodput_uploader(skip_final_flush=True)
+    found: dict[str, list[float]] = {"60": [], "200": []}
+    for series in kept.series:
+        if series.metric.type == PREFIX + "interval_goodput":
+            found[labels_of(series, "rolling_window_size")[0]].append(value_of(series))
+    assert found["60"] == [0.0] * 10
+    # While the window has two entries it is the original's value, of the time between them.
+    assert found["200"] == [pytest.approx(27 / 37 * 100)] * 3 + [100.0] + [0.0] * 6
+    assert tally.counts == {}
+
+
+def test_b07_a_window_of_a_hang_tells_what_became_of_it(
     make: Make, log: MemoryLog, clock: HandClock, service: tuple[MetricService, Any]
 ) -> None:
     kept, client = service
     clock.move(5000)
     monitor = make(gcp_options=CLOUD, metrics_client=client)
     monitor.start_rolling_window_goodput_uploader([60, 10_000])
+    monitor.stop_rolling_window_goodput_uploader()
+    badput = of_windows(kept, "interval_badput", "rolling_window_size", "badput_source")
+    short = {source: share for (size, source), share in badput.items() if size == "60"}
+    assert short.pop("OTHER") == 100.0
+    assert short.keys() == {source for size, source in badput if size == "10000"} - {"OTHER"}
+    assert set(short.values()) == {0.0}
+
+    kept.requests.clear()
     monitor.start_goodput_interval_uploader(60)
     monitor.stop_goodput_interval_uploader()
+    assert kept.values("interval_goodput") == kept.values("goodput_time") == [0.0]
+    spent = of_windows(kept, "badput_time", "badput_source")
+    assert spent["OTHER",] == pytest.approx(60.0)
+    assert tally.counts == {}
+
+
+def test_b07_a_step_that_is_longer_than_the_window_is_no_hang(
+    make: Make, clock: HandClock, service: tuple[MetricService, Any]
+) -> None:
+    kept, client = service
+    log = MemoryLog()
+    log.start()
+    log.steps(0, 9, at=10, seconds=200)
+    clock.move(1800)  # in the middle of the last step
+    monitor = make(gcp_options=CLOUD, metrics_client=client, cloud_logger=log)
+    monitor.start_rolling_window_goodput_uploader([60])
     monitor.stop_rolling_window_goodput_uploader()
-    assert {labels_of(s, "rolling_window_size") for s in kept.series} == {("10000",)}
+    assert kept.values("interval_goodput") == [pytest.approx(100.0)]
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_b07_a_job_that_hangs_before_its_first_step_is_done(
+    make: Make, clock: HandClock, service: tuple[MetricService, Any], steps: int
+) -> None:
+    kept, client = service
+    log = MemoryLog()
+    log.start()
+    log.steps(0, steps - 1, at=10)
+    monitor = make(gcp_options=CLOUD, metrics_client=client, cloud_logger=log)
+    monitor.start_rolling_window_goodput_uploader([60])
+    monitor.stop_rolling_window_goodput_uploader()
+    assert kept.values("interval_goodput") == [0.0]
+    assert sum(kept.values("interval_badput")) == pytest.approx(100.0)
+
+
+def test_b07_a_job_that_is_over_or_has_not_begun_has_no_windows(
+    make: Make, log: MemoryLog, clock: HandClock, service: tuple[MetricService, Any]
+) -> None:
+    kept, client = service
+    log.end(40)
+    for logger in (log, MemoryLog()):
+        monitor = make(gcp_options=CLOUD, metrics_client=client, cloud_logger=logger)
+        monitor.start_rolling_window_goodput_uploader([50])
+        monitor.start_goodput_interval_uploader(50)
+        monitor.stop_goodput_interval_uploader()
+        monitor.stop_rolling_window_goodput_uploader()
+    assert kept.requests == []
     assert tally.counts == {}
 
 

@@ -239,7 +239,7 @@ def test_a_window_and_exclusions_of_the_account() -> None:
         calculator.get_account(datetime(2026, 1, 1), None)
 
 
-def test_a_log_without_cursors_is_read_whole_each_time() -> None:
+def test_a_log_that_gives_everything_each_time_tells_it_once() -> None:
     entries: Entries = job(0.0, (0, 10.0), (1, 20.0), end=30.0)
 
     class First:
