@@ -194,7 +194,7 @@ def clocks_that_drift(rng: Random) -> History:
     return history(alone(seed(rng), loop, ranks=4, clocks=clocks))
 
 
-@family("clocks", evidence_missing=True)
+@family("clocks")
 def clocks_step_back_between_attempts(rng: Random) -> History:
     clocks: Clocks = lambda rank, launch: Clock(-90.0 if launch else 0.0)  # noqa: E731
     first = Loop(steps=200, work=about(1.0), save_every=50, after=at(170, crash))

@@ -46,7 +46,7 @@ def _told(
 ) -> Scribe:
     scribe = Scribe(RUN, Ledger())
     for state in sorted(states, key=lambda state: state.started_ns):
-        known = ahead.get(state.attempt, {}).get(state.host, 0)
+        known = state.ahead_ns + ahead.get(state.attempt, {}).get(state.host, 0)
         plain = (state.journal, state.attempt, state.rank, state.started_ns)
         scribe.enter(*plain, host=state.host, ahead_ns=known)
     queues = [batches(told, rng) for told in history.told]
@@ -65,7 +65,8 @@ def states_of(history: History) -> list[ProcessState]:
 
 
 def _now_ns(history: History) -> int:
-    return max(max(told.exit_ns, _last_ns(told)) for told in history.told)
+    """Later than all of it, by whichever clock."""
+    return max(max(t.exit_ns, _last_ns(t)) + abs(t.ahead_ns) for t in history.told)
 
 
 def _last_ns(told: Told) -> int:
@@ -84,8 +85,8 @@ def _process(told: Told) -> ProcessRow:
         attempt_key=told.key,
         group="",
         start_ns=told.start_ns,
-        boot="",
-        process_start_ticks=0,
+        boot="boot",
+        process_start_ticks=(told.start_ns - told.ahead_ns) // 10_000_000,
         role="process",
         last_ns=_last_ns(told),
     )

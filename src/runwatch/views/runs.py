@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from runwatch.record import JournalId, RunId
@@ -31,6 +31,10 @@ UNSEEN: Final = "ended normally as far as is known: nobody saw its exit code"
 
 # Who is heard of so long after a process began, and began before it, goes on beside it.
 _GOES_ON_NS: Final = 10_000_000_000
+
+_TICK_NS: Final = 10_000_000
+# A program has begun to record within this time of its own start, as a rule: less is no clock.
+_STARTING_NS: Final = 30_000_000_000
 
 # What launchers send to those that are left when one has failed.
 _ASKED_TO_GO: Final = ("SIGTERM", "SIGINT", "SIGHUP")
@@ -61,6 +65,8 @@ class ProcessState:
     exit_code: int | None = None
     signal: str | None = None
     out_of_memory: bool = False
+    ahead_ns: int = 0
+    """How far the clock of its host had been moved since the run's first process there began."""
     done: bool | None = False
     """It said that it had done all there was to do, which exit code 0 does not say; None: it came
     to the end of its `with` block, as a program also does that is told to stop."""
@@ -166,9 +172,26 @@ def _by_run(processes: Iterable[ProcessRow]) -> dict[RunId, list[ProcessRow]]:
     A process that opened the same run twice is one process.
     """
     unique = {(row.journal, row.run): row for row in processes if row.run and row.role != "agent"}
+    rows = list(unique.values())
+    moved = clock_moves(rows)
     found: dict[RunId, list[ProcessRow]] = defaultdict(list)
-    for row in sorted(unique.values(), key=lambda row: (row.start_ns, row.journal)):
+    for row in sorted(rows, key=lambda r: (r.start_ns - moved.get(r.journal, 0), r.journal)):
         found[row.run].append(row)
+    return found
+
+
+def clock_moves(rows: Iterable[ProcessRow]) -> dict[JournalId, int]:
+    """Where a host's clock was set between the starts of two processes: by how much it was put
+    forward since the first.  How long the host runs tells the time that really passed."""
+    first: dict[tuple[str, str], int] = {}
+    found: dict[JournalId, int] = {}
+    for row in sorted(rows, key=lambda row: row.process_start_ticks):
+        if not row.boot or not row.process_start_ticks:
+            continue
+        booted_ns = row.start_ns - row.process_start_ticks * _TICK_NS
+        moved_ns = booted_ns - first.setdefault((row.host, row.boot), booted_ns)
+        if abs(moved_ns) > _STARTING_NS:
+            found[row.journal] = moved_ns
     return found
 
 
@@ -257,11 +280,16 @@ def process_states(
         evidence.add(event)
     everyone = [row for found in _by_run(processes).values() for row in found]
     numbers = attempts(everyone)
+    moved = clock_moves(everyone)
     rows = [row for row in everyone if row.role != "child"]
     window_ns = int(alive_window_s * 1e9)
     states = [
         _process_state(row, numbers[row.journal, row.run], evidence, now_ns, window_ns)
         for row in rows
+    ]
+    states = [
+        replace(state, ahead_ns=moved[state.journal]) if state.journal in moved else state
+        for state in states
     ]
     return sorted(states, key=lambda p: (p.run, p.attempt, p.rank, p.started_ns, p.journal))
 

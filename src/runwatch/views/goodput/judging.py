@@ -284,11 +284,15 @@ def _spikes(total: Sequence[int], odd: Collection[int], asynchronous: bool) -> I
 
 def _leap(ordered: Sequence[int]) -> int | None:
     """Among the longest twentieth, what is three times as long as the next shorter one: lengths
-    that merely vary have no such leap."""
+    that merely vary have no such leap.  The more they vary, the more it takes."""
     count = len(ordered)
-    for at in range(max(0, min(count * 19 // 20, count - 2)), count - 1):
+    first = max(0, min(count * 19 // 20, count - 2))
+    if count < 2:
+        return None
+    varied = (ordered[first] / max(ordered[count // 2], 1)) ** 0.5
+    for at in range(first, count - 1):
         before, after = ordered[at], ordered[at + 1]
-        if after > SLOW_FACTOR * before and after - before >= LEAST_EXCESS_NS:
+        if after > SLOW_FACTOR * varied * before and after - before >= LEAST_EXCESS_NS:
             return after - 1
     return None
 
@@ -321,6 +325,7 @@ def _stretches(total: Sequence[int]) -> list[int]:
         if FEW <= len(run) <= LONGEST_STRETCH
         and run.start >= SETTLED
         and len(total) - run.stop >= SETTLED
+        and sum(total[at] > least for at in run) >= _MOST * len(run)
     ]
     if len(found) > 2 or len(slow) != len(found):
         return []  # it comes and goes, or it stays: the shape of this run
