@@ -53,6 +53,22 @@ class Disruption:
     """Until the next attempt began; None while there is none."""
     back_ns: int | None
     """Until the next attempt's first step began."""
+    hang_ns: int = 0
+    """How long it had hung by then."""
+    warm_up_ns: int | None = None
+    """From the next attempt's start to where its steps count again: its startup, preparation,
+    restore.  None: not known, or not yet."""
+
+    @property
+    def cost_ns(self) -> int:
+        """All that it cost: the hang, the work lost, the recovery, the warm-up after it.
+
+        Where the warm-up is not known, it is at least the way to the first step.
+        """
+        warm_up_ns = self.warm_up_ns
+        if warm_up_ns is None and self.back_ns is not None:
+            warm_up_ns = max(0, self.back_ns - (self.recovery_ns or 0))
+        return self.hang_ns + self.wasted_ns + (self.recovery_ns or 0) + (warm_up_ns or 0)
 
 
 @dataclass(frozen=True, slots=True)

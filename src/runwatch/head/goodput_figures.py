@@ -1,0 +1,186 @@
+"""The figures beside a run's account, and the accounts of several runs rolled up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Literal
+
+from runwatch.errors import UsageError
+from runwatch.head.api_types import FiguresInfo, RolledRun, RolledUp, plain
+from runwatch.head.goodput import Accounts
+from runwatch.head.parameters import Given
+from runwatch.head.reading import Reading
+from runwatch.record import RunId
+from runwatch.rows import SeriesRow
+from runwatch.store.grid import grid
+from runwatch.views.goodput import figures as views
+from runwatch.views.goodput.account import Account, Goodput, Range
+from runwatch.views.runs import RunSummary
+
+BUCKETS: Final = 1000
+"""In so many parts of the window the use of accelerators is held against productive time."""
+
+_Told = tuple[float | None, Literal["", "mfu", "tensor_activity"]]
+Priced = tuple[dict[str, float] | None, float | None]
+
+
+def figures(
+    reading: Reading,
+    run: RunId,
+    goodput: Goodput,
+    found: Account,
+    exclude: Sequence[Range],
+    given: Given,
+) -> FiguresInfo:
+    states, series = reading.processes(run), reading.store.series(run)
+    held = views.holdings(states, series)
+    queued_ns = None
+    if found.start_ns == goodput.start_ns:
+        queued_ns = views.queued_ns(states, goodput.start_ns)
+    program, by = _program(reading, series, goodput, found) if given["program"] else _NOBODY
+    parts = views.product(found, queued_ns, program)
+    spent = views.device_ns(goodput, held, found.start_ns, found.end_ns, exclude=exclude)
+    price = given["price_per_device_hour"]
+    cost, counted_cost = _cost(spent, price)
+    return FiguresInfo(
+        ettr=views.ettr(found, queued_ns),
+        queued_ns=queued_ns,
+        scheduling_goodput=parts.scheduling,
+        runtime_goodput=parts.runtime,
+        program_goodput=parts.program,
+        program_goodput_by=by,
+        overall_goodput=parts.overall,
+        unknown=parts.unknown,
+        devices=held[-1].devices if held else 0,
+        devices_by=views.counted_by(held),
+        device_hours=_hours(spent),
+        counted_device_hours=views.counted(spent) / views.HOUR_NS,
+        price_per_device_hour=price,
+        cost=cost,
+        counted_cost=counted_cost,
+    )
+
+
+def _hours(spent: Mapping[str, int]) -> dict[str, float]:
+    return {plain(name): hours for name, hours in views.hours(spent).items()}
+
+
+def _cost(spent: Mapping[str, int], price: float | None) -> Priced:
+    """By class, and of all that is counted; without a price there is none."""
+    if price is None:
+        return None, None
+    cost = {name: hours * price for name, hours in _hours(spent).items()}
+    return cost, views.counted(spent) / views.HOUR_NS * price
+
+
+# ── how much of the accelerators was used ──────────────────────────────────────────────────────
+
+_NOBODY: Final[_Told] = (None, "")
+
+
+def _program(
+    reading: Reading, series: Iterable[SeriesRow], goodput: Goodput, found: Account
+) -> _Told:
+    """What the program says of itself; else what was seen of its accelerators."""
+    named: dict[str, list[int]] = {}
+    for row in series:
+        named.setdefault(row.metric, []).append(row.series)
+    if mine := named.get(views.MFU):
+        told = views.of_mfu(_mean(reading, mine, goodput, found))
+        if told is not None:
+            return told, "mfu"
+    seen = [series for metric in views.TENSOR_ACTIVITY for series in named.get(metric, ())]
+    told = views.of_percent(_mean(reading, seen, goodput, found)) if seen else None
+    return _NOBODY if told is None else (told, "tensor_activity")
+
+
+def _mean(reading: Reading, series: Sequence[int], goodput: Goodput, found: Account) -> views.Mean:
+    cells = grid("time", found.start_ns, found.end_ns, BUCKETS)
+    if cells is None or not cells.fits_int64:
+        return views.Mean()
+    rows = reading.store.matrix(
+        dict.fromkeys(series, 0), start=found.start_ns, end=found.end_ns, buckets=BUCKETS
+    )
+    return views.while_productive(goodput, rows[0].tolist(), cells.start, cells.width)
+
+
+# ── several runs ───────────────────────────────────────────────────────────────────────────────
+
+
+def rolled_up(
+    reading: Reading, accounts: Accounts, summaries: Iterable[RunSummary], given: Given
+) -> RolledUp:
+    since, until = given["since"], given["until"]
+    if since is not None and until is not None and since > until:
+        raise UsageError(f"since={since} is after until={until}; the window is from since to until")
+    wanted = [run for run in summaries if _is_wanted(run, given)]
+    price = given["price_per_device_hour"]
+    listed: list[tuple[RolledRun, dict[str, int]]] = []
+    for summary in wanted[: given["limit"]]:
+        listed += _rolled(reading, accounts, summary, since, until, price)
+    listed.sort(key=lambda one: (-one[0].counted_device_hours, one[0].run))
+    spent = views.summed(part for _, part in listed)
+    cost, counted_cost = _cost(spent, price)
+    return RolledUp(
+        runs=[run for run, _ in listed],
+        total=len(wanted),
+        goodput=views.share(spent.get("productive", 0), views.counted(spent)),
+        disruptions=sum(run.disruptions for run, _ in listed),
+        device_hours=_hours(spent),
+        counted_device_hours=views.counted(spent) / views.HOUR_NS,
+        price_per_device_hour=price,
+        cost=cost,
+        counted_cost=counted_cost,
+    )
+
+
+def _is_wanted(run: RunSummary, given: Given) -> bool:
+    since, until = given["since"], given["until"]
+    end_ns = None if run.state == "running" else run.ended_ns or run.last_ns
+    return (
+        (given["group"] is None or run.group == given["group"])
+        and (given["user"] is None or run.user == given["user"])
+        and (since is None or end_ns is None or end_ns > since)
+        and (until is None or run.started_ns < until)
+    )
+
+
+def _rolled(
+    reading: Reading,
+    accounts: Accounts,
+    summary: RunSummary,
+    since: int | None,
+    until: int | None,
+    price: float | None,
+) -> list[tuple[RolledRun, dict[str, int]]]:
+    """The run and its device-nanoseconds; nothing of a run that has not begun."""
+    states, series = reading.processes(summary.run), reading.store.series(summary.run)
+    held = views.holdings(states, series)
+    with accounts.of(summary.run) as goodput:
+        if goodput is None:
+            return []
+        found = goodput.account(since, until)
+        spent = views.device_ns(goodput, held, found.start_ns, found.end_ns)
+        disruptions = [
+            d for d in goodput.disruptions if found.start_ns <= d.time_ns <= found.end_ns
+        ]
+        whole = found.start_ns == goodput.start_ns
+        queued_ns = views.queued_ns(states, goodput.start_ns) if whole else None
+    run = RolledRun(
+        run=summary.run,
+        name=plain(summary.name),
+        group=plain(summary.group),
+        user=plain(summary.user),
+        state=summary.state,
+        start_ns=found.start_ns,
+        end_ns=found.end_ns,
+        goodput=found.goodput,
+        ettr=views.ettr(found, queued_ns),
+        disruptions=len(disruptions),
+        devices=held[-1].devices if held else 0,
+        devices_by=views.counted_by(held),
+        device_hours=_hours(spent),
+        counted_device_hours=views.counted(spent) / views.HOUR_NS,
+        counted_cost=_cost(spent, price)[1],
+    )
+    return [(run, spent)]
