@@ -21,6 +21,7 @@ from runwatch.head.goodput_upkeep import Arrivals, Upkeep
 from runwatch.head.reading import Reading
 from runwatch.record import Batch, JournalId, RunId
 from runwatch.store.folds import FoldFiles
+from runwatch.views.goodput import figures
 from runwatch.views.goodput.account import Goodput
 from runwatch.views.runs import ProcessState, RunSummary, runs_of
 
@@ -229,7 +230,8 @@ class Accounts:
         try:
             goodput = fold.account(states, BRIEF_RECORDS)
             self._long.discard(run)
-            return [] if goodput is None else [_in_brief(run, goodput)]
+            held = self._reading.holdings(run, states)
+            return [] if goodput is None else [_in_brief(run, goodput, states, held)]
         except TooLong:
             self._long.add(run)
             if not fold.begun:
@@ -253,12 +255,17 @@ def _is_recent(run: RunSummary, since_ns: int) -> bool:
     return run.state == "running" or (run.ended_ns or run.last_ns) >= since_ns
 
 
-def _in_brief(run: RunId, goodput: Goodput) -> RunGoodput:
+def _in_brief(
+    run: RunId, goodput: Goodput, states: Iterable[ProcessState], held: Sequence[figures.Holding]
+) -> RunGoodput:
     account = goodput.account()
+    hours = figures.device_ns(goodput, held, goodput.start_ns, goodput.end_ns)
     return RunGoodput(
         run=run,
         goodput=account.goodput,
         spent_seconds={name: ns / 1e9 for name, ns in account.spent_ns.items()},
         disruptions=len(goodput.disruptions),
         ideal_step_seconds=None if goodput.ideal_step_ns is None else goodput.ideal_step_ns / 1e9,
+        ettr=figures.ettr(account, figures.queued_ns(states, goodput.start_ns)),
+        device_hours=figures.hours(hours),
     )

@@ -11,7 +11,6 @@ from runwatch.head.goodput import Accounts
 from runwatch.head.parameters import Given
 from runwatch.head.reading import Reading
 from runwatch.record import RunId
-from runwatch.rows import SeriesRow
 from runwatch.store.grid import grid
 from runwatch.views.goodput import figures as views
 from runwatch.views.goodput.account import Account, Goodput, Range
@@ -32,12 +31,12 @@ def figures(
     exclude: Sequence[Range],
     given: Given,
 ) -> FiguresInfo:
-    states, series = reading.processes(run), reading.store.series(run)
-    held = views.holdings(states, series)
+    states = reading.processes(run)
+    held = reading.holdings(run, states)
     queued_ns = None
     if found.start_ns == goodput.start_ns:
         queued_ns = views.queued_ns(states, goodput.start_ns)
-    program, by = _program(reading, series, goodput, found) if given["program"] else _NOBODY
+    program, by = _program(reading, run, goodput, found) if given["program"] else _NOBODY
     parts = views.product(found, queued_ns, program)
     spent = views.device_ns(goodput, held, found.start_ns, found.end_ns, exclude=exclude)
     price = given["price_per_device_hour"]
@@ -78,25 +77,22 @@ def _cost(spent: Mapping[str, int], price: float | None) -> Priced:
 _NOBODY: Final[_Told] = (None, "")
 
 
-def _program(
-    reading: Reading, series: Iterable[SeriesRow], goodput: Goodput, found: Account
-) -> _Told:
+def _program(reading: Reading, run: RunId, goodput: Goodput, found: Account) -> _Told:
     """What the program says of itself; else what was seen of its accelerators."""
-    named: dict[str, list[int]] = {}
-    for row in series:
-        named.setdefault(row.metric, []).append(row.series)
-    if mine := named.get(views.MFU):
-        told = views.of_mfu(_mean(reading, mine, goodput, found))
-        if told is not None:
-            return told, "mfu"
-    seen = [series for metric in views.TENSOR_ACTIVITY for series in named.get(metric, ())]
-    told = views.of_percent(_mean(reading, seen, goodput, found)) if seen else None
+    told = views.of_mfu(_mean(reading, run, (views.MFU,), goodput, found))
+    if told is not None:
+        return told, "mfu"
+    told = views.of_percent(_mean(reading, run, views.TENSOR_ACTIVITY, goodput, found))
     return _NOBODY if told is None else (told, "tensor_activity")
 
 
-def _mean(reading: Reading, series: Sequence[int], goodput: Goodput, found: Account) -> views.Mean:
+def _mean(
+    reading: Reading, run: RunId, metrics: Sequence[str], goodput: Goodput, found: Account
+) -> views.Mean:
+    named = (reading.store.series(run, metric=metric) for metric in metrics)
+    series = [row.series for rows in named for row in rows]
     cells = grid("time", found.start_ns, found.end_ns, BUCKETS)
-    if cells is None or not cells.fits_int64:
+    if not series or cells is None or not cells.fits_int64:
         return views.Mean()
     rows = reading.store.matrix(
         dict.fromkeys(series, 0), start=found.start_ns, end=found.end_ns, buckets=BUCKETS
@@ -154,8 +150,8 @@ def _rolled(
     price: float | None,
 ) -> list[tuple[RolledRun, dict[str, int]]]:
     """The run and its device-nanoseconds; nothing of a run that has not begun."""
-    states, series = reading.processes(summary.run), reading.store.series(summary.run)
-    held = views.holdings(states, series)
+    states = reading.processes(summary.run)
+    held = reading.holdings(summary.run, states)
     with accounts.of(summary.run) as goodput:
         if goodput is None:
             return []

@@ -115,9 +115,8 @@ def test_devices_that_were_seen_and_what_they_did(world: World) -> None:
     world.run("a")
     for index in range(4):
         used = 40.0 + index
-        world.device(
-            "a", index, [("gpu_tensor_activity_percent", s, None, used) for s in range(5, 100)]
-        )
+        points = [("gpu_tensor_activity_percent", float(s), None, used) for s in range(5, 100)]
+        world.device("a", index, [*points, ("gpu_power_watts", 5.0, None, 600.0)])
     found = world.figures()
     assert (found["devices"], found["devices_by"]) == (4, "accelerators")
     assert found["counted_device_hours"] == pytest.approx(400 / HOUR)

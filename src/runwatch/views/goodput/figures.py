@@ -23,7 +23,7 @@ from math import isfinite
 from typing import Final, Literal
 
 from runwatch.rows import SeriesRow
-from runwatch.views.devices import METRICS, key_of
+from runwatch.views.devices import key_of
 from runwatch.views.goodput.account import Account, Goodput, Range
 from runwatch.views.runs import ProcessState
 
@@ -32,12 +32,15 @@ NEARLY_ALL: Final = 0.9
 EXCLUDED: Final = "excluded"
 MFU: Final = "mfu"
 TENSOR_ACTIVITY: Final = ("gpu_tensor_activity_percent", "tpu_tensorcore_utilization_percent")
+WITNESSES: Final = (
+    "gpu_utilization_percent", "gpu_memory_used_bytes", "gpu_power_watts",
+    "tpu_duty_cycle_percent", "tpu_hbm_used_bytes",
+)  # fmt: skip
+"""Of these every device has one at least: enough to count them."""
 PARTS: Final = ("scheduling", "runtime", "program")
 
 CountedBy = Literal["accelerators", "ranks", "both"]
 """Both: in some attempts devices were seen, in others ranks had to stand for them."""
-
-_METRICS: Final = frozenset(METRICS)
 
 
 # ── devices ────────────────────────────────────────────────────────────────────────────────────
@@ -56,11 +59,12 @@ class Holding:
 def holdings(states: Iterable[ProcessState], series: Iterable[SeriesRow]) -> list[Holding]:
     """One for each attempt, in order: the accelerators that are tied to its ranks on their hosts.
 
-    `series` are the run's.  A device that an earlier attempt held on another host is not counted.
+    `series` are the run's of WITNESSES.  What an earlier attempt held on another host is not
+    counted.
     """
     tied: dict[tuple[str, int], set[tuple[str, str]]] = {}
     for row in series:
-        if row.device and row.metric in _METRICS:
+        if row.device and row.metric in WITNESSES:
             tied.setdefault((row.host, row.rank), set()).add(key_of(row))
     members: dict[int, list[ProcessState]] = {}
     for state in states:
