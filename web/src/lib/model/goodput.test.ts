@@ -53,25 +53,25 @@ test("a disruption cost a hang, work done again, and the way back", () => {
 });
 
 describe("figures", () => {
-  const told = (changed: Partial<Figures>) => facts({ figures: { ...figures, ...changed } } as unknown as Goodput);
+  const told = (changed: Partial<Figures>) => facts({ counted_ns: 360e9, figures: { ...figures, ...changed } } as unknown as Goodput);
 
   test("have their names beside them", () => {
     expect(told({})).toEqual([
-      { value: "50.0 %", words: "ETTR: productive since its submission, 90 s in the queue" },
-      { value: "20.0 %", words: "overall goodput: scheduling 80.0 % × runtime 62.5 % × program 40.0 % (tensor activity)" },
-      { value: "2", words: "device-hours counted, 1.5 productive, on 8 accelerators" },
-      { value: "5.00", words: "cost, 1.25 of it not productive, at 2.5 per device-hour" },
+      { name: "ETTR", value: "50.0 %", words: "effective training time ratio: productive, of 7 min 30 s since it was submitted; 90 s in the queue" },
+      { name: "overall goodput", value: "20.0 %", words: "scheduling 80.0 % × runtime 62.5 % × program 40.0 % (tensor activity)" },
+      { name: "device-hours", value: "2", words: "counted; 1.5 were productive, on 8 accelerators" },
+      { name: "cost", value: "5.00", words: "1.25 of it not productive; 2.5 per device-hour" },
     ]);
   });
 
   test("without a price there is no money", () => {
-    expect(told({ price_per_device_hour: null, cost: null, counted_cost: null }).map((one) => one.words).join()).not.toContain("cost");
+    expect(told({ price_per_device_hour: null, cost: null, counted_cost: null }).map((one) => one.name)).not.toContain("cost");
   });
 
   test("what is not known is named", () => {
     const some = { ...figures, scheduling_goodput: null, program_goodput: null, program_goodput_by: "" as const, unknown: ["scheduling", "program"] };
     expect(productWords(some)).toBe("runtime 62.5 %; scheduling and program unknown");
-    expect(told({ queued_ns: null })[0]?.words).toBe("ETTR: productive since its start, its queue unknown");
+    expect(told({ queued_ns: null })[0]?.words).toBe("effective training time ratio: productive, of 6 min since it began; its queue is unknown");
     expect(told({ ettr: null })).toEqual([]);
     expect(facts({ figures: null } as unknown as Goodput)).toEqual([]);
   });

@@ -76,26 +76,26 @@ export function costWords(one: Disruption): string {
 }
 
 export interface Fact {
+  name: string;
   value: string;
   words: string;
 }
 
-/** The figures beside goodput, each with its name; those that are not known are left out. */
+/** The figures beside goodput, by their names. */
 export function facts(account: Goodput): Fact[] {
   const told = account.figures;
   if (!told || told.ettr === null) return [];
-  const since = told.queued_ns === null ? "start, its queue unknown" : `submission, ${duration(told.queued_ns)} in the queue`;
+  const wanted = duration(account.counted_ns + (told.queued_ns ?? 0));
+  const queue = told.queued_ns === null ? "since it began; its queue is unknown" : `since it was submitted; ${duration(told.queued_ns)} in the queue`;
+  const productive = amount(told.device_hours["productive"] ?? 0);
   const found = [
-    { value: percent(told.ettr), words: `ETTR: productive since its ${since}` },
-    { value: percent(told.overall_goodput), words: `overall goodput: ${productWords(told)}` },
-    {
-      value: amount(told.counted_device_hours),
-      words: `device-hours counted, ${amount(told.device_hours["productive"] ?? 0)} productive, on ${holders(told)}`,
-    },
+    { name: "ETTR", value: percent(told.ettr), words: `effective training time ratio: productive, of ${wanted} ${queue}` },
+    { name: "overall goodput", value: percent(told.overall_goodput), words: productWords(told) },
+    { name: "device-hours", value: amount(told.counted_device_hours), words: `counted; ${productive} were productive, on ${holders(told)}` },
   ];
   if (told.counted_cost !== null) {
     const lost = told.counted_cost - (told.cost?.["productive"] ?? 0);
-    found.push({ value: money(told.counted_cost), words: `cost, ${money(lost)} of it not productive, at ${told.price_per_device_hour} per device-hour` });
+    found.push({ name: "cost", value: money(told.counted_cost), words: `${money(lost)} of it not productive; ${told.price_per_device_hour} per device-hour` });
   }
   return found;
 }
