@@ -67,14 +67,27 @@ class Accounts:
         self._swept = False
 
     @contextmanager
-    def of(self, run: RunId) -> Iterator[Goodput | None]:
-        """The account as of now, to be asked inside the block only; None if nothing has begun."""
+    def of(self, run: RunId, states: list[ProcessState] | None = None) -> Iterator[Goodput | None]:
+        """The account as of now, to be asked inside the block only; None if nothing has begun.
+
+        `states` of its processes, if they are known.
+        """
         fold = self._fold(run)
         with fold.lock:
-            yield fold.account()
+            yield fold.account(states)
             due = fold.is_worth_saving
         if due:
             self._upkeep.want([run])
+
+    @contextmanager
+    def in_passing(self, run: RunId, states: list[ProcessState]) -> Iterator[Goodput | None]:
+        """As `of`, for one run of many: unless it is at hand, nothing is kept of it, for others
+        would have to make room."""
+        if self.at_hand(run):
+            with self.of(run, states) as goodput:
+                yield goodput
+        else:
+            yield Fold(run, self._reading, self._still, self._files).account(states)
 
     def at_hand(self, run: RunId) -> bool:
         """Whether asking costs only what is new."""

@@ -14,13 +14,16 @@ from runwatch.record import RunId
 from runwatch.store.grid import grid
 from runwatch.views.goodput import figures as views
 from runwatch.views.goodput.account import Account, Goodput, Range
-from runwatch.views.runs import RunSummary
+from runwatch.views.runs import ProcessState, RunSummary
 
 BUCKETS: Final = 1000
 """In so many parts of the window the use of accelerators is held against productive time."""
+KEPT_RUNS: Final = 25
+"""The accounts of so many are kept up once they were asked for together; not of more."""
 
 _Told = tuple[float | None, Literal["", "mfu", "tensor_activity"]]
-Priced = tuple[dict[str, float] | None, float | None]
+_Priced = tuple[dict[str, float] | None, float | None]
+_Rolled = tuple[RolledRun, dict[str, int]]
 
 
 def figures(
@@ -64,7 +67,7 @@ def _hours(spent: Mapping[str, int]) -> dict[str, float]:
     return {plain(name): hours for name, hours in views.hours(spent).items()}
 
 
-def _cost(spent: Mapping[str, int], price: float | None) -> Priced:
+def _cost(spent: Mapping[str, int], price: float | None) -> _Priced:
     """By class, and of all that is counted; without a price there is none."""
     if price is None:
         return None, None
@@ -111,9 +114,19 @@ def rolled_up(
         raise UsageError(f"since={since} is after until={until}; the window is from since to until")
     wanted = [run for run in summaries if _is_wanted(run, given)]
     price = given["price_per_device_hour"]
-    listed: list[tuple[RolledRun, dict[str, int]]] = []
-    for summary in wanted[: given["limit"]]:
-        listed += _rolled(reading, accounts, summary, since, until, price)
+    states: dict[RunId, list[ProcessState]] = {}
+    for state in reading.processes():  # at once: each by itself would cost as much
+        states.setdefault(state.run, []).append(state)
+    chosen = wanted[: given["limit"]]
+    ask = accounts.of if len(chosen) <= KEPT_RUNS else accounts.in_passing
+    listed: list[_Rolled] = []
+    for summary in chosen:
+        mine = states.get(summary.run, [])
+        with ask(summary.run, mine) as goodput:
+            if goodput is not None:  # else it has not begun
+                held = reading.holdings(summary.run, mine)
+                found = goodput.account(since, until)
+                listed.append(_rolled(summary, goodput, found, mine, held, price))
     listed.sort(key=lambda one: (-one[0].counted_device_hours, one[0].run))
     spent = views.summed(part for _, part in listed)
     cost, counted_cost = _cost(spent, price)
@@ -142,41 +155,32 @@ def _is_wanted(run: RunSummary, given: Given) -> bool:
 
 
 def _rolled(
-    reading: Reading,
-    accounts: Accounts,
     summary: RunSummary,
-    since: int | None,
-    until: int | None,
+    goodput: Goodput,
+    found: Account,
+    states: Sequence[ProcessState],
+    held: Sequence[views.Holding],
     price: float | None,
-) -> list[tuple[RolledRun, dict[str, int]]]:
-    """The run and its device-nanoseconds; nothing of a run that has not begun."""
-    states = reading.processes(summary.run)
-    held = reading.holdings(summary.run, states)
-    with accounts.of(summary.run) as goodput:
-        if goodput is None:
-            return []
-        found = goodput.account(since, until)
-        spent = views.device_ns(goodput, held, found.start_ns, found.end_ns)
-        disruptions = [
-            d for d in goodput.disruptions if found.start_ns <= d.time_ns <= found.end_ns
-        ]
-        whole = found.start_ns == goodput.start_ns
-        queued_ns = views.queued_ns(states, goodput.start_ns) if whole else None
+) -> _Rolled:
+    """The run, and its device-nanoseconds."""
+    start_ns, end_ns = found.start_ns, found.end_ns
+    spent = views.device_ns(goodput, held, start_ns, end_ns)
+    queued_ns = views.queued_ns(states, start_ns) if start_ns == goodput.start_ns else None
     run = RolledRun(
         run=summary.run,
         name=plain(summary.name),
         group=plain(summary.group),
         user=plain(summary.user),
         state=summary.state,
-        start_ns=found.start_ns,
-        end_ns=found.end_ns,
+        start_ns=start_ns,
+        end_ns=end_ns,
         goodput=found.goodput,
         ettr=views.ettr(found, queued_ns),
-        disruptions=len(disruptions),
+        disruptions=sum(start_ns <= d.time_ns <= end_ns for d in goodput.disruptions),
         devices=held[-1].devices if held else 0,
         devices_by=views.counted_by(held),
         device_hours=_hours(spent),
         counted_device_hours=views.counted(spent) / views.HOUR_NS,
         counted_cost=_cost(spent, price)[1],
     )
-    return [(run, spent)]
+    return run, spent

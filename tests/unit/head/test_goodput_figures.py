@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from runwatch.head import goodput_figures
+from runwatch.head.goodput import Accounts
 from runwatch.head.http import create_app
+from runwatch.head.reading import Reading
 from runwatch.head.settings import HeadSettings
+from runwatch.record import RunId
 from runwatch.settings import load
 from runwatch.store.duck import DuckSettings, DuckStore
 from tests.integration.head_history import SECOND, START, Clock, Producer, exited
@@ -222,3 +227,21 @@ def test_of_many_the_newest(several: World) -> None:
         "counted_device_hours": 0.0, "price_per_device_hour": None, "cost": None,
         "counted_cost": None,
     }  # fmt: skip
+
+
+def test_many_runs_leave_no_accounts_behind(
+    several: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading = Reading(several.store, clock=several.clock)
+    accounts = Accounts(reading, threading.Lock())
+    app = create_app(several.store, clock=several.clock, accounts=accounts)
+    client = TestClient(app, base_url="http://localhost")
+    monkeypatch.setattr(goodput_figures, "KEPT_RUNS", 2)
+    many = client.get("/api/v1/goodput").json()
+    assert names(many) == ["c", "a", "b"]
+    assert not any(accounts.at_hand(RunId(run)) for run in "abc")
+    few = client.get("/api/v1/goodput", params={"group": "g"}).json()
+    assert [accounts.at_hand(RunId(run)) for run in "abc"] == [True, True, False]
+    again = client.get("/api/v1/goodput").json()
+    assert again == many
+    assert few["runs"] == many["runs"][1:]
