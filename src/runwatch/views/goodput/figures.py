@@ -60,26 +60,28 @@ def holdings(states: Iterable[ProcessState], series: Iterable[SeriesRow]) -> lis
     """One for each attempt, in order: the accelerators that are tied to its ranks on their hosts.
 
     `series` are the run's of WITNESSES.  What an earlier attempt held on another host is not
-    counted.
+    counted.  Where the agent of a node goes by another name than the containers of the ranks, a
+    rank's node is not known: the one with most of its devices stands for all.
     """
     tied: dict[tuple[str, int], set[tuple[str, str]]] = {}
     for row in series:
         if row.device and row.metric in WITNESSES:
             tied.setdefault((row.host, row.rank), set()).add(key_of(row))
+    most: dict[int, int] = {}
+    for (_, rank), devices in tied.items():
+        most[rank] = max(most.get(rank, 0), len(devices))
     members: dict[int, list[ProcessState]] = {}
     for state in states:
         members.setdefault(state.attempt, []).append(state)
-    return [_holding(found, tied) for _, found in sorted(members.items())]
-
-
-def _holding(
-    members: Sequence[ProcessState], tied: Mapping[tuple[str, int], set[tuple[str, str]]]
-) -> Holding:
-    places = {(member.host, member.rank) for member in members}
-    devices = set().union(*(tied.get(place, ()) for place in places))
-    start_ns = min(member.started_ns for member in members)
-    ranks = len({member.rank for member in members})
-    return Holding(start_ns, len(devices) or ranks, bool(devices))
+    found = []
+    for _, mine in sorted(members.items()):
+        places = {(member.host, member.rank) for member in mine}
+        ranks = {member.rank for member in mine}
+        seen = len(set().union(*(tied.get(place, ()) for place in places)))
+        seen = seen or sum(most.get(rank, 0) for rank in ranks)
+        start_ns = min(member.started_ns for member in mine)
+        found.append(Holding(start_ns, seen or len(ranks), bool(seen)))
+    return found
 
 
 def counted_by(held: Iterable[Holding]) -> CountedBy:

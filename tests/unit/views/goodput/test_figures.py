@@ -54,14 +54,22 @@ def test_devices_are_those_tied_to_the_attempts_ranks_on_their_hosts() -> None:
     assert figures.counted_by(held) == "accelerators"
 
 
+def test_devices_of_containers_are_known_by_their_nodes() -> None:
+    states = [process(1, 0, "pod-0"), process(1, 1, "pod-1"), process(2, 0, "pod-2", 100)]
+    seen = [series("node-a", 0, 0), series("node-a", 0, 1), series("node-a", 1, 2)]
+    seen += [series("node-b", 0, 0)]  # where rank 0 was in the other attempt
+    held = figures.holdings(states, seen)
+    assert held == [Holding(0, 3, True), Holding(100 * SECOND, 2, True)]
+
+
 def test_without_devices_each_rank_is_one() -> None:
-    states = [process(1, 0), process(1, 1), process(1, 2), process(2, 0, "b", 9)]
+    states = [process(1, 0), process(1, 1), process(1, 2), process(2, 1, "b", 9)]
     loss = replace(series("a", 0, 0, metric="loss"), device="")
     held = figures.holdings(states, [loss, series("a", 0, 0, metric="my own", device="x")])
     assert held == [Holding(0, 3, False), Holding(9 * SECOND, 1, False)]
     assert figures.counted_by(held) == "ranks"
-    some = figures.holdings(states, [series("b", 0, 0), series("b", 0, 1)])
-    assert [holding.devices for holding in some] == [3, 2]
+    some = figures.holdings([*states[:1], states[3]], [series("b", 1, 0), series("b", 1, 1)])
+    assert [holding.devices for holding in some] == [1, 2]
     assert figures.counted_by(some) == "both"
     assert figures.counted_by([]) == "ranks"
 
