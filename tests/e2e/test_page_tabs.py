@@ -43,8 +43,15 @@ def test_goodput_says_where_the_time_went_and_what_disruptions_cost(page: Visito
     assert rows[0].split("\t")[:4] == ["productive steps", "12 min", "719.9", "60.2 %"]
     shares = [float(row.split("\t")[3].removesuffix(" %")) for row in rows]
     assert sum(shares) == pytest.approx(100, abs=0.1 * len(shares))
+    page.sees("productive of 19 min 55 s counted", ".lead")
+    page.sees("Shares are of the 19 min 55 s counted.")
     (disruption,) = page.texts("[aria-labelledby=disruptions-title] tbody tr")
     assert "rank 3 killed by SIGKILL, out of memory" in disruption and "\t30\t" in disruption
+    assert "lost work 60 s + recovery 1 min 50 s + warm-up" in disruption
+    ettr, overall, hours = page.texts("[aria-labelledby=figures-title] tbody tr")
+    assert ettr.split("\t")[:2] == ["ETTR", "60.2 %"] and "queue is unknown" in ettr
+    assert "× program" in overall and "(tensor activity); scheduling unknown" in overall
+    assert "on 8 accelerators" in hours
 
 
 def test_goodput_over_time_is_read_with_the_mouse_and_with_keys(page: Visitor) -> None:

@@ -1,5 +1,7 @@
 """What a run's time went into: every nanosecond in one class, and what disruptions cost.
 
+Without a run: several together, of a group, of a user, or since a time; then -7d is a week ago.
+
 A time is RFC 3339 (2026-01-31T12:00:00Z; without an offset it is local), seconds since the epoch,
 or relative: -2h is two hours before the run's end (before now, while it goes on), 90m is ninety
 minutes after its start.
@@ -7,6 +9,8 @@ minutes after its start.
 example:
   runwatch goodput demo-spirals
   runwatch goodput demo-spirals --since -2h --exclude 10m/25m --json
+  runwatch goodput demo-spirals --price 2.5
+  runwatch goodput --group sweep --since -7d
   runwatch goodput --import job_timeline.jsonl
 """
 
@@ -26,10 +30,11 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from runwatch.cli import goodput_picture, source, tables
+from runwatch.cli import goodput_picture, rollup_picture, source, tables
 from runwatch.cli.progress import progress
 from runwatch.errors import UsageError
-from runwatch.settings import runwatch_dir
+from runwatch.head.settings import HeadSettings
+from runwatch.settings import load, runwatch_dir
 
 REFRESH_SECONDS: Final = 1.0
 CLOUD_LOGGING: Final = "cloud-logging"
@@ -53,8 +58,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--buckets", type=int, metavar="N", help="also goodput over time, in N parts"
     )
+    parser.add_argument(
+        "--price",
+        type=float,
+        metavar="N",
+        help="what an accelerator costs in an hour ($RUNWATCH_PRICE_PER_DEVICE_HOUR)",
+    )
     parser.add_argument("--watch", action="store_true", help="follow a run that goes on")
     parser.add_argument("--json", action="store_true", help="print what the API answers")
+    several = parser.add_argument_group("several runs together")
+    several.add_argument("--group", metavar="NAME", help="those of a group")
+    several.add_argument("--user", metavar="NAME", help="those of a user")
     imports = parser.add_argument_group("logs of ml-goodput-measurement")
     imports.add_argument(
         "--import",
@@ -70,7 +84,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.log:
         arguments.run_name = _import(arguments)
     if not arguments.run_name:
-        raise UsageError("say which run: `runwatch goodput RUN` (`runwatch runs` lists them)")
+        return _several(arguments)
+    if arguments.group or arguments.user:
+        raise UsageError("either one run, or those of --group and --user together")
     with source.open_source(arguments) as head:
         if arguments.json:
             tables.print_json(_ask(head, arguments))
@@ -124,8 +140,62 @@ def _ask(
         since=at(arguments.since),
         until=at(arguments.until),
         exclude=[_range(text, start_ns, end_ns) for text in arguments.exclude] or None,
+        price_per_device_hour=_price(arguments),
+        program="true",
         **asked,
     )
+
+
+def _price(arguments: argparse.Namespace) -> float | None:
+    """As said here; None leaves it to the head that is asked."""
+    flags = {"price_per_device_hour": arguments.price}
+    return load(HeadSettings, section="head", flags=flags).values.price_per_device_hour
+
+
+# ── several runs ───────────────────────────────────────────────────────────────────────────────
+
+
+def _several(arguments: argparse.Namespace) -> int:
+    if not (arguments.group or arguments.user or arguments.since or arguments.until):
+        raise UsageError(
+            "say which run: `runwatch goodput RUN` (`runwatch runs` lists them); or several, by "
+            "--group, --user or --since"
+        )
+    if arguments.exclude or arguments.buckets or arguments.watch:
+        raise UsageError("--exclude, --buckets and --watch are for one run: `runwatch goodput RUN`")
+    now_ns = time.time_ns()
+    with source.open_source(arguments) as head:
+        answer = head.get(
+            "/goodput",
+            group=arguments.group,
+            user=arguments.user,
+            since=_ago(arguments.since, now_ns),
+            until=_ago(arguments.until, now_ns),
+            price_per_device_hour=_price(arguments),
+        )
+    if arguments.json:
+        tables.print_json(answer)
+        return 0
+    out = tables.console()
+    out.print(rollup_picture.together(answer, _whose(arguments), out.width))
+    return 0
+
+
+def _ago(text: str | None, now_ns: int) -> int | None:
+    if text is None:
+        return None
+    relative = _RELATIVE.fullmatch(text)
+    if relative is not None and relative[1] != "-":
+        raise UsageError(f"several runs have no common start: not {text!r}, but -{relative[2]} ago")
+    return moment(text, now_ns, now_ns)
+
+
+def _whose(arguments: argparse.Namespace) -> str:
+    said = [f"of group {arguments.group}"] if arguments.group else []
+    said += [f"of {arguments.user}"] if arguments.user else []
+    said += [f"since {arguments.since}"] if arguments.since else []
+    said += [f"until {arguments.until}"] if arguments.until else []
+    return " ".join(said)
 
 
 # ── times ──────────────────────────────────────────────────────────────────────────────────────

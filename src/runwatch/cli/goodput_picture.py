@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from runwatch.cli import tables
 from runwatch.cli.chart import draw
 
 WIDEST: Final = 120
+EXCLUDED: Final = "excluded"
 NOTABLE_SHARE: Final = 0.02
 """Of the counted time; a rank that others waited for longer is named."""
 
@@ -62,10 +64,12 @@ def account(run: dict[str, Any], answer: dict[str, Any], width: int) -> Renderab
     parts: list[RenderableType] = [_headline(run, answer), Text("")]
     if answer["over_time"]:
         parts += [_time_bar(answer["over_time"], width), _time_axis(answer, width), Text("")]
-    parts += [_class_table(answer, width)]
+    parts += [_spent_table(answer, width)]
     parts += [Text(line, style="dim") for line in _asides(answer)]
     if answer["disruptions"]:
-        parts += [Text(""), _disruption_table(answer["disruptions"]), *_means(answer)]
+        parts += [Text(""), _disruption_table(answer["disruptions"])]
+    if beside := list(_figures(answer)):
+        parts += [Text(""), figure_table(beside)]
     return Group(*parts)
 
 
@@ -98,14 +102,18 @@ def percent(share: float) -> str:
 
 
 def _headline(run: dict[str, Any], answer: dict[str, Any]) -> Text:
-    goodput = answer["goodput"]
-    number = "–" if goodput is None else percent(goodput).strip("<> ").replace(" ", "")
-    rows = [" ".join(_DIGITS[sign][row] for sign in number) for row in range(3)]
-    beside = [
+    return headline(
+        answer["goodput"],
         Text.assemble((run["name"], "bold"), "  ", tables.state(run["state"])),
         Text(_what_counts(answer)),
         Text(_steps(answer), style="dim"),
-    ]
+    )
+
+
+def headline(goodput: float | None, *beside: Text) -> Text:
+    """The number, three lines high, and as many lines beside it."""
+    number = "–" if goodput is None else percent(goodput).strip("<> ").replace(" ", "")
+    rows = [" ".join(_DIGITS[sign][row] for sign in number) for row in range(3)]
     style = "bold red" if goodput is None or goodput < 0.5 else "bold green"
     style = "bold yellow" if goodput is not None and 0.5 <= goodput < 0.8 else style
     lines = [
@@ -118,7 +126,8 @@ def _what_counts(answer: dict[str, Any]) -> str:
     productive = next(s["ns"] for s in answer["spent"] if s["name"] == "productive")
     if answer["goodput"] is None:
         return "goodput: there is no time that counts"
-    return f"goodput: {length(productive)} of {length(answer['counted_ns'])} were productive"
+    counted = length(answer["counted_ns"])
+    return f"goodput: {length(productive)} of {counted} counted were productive"
 
 
 def _steps(answer: dict[str, Any]) -> str:
@@ -167,18 +176,28 @@ def _is_now(answer: dict[str, Any]) -> bool:
 # ── classes ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _class_table(answer: dict[str, Any], width: int) -> RenderableType:
-    spent = [s for s in answer["spent"] if s["ns"]]
-    spent.sort(key=lambda s: (s["name"] != "productive", -s["ns"]))
-    rows = [(*_look(s["name"]), length(s["ns"]), percent(s["share"])) for s in spent]
-    named = max((len(words) for words, *_ in rows), default=0)
-    timed = max((len(took) for *_, took, _ in rows), default=0)
+def _spent_table(answer: dict[str, Any], width: int) -> RenderableType:
+    spent = {s["name"]: s["ns"] for s in answer["spent"] if s["ns"]}
+    return class_table(spent, {name: length(ns) for name, ns in spent.items()}, width)
+
+
+def class_table(spent: Mapping[str, float], words: Mapping[str, str], width: int) -> RenderableType:
+    """Classes with their shares of what is counted; what is excluded stands apart, without one."""
+    counted = sum(amount for name, amount in spent.items() if name != EXCLUDED)
+    order = sorted(spent, key=lambda n: (n == EXCLUDED, n != "productive", -spent[n]))
+    named = max((len(_look(name)[0]) for name in order), default=0)
+    timed = max((len(words[name]) for name in order), default=0)
     room = max(8, width - named - timed - 16)
     lines = []
-    for (words, style, sign, took, share), s in zip(rows, spent, strict=True):
+    for name in order:
+        what, style, sign = _look(name)
         line = Text(no_wrap=True, overflow="crop")
-        line.append(f"{sign} ", style=style).append(f"{words:<{named}}  {took:>{timed}}")
-        line.append(f"{share:>9}  ", style="bold").append(_bar(s["share"], room), style=style)
+        line.append(f"{sign} ", style=style).append(f"{what:<{named}}  {words[name]:>{timed}}")
+        if name == EXCLUDED:
+            lines.append(line.append("  not counted", style="dim"))
+            continue
+        share = spent[name] / counted
+        line.append(f"{percent(share):>9}  ", style="bold").append(_bar(share, room), style=style)
         lines.append(line)
     return Text("\n").join(lines)
 
@@ -216,25 +235,115 @@ def _straggler(answer: dict[str, Any]) -> Iterable[str]:
 
 def _disruption_table(disruptions: Sequence[dict[str, Any]]) -> RenderableType:
     shown = tables.table(
-        "disrupted", "attempt", "lost steps", "wasted", "back after", "cause",
-        right=("attempt", "lost steps", "wasted", "back after"), fold="cause",
+        "disrupted", "attempt", "lost steps", "cost", "cause",
+        right=("attempt", "lost steps", "cost"), fold="cause",
     )  # fmt: skip
     for found in disruptions:
-        back = found["back_ns"]
         hung = "hung; " if found["hung"] else ""
         shown.add_row(
             tables.time(found["time_ns"]),
             str(found["attempt"]),
             f"{found['lost_steps']:,}",
-            length(found["wasted_ns"]),
-            "not yet" if back is None else length(back),
-            Text(hung + found["cause"], style="red"),
+            length(found["cost_ns"]),
+            Text.assemble((hung + found["cause"], "red"), "\n", (" + ".join(_costs(found)), "dim")),
         )
     return shown
 
 
-def _means(answer: dict[str, Any]) -> list[Text]:
+def _costs(found: dict[str, Any]) -> Iterable[str]:
+    """What a disruption's cost is made of."""
+    recovery, back, warm_up = found["recovery_ns"], found["back_ns"], found["warm_up_ns"]
+    if warm_up is None and back is not None:
+        warm_up = back - (recovery or 0)
+    if found["hang_ns"]:
+        yield f"hang {length(found['hang_ns'])}"
+    if found["wasted_ns"]:
+        yield f"lost work {length(found['wasted_ns'])}"
+    yield "not back yet" if recovery is None else f"recovery {length(recovery)}"
+    if warm_up is not None:
+        yield f"warm-up {length(warm_up)}"
+    elif recovery is not None:
+        yield "no step yet"
+
+
+# ── beside it ──────────────────────────────────────────────────────────────────────────────────
+
+Figure = tuple[str, str, str]
+"""Its name, its value, and words."""
+
+
+def figure_table(figures: Iterable[Figure]) -> RenderableType:
+    shown = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    shown.add_column(no_wrap=True)
+    shown.add_column(no_wrap=True, justify="right", style="bold")
+    shown.add_column(overflow="fold", style="dim")
+    for figure in figures:
+        shown.add_row(*figure)
+    return shown
+
+
+def _figures(answer: dict[str, Any]) -> Iterable[Figure]:
+    figures = answer.get("figures")  # an older head does not tell them
+    if figures is not None and figures["ettr"] is not None:
+        yield "ETTR", percent(figures["ettr"]), _since(answer, figures)
+        yield "overall goodput", percent(figures["overall_goodput"]), _product(figures)
+        yield from device_figures(figures, _holders(figures))
+    if not answer["disruptions"]:
+        return
     between, back = answer["mean_time_between_failures_ns"], answer["mean_time_to_recovery_ns"]
-    facts = [f"mean time between failures {length(between)}"] if between is not None else []
-    facts += [f"mean time to recovery {length(back)}"] if back is not None else []
-    return [Text(" · ".join(facts), style="dim")] if facts else []
+    if between is not None:
+        yield "MTBF", length(between), "mean time between failures"
+    if back is not None:
+        yield "MTTR", length(back), "mean time to recovery: from a failure to the next step"
+
+
+def _since(answer: dict[str, Any], figures: dict[str, Any]) -> str:
+    queued = figures["queued_ns"]
+    if queued is None:
+        return f"productive, of {length(answer['counted_ns'])} since it began; queue unknown"
+    wanted = length(answer["counted_ns"] + queued)
+    return f"productive, of {wanted} since it was submitted; {length(queued)} in the queue"
+
+
+def _product(figures: dict[str, Any]) -> str:
+    parts = []
+    for name in ("scheduling", "runtime", "program"):
+        share = figures[f"{name}_goodput"]
+        if share is not None:
+            parts.append(f"{name} {percent(share)}")
+    by = {"mfu": " (MFU)", "tensor_activity": " (tensor activity)"}
+    said = " × ".join(parts) + by.get(figures["program_goodput_by"], "")
+    unknown = " and ".join(figures["unknown"])
+    return f"{said}; {unknown} unknown" if unknown else said
+
+
+def _holders(figures: dict[str, Any]) -> str:
+    count, by = figures["devices"], figures["devices_by"]
+    one = {"accelerators": "accelerator", "ranks": "rank"}.get(by, "rank or accelerator")
+    many = {"accelerators": "accelerators", "ranks": "ranks"}.get(by, "ranks or accelerators")
+    return f"{count:,} {one if count == 1 else many}"
+
+
+def device_figures(figures: dict[str, Any], held_by: str = "") -> Iterable[Figure]:
+    """Device-hours; and what they cost, if there is a price."""
+    whole, part = figures["counted_device_hours"], figures["device_hours"].get("productive", 0)
+    on = f", on {held_by}" if held_by else ""
+    yield "device-hours", amount(whole), f"counted; {amount(part)} were productive{on}"
+    cost, price = figures["counted_cost"], figures["price_per_device_hour"]
+    if cost is not None:
+        kept = figures["cost"].get("productive", 0)
+        words = f"{money(cost - kept)} of it not productive; {price:g} per device-hour"
+        yield "cost", money(cost), words
+
+
+def amount(hours: float) -> str:
+    """Never 0 when something is there."""
+    if hours >= 100:
+        return f"{hours:,.0f}"
+    if hours >= 0.1:
+        return f"{hours:.3g}"
+    return f"{hours:.2g}" if not hours or hours >= 0.0001 else "< 0.0001"
+
+
+def money(cost: float) -> str:
+    return f"{cost:,.2f}"

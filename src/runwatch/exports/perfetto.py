@@ -167,13 +167,15 @@ class _Nesting:
         track = self._tracks.of(begin.journal, begin.host, begin.rank)
         step = begin.step if begin.step is not None else end_step
         beside = not is_nested or begin.name.endswith("/background")
-        known = {"step": step, "cut_short": cut_short or None}
+        name = begin.name.removesuffix("/useful")
+        useful = name != begin.name or None
+        known = {"step": step, "cut_short": cut_short or None, "useful": useful}
         return {
             "ph": "X",
-            "name": begin.name if step is None else f"{begin.name} {step}",
-            "cat": begin.name,
+            "name": name if step is None else f"{name} {step}",
+            "cat": name,
             "pid": track,
-            "tid": self._tracks.line(track, begin.name) if beside else MAIN,
+            "tid": self._tracks.line(track, name) if beside else MAIN,
             "ts": self._tracks.microseconds(begin.time_ns),
             "dur": round((end_ns - begin.time_ns) / 1e3, 3),
             "args": {key: value for key, value in known.items() if value is not None},

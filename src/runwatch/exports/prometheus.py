@@ -40,6 +40,8 @@ class RunGoodput:
     spent_seconds: Mapping[str, float] = field(default_factory=dict)
     disruptions: int = 0
     ideal_step_seconds: float | None = None
+    ettr: float | None = None
+    device_hours: Mapping[str, float] = field(default_factory=dict)
 
 
 class HeadMetrics(Collector):
@@ -107,6 +109,8 @@ def _goodput(runs: Sequence[RunGoodput]) -> Iterator[Metric]:
     spent = _labelled(
         "spent_seconds", "Time of the run so far by what it went into", "run", "class"
     )
+    ettr = _labelled("ettr_ratio", "Productive share of the time since it was wanted", "run")
+    hours = _labelled("device_hours", "Device-hours by what they went into", "run", "class")
     ideal = _labelled("ideal_step_seconds", "How long a step usually takes", "run")
     disruptions = CounterMetricFamily(
         "runwatch_disruptions", "How often the run was stopped and lost time", labels=("run",)
@@ -116,10 +120,15 @@ def _goodput(runs: Sequence[RunGoodput]) -> Iterator[Metric]:
             ratio.add_metric((run.run,), run.goodput)
         for name, seconds in run.spent_seconds.items():
             spent.add_metric((run.run, name), seconds)
+        if run.ettr is not None:
+            ettr.add_metric((run.run,), run.ettr)
+        for name, held in run.device_hours.items():
+            hours.add_metric((run.run, name), held)
         if run.ideal_step_seconds is not None:
             ideal.add_metric((run.run,), run.ideal_step_seconds)
         disruptions.add_metric((run.run,), run.disruptions)
-    return (metric for metric in (ratio, spent, ideal, disruptions) if metric.samples)
+    found = (ratio, ettr, spent, hours, ideal, disruptions)
+    return (metric for metric in found if metric.samples)
 
 
 def _labelled(name: str, help: str, *labels: str) -> GaugeMetricFamily:

@@ -105,6 +105,7 @@ def _run_fields(card: Card) -> dict[str, Any]:
         "last_ns": summary.last_ns,
         "last_step": summary.last_step,
         "devices": card.devices,
+        "user": plain(summary.user),
         "processes": _counts(summary.processes),
         "headline": None
         if shown is None

@@ -14,6 +14,7 @@ import msgspec
 
 from runwatch.views.devices import Hurt
 from runwatch.views.devices import State as DeviceState
+from runwatch.views.goodput.figures import CountedBy
 from runwatch.views.runs import State
 
 Number = float | Literal["NaN", "Infinity", "-Infinity"]
@@ -72,7 +73,7 @@ class GoodputShare(Answer):
 
     share: float | None
     spent: dict[str, float]
-    """Shares of the time, by class."""
+    """Shares of the counted time, by class; what is excluded is not there."""
     time_ns: int
 
 
@@ -100,6 +101,8 @@ class RunInfo(Answer):
     goodput: GoodputShare | None = None
     values: dict[str, PointInfo] = {}
     """The newest of the metrics that a list was asked for."""
+    user: str = ""
+    """Whose it is, as its processes said."""
 
 
 class RunList(Answer):
@@ -237,7 +240,7 @@ class SpentInfo(Answer):
     name: str
     ns: int
     share: float
-    """Of the whole window, excluded time included."""
+    """Of the counted time, as goodput is; what is excluded has no share in it: 0."""
 
 
 class BucketInfo(Answer):
@@ -272,6 +275,12 @@ class DisruptionInfo(Answer):
     """Until the next attempt began."""
     back_ns: int | None
     """Until the next attempt's first step began."""
+    hang_ns: int = 0
+    """How long it had hung by then."""
+    warm_up_ns: int | None = None
+    """From the next attempt's start to where its steps count again."""
+    cost_ns: int = 0
+    """Hang, lost work, recovery and warm-up together."""
 
 
 class AttemptSteps(Answer):
@@ -292,6 +301,39 @@ class RankInfo(Answer):
     """How often it was the last to begin a step …"""
     awaited_ns: int
     """… and how long the first had waited by then."""
+
+
+class FiguresInfo(Answer):
+    """What people expect beside goodput.  All is about the window; null is not known."""
+
+    ettr: float | None = None
+    """Effective training time ratio: productive time ÷ the time during which the run was wanted,
+    from its submission on where that is known."""
+    queued_ns: int | None = None
+    """From the submission to the first process; only if the window begins with the run."""
+    scheduling_goodput: float | None = None
+    """Counted time ÷ the same and the time in the queue."""
+    runtime_goodput: float | None = None
+    """The same as `goodput`."""
+    program_goodput: float | None = None
+    """How much of its accelerators it used while it was productive …"""
+    program_goodput_by: Literal["", "mfu", "tensor_activity"] = ""
+    """… and what tells it."""
+    overall_goodput: float | None = None
+    """The product of those that are known."""
+    unknown: list[str] = []
+    """Those that are not."""
+    devices: int = 0
+    """Held last."""
+    devices_by: CountedBy = "ranks"
+    """Accelerators that were seen to be the run's; or one for each rank."""
+    device_hours: dict[str, float] = {}
+    """By class; those without time are left out."""
+    counted_device_hours: float = 0.0
+    price_per_device_hour: float | None = None
+    cost: dict[str, float] | None = None
+    """By class, in the currency of the price; null without a price."""
+    counted_cost: float | None = None
 
 
 class GoodputInfo(Answer):
@@ -325,6 +367,44 @@ class GoodputInfo(Answer):
     ranks: list[RankInfo] = []
     over_time: list[BucketInfo] | None = None
     intervals: IntervalsInfo | None = None
+    figures: FiguresInfo | None = None
+
+
+class RolledRun(Answer):
+    """A run's part in a roll-up, as far as it lies in the window."""
+
+    run: str
+    name: str
+    group: str
+    user: str
+    state: State
+    start_ns: int
+    end_ns: int
+    goodput: float | None
+    ettr: float | None
+    disruptions: int
+    devices: int
+    devices_by: CountedBy
+    device_hours: dict[str, float]
+    counted_device_hours: float
+    counted_cost: float | None = None
+
+
+class RolledUp(Answer):
+    """Several runs together: sums of device-hours, and shares of their sum."""
+
+    runs: list[RolledRun]
+    """The one that held most first."""
+    total: int
+    """How many there are; of more than were asked for, the oldest are left out of everything."""
+    goodput: float | None
+    """Productive ÷ counted device-hours."""
+    disruptions: int
+    device_hours: dict[str, float]
+    counted_device_hours: float
+    price_per_device_hour: float | None = None
+    cost: dict[str, float] | None = None
+    counted_cost: float | None = None
 
 
 class EntryList(Answer):

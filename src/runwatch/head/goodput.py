@@ -21,6 +21,7 @@ from runwatch.head.goodput_upkeep import Arrivals, Upkeep
 from runwatch.head.reading import Reading
 from runwatch.record import Batch, JournalId, RunId
 from runwatch.store.folds import FoldFiles
+from runwatch.views.goodput import figures
 from runwatch.views.goodput.account import Goodput
 from runwatch.views.runs import ProcessState, RunSummary, runs_of
 
@@ -66,14 +67,27 @@ class Accounts:
         self._swept = False
 
     @contextmanager
-    def of(self, run: RunId) -> Iterator[Goodput | None]:
-        """The account as of now, to be asked inside the block only; None if nothing has begun."""
+    def of(self, run: RunId, states: list[ProcessState] | None = None) -> Iterator[Goodput | None]:
+        """The account as of now, to be asked inside the block only; None if nothing has begun.
+
+        `states` of its processes, if they are known.
+        """
         fold = self._fold(run)
         with fold.lock:
-            yield fold.account()
+            yield fold.account(states)
             due = fold.is_worth_saving
         if due:
             self._upkeep.want([run])
+
+    @contextmanager
+    def in_passing(self, run: RunId, states: list[ProcessState]) -> Iterator[Goodput | None]:
+        """As `of`, for one run of many: unless it is at hand, nothing is kept of it, for others
+        would have to make room."""
+        if self.at_hand(run):
+            with self.of(run, states) as goodput:
+                yield goodput
+        else:
+            yield Fold(run, self._reading, self._still, self._files).account(states)
 
     def at_hand(self, run: RunId) -> bool:
         """Whether asking costs only what is new."""
@@ -229,7 +243,8 @@ class Accounts:
         try:
             goodput = fold.account(states, BRIEF_RECORDS)
             self._long.discard(run)
-            return [] if goodput is None else [_in_brief(run, goodput)]
+            held = self._reading.holdings(run, states)
+            return [] if goodput is None else [_in_brief(run, goodput, states, held)]
         except TooLong:
             self._long.add(run)
             if not fold.begun:
@@ -253,12 +268,17 @@ def _is_recent(run: RunSummary, since_ns: int) -> bool:
     return run.state == "running" or (run.ended_ns or run.last_ns) >= since_ns
 
 
-def _in_brief(run: RunId, goodput: Goodput) -> RunGoodput:
+def _in_brief(
+    run: RunId, goodput: Goodput, states: Iterable[ProcessState], held: Sequence[figures.Holding]
+) -> RunGoodput:
     account = goodput.account()
+    hours = figures.device_ns(goodput, held, goodput.start_ns, goodput.end_ns)
     return RunGoodput(
         run=run,
         goodput=account.goodput,
         spent_seconds={name: ns / 1e9 for name, ns in account.spent_ns.items()},
         disruptions=len(goodput.disruptions),
         ideal_step_seconds=None if goodput.ideal_step_ns is None else goodput.ideal_step_ns / 1e9,
+        ettr=figures.ettr(account, figures.queued_ns(states, goodput.start_ns)),
+        device_hours=figures.hours(hours),
     )

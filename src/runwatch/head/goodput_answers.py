@@ -24,6 +24,7 @@ from runwatch.head.api_types import (
     plain,
 )
 from runwatch.head.goodput import Accounts
+from runwatch.head.goodput_figures import figures
 from runwatch.head.parameters import Given, shortened
 from runwatch.head.reading import Reading
 from runwatch.record import Batch, JournalId, RunId, RunScope, Series
@@ -43,6 +44,7 @@ from runwatch.views.goodput.account import (
 from runwatch.views.goodput.classes import Spent
 from runwatch.views.goodput.entries import LOGGER, entry_of_event, entry_of_point
 from runwatch.views.goodput.facts import ENTRY_EVENT, ENTRY_PREFIX
+from runwatch.views.goodput.figures import EXCLUDED
 from runwatch.views.times import to_the_second
 
 # ── the account ────────────────────────────────────────────────────────────────────────────────
@@ -60,6 +62,7 @@ def account(reading: Reading, accounts: Accounts, given: Given) -> GoodputInfo:
         _check_window(goodput, since, until)
         found = goodput.account(since, until, exclude=exclude)
         info = _info(run, goodput, found)
+        info.figures = figures(reading, run, goodput, found, exclude, given)
         if given["buckets"]:
             parts = _parts(goodput, found, exclude, given["buckets"])
             info.over_time = [_bucket(part) for part in parts if part.total_ns]
@@ -99,7 +102,7 @@ def _nothing(reading: Reading, run: RunId) -> GoodputInfo:
 
 
 def _info(run: RunId, goodput: Goodput, found: Account) -> GoodputInfo:
-    total = found.total_ns
+    counted_ns = found.counted_ns
     return GoodputInfo(
         run=run,
         live=goodput.live,
@@ -107,11 +110,11 @@ def _info(run: RunId, goodput: Goodput, found: Account) -> GoodputInfo:
         run_end_ns=goodput.end_ns,
         start_ns=found.start_ns,
         end_ns=found.end_ns,
-        total_ns=total,
-        counted_ns=found.counted_ns,
+        total_ns=found.total_ns,
+        counted_ns=counted_ns,
         goodput=found.goodput,
         spent=[
-            SpentInfo(name=plain(name), ns=ns, share=ns / total if total else 0.0)
+            SpentInfo(name=plain(name), ns=ns, share=_share(name, ns, counted_ns))
             for name, ns in found.spent_ns.items()
         ],
         inferred_ns=goodput.inferred_ns,
@@ -124,6 +127,10 @@ def _info(run: RunId, goodput: Goodput, found: Account) -> GoodputInfo:
         disruptions=disruption_infos(goodput, found.start_ns, found.end_ns),
         ranks=[_rank(rank) for rank in goodput.ranks],
     )
+
+
+def _share(name: str, ns: int, counted_ns: int) -> float:
+    return ns / counted_ns if counted_ns and name != EXCLUDED else 0.0
 
 
 def _attempt(attempt: AttemptAccount) -> AttemptSteps:
@@ -152,6 +159,9 @@ def _disruption(disruption: Disruption) -> DisruptionInfo:
         wasted_ns=disruption.wasted_ns,
         recovery_ns=disruption.recovery_ns,
         back_ns=disruption.back_ns,
+        hang_ns=disruption.hang_ns,
+        warm_up_ns=disruption.warm_up_ns,
+        cost_ns=disruption.cost_ns,
     )
 
 

@@ -29,7 +29,7 @@ from runwatch.exports.perfetto import MEDIA_TYPE as _TRACE
 from runwatch.exports.perfetto import perfetto_text
 from runwatch.exports.prometheus import CONTENT_TYPE, HeadMetrics
 from runwatch.exports.rows import export_batches
-from runwatch.head import answers, device_answers, goodput_answers
+from runwatch.head import answers, device_answers
 from runwatch.head import api_types as types
 from runwatch.head.access import TRUSTED, Access, AccessSettings
 from runwatch.head.bands import BandDesk
@@ -39,6 +39,7 @@ from runwatch.head.captures import Captures
 from runwatch.head.clients import Clients
 from runwatch.head.feed import Cards, Pace, feed
 from runwatch.head.goodput import Accounts
+from runwatch.head.goodput_desk import GoodputDesk
 from runwatch.head.goodput_notes import GoodputKeeper
 from runwatch.head.gswarm import Profiler
 from runwatch.head.gswarm_http import GswarmHttp, info, wants_json
@@ -51,7 +52,7 @@ from runwatch.head.parameters import BadRequest, Given, Parameter, decoded, pars
 from runwatch.head.profile_room import ProfileRoom
 from runwatch.head.reading import Ambiguous, Reading
 from runwatch.head.replies import error_reply, json_reply
-from runwatch.head.run_board import GoodputNote, RunBoard
+from runwatch.head.run_board import RunBoard
 from runwatch.head.session_answers import SessionDesk
 from runwatch.head.sessions import SessionActive, Sessions
 from runwatch.head.share_answers import ShareDesk
@@ -88,6 +89,7 @@ def create_app(
     board: RunBoard | None = None,
     keeper: GoodputKeeper | None = None,
     base_path: str = "",
+    price_per_device_hour: float | None = None,
 ) -> Starlette:
     """The app of one store.  Whoever stops the server calls `live.close()` first."""
     reading = Reading(store, clock=clock, alive=alive, gone=gone)
@@ -117,6 +119,7 @@ def create_app(
     )
     operations = [
         *api.operations(),
+        *GoodputDesk(reading, api.accounts, api.board, price_per_device_hour).operations(),
         *desk.operations(),
         *profiles.operations(),
         *capturing.operations(),
@@ -200,33 +203,6 @@ _EXPORT = (
     *_FILTERS,
     _START,
     _END,
-)
-_GOODPUT = (
-    _RUN,
-    Parameter("since", "integer", "only from here on, in nanoseconds since the epoch"),
-    Parameter("until", "integer", "only up to here, in nanoseconds since the epoch"),
-    Parameter(
-        "exclude",
-        "string",
-        "START/END, both in nanoseconds since the epoch; this time is not counted",
-        pattern="^-?[0-9]{1,19}/-?[0-9]{1,19}$",
-        repeated=True,
-    ),
-    Parameter("buckets", "integer", "also in so many equal parts", minimum=1, maximum=2000),
-    Parameter("intervals", "integer", "also as at most so many", minimum=1, maximum=20_000),
-)
-_ENTRIES = (
-    _RUN,
-    Parameter(
-        "after",
-        "string",
-        "what `next` said the last time",
-        longest=goodput_answers.LONGEST_CURSOR,
-        pattern="^[A-Za-z0-9_=-]*$",
-        default="",
-    ),
-    Parameter("logger", "string", "only of the log with this name"),
-    _limit(10_000, 100_000),
 )
 _DEVICES = (
     Parameter("run", "string", "only of this run, by id or name", shortest=1),
@@ -335,22 +311,6 @@ class Api:
                 [_RUN],
             ),
             ask(
-                f"{of_run}/goodput",
-                "What its time went into",
-                self._goodput,
-                types.GoodputInfo,
-                _GOODPUT,
-                (404, 409, 422),
-            ),
-            ask(
-                f"{of_run}/goodput/entries",
-                "What its GoodputRecorder recorded, as log entries",
-                goodput_answers.entries,
-                types.EntryList,
-                _ENTRIES,
-                (404, 409, 422),
-            ),
-            ask(
                 "/devices",
                 "Every accelerator now, those first that hurt",
                 self._devices,
@@ -392,13 +352,6 @@ class Api:
             return await run_in_threadpool(encoded)
 
         return respond
-
-    def _goodput(self, reading: Reading, given: Given) -> types.GoodputInfo:
-        found = goodput_answers.account(reading, self.accounts, given)
-        if not (given["since"] or given["until"] or given["exclude"]):
-            spent = {each.name: each.share for each in found.spent if each.ns}
-            self.board.note(RunId(found.run), GoodputNote(found.end_ns, found.goodput, spent))
-        return found
 
     def _devices(self, reading: Reading, given: Given) -> types.DeviceList:
         return device_answers.devices(reading, self._clock_offsets, given)

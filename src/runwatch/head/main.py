@@ -97,6 +97,7 @@ class LocalHead:
         profiles: ProfileSettings | None = None,
         hangs: HangSettings | None = None,
         base_path: str = "",
+        price_per_device_hour: float | None = None,
         clock: Clock = system_clock,
     ) -> None:
         self.live = Live()
@@ -163,6 +164,7 @@ class LocalHead:
             board=self.board,
             keeper=self.keeper,
             base_path=base_path,
+            price_per_device_hour=price_per_device_hour,
         )
 
     def alive(self) -> frozenset[JournalId]:
@@ -264,6 +266,7 @@ class Head:
             ),
             hangs=settings.hangs,
             base_path=settings.base_path,
+            price_per_device_hour=settings.price_per_device_hour,
             clock=clock,
         )
         self.service = SpineService(

@@ -35,6 +35,7 @@ from runwatch.store.grid import Grid, grid
 from runwatch.views import incidents, profiles
 from runwatch.views.goodput.account import Account, Goodput
 from runwatch.views.goodput.classes import Spent
+from runwatch.views.goodput.figures import shares
 from runwatch.views.goodput.pixels import Drawn, drawn
 from runwatch.views.runs import ProcessState, RunSummary, runs_of
 from runwatch.views.series import Question, attempt_of
@@ -203,9 +204,7 @@ class Timelines:
 
 
 def noted(account: Account) -> GoodputNote:
-    total = account.total_ns
-    spent = {name: ns / total for name, ns in account.spent_ns.items() if ns} if total else {}
-    return GoodputNote(account.end_ns, account.goodput, spent)
+    return GoodputNote(account.end_ns, account.goodput, shares(account.spent_ns))
 
 
 class _Warming:

@@ -13,6 +13,7 @@ INT64_MAX: Final = 2**63 - 1
 LONGEST_TEXT: Final = 512
 _PRINTABLE: Final = r"^[^\x00-\x1f\x7f]*$"
 _WHOLE: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+_DECIMAL: Final = re.compile(r"-?[0-9]{1,19}(\.[0-9]{1,19})?([eE][+-]?[0-9]{1,3})?", re.ASCII)
 
 Given = dict[str, Any]
 
@@ -24,7 +25,7 @@ class BadRequest(Exception):
 @dataclass(frozen=True, slots=True)
 class Parameter:
     name: str
-    kind: Literal["integer", "string", "boolean"]
+    kind: Literal["integer", "string", "boolean", "number"]
     description: str
     place: Literal["query", "path"] = "query"
     choices: tuple[str, ...] = ()
@@ -42,6 +43,8 @@ class Parameter:
         one: dict[str, Any] = {"type": self.kind}
         if self.kind == "integer":
             one |= {"minimum": self.minimum, "maximum": self.maximum, "format": "int64"}
+        elif self.kind == "number":
+            one |= {"minimum": self.minimum, "maximum": self.maximum}
         elif self.choices:
             one["enum"] = list(self.choices)
         elif self.kind == "string":
@@ -52,9 +55,11 @@ class Parameter:
             one["default"] = self.default
         return {"type": "array", "items": one, "minItems": 1} if self.repeated else one
 
-    def parse(self, text: str) -> int | str | bool:
+    def parse(self, text: str) -> int | str | bool | float:
         if self.kind == "integer":
             return self._integer(text)
+        if self.kind == "number":
+            return self._number(text)
         if self.kind == "boolean":
             return self._boolean(text)
         return self._text(text)
@@ -65,6 +70,13 @@ class Parameter:
         raise BadRequest(
             f"{self.name}={shortened(text)} is not a whole number "
             f"from {self.minimum} to {self.maximum}"
+        )
+
+    def _number(self, text: str) -> float:
+        if _DECIMAL.fullmatch(text) and self.minimum <= float(text) <= self.maximum:
+            return float(text)
+        raise BadRequest(
+            f"{self.name}={shortened(text)} is not a number from {self.minimum} to {self.maximum}"
         )
 
     def _boolean(self, text: str) -> bool:

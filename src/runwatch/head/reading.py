@@ -17,6 +17,7 @@ from runwatch.rows import EventRow, Latest, SeriesRow
 from runwatch.store.store import Store
 from runwatch.views.configs import Configs, merge_configs
 from runwatch.views.devices import count_devices
+from runwatch.views.goodput.figures import WITNESSES, Holding, holdings
 from runwatch.views.incidents import INCIDENT, incidents_of
 from runwatch.views.runs import (
     ALIVE_WINDOW_SECONDS,
@@ -158,6 +159,11 @@ class Reading:
             return choose(self.store.series(run), question, attempts)
         named = (self.store.series(run, metric=metric) for metric in set(question.metrics))
         return choose(chain.from_iterable(named), question, attempts)
+
+    def holdings(self, run: RunId, states: Iterable[ProcessState]) -> list[Holding]:
+        """How many devices each attempt of the run held."""
+        named = (self.store.series(run, metric=metric) for metric in WITNESSES)
+        return holdings(states, chain.from_iterable(named))
 
     def attempts(self, run: RunId) -> AttemptOf:
         return attempts(self.store.processes(run))

@@ -50,7 +50,7 @@ class GoodputNote:
     time_ns: int
     share: float | None
     spent: dict[str, float]
-    """Shares of the time, by class."""
+    """Shares of the counted time, by class."""
 
 
 class RunBoard:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from runwatch.errors import UsageError
 from runwatch.head.base_path import check_base_path
 from runwatch.settings import runwatch_dir, setting
 from runwatch.views.pace import Limits
+
+MOST_EXPENSIVE: Final = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,11 @@ class HeadSettings:
     )
     viewer_memory: int = setting(4 << 30, help="what XProf may take before it is ended")
     viewer_idle_seconds: float = setting(600.0, help="XProf ends when it is not used for so long")
+    price_per_device_hour: float | None = setting(
+        None,
+        env="RUNWATCH_PRICE_PER_DEVICE_HOUR",
+        help="what an accelerator costs in an hour; accounts then tell what time cost",
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "base_path", check_base_path(self.base_path))
@@ -71,6 +79,9 @@ class HeadSettings:
             raise UsageError(
                 f"stack_sample_seconds is {self.stack_sample_seconds}: seconds, or 0 for never"
             )
+        price = self.price_per_device_hour
+        if price is not None and not 0 <= price <= MOST_EXPENSIVE:
+            raise UsageError(f"price_per_device_hour is {price}: it must be 0 or more")
         for name in ("stall_floor_seconds", "stall_factor"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"{name} is {getattr(self, name)}: it must be more than 0")

@@ -27,6 +27,7 @@ _VARIABLES: Final = (
     "NVIDIA_VISIBLE_DEVICES", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_LAUNCH_BLOCKING",
     "PYTORCH_CUDA_ALLOC_CONF", "OMP_NUM_THREADS", "TPU_ACCELERATOR_TYPE", "TPU_NAME",
 )  # fmt: skip
+_USERS: Final = ("RUNWATCH_USER", "SLURM_JOB_USER", "LOGNAME", "USER", "LNAME", "USERNAME")
 _PREFIXES: Final = ("NCCL_", "TORCH_NCCL_", "FI_", "UCX_")
 
 
@@ -82,6 +83,19 @@ def system(*, proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup"))
         "gpus": [*gpus(proc)],
     }
     return {key: value for key, value in found.items() if value not in (None, [])}
+
+
+def user(*, environment: Mapping[str, str] = os.environ, passwd: Path = Path("/etc/passwd")) -> str:
+    """Whose run it is; "" if nothing says.  `getpass` would ask directories on the network."""
+    for name in _USERS:
+        if found := environment.get(name, "").strip():
+            return found
+    mine = str(os.getuid())
+    for line in _read(passwd).splitlines():
+        fields = line.split(":")
+        if len(fields) > 2 and fields[2] == mine:
+            return fields[0]
+    return ""
 
 
 def working_directory() -> str:

@@ -168,26 +168,27 @@ def data(items: Iterable[T]) -> Iterable[T]:
     return step_data(_run_or_warn, items)
 
 
-def span(name: Kind | str) -> Spanning:
+def span(name: Kind | str, *, useful: bool = False) -> Spanning:
     """`Run.span` of the run that is current when the block or the decorated function is entered."""
-    return _CurrentSpan(name)
+    return _CurrentSpan(name, useful)
 
 
 class _CurrentSpan(Spanning):
     """Functions are decorated when a module is loaded, before there is a run."""
 
-    __slots__ = ("_name", "_open")
+    __slots__ = ("_name", "_open", "_useful")
 
-    def __init__(self, name: Kind | str) -> None:
+    def __init__(self, name: Kind | str, useful: bool) -> None:
         self._name = name
+        self._useful = useful
         self._open: Span | None = None
 
     def again(self) -> _CurrentSpan:
-        return _CurrentSpan(self._name)
+        return _CurrentSpan(self._name, self._useful)
 
     def __enter__(self) -> None:
         run = _run_or_warn()
-        self._open = None if run is None else run.span(self._name)
+        self._open = None if run is None else run.span(self._name, useful=self._useful)
         if self._open is not None:
             self._open.__enter__()
 

@@ -157,6 +157,38 @@ def attempt_key(environment: Mapping[str, str]) -> str:
     return ""
 
 
+def queued_at_ns(environment: Mapping[str, str] = os.environ) -> int | None:
+    """When the job was handed in, where somebody says so; None where nobody does.
+
+    `RUNWATCH_QUEUED_AT` is for scripts that submit (seconds since the epoch, or RFC 3339).  On GKE
+    it is when the workload was created.  Slurm tells its jobs when they start, not since when they
+    have waited.
+    """
+    if given := environment.get("RUNWATCH_QUEUED_AT", "").strip():
+        return _moment_ns(given)
+    if not environment.get(GKE_IDENTIFIER):
+        return None
+    try:
+        metadata = _json(environment, GKE_METADATA)
+    except IdentityError:  # told when the run was identified
+        return None
+    created = metadata.get("creation-timestamp") or metadata.get("timestamp")
+    return _moment_ns(created) if isinstance(created, str) else None
+
+
+def _moment_ns(said: str) -> int | None:
+    try:
+        if re.fullmatch(r"[0-9]{1,11}(\.[0-9]+)?", said):
+            return round(float(said) * 1_000_000) * 1_000
+        found = datetime.fromisoformat(said)
+        if found.tzinfo is None:
+            raise ValueError("it has no offset, like Z or +02:00")
+        return round(found.timestamp() * 1_000_000) * 1_000
+    except (ValueError, OverflowError) as error:
+        tally.count("queue time", f"when the job was queued is not known: {said[:80]!r}: {error}")
+        return None
+
+
 # ── rank ──────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -19,9 +19,9 @@ from runwatch.sdk.ending import EndWatch, describe, when_worker_ends
 from runwatch.sdk.faults import unwatch_faults, watch_faults
 from runwatch.sdk.guard import attempt, guarded, tally, text_of
 from runwatch.sdk.hooks.install import Hooks
-from runwatch.sdk.identity import Identity
+from runwatch.sdk.identity import Identity, queued_at_ns
 from runwatch.sdk.intake import Intake
-from runwatch.sdk.kinds import DATA_LOADING, Kind
+from runwatch.sdk.kinds import DATA_LOADING, USEFUL, Kind
 from runwatch.sdk.metric_types import METRIC_UNITS, SYSTEM_METRICS
 from runwatch.sdk.pending import Collector, Said, is_pending
 from runwatch.sdk.place import open_journal
@@ -123,9 +123,15 @@ class Run(Intake):
         """The loader `items`, with each wait for an item recorded; for loops that use `step`."""
         return data(lambda: self, items)
 
-    def span(self, name: Kind | str) -> Span:
-        """`with run.span("checkpoint_save"):` or `@run.span(…)`: records begin and end."""
+    def span(self, name: Kind | str, *, useful: bool = False) -> Span:
+        """`with run.span("checkpoint_save"):` or `@run.span(…)`: records begin and end.
+
+        `useful`: what the run is for is done here, though not in steps (`rollout`); the time
+        counts as productive.
+        """
         clean = attempt("name a span", None, lambda: metric_name(name)) or "span"
+        if useful:
+            return Span(self, clean.removesuffix(USEFUL) + USEFUL)
         return DataWait(self) if clean == DATA_LOADING else Span(self, clean)
 
     def profile(
@@ -207,6 +213,7 @@ class Run(Intake):
             "cwd": text(collect.working_directory()),
             "python": sys.version.split()[0],
             "executable": text(sys.executable or ""),
+            **attempt("find out whose run it is", dict[str, Any](), _circumstances),
             **mapping(self._details()),
         }
         writer.event("run_start", body, scope=self._scope)
@@ -531,3 +538,9 @@ class Run(Intake):
         self._forget_ids()
         if writer is not None:
             writer.close()
+
+
+def _circumstances() -> dict[str, Any]:
+    """Whose it is, and since when it was wanted; what is not known is left out."""
+    found = {"user": text(collect.user())[:200], "queued_at_ns": queued_at_ns()}
+    return {name: value for name, value in found.items() if value}

@@ -73,6 +73,10 @@ class ProcessState:
     lived_ns: int | None = None
     """It surely lived until then: who went down first is told by this, since `ended_ns` is when
     its agent found it gone, and a busy agent finds several gone at once."""
+    user: str = ""
+    """Whose it is, as it said itself."""
+    queued_at_ns: int | None = None
+    """When its job was handed in, where somebody told it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +112,7 @@ class RunSummary:
     """How many processes of the newest attempt are in each state."""
     stalled: bool = False
     """It stands still; `reason` says why, as far as that is known."""
+    user: str = ""
 
 
 # ── attempts ───────────────────────────────────────────────────────────────────────────────────
@@ -203,6 +208,8 @@ class _Evidence:
     """What is known about the life of the processes asked for."""
 
     starts: dict[_Key, list[int]] = field(default_factory=lambda: defaultdict(list))
+    said: dict[_Key, Mapping[str, Any]] = field(default_factory=dict)
+    """What each told when it began first."""
     ends: dict[_Key, list[EventRow]] = field(default_factory=lambda: defaultdict(list))
     exits: dict[JournalId, EventRow] = field(default_factory=dict)
     seen_ns: dict[JournalId, int] = field(default_factory=dict)
@@ -211,6 +218,7 @@ class _Evidence:
     def add(self, event: EventRow) -> None:
         if event.kind == "run_start":
             self.starts[event.journal, event.run].append(event.time_ns)
+            self.said.setdefault((event.journal, event.run), event.body)
         elif event.kind == "run_end":
             self.ends[event.journal, event.run].append(event)
         elif event.kind == "process_exit":
@@ -236,6 +244,14 @@ class _Evidence:
 
     def started_ns(self, row: ProcessRow) -> int:
         return min(self.starts.get((row.journal, row.run), [row.start_ns]))
+
+    def user(self, row: ProcessRow) -> str:
+        user = self.said.get((row.journal, row.run), {}).get("user")
+        return user if isinstance(user, str) else ""
+
+    def queued_at_ns(self, row: ProcessRow) -> int | None:
+        queued = self.said.get((row.journal, row.run), {}).get("queued_at_ns")
+        return queued if type(queued) is int else None
 
     def end(self, row: ProcessRow) -> EventRow | None:
         """Its last word, unless it opened the run again after that; `finish()` is decisive."""
@@ -322,6 +338,8 @@ def _process_state(
         out_of_memory=ending.out_of_memory,
         done=_said_done(evidence.end(row)) if ending.state == "completed" else False,
         lived_ns=ending.ended_ns if ending.lived_ns is None else ending.lived_ns,
+        user=evidence.user(row),
+        queued_at_ns=evidence.queued_at_ns(row),
     )
 
 
@@ -544,4 +562,5 @@ def _summary(run: RunId, members: Sequence[ProcessState], last_step: int | None)
         last_ns=max(member.last_ns for member in members),
         last_step=last_step,
         processes=newest.processes,
+        user=next((member.user for member in newest_first if member.user), ""),
     )

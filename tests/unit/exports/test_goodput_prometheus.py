@@ -23,7 +23,7 @@ def samples(*runs: RunGoodput) -> dict[tuple[str, tuple[str, ...]], float]:
 def test_what_is_known_of_each_run() -> None:
     found = samples(
         RunGoodput("a", 0.75, {"productive": 30.0, "custom:my \"eval\"": 10.0}, 2, 0.5),
-        RunGoodput("b", 1.0, {"productive": 1.0}),
+        RunGoodput("b", 1.0, {"productive": 1.0}, ettr=0.5, device_hours={"productive": 8.0}),
     )  # fmt: skip
     assert found == {
         ("runwatch_goodput_ratio", ("a",)): 0.75,
@@ -31,6 +31,8 @@ def test_what_is_known_of_each_run() -> None:
         ("runwatch_spent_seconds", ("a", "productive")): 30.0,
         ("runwatch_spent_seconds", ("a", 'custom:my "eval"')): 10.0,
         ("runwatch_spent_seconds", ("b", "productive")): 1.0,
+        ("runwatch_ettr_ratio", ("b",)): 0.5,
+        ("runwatch_device_hours", ("b", "productive")): 8.0,
         ("runwatch_ideal_step_seconds", ("a",)): 0.5,
         ("runwatch_disruptions_total", ("a",)): 2.0,
         ("runwatch_disruptions_total", ("b",)): 0.0,

@@ -162,3 +162,15 @@ def test_pages_change_nothing(store: Store, page_rows: int) -> None:
 def test_a_run_without_records(store: Store) -> None:
     text = "".join(perfetto_text(store, RunId("none"), []))
     assert json.loads(text)["traceEvents"] == []
+
+
+def test_a_useful_span_has_its_plain_name(store: Store) -> None:
+    rollout = Spans()
+    rollout.append(1, 1, BEGIN, START + 10 * MS, 1)
+    rollout.append(1, 1, END, START + 14 * MS, 1)
+    known = [RunScope(1, RUN, "name", rank=7), SpanName(1, "rollout/useful", scope=1)]
+    origin = Origin(JournalId("j7"), "host-7", 7, START)
+    store.write([Batch(origin, Position(0), Position(10), known, spans=rollout)])
+    [found] = [e for e in trace(store) if e["ph"] == "X" and "rollout" in e["name"]]
+    assert (found["name"], found["cat"]) == ("rollout 1", "rollout")
+    assert found["args"] == {"step": 1, "useful": True}

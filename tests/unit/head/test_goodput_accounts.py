@@ -363,6 +363,8 @@ def test_a_scrape_says_what_is_cheap_and_leaves_out_the_rest(
     assert (brief.run, brief.disruptions, brief.ideal_step_seconds) == (RUN, 0, 1.0)
     assert brief.goodput == pytest.approx(40 / 41)
     assert brief.spent_seconds["productive"] == 40
+    assert brief.ettr == brief.goodput  # nobody told of a queue
+    assert brief.device_hours["productive"] == pytest.approx(40 / 3600)
     head.exit(book)
     assert len(head.accounts.brief()) == 1
     head.clock.now_ns += 3601 * SECOND

@@ -97,6 +97,9 @@ def test_the_whole_account(disrupted: Store) -> None:
         "wasted_ns": 5 * SECOND,
         "recovery_ns": 10 * SECOND,
         "back_ns": 12 * SECOND,
+        "hang_ns": 0,
+        "warm_up_ns": disruption["warm_up_ns"],
+        "cost_ns": 17 * SECOND,
     }
     assert found["mean_time_between_failures_ns"] == 40 * SECOND
     assert found["mean_time_to_recovery_ns"] == 12 * SECOND
@@ -124,6 +127,9 @@ def test_a_window_and_what_is_excluded(disrupted: Store) -> None:
     found = ask(disrupted, exclude=out)
     assert (found["counted_ns"], found["goodput"]) == (38 * SECOND, 23 / 38)
     assert {s["name"]: s["ns"] for s in found["spent"]}["excluded"] == 12 * SECOND
+    shares = {s["name"]: s["share"] for s in found["spent"]}
+    assert (shares["productive"], shares["excluded"]) == (found["goodput"], 0)
+    assert sum(shares.values()) == pytest.approx(1)
 
 
 def test_a_window_reaches_as_far_as_the_run(disrupted: Store) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -63,3 +64,17 @@ def test_what_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     found = collect.system(proc=tmp_path, cgroup=tmp_path)
     assert not {"memory_bytes", "cgroup_memory_limit_bytes", "gpus"} & set(found)
     assert None not in found.values()
+
+
+def test_whose_run_it_is(tmp_path: Path) -> None:
+    passwd = tmp_path / "passwd"
+
+    def user(**environment: str) -> str:
+        return collect.user(environment=environment, passwd=passwd)
+
+    assert user() == ""
+    passwd.write_text(f"root:x:99999:\nodd line\nada:x:{os.getuid()}:0::/home/ada:/bin/sh\n")
+    assert user() == "ada"
+    assert user(USER="bob") == "bob"
+    assert user(USER="root", SLURM_JOB_USER="eve") == "eve"
+    assert user(USER="root", SLURM_JOB_USER="eve", RUNWATCH_USER="ada ") == "ada"

@@ -9,7 +9,14 @@ from typing import Any, cast
 import pytest
 
 from runwatch.sdk.guard import tally
-from runwatch.sdk.identity import Identity, IdentityError, display_name, identify, slug
+from runwatch.sdk.identity import (
+    Identity,
+    IdentityError,
+    display_name,
+    identify,
+    queued_at_ns,
+    slug,
+)
 
 GKE = {
     "GKE_DIAGON_IDENTIFIER": json.dumps(
@@ -150,3 +157,37 @@ def test_torch_that_is_imported_but_not_initialised_says_nothing() -> None:
     pytest.importorskip("torch.distributed")
     found = identify("n", environment={"RANK": "2"}, modules=sys.modules)
     assert found.rank == 2
+
+
+# ── since when it was wanted ──────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("1700000000", 1_700_000_000 * 10**9),
+        (" 1700000000.25 ", 1_700_000_000_250_000_000),
+        ("2023-11-14T22:13:20Z", 1_700_000_000 * 10**9),
+        ("2023-11-14T23:13:20.5+01:00", 1_700_000_000_500_000_000),
+    ],
+)
+def test_the_script_that_submits_says_when(said: str, expected: int) -> None:
+    assert queued_at_ns({"RUNWATCH_QUEUED_AT": said, **GKE}) == expected
+    assert tally.counts == {}
+
+
+@pytest.mark.parametrize("said", ["soon", "-5", "2023-11-14T22:13:20", "2023-99-01T00:00:00Z"])
+def test_a_queue_time_that_is_none_is_counted_and_left_out(said: str) -> None:
+    assert queued_at_ns({"RUNWATCH_QUEUED_AT": said}) is None
+    assert tally.counts == {"queue time": 1}
+
+
+def test_a_workload_on_gke_was_wanted_when_it_was_created() -> None:
+    assert queued_at_ns(GKE) == 1_767_323_045 * 10**9
+    assert queued_at_ns(GKE | {"GKE_DIAGON_METADATA": "{"}) is None
+    assert queued_at_ns(GKE | {"GKE_DIAGON_METADATA": "{}"}) is None
+
+
+def test_where_nobody_tells_it_is_not_known() -> None:
+    assert queued_at_ns({}) is None
+    assert queued_at_ns({"SLURM_JOB_ID": "7", "SLURM_JOB_START_TIME": "1700000000"}) is None

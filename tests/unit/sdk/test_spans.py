@@ -13,7 +13,7 @@ from runwatch.record import BEGIN, END
 from runwatch.sdk import front
 from runwatch.sdk.guard import tally
 from runwatch.sdk.identity import identify
-from runwatch.sdk.kinds import BACKGROUND, KINDS
+from runwatch.sdk.kinds import BACKGROUND, KINDS, USEFUL
 from runwatch.sdk.run import Run
 from tests.integration.sdk_programs import Edge, Story
 from tests.unit.journal.journal_help import SECOND, FakeClock
@@ -171,6 +171,25 @@ def test_a_function_decorated_before_there_is_a_run_records_in_the_one_there_is(
     with runwatch.span("compile"):
         pass
     assert [e.name for e in story().edges] == ["evaluation"] * 2 + ["compile"] * 2
+
+
+def test_a_useful_span_says_so_in_its_name(run: Run, story: Tell) -> None:
+    @runwatch.span("rollout", useful=True)
+    def collect() -> None: ...
+
+    with run.span("rollout", useful=True):
+        pass
+    collect()
+    with run.span("data_loading", useful=True), run.span("rollout/useful", useful=True):
+        pass
+    in_thread(collect)
+    assert [e.name for e in story().edges if e.edge == BEGIN] == [
+        "rollout" + USEFUL,
+        "rollout" + USEFUL,
+        "data_loading" + USEFUL,
+        "rollout" + USEFUL,
+        "rollout" + USEFUL + BACKGROUND,
+    ]
 
 
 # ── threads ───────────────────────────────────────────────────────────────────────────────────

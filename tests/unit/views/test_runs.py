@@ -445,6 +445,25 @@ def test_states_are_a_function_of_what_is_known(history: Any, now: int, seed: in
     assert process_states(rows[::-1], mixed, now_ns) == found
 
 
+def test_a_process_says_whose_it_is_and_since_when_it_was_wanted() -> None:
+    said = event("run_start", 0, user="ada", queued_at_ns=START - 50 * SECOND)
+    again = event("run_start", 5, user="bob", queued_at_ns=START)
+    state = state_of(said, again)
+    assert (state.user, state.queued_at_ns) == ("ada", START - 50 * SECOND)
+    for odd in ({}, {"user": 7, "queued_at_ns": True}, {"queued_at_ns": "noon"}):
+        state = state_of(event("run_start", 0, **odd))
+        assert (state.user, state.queued_at_ns) == ("", None)
+
+
+def test_a_run_is_the_newest_users() -> None:
+    rows = [process("a"), process("b", start=100, last=110), process("c", start=200, last=210)]
+    words = [event("run_start", at, by=by, user=user) for at, by, user in (
+        (0, "a", "ada"), (100, "b", "bob"), (200, "c", "")
+    )]  # fmt: skip
+    [run] = summarise_runs(rows, words, START + 1000 * SECOND)
+    assert run.user == "bob"
+
+
 @few
 @given(histories(), st.integers(0, 200))
 def test_a_run_adds_up(history: Any, now: int) -> None:

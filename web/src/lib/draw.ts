@@ -88,7 +88,7 @@ export function drawPieces(pieces: Pieces, range: Range, theme: Theme, top = 0, 
   };
 }
 
-const PALE = new Set(["program_startup", "accelerator_init", "data_loading", "checkpoint_restore", "excluded", "unattributed", "elastic_scale_up"]);
+const PALE = new Set(["program_startup", "accelerator_init", "data_loading", "checkpoint_restore", "slow_steps", "degraded_capacity", "excluded", "unattributed", "elastic_scale_up"]);
 const onColour = (name: string): string => (PALE.has(name) ? "#14202c" : "#ffffff");
 
 export interface AttemptMark extends Range {
@@ -229,7 +229,7 @@ export function drawBars(all: readonly Bar[], rows: number, range: Range, theme:
       const to = toPixel(bar.end, range, width);
       if (to < 0 || from > width) continue;
       const isStep = bar.name === "step";
-      context.fillStyle = isStep ? (theme === "dark" ? "#4a86ba" : "#7fb0de") : classColour(SPAN_CLASS[bar.name] ?? `custom:${bar.name}`, theme);
+      context.fillStyle = isStep ? (theme === "dark" ? "#4a86ba" : "#7fb0de") : classColour(bar.useful ? "productive" : (SPAN_CLASS[bar.name] ?? `custom:${bar.name}`), theme);
       const inset = isStep ? room : room + Math.min(3, size * 0.25);
       context.fillRect(from, bar.row * size + inset, Math.max(to - from - (to - from > 3 ? 1 : 0), 0.7), size - 2 * inset);
       const text = isStep ? `${bar.step ?? ""}` : bar.name;

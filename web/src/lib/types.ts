@@ -183,6 +183,7 @@ export interface ProcessList {
 export interface Spent {
   name: string;
   ns: number;
+  /** Of the counted time. */
   share: number;
 }
 
@@ -209,6 +210,10 @@ export interface Disruption {
   wasted_ns: number;
   recovery_ns: number | null;
   back_ns: number | null;
+  hang_ns: number;
+  warm_up_ns: number | null;
+  /** Hang, lost work, recovery and warm-up together. */
+  cost_ns: number;
 }
 
 export interface AttemptSteps {
@@ -227,6 +232,25 @@ export interface RankShare {
   mean_step_ns: number | null;
   awaited_steps: number;
   awaited_ns: number;
+}
+
+/** What people expect beside goodput; null is not known. */
+export interface Figures {
+  ettr: number | null;
+  queued_ns: number | null;
+  scheduling_goodput: number | null;
+  runtime_goodput: number | null;
+  program_goodput: number | null;
+  program_goodput_by: "" | "mfu" | "tensor_activity";
+  overall_goodput: number | null;
+  unknown: string[];
+  devices: number;
+  devices_by: "accelerators" | "ranks" | "both";
+  device_hours: Record<string, number>;
+  counted_device_hours: number;
+  price_per_device_hour: number | null;
+  cost: Record<string, number> | null;
+  counted_cost: number | null;
 }
 
 export interface Goodput {
@@ -251,6 +275,7 @@ export interface Goodput {
   ranks: RankShare[];
   over_time: Bucket[] | null;
   intervals: Intervals | null;
+  figures: Figures | null;
 }
 
 export interface Trouble {

@@ -22,6 +22,8 @@ from runwatch.views.times import to_the_second
 STEP: Final = "step"
 DATA_LOADING: Final = "data_loading"
 BACKGROUND: Final = "/background"
+USEFUL: Final = "/useful"
+"""Ends the names of spans that count as productive; people know them without it."""
 LONG_SPANS: Final = frozenset(
     (
         "accelerator_init",
@@ -290,6 +292,7 @@ class Progress:
         if name.endswith(BACKGROUND):  # beside the steps: nobody waits for it
             state.heard_ns = max(state.heard_ns, time_ns)
             return
+        name = name.removesuffix(USEFUL)
         key = name if span is None else span
         if edge == BEGIN:
             state.open[key] = _Open(name, time_ns, state.begun_ns is not None)

@@ -37,6 +37,8 @@ STEP: Final = "step"
 DATA_WAIT: Final = "data_wait_seconds"
 BACKGROUND: Final = "/background"
 """Ends the name of a span in a thread that takes no steps: nobody waits for it."""
+USEFUL: Final = "/useful"
+"""Ends the name of a span that does what the run is for, though it is no step."""
 ENTRY_PREFIX: Final = "goodput."
 ENTRY_EVENT: Final = "goodput_entry"
 ELAPSED_EVENT: Final = "elapsed"
@@ -307,10 +309,12 @@ class Scribe:
             elif isinstance(definition, SpanName):
                 name = definition.name
                 if not name.endswith(BACKGROUND):
-                    spent = _STEP if name == STEP else self.ledger.names.of_span(name)
-                    journal.names[definition.id] = spent
+                    journal.names[definition.id] = _STEP if name == STEP else self._class_of(name)
             elif isinstance(definition, Series):
                 self._define_series(journal, definition)
+
+    def _class_of(self, name: str) -> int:
+        return Spent.PRODUCTIVE if name.endswith(USEFUL) else self.ledger.names.of_span(name)
 
     def _define_series(self, journal: _Journal, series: Series) -> None:
         if series.metric == DATA_WAIT:
@@ -450,9 +454,9 @@ class Scribe:
         if not isinstance(name, str) or name.endswith(BACKGROUND):
             return
         if isinstance(seconds, int | float) and isinstance(ago, int | float) and seconds >= 0:
-            spent = self.ledger.names.of_span(name)
             track = self._track(journal, event.time_ns)
-            track.elapsed(event.time_ns - round(ago * 1e9), round(seconds * 1e9), spent)
+            end_ns = event.time_ns - round(ago * 1e9)
+            track.elapsed(end_ns, round(seconds * 1e9), self._class_of(name))
 
 
 def _by_our_clock(batch: Batch, ahead_ns: int) -> Batch:

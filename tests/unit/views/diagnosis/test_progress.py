@@ -405,3 +405,12 @@ def test_the_order_in_which_ranks_tell_of_a_step_does_not_matter(
 )
 def test_ranks_in_words(ranks: list[int], words: str) -> None:
     assert ranks_in_words(ranks) == words
+
+
+def test_a_useful_span_goes_by_its_plain_name() -> None:
+    progress = Progress()
+    progress.saw_start(0, 0)
+    progress.saw_span(0, "rollout/useful", BEGIN, 5, span=1)
+    assert progress.open_spans(0) == {"rollout": 5}
+    progress.saw_span(0, "rollout/useful", END, 9, span=1)
+    assert progress.open_spans(0) == {}

@@ -28,6 +28,7 @@ SPANS = (
     "elastic_reinitialization",
     "profiling",
     "upload",
+    "rollout/useful",
 )
 STEMS = ("tpu_init", "training_prep", "data_loading", "elastic_reinit", "custom_badput_event")
 OUTAGE, HANG = 40, 50

@@ -318,3 +318,13 @@ def test_entries_that_say_nothing_of_time_are_passed_over(entry: object) -> None
 def test_seconds_of_today_are_exact_to_the_microsecond() -> None:
     assert nanoseconds(1_763_190_000.123456) == 1_763_190_000_123_456_000
     assert nanoseconds(0.0) == 0
+
+
+def test_a_useful_span_is_productive_wherever_it_lies() -> None:
+    book = Notebook().steps(0, 0, 10).span("rollout/useful", 10, 40).steps(1, 40, 50)
+    book.elapsed("reward/useful", 5, 60).step(2, 60, 80)
+    book.span("evaluation", 80, 90)
+    goodput = told(book.span("rollout/useful/background", 90, 95).exits(100))
+    assert spent(goodput) == {
+        "productive": 10 + 30 + 10 + 5 + 20, "evaluation": 10, "unattributed": 5 + 10,
+    }  # fmt: skip

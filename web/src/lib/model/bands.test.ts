@@ -43,4 +43,8 @@ describe("steps", () => {
     expect(found.bars.map((bar) => [bar.row, bar.name, bar.start, bar.end])).toEqual([[1, "step", 0, 4], [0, "step", 1, 5], [1, "save", 5, 9]]);
     expect(bars(told, () => 9, 1).bars).toHaveLength(1);
   });
+  it("knows useful spans by their plain name", () => {
+    const told: SpanList = { run: "r", complete: true, name: ["rollout/useful", "save"], rank: [0, 0], step: [null, null], start_ns: [0, 5], end_ns: [5, 9] };
+    expect(bars(told, () => 9, 1).bars.map((bar) => [bar.name, bar.useful])).toEqual([["rollout", true], ["save", false]]);
+  });
 });

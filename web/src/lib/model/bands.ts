@@ -46,7 +46,11 @@ export interface Bar extends Range {
   name: string;
   step: number | null;
   rank: number;
+  /** No step, but what the run is for: its time is productive. */
+  useful: boolean;
 }
+
+const USEFUL = /\/useful$/;
 
 /** Steps and spans, a row for each rank, as many as there is room for.  `until` says when what began at a
  *  time and never ended was over. */
@@ -58,7 +62,7 @@ export function bars(told: SpanList, until: (start: number) => number, most: num
     const place = row.get(rank);
     if (place === undefined) return [];
     const start = told.start_ns[at] as number;
-    return [{ row: place, name, rank, step: told.step[at] ?? null, start, end: told.end_ns[at] ?? until(start) }];
+    return [{ row: place, name: name.replace(USEFUL, ""), useful: USEFUL.test(name), rank, step: told.step[at] ?? null, start, end: told.end_ns[at] ?? until(start) }];
   });
   return { rows, bars: found };
 }

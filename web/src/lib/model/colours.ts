@@ -17,6 +17,8 @@ const CLASSES: Record<string, Pair> = {
   wasted_progress: ["#c8453b", "#e0665b"],
   infrastructure_recovery: ["#7d8592", "#8b93a1"],
   stall: ["#d4237a", "#e8549b"],
+  slow_steps: ["#e596ba", "#b04a7d"],
+  degraded_capacity: ["#b3a445", "#c7b85c"],
   excluded: ["#d9dce1", "#3d434d"],
   elastic_slice_down: ["#b5793a", "#c98c4b"],
   elastic_scale_up: ["#c99a62", "#a97840"],

@@ -1,8 +1,8 @@
 // A run's account over time, as stacked bars, and its disruptions in words.
 
-import type { Bucket, Disruption, Goodput, RankShare } from "../types";
+import type { Bucket, Disruption, Figures, Goodput, RankShare } from "../types";
 import { spentInOrder } from "./intervals";
-import { duration } from "./units";
+import { count, duration, percent, several } from "./units";
 
 /** Classes that have time anywhere, as they are stacked: productive at the bottom. */
 export const stackOrder = (account: Goodput): string[] => spentInOrder(account.spent).map((one) => one.name);
@@ -58,14 +58,66 @@ export function barAt(bars: readonly Bar[], place: number): number {
   return bars.findIndex((bar) => bar.left <= place && place < bar.right);
 }
 
-/** What a disruption cost in all: work done again, and the time until the first new step. */
-export const costNs = (one: Disruption): number => one.wasted_ns + (one.back_ns ?? one.recovery_ns ?? 0);
-
-export function recoveryWords(one: Disruption): string {
-  if (one.recovery_ns === null) return "no next attempt yet";
-  const next = `next attempt after ${duration(one.recovery_ns)}`;
-  return one.back_ns === null ? `${next}, no step yet` : `${next}, stepping after ${duration(one.back_ns)}`;
+/** From the next attempt's start to its steps; where that is not told, to its first at least. */
+function warmUpNs(one: Disruption): number | null {
+  if (one.warm_up_ns !== null) return one.warm_up_ns;
+  return one.back_ns === null ? null : Math.max(0, one.back_ns - (one.recovery_ns ?? 0));
 }
+
+/** What a disruption's cost is made of. */
+export function costWords(one: Disruption): string {
+  const warmUp = warmUpNs(one);
+  return [
+    one.hang_ns ? `hang ${duration(one.hang_ns)}` : "",
+    one.wasted_ns ? `lost work ${duration(one.wasted_ns)}` : "",
+    one.recovery_ns === null ? "no next attempt yet" : `recovery ${duration(one.recovery_ns)}`,
+    warmUp !== null ? `warm-up ${duration(warmUp)}` : one.recovery_ns === null ? "" : "no step yet",
+  ].filter(Boolean).join(" + ");
+}
+
+export interface Fact {
+  name: string;
+  value: string;
+  words: string;
+}
+
+/** The figures beside goodput, by their names. */
+export function facts(account: Goodput): Fact[] {
+  const told = account.figures;
+  if (!told || told.ettr === null) return [];
+  const wanted = duration(account.counted_ns + (told.queued_ns ?? 0));
+  const queue = told.queued_ns === null ? "since it began; its queue is unknown" : `since it was submitted; ${duration(told.queued_ns)} in the queue`;
+  const productive = amount(told.device_hours["productive"] ?? 0);
+  const found = [
+    { name: "ETTR", value: percent(told.ettr), words: `effective training time ratio: productive, of ${wanted} ${queue}` },
+    { name: "overall goodput", value: percent(told.overall_goodput), words: productWords(told) },
+    { name: "device-hours", value: amount(told.counted_device_hours), words: `counted; ${productive} were productive, on ${holders(told)}` },
+  ];
+  if (told.counted_cost !== null) {
+    const lost = told.counted_cost - (told.cost?.["productive"] ?? 0);
+    found.push({ name: "cost", value: money(told.counted_cost), words: `${money(lost)} of it not productive; ${told.price_per_device_hour} per device-hour` });
+  }
+  return found;
+}
+
+export function productWords(told: Figures): string {
+  const by = { "": "", mfu: " (MFU)", tensor_activity: " (tensor activity)" }[told.program_goodput_by];
+  const parts = ([["scheduling", told.scheduling_goodput], ["runtime", told.runtime_goodput], ["program", told.program_goodput]] as const)
+    .filter(([, share]) => share !== null)
+    .map(([name, share]) => `${name} ${percent(share)}`);
+  const unknown = told.unknown.length ? `; ${told.unknown.join(" and ")} unknown` : "";
+  return parts.join(" × ") + by + unknown;
+}
+
+function holders(told: Figures): string {
+  if (told.devices_by === "accelerators") return several(told.devices, "accelerator");
+  if (told.devices_by === "ranks") return several(told.devices, "rank");
+  return several(told.devices, "rank or accelerator", "ranks or accelerators");
+}
+
+const amount = (hours: number): string =>
+  hours >= 100 ? count(hours) : hours > 0 && hours < 0.0001 ? "< 0.0001" : String(Number(hours.toPrecision(hours < 0.1 ? 2 : 3)));
+const money = (cost: number): string => cost.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 
 /** Ranks that others waited for, the worst first. */
 export function awaited(ranks: readonly RankShare[], most = 8): RankShare[] {

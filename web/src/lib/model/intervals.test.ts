@@ -19,7 +19,7 @@ describe("finding intervals", () => {
 describe("what and why", () => {
   const crash = {
     attempt: 1, time_ns: 100e9, cause: "rank 1 killed by SIGKILL on vm", hung: false,
-    lost_steps: 32, wasted_ns: 336e6, recovery_ns: 2e9, back_ns: 2.1e9,
+    lost_steps: 32, wasted_ns: 336e6, recovery_ns: 2e9, back_ns: 2.1e9, hang_ns: 0, warm_up_ns: null, cost_ns: 2.436e9,
   };
   it("says what stopped the run and what it cost", () => {
     const recovery = { name: "infrastructure_recovery", start: 100e9, end: 102e9 };
@@ -36,6 +36,8 @@ describe("what and why", () => {
   it("knows custom spans by their own name", () => {
     expect(meaning("custom:tokenise").title).toBe("tokenise");
     expect(meaning("stall").title).toBe("hang or stall");
+    expect(meaning("slow_steps").title).toBe("slow steps");
+    expect(meaning("degraded_capacity").title).toBe("degraded capacity");
   });
   it("orders what the time went into", () => {
     const spent = [{ name: "stall", ns: 5, share: 0.5 }, { name: "productive", ns: 1, share: 0.1 }, { name: "evaluation", ns: 0, share: 0 }, { name: "data_loading", ns: 9, share: 0.4 }];

@@ -59,7 +59,9 @@ const MEANINGS: Record<string, Meaning> = {
   wasted_progress: { title: "wasted progress", what: "Steps that had to be done again, because the run stopped before a checkpoint kept them." },
   infrastructure_recovery: { title: "infrastructure recovery", what: "Nothing ran: from the end of one attempt to the start of the next." },
   stall: { title: "hang or stall", what: "A step took far longer than usual and nothing says why: some rank or device stood still." },
-  excluded: { title: "excluded", what: "Left out of the account on request." },
+  slow_steps: { title: "slow steps", what: "What steps took longer than usual, though the run went on." },
+  degraded_capacity: { title: "degraded capacity", what: "The share of the working time that missing ranks of an elastic job would have had." },
+  excluded: { title: "excluded", what: "Left out of the account on request; no share is made of it." },
   elastic_slice_down: { title: "elastic: slice down", what: "Waiting after slices were lost." },
   elastic_scale_up: { title: "elastic: scaling up", what: "Waiting for slices to come back." },
   elastic_reinitialization: { title: "elastic: starting again", what: "Setting training up for a changed number of slices." },
@@ -99,8 +101,10 @@ function recovery(disruption: Disruption): string {
   return `The next attempt began ${duration(disruption.recovery_ns)} later${back}.`;
 }
 
-/** Classes that have time, the largest first, productive leading. */
+export const EXCLUDED = "excluded";
+
+/** Classes that have time, the largest first; productive leads, what is excluded comes last. */
 export function spentInOrder(spent: readonly Spent[]): Spent[] {
-  const lead = (one: Spent): number => (one.name === "productive" ? Infinity : one.ns);
+  const lead = (one: Spent): number => (one.name === "productive" ? Infinity : one.name === EXCLUDED ? 0 : one.ns);
   return spent.filter((one) => one.ns > 0).sort((a, b) => lead(b) - lead(a));
 }

@@ -31,7 +31,7 @@ describe("moments", () => {
         ...[0, 1, 2, 3].map((rank) => event("run_start", 20 + rank / 10, rank)),
         event("run_end", 90, 0, { status: "completed" }),
       ],
-      disruptions: [{ attempt: 1, time_ns: 10 * S, cause: "rank 1 killed by SIGKILL on vm", hung: false, lost_steps: 32, wasted_ns: 3e8, recovery_ns: 9 * S, back_ns: 9.5 * S }],
+      disruptions: [{ attempt: 1, time_ns: 10 * S, cause: "rank 1 killed by SIGKILL on vm", hung: false, lost_steps: 32, wasted_ns: 3e8, recovery_ns: 9 * S, back_ns: 9.5 * S, hang_ns: 0, warm_up_ns: null, cost_ns: 9.8 * S }],
     });
     expect(moments(told).map((one) => one.title)).toEqual([
       "attempt 1 started: 4 ranks",
@@ -41,7 +41,7 @@ describe("moments", () => {
       "attempt 2 started: 4 ranks",
       "rank 0 finished",
     ]);
-    expect(moments(told)[2]?.detail).toBe("32 steps lost (300 ms of work), back after 9.5 s");
+    expect(moments(told)[2]?.detail).toBe("32 steps lost (300 ms of work), back after 9.5 s, cost 9.8 s");
   });
   it("says of which fault a process died, though writing its stacks ended it otherwise", () => {
     const told = timeline({ events: [event("process_exit", 1, 0, { signal: 11, code: null, fault: "SIGILL" })] });

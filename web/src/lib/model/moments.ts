@@ -81,6 +81,7 @@ export function moments(told: Timeline): Moment[] {
       detail: [
         one.lost_steps ? `${several(one.lost_steps, "step")} lost (${duration(one.wasted_ns)} of work)` : "",
         one.back_ns === null ? "" : `back after ${duration(one.back_ns)}`,
+        `cost ${duration(one.cost_ns)}`,
       ].filter(Boolean).join(", "),
     })),
     ...told.checkpoints.start_ns.map((start, at): Moment => {
