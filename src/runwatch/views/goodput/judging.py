@@ -325,7 +325,7 @@ def _stretches(total: Sequence[int]) -> list[int]:
         if FEW <= len(run) <= LONGEST_STRETCH
         and run.start >= SETTLED
         and len(total) - run.stop >= SETTLED
-        and sum(total[at] > least for at in run) >= _MOST * len(run)
+        and sum(total[at] <= least for at in run) <= len(run) // 8
     ]
     if len(found) > 2 or len(slow) != len(found):
         return []  # it comes and goes, or it stays: the shape of this run
