@@ -33,6 +33,10 @@ from runwatch.views.goodput.facts import (
 from runwatch.views.goodput.ledger import Ledger, Stale
 from runwatch.views.runs import ProcessState
 
+NO_OFFSET_NS: Final = 20_000_000
+"""What an agent finds out about its clock is not more exact than this."""
+_TURNS: Final = 2
+"""So often the clocks of an attempt's hosts are set by its own steps."""
 MOST_WAITING: Final = 50_000
 """Records that wait for a question; then they are folded without one."""
 SURELY_GONE_SECONDS: Final = 60.0
@@ -93,6 +97,10 @@ class Fold:
         self._lenient: set[int] = set()
         self._started_ns: dict[JournalId, int] = {}
         self._gone: set[JournalId] = set()
+        self._ahead: dict[tuple[int, str], int] = {}
+        """How far clocks are ahead, by attempt and host: as agents say, and steps show."""
+        self._set: dict[int, int] = {}
+        """How often the clocks of an attempt were set by its steps."""
         self.begun = False
         # From here on: what the writer's thread sees, too.
         self._gate = threading.Lock()
@@ -164,9 +172,21 @@ class Fold:
                 self._tell_again(due, states, afresh, replay)
             self.lighten()
             self._let_go(states)
+            self._set_clocks()
             if not self._torn:
                 break
         return states
+
+    def _set_clocks(self) -> None:
+        """Where steps show that hosts' clocks are apart, the attempt is told again by the right
+        time."""
+        for attempt, hosts in self._ledger.ahead_ns().items():
+            if attempt in self._torn or self._set.get(attempt, 0) >= _TURNS:
+                continue
+            self._set[attempt] = self._set.get(attempt, 0) + 1
+            for host, ns in hosts.items():
+                self._ahead[attempt, host] = self._ahead.get((attempt, host), 0) + ns
+            self._tear(attempt)
 
     def _due(self, states: Sequence[ProcessState]) -> tuple[set[int], bool]:
         """The attempts to be told again, and whether that is all there is."""
@@ -206,6 +226,7 @@ class Fold:
         if afresh:
             self._ledger, self._scribes = Ledger(), {}
             self._started_ns, self._lenient, self._gone = {}, set(), set()
+            self._ahead, self._set = {}, {}
             self.told = self._saved = 0
         self.begun = False  # should the store fail us half-way
         with replay:
@@ -224,17 +245,26 @@ class Fold:
             self._take(stretch)
             told += sum(batch.records for batch in stretch)
 
-    def _announce(self, attempts: set[int], states: Iterable[ProcessState]) -> None:
+    def _announce(self, attempts: set[int], states: Sequence[ProcessState]) -> None:
         for key in [key for key in self._ledger.attempts if key[0] in attempts]:
             del self._ledger.attempts[key]
         for attempt in attempts:
             self._scribes[attempt] = Scribe(self.run, self._ledger)
+        offsets = self._reading.clock_offsets()
         for state in states:
             if state.attempt in attempts:
                 self._gone.discard(state.journal)
                 self._started_ns[state.journal] = state.started_ns
+                at = state.attempt, state.host
+                told = offsets.get(state.host, 0)
+                known = self._ahead.setdefault(at, told if abs(told) > NO_OFFSET_NS else 0)
                 scribe = self._scribe(state.attempt)
-                scribe.enter(state.journal, state.attempt, state.rank, state.started_ns)
+                scribe.enter(
+                    state.journal, state.attempt, state.rank, state.started_ns,
+                    host=state.host, ahead_ns=known + state.ahead_ns,
+                )  # fmt: skip
+        done = {s.attempt for s in states} - {s.attempt for s in states if s.done is not True}
+        self._ledger.fresh = {attempt + 1 for attempt in done}
 
     def _scribe(self, attempt: int) -> Scribe:
         self._ledger.lenient = attempt in self._lenient  # of the attempts that it makes
@@ -288,7 +318,7 @@ class Fold:
         marks = {name: Mark(position, tally.get(name, Tally())) for name, position in at.items()}
         state = FoldState(
             self._ledger, self._scribes, self._lenient, self._started_ns, self._gone,
-            self._members, marks, self.told,
+            self._members, marks, self.told, self._ahead,
         )  # fmt: skip
         self._files.write(self.run, state.to_bytes())
         self._saved = self.told
@@ -318,6 +348,7 @@ class Fold:
             self._started_ns, self._lenient, self._gone = (
                 saved.started_ns, saved.lenient, saved.gone,
             )  # fmt: skip
+            self._ahead, self._set = saved.clocks, dict.fromkeys(saved.scribes, _TURNS)
             self.told = self._saved = saved.told
             if rest is not None:
                 self._listen(rest)

@@ -25,7 +25,7 @@ from runwatch.views.goodput.saving import (
     unpacked,
 )
 
-VERSION: Final = 1
+VERSION: Final = 2
 
 
 class Unfit(Exception):
@@ -49,6 +49,8 @@ class FoldState:
     marks: dict[JournalId, Mark]
     told: int
     """Records that it is made of."""
+    clocks: dict[tuple[int, str], int]
+    """How far clocks are ahead, by attempt and host."""
 
     def ahead(self, cursor: Callable[[JournalId], Position]) -> dict[JournalId, int]:
         """The journals that have more by now, and since when; `Unfit` if one has less."""
@@ -86,6 +88,7 @@ class FoldState:
                     for name, m in self.marks.items()
                 ],
                 "told": self.told,
+                "clocks": [[*at, ns] for at, ns in self.clocks.items()],
             }
         )
 
@@ -107,4 +110,5 @@ class FoldState:
             dict(state["members"]),
             {name: Mark(Position(at), Tally(*tally)) for name, at, *tally in state["marks"]},
             state["told"],
+            {(attempt, host): ns for attempt, host, ns in state["clocks"]},
         )

@@ -123,7 +123,13 @@ class LocalHead:
         self.desk = SessionDesk(self.sessions, self.clients, clock=clock)
         self.files = SessionFiles(session_dir, self._session_json) if session_dir else None
         self.profiler = Profiler(self.desk, self.files)
-        reading = Reading(self.store, clock=clock, alive=self.alive, gone=self.tail.gone)
+        reading = Reading(
+            self.store,
+            clock=clock,
+            alive=self.alive,
+            gone=self.tail.gone,
+            clock_offsets=self.nodes.clock_offsets,
+        )
         folds = FoldFiles(root / "store" / "folds") if lasts else None
         self.accounts = Accounts(reading, self.ingest.still, folds)
         self.board = RunBoard(reading, told=True)

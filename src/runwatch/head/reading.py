@@ -5,7 +5,7 @@ The HTTP routes, the live stream and the command line ask here, so their numbers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
@@ -65,8 +65,11 @@ class Reading:
         alive_window_s: float = ALIVE_WINDOW_SECONDS,
         alive: Callable[[], Collection[JournalId]] = tuple,
         gone: Callable[[], Collection[JournalId]] = tuple,
+        clock_offsets: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
+        """`clock_offsets`: how far each host's clock is ahead of ours, as its agent found."""
         self.store = store
+        self.clock_offsets = clock_offsets
         self.clock = clock
         self.window_s = alive_window_s
         self.alive = alive
