@@ -3,12 +3,13 @@
 Without a run: several together, of a group, of a user, or since a time; then -7d is a week ago.
 
 A time is RFC 3339 (2026-01-31T12:00:00Z; without an offset it is local), seconds since the epoch,
-or relative: -2h is two hours before the run's end (before now, while it goes on), 90m is ninety
-minutes after its start.
+a time of day (14:02:10: the last one in the run), or relative: -2h is two hours before the run's
+end (before now, while it goes on), 90m is ninety minutes after its start.
 
 example:
   runwatch goodput demo-spirals
   runwatch goodput demo-spirals --since -2h --exclude 10m/25m --json
+  runwatch goodput demo-spirals --explain 14:02:10
   runwatch goodput demo-spirals --price 2.5
   runwatch goodput --group sweep --since -7d
   runwatch goodput --import job_timeline.jsonl
@@ -22,7 +23,7 @@ import re
 import sys
 import time
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,6 +42,7 @@ CLOUD_LOGGING: Final = "cloud-logging"
 _UNITS: Final = {"ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9, "d": 86_400 * 10**9}
 _RELATIVE: Final = re.compile(r"([+-]?)((?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+)")
 _NUMBER: Final = re.compile(r"\d+(\.\d+)?")
+_CLOCK: Final = re.compile(r"\d{1,2}:\d{2}(:\d{2})?")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,6 +65,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         metavar="N",
         help="what an accelerator costs in an hour ($RUNWATCH_PRICE_PER_DEVICE_HOUR)",
+    )
+    parser.add_argument(
+        "--explain", metavar="TIME", help="say why this instant is in its class, and nothing else"
     )
     parser.add_argument("--watch", action="store_true", help="follow a run that goes on")
     parser.add_argument("--json", action="store_true", help="print what the API answers")
@@ -88,6 +93,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.group or arguments.user:
         raise UsageError("either one run, or those of --group and --user together")
     with source.open_source(arguments) as head:
+        if arguments.explain:
+            _explain(head, arguments)
+            return 0
         if arguments.json:
             tables.print_json(_ask(head, arguments))
             return 0
@@ -103,6 +111,21 @@ def run(arguments: argparse.Namespace) -> int:
                 picture, live = _picture(head, arguments, out.width)
                 shown.update(picture, refresh=True)
     return 0
+
+
+def _explain(head: source.Source, arguments: argparse.Namespace) -> None:
+    time_ns = moment(arguments.explain, *_bounds(head.get(f"/runs/{arguments.run_name}")))
+    answer = head.get(f"/runs/{arguments.run_name}/goodput/explain", time=time_ns)
+    if arguments.json:
+        tables.print_json(answer)
+    else:
+        tables.console().print(goodput_picture.explained(answer))
+
+
+def _bounds(run: dict[str, Any]) -> tuple[int, int]:
+    """From when to when it lasts."""
+    over = run["ended_ns"] or run["last_ns"]
+    return run["started_ns"], time.time_ns() if run["state"] == "running" else over
 
 
 def _picture(
@@ -127,9 +150,7 @@ def _ask(
     said = [arguments.since, arguments.until, *arguments.exclude]
     start_ns, end_ns = 0, 0
     if any(said):
-        run = run or head.get(f"/runs/{arguments.run_name}")
-        start_ns = run["started_ns"]
-        end_ns = time.time_ns() if run["state"] == "running" else run["ended_ns"] or run["last_ns"]
+        start_ns, end_ns = _bounds(run or head.get(f"/runs/{arguments.run_name}"))
 
     def at(text: str | None) -> int | None:
         return None if text is None else moment(text, start_ns, end_ns)
@@ -209,15 +230,30 @@ def moment(text: str, start_ns: int, end_ns: int) -> int:
         return end_ns - ns if relative[1] == "-" else start_ns + ns
     if _NUMBER.fullmatch(text):
         return _since_epoch(text)
+    if _CLOCK.fullmatch(text):
+        return _time_of_day(text, end_ns)
     try:
         found = datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError, OSError) as error:
         raise UsageError(
-            f"not a time: {text!r} (try 2026-01-31T12:00:00Z, seconds since the epoch, "
+            f"not a time: {text!r} (try 2026-01-31T12:00:00Z, 14:02:10, seconds since the epoch, "
             "-2h for before the end, 90m for after the start)"
         ) from error
     whole = int(found.replace(microsecond=0).timestamp())
     return whole * 10**9 + found.microsecond * 1000
+
+
+def _time_of_day(text: str, end_ns: int) -> int:
+    """The last such time before the run's end, as clocks show it here."""
+    last = datetime.fromtimestamp(end_ns / 1e9).astimezone()
+    try:
+        clock = datetime.strptime(text if text.count(":") > 1 else f"{text}:00", "%H:%M:%S")
+    except ValueError as error:
+        raise UsageError(f"not a time of day: {text!r} (try 14:02:10)") from error
+    found = last.replace(hour=clock.hour, minute=clock.minute, second=clock.second, microsecond=0)
+    if found > last:
+        found -= timedelta(days=1)
+    return int(found.timestamp()) * 10**9
 
 
 def _length(text: str) -> int:

@@ -73,6 +73,21 @@ def account(run: dict[str, Any], answer: dict[str, Any], width: int) -> Renderab
     return Group(*parts)
 
 
+def explained(answer: dict[str, Any]) -> RenderableType:
+    """Why an instant is in its class: the class, the stretch of it, and the reasons."""
+    words, style, sign = _look(answer["name"])
+    start, end = answer["start_ns"], answer["end_ns"]
+    head = Text.assemble(
+        (f"{tables.time(answer['time_ns'])}  ", "bold"),
+        (f"{sign} {words}", style),
+        f"  from {tables.time(start)} to {tables.time(end)} ({length(end - start)})",
+    )
+    where = f"attempt {answer['attempt']}"
+    where += "" if answer["step"] is None else f" · step {answer['step']:,} had begun last"
+    reasons = [Text(f"• {sentence}") for sentence in answer["why"]]
+    return Group(head, Text(where, style="dim"), Text(""), *reasons)
+
+
 def over_time(buckets: Sequence[dict[str, Any]], width: int) -> Text:
     curve = {
         "metric": "goodput",

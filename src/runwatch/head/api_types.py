@@ -370,6 +370,22 @@ class GoodputInfo(Answer):
     figures: FiguresInfo | None = None
 
 
+class ExplainedInfo(Answer):
+    """Why an instant of a run is in its class."""
+
+    run: str
+    time_ns: int
+    name: str
+    """The class."""
+    start_ns: int
+    end_ns: int
+    """The whole stretch of that class around it."""
+    attempt: int
+    step: int | None
+    """The step that had begun last."""
+    why: list[str]
+
+
 class RolledRun(Answer):
     """A run's part in a roll-up, as far as it lies in the window."""
 

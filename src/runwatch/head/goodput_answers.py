@@ -17,6 +17,7 @@ from runwatch.head.api_types import (
     BucketInfo,
     DisruptionInfo,
     EntryList,
+    ExplainedInfo,
     GoodputInfo,
     IntervalsInfo,
     RankInfo,
@@ -43,6 +44,7 @@ from runwatch.views.goodput.account import (
 )
 from runwatch.views.goodput.classes import Spent
 from runwatch.views.goodput.entries import LOGGER, entry_of_event, entry_of_point
+from runwatch.views.goodput.explaining import explain
 from runwatch.views.goodput.facts import ENTRY_EVENT, ENTRY_PREFIX
 from runwatch.views.goodput.figures import EXCLUDED
 from runwatch.views.times import to_the_second
@@ -69,6 +71,30 @@ def account(reading: Reading, accounts: Accounts, given: Given) -> GoodputInfo:
         if given["intervals"]:
             info.intervals = _intervals(goodput, found, exclude, given["intervals"])
         return info
+
+
+def explained(reading: Reading, accounts: Accounts, given: Given) -> ExplainedInfo:
+    run, time_ns = reading.run(given["run"]), given["time"]
+    with accounts.of(run) as goodput:
+        found = None if goodput is None else explain(goodput, time_ns)
+        if goodput is None or found is None:
+            lasts = "has not begun" if goodput is None else _lasts(goodput)
+            raise UsageError(f"time={time_ns} is not a time of the run: it {lasts}")
+        return ExplainedInfo(
+            run=run,
+            time_ns=time_ns,
+            name=plain(found.name),
+            start_ns=found.start_ns,
+            end_ns=found.end_ns,
+            attempt=found.attempt,
+            step=found.step,
+            why=[plain(sentence) for sentence in found.why],
+        )
+
+
+def _lasts(goodput: Goodput) -> str:
+    first, last = goodput.start_ns, goodput.end_ns
+    return f"is from {to_the_second(first)} to {to_the_second(last)} (time={first} to {last})"
 
 
 def _range(text: str) -> Range:

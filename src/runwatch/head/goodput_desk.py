@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runwatch.head import goodput_answers, goodput_figures
-from runwatch.head.api_types import Answer, EntryList, GoodputInfo, RolledUp
+from runwatch.head.api_types import Answer, EntryList, ExplainedInfo, GoodputInfo, RolledUp
 from runwatch.head.goodput import Accounts
 from runwatch.head.openapi import JSON, Operation, Respond
 from runwatch.head.parameters import Given, Parameter
@@ -24,6 +24,9 @@ _RUN: Final = Parameter(
     "run", "string", "a run's id, or its name if only one has it", "path", shortest=1
 )
 _SINCE: Final = Parameter("since", "integer", "only from here on, in nanoseconds since the epoch")
+_TIME: Final = Parameter(
+    "time", "integer", "an instant of the run, in nanoseconds since the epoch", required=True
+)
 _UNTIL: Final = Parameter("until", "integer", "only up to here, in nanoseconds since the epoch")
 _PRICE: Final = Parameter(
     "price_per_device_hour",
@@ -104,6 +107,16 @@ class GoodputDesk:
                 _json(self._goodput),
                 _GOODPUT,
                 {JSON: GoodputInfo},
+                errors,
+            ),
+            Operation(
+                f"{of_run}/goodput/explain",
+                "Why an instant of it is in its class",
+                _json(
+                    lambda given: goodput_answers.explained(self._reading, self._accounts, given)
+                ),
+                (_RUN, _TIME),
+                {JSON: ExplainedInfo},
                 errors,
             ),
             Operation(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from runwatch.views.goodput.books import Lap
 from runwatch.views.goodput.classes import FIRST_CUSTOM, WORK, ClassNames, Spent
 from runwatch.views.goodput.ledger import AttemptKey
 from runwatch.views.goodput.timeline import Interval, Timeline
@@ -83,6 +84,18 @@ class AttemptAccount:
     first_step: int | None
     last_step: int | None
     ideal_step_ns: int | None
+    stall_limit_ns: int | None = None
+    """A longer pause is a stall, as of its last steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Work from `start_ns` to `end_ns` was done again, from `back_ns` on, beginning with `step`."""
+
+    start_ns: int
+    end_ns: int
+    back_ns: int
+    step: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +161,33 @@ class Goodput:
     _stretches: Sequence[Stretch]
     _redone: Sequence[Range]
     _starts: Sequence[int] = field(default_factory=tuple)
+    turns: Sequence[Turn] = ()
+    """Where the run went back to an earlier step, and what that took back."""
+    laps: Sequence[Lap] = ()
+    """All steps, in order of time."""
+
+    def step_at(self, time_ns: int) -> tuple[int | None, int | None, int | None]:
+        """The step that had begun last by then, when it began, and when the next did."""
+        found = [lap for lap in self.laps if lap.begins[0] <= time_ns]
+        if not found:
+            return None, None, None
+        lap, after = found[-1], self.laps[len(found) : len(found) + 1]
+        at = bisect_right(lap.begins, time_ns) - 1
+        if at + 1 < len(lap):
+            return lap.step_at(at), lap.begins[at], lap.begins[at + 1]
+        return lap.step_at(at), lap.begins[at], after[0].begins[0] if after else None
+
+    def stretch_around(self, time_ns: int) -> tuple[int, int]:
+        """From when to when the class of this instant lasts, as far as a minute before and after
+        tell, or longer if it is all one."""
+        reach = 60_000_000_000
+        while True:
+            low, high = time_ns - reach, time_ns + reach
+            found = next(i for i in self.intervals(low, high) if i[0] <= time_ns < i[1])
+            whole = found[0] > max(low, self.start_ns) or low <= self.start_ns
+            if whole and (found[1] < min(high, self.end_ns) or high >= self.end_ns):
+                return found[0], found[1]
+            reach *= 8
 
     def account(
         self,

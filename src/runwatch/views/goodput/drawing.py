@@ -29,6 +29,7 @@ from runwatch.views.goodput.account import (
     Range,
     RankShare,
     Stretch,
+    Turn,
     normalised,
 )
 from runwatch.views.goodput.books import REST, Lap, Quotas, claimed_ns, fill
@@ -424,7 +425,7 @@ class _Redone:
 
 
 def _redone(
-    drawn: Sequence[_Drawn],
+    drawn: Sequence[_Drawn], turns: list[Turn]
 ) -> tuple[list[Range], list[_Redone], list[_Kept], list[Range]]:
     """All that was done again; of that, what each attempt's end cost; what stands; and what may
     have been done again, but is not thought to."""
@@ -442,6 +443,7 @@ def _redone(
                 continue
             again = _go_back(kept, lap.first_step)
             everything += again.ranges
+            turns += [Turn(*found, lap.begins[0], lap.first_step) for found in again.ranges]
             if not number and stopped is not None:  # later laps went back of their own accord
                 cost[stopped] = again
             kept.append(_Kept(lap, len(lap), lap.end_ns))
@@ -474,7 +476,8 @@ def _go_back(kept: list[_Kept], step: int) -> _Redone:
 
 
 def _assemble(ledger: Ledger, drawn: Sequence[_Drawn], last: Sequence[Life]) -> Goodput:
-    everything, cost, kept, doubtful = _redone(drawn)
+    turns: list[Turn] = []
+    everything, cost, kept, doubtful = _redone(drawn, turns)
     stretches = [stretch for attempt in drawn for stretch in attempt.stretches]
     goodput = Goodput(
         names=ledger.names,
@@ -494,6 +497,8 @@ def _assemble(ledger: Ledger, drawn: Sequence[_Drawn], last: Sequence[Life]) -> 
     )
     goodput.inferred_ns += sum(goodput.productive_ns(a, b) for a, b in normalised(doubtful))
     goodput.disruptions = _disruptions(goodput, drawn, cost)
+    goodput.turns = sorted(turns, key=lambda turn: turn.start_ns)
+    goodput.laps = [lap for attempt in drawn for lap in attempt.laps]
     return goodput
 
 
@@ -506,6 +511,7 @@ def _attempt(number: int, drawn: _Drawn) -> AttemptAccount:
         first_step=drawn.laps[0].first_step if drawn.laps else None,
         last_step=drawn.laps[-1].last_step if drawn.laps else None,
         ideal_step_ns=drawn.pace.usual_ns if drawn.laps else None,
+        stall_limit_ns=drawn.pace.limit_ns if drawn.laps and drawn.pace.usual_ns else None,
     )
 
 
