@@ -16,6 +16,7 @@ from typing import Final
 
 from runwatch.errors import RunwatchError
 from runwatch.exports.prometheus import RunGoodput
+from runwatch.head.goodput_devices import worked
 from runwatch.head.goodput_fold import Fold, GaveUp, TooLong
 from runwatch.head.goodput_upkeep import Arrivals, Upkeep
 from runwatch.head.reading import Reading
@@ -74,7 +75,10 @@ class Accounts:
         """
         fold = self._fold(run)
         with fold.lock:
-            yield fold.account(states)
+            goodput = fold.account(states)
+            if goodput is not None:
+                goodput.worked = worked(self._reading, run, goodput)
+            yield goodput
             due = fold.is_worth_saving
         if due:
             self._upkeep.want([run])

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Final
 
 from runwatch.views.goodput.books import Lap
 from runwatch.views.goodput.classes import FIRST_CUSTOM, WORK, ClassNames, Spent
@@ -16,6 +17,9 @@ from runwatch.views.goodput.ledger import AttemptKey
 from runwatch.views.goodput.timeline import Interval, Timeline
 
 Range = tuple[int, int]
+
+DOUBTFUL: Final = (Spent.STALL, Spent.SLOW_STEPS, Spent.UNATTRIBUTED)
+"""What is judged idle by nothing having been told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +165,9 @@ class Goodput:
     _stretches: Sequence[Stretch]
     _redone: Sequence[Range]
     _starts: Sequence[int] = field(default_factory=tuple)
+    worked: Sequence[Range] = ()
+    """Where devices were seen at work while nothing was told: no time of these was idle.  In order,
+    without overlap."""
     turns: Sequence[Turn] = ()
     """Where the run went back to an earlier step, and what that took back."""
     laps: Sequence[Lap] = ()
@@ -290,9 +297,22 @@ class Goodput:
         at = self._first(end)
         totals, stretch = known[at].copy(), self._stretches[at]
         stretch.timeline.add_totals(stretch.start_ns, min(end, stretch.end_ns), totals)
+        self._light(totals, self.start_ns, end)
         return totals
 
     def _raw_totals(self, start: int, end: int) -> list[int]:
+        totals = self._told_totals(start, end)
+        self._light(totals, start, end)
+        return totals
+
+    def _light(self, totals: list[int], start: int, end: int) -> None:
+        for a, b in _within(self.worked, start, end):
+            told = self._told_totals(a, b)
+            for spent in DOUBTFUL:
+                totals[spent] -= told[spent]
+                totals[Spent.PRODUCTIVE] += told[spent]
+
+    def _told_totals(self, start: int, end: int) -> list[int]:
         totals = [0] * len(self.names)
         for stretch in self._stretches[self._first(start) :]:
             if stretch.start_ns >= end:
@@ -303,6 +323,9 @@ class Goodput:
         return totals
 
     def _plain(self, start: int, end: int) -> Iterator[Interval]:
+        return _overlaid(self._told(start, end), self.worked, _work)
+
+    def _told(self, start: int, end: int) -> Iterator[Interval]:
         for stretch in self._stretches[self._first(start) :]:
             if stretch.start_ns >= end:
                 break
@@ -344,6 +367,10 @@ def _within(ranges: Sequence[Range], start: int, end: int) -> Iterator[Range]:
 
 def _waste(spent: int) -> int:
     return Spent.WASTED_PROGRESS if spent in WORK else spent
+
+
+def _work(spent: int) -> int:
+    return Spent.PRODUCTIVE if spent in DOUBTFUL else spent
 
 
 def _exclude(spent: int) -> int:

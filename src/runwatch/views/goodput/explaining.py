@@ -44,7 +44,7 @@ class _Instant:
     def where(self) -> str:
         if self.step is None or self.begun_ns is None:
             return f"before the first step of attempt {self.attempt.attempt}"
-        return f"in or after step {self.step}, which began at {_at(self.begun_ns)}"
+        return f"in step {self.step}, which began at {_at(self.begun_ns)}, or right after it"
 
     @property
     def took(self) -> str:
@@ -80,6 +80,9 @@ def explain(goodput: Goodput, time_ns: int) -> Explanation | None:
 def _productive(at: _Instant) -> Iterator[str]:
     yield f"The run worked on a step whose work was kept: it is {at.where}."
     yield at.took
+    if any(start <= at.time_ns < end for start, end in at.goodput.worked):
+        yield "Its devices were seen at work as before, though the program told nothing."
+        return
     yield (
         "What a step took is productive unless a span claims it, unless it is far out of line with "
         "the steps around it, and also between steps while the device was still busy with what it "
