@@ -344,7 +344,7 @@ class Track:
         """A step begins: known kinds that are still open were never ended, others enclose it."""
         enclosing = []
         for span in self._open:
-            if is_custom(span.spent):
+            if is_custom(span.spent) or span.spent == Spent.PRODUCTIVE:
                 span.stretched_ns = max(span.stretched_ns, 0)
                 enclosing.append(span)
             else:
