@@ -3,13 +3,15 @@
 The rules, beside those of `track.py` and `books.py`:
 
 * an attempt begins with its first process and lasts until the next begins;
-* one that ended well, and after which the run begins again where that one began, was complete: its
-  work stands, and the time until the next attempt is not the run's (excluded);
+* one that said that it was done was complete: its work stands, and the time until the next attempt
+  is not the run's (excluded); that it ended well does not say so;
 * a rank that dies and after whose death no step is done stopped the attempt there; from then on
   until the next attempt begins is infrastructure recovery (while others live, an open step that
   began after the death has the benefit of the doubt until it is a stall);
-* a step that was cut short is wasted progress, unless the run went on with the step after it; what
-  it took beyond the usual is a stall;
+* a step that was cut short is wasted progress, unless the run went on with the step after it; if it
+  was longer than a pause may be, what it took beyond the usual is a stall; a first step that was
+  never done is program startup;
+* numbers that begin anew in one process, with nothing restored, are the next epoch's;
 * work that is done again is wasted progress in the place where it was first done, from the step
   that the run went back to; this is the one rule by which booked time changes its class;
 * before an attempt's first step, time that nothing claims is training preparation; elsewhere it is
