@@ -349,6 +349,7 @@ class Books:
                     self._book_one(at, took, judged.excess.get(first + at), busy)
                 if busy is not None:
                     self._busy_ns = busy[count - 1]
+            whole.asynchronous = self.asynchronous
             self._past = whole.between(start, first + count).last(2 * AROUND)
             self._held.drop(count)
         if prior is not None:

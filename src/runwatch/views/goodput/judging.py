@@ -33,7 +33,7 @@ MOST_PAUSES: Final = 64
 SAME_SIZE: Final = 2.0
 QUEUED: Final = 64
 """The most steps that a device is thought to be behind its program."""
-_DISPATCH_SHARE: Final = 0.2
+_DISPATCH_SHARE: Final = 0.35
 _NOTHING: Final = 0.05
 _OUTSIDE: Final = 2
 _MOST: Final = 0.8
@@ -135,9 +135,10 @@ def pace_of(took: Took, pauses: Sequence[Pause], prior: Pace) -> Pace:
     if len(total) < FEW and (prior.usual_ns is not None or not total):
         return prior
     odd = {pause.step for pause in pauses}
-    middle_ns, high_ns = _usual(
-        [ns for step, ns in zip(recent.step, total, strict=True) if step not in odd] or total
-    )
+    plain = [ns for step, ns in zip(recent.step, total, strict=True) if step not in odd] or total
+    middle_ns, high_ns = _usual(plain)
+    if took.asynchronous:  # the long ones are no exceptions: there the device is waited for
+        middle_ns, high_ns = sum(plain) // len(plain), max(plain)
     return Pace(middle_ns, stall_ns(high_ns, max((p.took_ns for p in pauses), default=0)))
 
 
@@ -184,7 +185,7 @@ def waits_outside(took: Took) -> bool:
     starts = after_a_pause = 0
     before = 0
     for own, rest in zip(took.own, took.rest, strict=True):
-        if own < _NOTHING * mean <= before:
+        if own < _DISPATCH_SHARE * mean <= before:
             starts += 1
             after_a_pause += rest >= mean
         before = own
