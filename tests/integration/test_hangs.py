@@ -61,11 +61,13 @@ class Job:
         return process
 
     def incident(self, kind: str, seconds: float = 60.0) -> Incident:
-        found: Incident = until(
-            lambda: next(iter(self.head.incidents.all(RunId(f"hung-{kind}"))), None),
-            seconds,
-            f"an incident of {kind}; {self.cluster.words()}",
-        )
+        """The newest that is more than a note."""
+
+        def alarm() -> Incident | None:
+            found = self.head.incidents.all(RunId(f"hung-{kind}"))
+            return next((incident for incident in found if incident.is_alarm), None)
+
+        found: Incident = until(alarm, seconds, f"an alarm of {kind}; {self.cluster.words()}")
         return found
 
     def close(self) -> None:

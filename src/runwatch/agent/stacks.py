@@ -20,8 +20,8 @@ from typing import Any, Final
 from runwatch.agent.collectors.base import Target
 from runwatch.agent.commands import Context
 from runwatch.agent.control import ask
-from runwatch.capture import process
-from runwatch.capture.asking import ask_stacks
+from runwatch.capture import process, pulse
+from runwatch.capture.asking import ask_stacks, runs_a_loop, with_tasks
 from runwatch.capture.outside import look
 from runwatch.capture.stacks import MAX_EVENT_BYTES, Stacks
 from runwatch.journal.liveness import PROC, start_ticks
@@ -123,16 +123,24 @@ class _Looking:
         self._files: dict[Path, threading.Lock] = {}
 
     def at(self, subject: Subject, *, number: int) -> Stacks:
+        before = self._pulse(subject)
         stacks = self._stacks(subject)
-        rest = self._rest(subject, number)
+        known = {thread.native_id for thread in stacks.threads}
+        felt = pulse.both(before, self._pulse(subject), known)
+        rest = self._rest(subject, number) | ({} if felt is None else {"pulse": felt})
         short = stacks.shortened(MAX_EVENT_BYTES - len(json.dumps(rest)))
         self._context.event("stacks", {**short.to_json(), **rest}, scope=subject.target.scope)
         return short
 
+    def _pulse(self, subject: Subject) -> dict[str, Any]:
+        return pulse.feel(subject.pid, self._context.clock.mono_ns())
+
     def _stacks(self, subject: Subject) -> Stacks:
         clock, ticks = self._context.clock, subject.start_ticks
         seen = look(subject.pid, self._request.native, LOOK_SECONDS, start_ticks=ticks, clock=clock)
-        if seen.threads or not _may_answer(seen):
+        if seen.threads:
+            return seen if subject.child_of else self._with_tasks(seen, subject)
+        if not _may_answer(seen):
             return seen
         journal = self._context.journal(subject.target)
         with self._files.setdefault(journal, threading.Lock()):
@@ -146,6 +154,13 @@ class _Looking:
                 clock=clock,
             )
         return told.with_problems(*(f"from outside: {why}" for why in seen.problems))
+
+    def _with_tasks(self, seen: Stacks, subject: Subject) -> Stacks:
+        """What an event loop waits for is in its tasks, which only the process itself can tell."""
+        if not runs_a_loop(seen):
+            return seen
+        journal = self._context.journal(subject.target)
+        return with_tasks(seen, partial(ask, journal), process.python_version(subject.pid))
 
     def _rest(self, subject: Subject, number: int) -> dict[str, Any]:
         rest = {
@@ -204,13 +219,9 @@ def _forked(target: Target, known: Collection[int], proc: Path) -> list[Subject]
 
 def _is_worker(pid: int, proc: Path) -> bool:
     """A Python process that may hold its rank up; multiprocessing's bookkeeper does not."""
-    if process.is_python(pid, proc=proc) is False:
-        return False
-    try:
-        words = (proc / str(pid) / "cmdline").read_bytes()
-    except OSError:
-        return False
-    return b"multiprocessing.resource_tracker" not in words and b"runwatch.agent" not in words
+    return process.is_python(pid, proc=proc) is not False and not process.is_bookkeeper(
+        pid, proc=proc
+    )
 
 
 def _rank(target: Target) -> int:

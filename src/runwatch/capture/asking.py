@@ -30,6 +30,8 @@ Ask = Callable[[Path, str, Mapping[str, Any], float], Mapping[str, Any]]
 
 STACKS_FILE: Final = "stacks.txt"
 ANSWER_SECONDS: Final = 1.0
+NO_TASKS: Final = "the tasks of its event loop are not to be seen from outside"
+_LOOPS: Final = ("run_forever", "run_until_complete")
 MAX_DUMP_BYTES: Final = 4 << 20
 _POLL_SECONDS: Final = 0.01
 _QUIET_SECONDS: Final = 0.5
@@ -70,6 +72,36 @@ def ask_stacks(
     except NotSignalled as error:
         return empty.with_problems(*problems, str(error), *_evidence(pid, proc))
     return replace(empty, how="signalled", threads=threads).with_problems(*problems)
+
+
+def runs_a_loop(stacks: Stacks) -> bool:
+    """Whether a thread of it runs an event loop of asyncio."""
+    functions = (frame.function for thread in stacks.threads for frame in thread.frames)
+    return any(function.endswith(_LOOPS) for function in functions)
+
+
+def with_tasks(
+    seen: Stacks, ask: Callable[[str, Mapping[str, Any], float], Mapping[str, Any]], version: str
+) -> Stacks:
+    """Stacks seen from outside, and the tasks of their event loops by the process's own word."""
+    try:
+        told = Stacks.from_json(ask("stacks", {}, ANSWER_SECONDS))
+    except RunwatchError as error:
+        return seen.with_problems(f"{NO_TASKS} ({error}){_remotely(seen.pid, version)}")
+    tasks = {thread.ident: thread.tasks for thread in told.threads if thread.tasks}
+    main = next((thread.tasks for thread in told.threads if thread.is_main), ())
+    threads = (
+        replace(t, tasks=tasks.get(t.ident, main if t.is_main else ())) for t in seen.threads
+    )
+    return replace(seen, threads=tuple(threads))
+
+
+def _remotely(pid: int, version: str) -> str:
+    """From Python 3.14 on there is another way, for an interpreter of the same version."""
+    minor = int(version.partition(".")[2] or 0)
+    if version and minor < 14:
+        return f"; Python {version} shows them to nobody else"
+    return f"; its own Python, if it is 3.14 or later, shows them: python -m asyncio ps {pid}"
 
 
 def _why_not(facts: Facts | None, pid: int, start_ticks: int) -> str:

@@ -236,22 +236,25 @@ def test_a_run_that_stands_still_is_looked_at_once(world: World) -> None:
     world.pass_time(3)
     (incident,) = world.all()
     assert incident.is_open and incident.ranks == (0,)
-    assert "train.py:7" in incident.text
+    assert "train.py:7" in incident.text and incident.severity == "warning"
     looks = len(world.asked)
     assert [asked["native"] for asked in world.asked] == [False, True]
-    world.pass_time(120)
+    world.pass_time(50)
     assert len(world.asked) == looks and len(world.all()) == 1
+    world.pass_time(70)  # once more when it becomes louder
+    (incident,) = world.all()
+    assert len(world.asked) == 2 * looks and incident.severity == "incident"
 
 
 def test_an_incident_that_stays_open_is_looked_at_again(world: World) -> None:
     process = world.process()
     world.stacks = {0: "wait_for_godot"}
     walk(process)
-    world.pass_time(330)
+    world.pass_time(390)
     (incident,) = world.all()
-    assert incident.rounds == 6
+    assert incident.rounds == 12
     rounds = [(a["first_round"], a["rounds"]) for a in world.asked]
-    assert rounds == [(0, 2), (2, 1), (3, 2), (5, 1)]
+    assert rounds == [(0, 3), (3, 1), (4, 3), (7, 1), (8, 3), (11, 1)]
 
 
 def test_it_closes_when_steps_come_again_and_opens_anew(world: World) -> None:
