@@ -58,12 +58,16 @@ def _all(asyncio: Any, loop: Any) -> list[Any]:
 
 
 def _told(task: Any, is_root: bool) -> AsyncTask:
-    frames = tuple(_frames(task.get_coro()))[::-1]
-    return AsyncTask(task.get_name(), frames, tuple(_awaited(task)), is_root)
+    chain = list(_chain(task.get_coro()))
+    frames = tuple(
+        Frame(f.f_code.co_qualname, f.f_code.co_filename, f.f_lineno or 0) for f in reversed(chain)
+    )
+    names = dict.fromkeys((*_awaited(task), *_grouped(chain)))
+    return AsyncTask(task.get_name(), frames, tuple(names), is_root)
 
 
-def _frames(coroutine: Any) -> Iterator[Frame]:
-    """Outermost first."""
+def _chain(coroutine: Any) -> Iterator[FrameType]:
+    """The frames of coroutines that await one another, outermost first."""
     for _ in range(MAX_DEPTH):
         frame = next(
             (f for kind in ("cr", "gi", "ag") if (f := getattr(coroutine, f"{kind}_frame", None))),
@@ -71,8 +75,7 @@ def _frames(coroutine: Any) -> Iterator[Frame]:
         )
         if frame is None:
             return
-        code = frame.f_code
-        yield Frame(code.co_qualname, code.co_filename, frame.f_lineno or 0)
+        yield frame
         awaited = ("cr_await", "gi_yieldfrom", "ag_await")
         coroutine = next((a for name in awaited if (a := getattr(coroutine, name, None))), None)
 
@@ -84,3 +87,14 @@ def _awaited(task: Any) -> Iterator[str]:
         name = getattr(future, "get_name", None)
         if name is not None and not future.done():
             yield name()
+
+
+def _grouped(chain: list[FrameType]) -> Iterator[str]:
+    """The names of the tasks whose group it is about to leave: it waits for all of them."""
+    for frame in chain:
+        if frame.f_code.co_filename.endswith("asyncio/taskgroups.py"):
+            group = frame.f_locals.get("self")
+            for task in list(getattr(group, "_tasks", None) or ()):
+                if not task.done():
+                    yield task.get_name()
+            return

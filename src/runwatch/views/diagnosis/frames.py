@@ -248,13 +248,18 @@ def _purpose(frames: Sequence[Frame]) -> tuple[Kind, str] | None:
         if kind in _SERVES and (outer := _served(frames[at:])) is not None:
             return outer
         if kind == "backward":
-            return kind, what
+            return None if _has_users(frames[:at]) else (kind, what)
         if kind in ("collective", "device") and frame.native:
             return _named(kind, what, frames[at:])
         if kind == "collective" and what == "wait":
             return kind, "a collective"
         return kind, _entrance(kind, what, frames[at:])
     return None
+
+
+def _has_users(frames: Sequence[Frame]) -> bool:
+    """A hook of the user's that the backward pass calls waits by itself."""
+    return any(not frame.native and not is_library(frame) for frame in frames)
 
 
 def _served(outer: Sequence[Frame]) -> tuple[Kind, str] | None:
