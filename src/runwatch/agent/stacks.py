@@ -21,7 +21,7 @@ from runwatch.agent.collectors.base import Target
 from runwatch.agent.commands import Context
 from runwatch.agent.control import ask
 from runwatch.capture import process, pulse
-from runwatch.capture.asking import ask_stacks, runs_a_loop, with_tasks
+from runwatch.capture.asking import ask_stacks, runs_a_loop, with_answer
 from runwatch.capture.outside import look
 from runwatch.capture.stacks import MAX_EVENT_BYTES, Stacks
 from runwatch.journal.liveness import PROC, start_ticks
@@ -124,10 +124,11 @@ class _Looking:
 
     def at(self, subject: Subject, *, number: int) -> Stacks:
         before = self._pulse(subject)
-        stacks = self._stacks(subject)
+        stacks, answers = self._answered(self._stacks(subject), subject)
         known = {thread.native_id for thread in stacks.threads}
         felt = pulse.both(before, self._pulse(subject), known)
         rest = self._rest(subject, number) | ({} if felt is None else {"pulse": felt})
+        rest |= {} if answers is None else {"answers": answers}
         short = stacks.shortened(MAX_EVENT_BYTES - len(json.dumps(rest)))
         self._context.event("stacks", {**short.to_json(), **rest}, scope=subject.target.scope)
         return short
@@ -138,9 +139,7 @@ class _Looking:
     def _stacks(self, subject: Subject) -> Stacks:
         clock, ticks = self._context.clock, subject.start_ticks
         seen = look(subject.pid, self._request.native, LOOK_SECONDS, start_ticks=ticks, clock=clock)
-        if seen.threads:
-            return seen if subject.child_of else self._with_tasks(seen, subject)
-        if not _may_answer(seen):
+        if seen.threads or not _may_answer(seen):
             return seen
         journal = self._context.journal(subject.target)
         with self._files.setdefault(journal, threading.Lock()):
@@ -155,12 +154,17 @@ class _Looking:
             )
         return told.with_problems(*(f"from outside: {why}" for why in seen.problems))
 
-    def _with_tasks(self, seen: Stacks, subject: Subject) -> Stacks:
-        """What an event loop waits for is in its tasks, which only the process itself can tell."""
-        if not runs_a_loop(seen):
-            return seen
+    def _answered(self, seen: Stacks, subject: Subject) -> tuple[Stacks, bool | None]:
+        """Ask whom we saw from outside, where that tells more; None: not asked.
+
+        What an event loop waits for is in its tasks, and whether somebody keeps the interpreter's
+        lock shows when a thread of ours wants it.
+        """
+        busy = any(thread.holds_gil for thread in seen.threads)
+        if seen.how != "outside" or subject.child_of or not (busy or runs_a_loop(seen)):
+            return seen, None
         journal = self._context.journal(subject.target)
-        return with_tasks(seen, partial(ask, journal), process.python_version(subject.pid))
+        return with_answer(seen, partial(ask, journal), process.python_version(subject.pid))
 
     def _rest(self, subject: Subject, number: int) -> dict[str, Any]:
         rest = {

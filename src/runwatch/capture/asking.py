@@ -30,6 +30,8 @@ Ask = Callable[[Path, str, Mapping[str, Any], float], Mapping[str, Any]]
 
 STACKS_FILE: Final = "stacks.txt"
 ANSWER_SECONDS: Final = 1.0
+SOON_SECONDS: Final = 0.5
+"""A thread that wants the interpreter's lock gets it within milliseconds, if anybody gives it."""
 NO_TASKS: Final = "the tasks of its event loop are not to be seen from outside"
 _LOOPS: Final = ("run_forever", "run_until_complete")
 MAX_DUMP_BYTES: Final = 4 << 20
@@ -80,28 +82,37 @@ def runs_a_loop(stacks: Stacks) -> bool:
     return any(function.endswith(_LOOPS) for function in functions)
 
 
-def with_tasks(
+def with_answer(
     seen: Stacks, ask: Callable[[str, Mapping[str, Any], float], Mapping[str, Any]], version: str
-) -> Stacks:
-    """Stacks seen from outside, and the tasks of their event loops by the process's own word."""
+) -> tuple[Stacks, bool]:
+    """Stacks seen from outside, with what only the process itself can tell; whether it answered.
+
+    An answer takes the interpreter's lock for a moment: who gives none does not get it.
+    """
     try:
-        told = Stacks.from_json(ask("stacks", {}, ANSWER_SECONDS))
+        told = Stacks.from_json(ask("stacks", {}, SOON_SECONDS))
     except RunwatchError as error:
-        return seen.with_problems(f"{NO_TASKS} ({error}){_remotely(seen.pid, version)}")
-    tasks = {thread.ident: thread.tasks for thread in told.threads if thread.tasks}
-    main = next((thread.tasks for thread in told.threads if thread.is_main), ())
-    threads = (
-        replace(t, tasks=tasks.get(t.ident, main if t.is_main else ())) for t in seen.threads
-    )
-    return replace(seen, threads=tuple(threads))
+        if runs_a_loop(seen):
+            seen = seen.with_problems(no_tasks(seen.pid, str(error), version))
+        return seen, False
+    known = {thread.ident: thread for thread in told.threads}
+    main = next((thread for thread in told.threads if thread.is_main), None)
+    threads = []
+    for thread in seen.threads:
+        own = known.get(thread.ident, main if thread.is_main else None)
+        more = thread if own is None else replace(thread, tasks=own.tasks, spins=own.spins)
+        threads.append(more)
+    return replace(seen, threads=tuple(threads)), True
 
 
-def _remotely(pid: int, version: str) -> str:
-    """From Python 3.14 on there is another way, for an interpreter of the same version."""
-    minor = int(version.partition(".")[2] or 0)
-    if version and minor < 14:
-        return f"; Python {version} shows them to nobody else"
-    return f"; its own Python, if it is 3.14 or later, shows them: python -m asyncio ps {pid}"
+def no_tasks(pid: int, why: str, version: str) -> str:
+    """Why an event loop's tasks are missing.  From Python 3.14 on, an interpreter of the same
+    version can read them from outside."""
+    said = f"{NO_TASKS} ({why})"
+    minor = version.partition(".")[2]
+    if minor.isdigit() and int(minor) < 14:
+        return f"{said}; Python {version} shows them to nobody else"
+    return f"{said}; its own Python, if it is 3.14 or later, shows them: python -m asyncio ps {pid}"
 
 
 def _why_not(facts: Facts | None, pid: int, start_ticks: int) -> str:

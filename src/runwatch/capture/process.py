@@ -19,6 +19,7 @@ from runwatch.journal.liveness import PROC, read_stat
 CGROUPS: Final = Path("/sys/fs/cgroup")
 MAX_TASKS: Final = 256
 STOPPED: Final = frozenset("Tt")
+_STACKS_FILE: Final = "stacks.txt"
 _BOOKKEEPERS: Final = (b"multiprocessing.resource_tracker", b"runwatch.agent", b"py-spy")
 DEAD: Final = frozenset("ZXx")
 
@@ -159,6 +160,19 @@ def children(pid: int, *, proc: Path = PROC) -> list[int]:
     for task in tasks(pid, proc=proc):
         found += map(int, _text(proc / str(pid) / "task" / str(task) / "children").split())
     return sorted(found)
+
+
+def journal_of(pid: int, *, proc: Path = PROC) -> Path | None:
+    """The folder of the journal that the process writes, by the files it has open."""
+    folder = proc / str(pid) / "fd"
+    for number in _numbers(folder):
+        try:
+            target = Path(os.readlink(folder / str(number)))
+        except OSError:
+            continue
+        if target.name == _STACKS_FILE and target.parent.parent.name == "journals":
+            return target.parent
+    return None
 
 
 def is_bookkeeper(pid: int, *, proc: Path = PROC) -> bool:

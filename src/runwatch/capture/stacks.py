@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any, Final, Literal, get_args
 
+from runwatch.capture.spinning import spins
 from runwatch.capture.stack_signal import STACK_SIGNAL as STACK_SIGNAL
 
 How = Literal["outside", "asked", "signalled", "watchdog", "fault"]
@@ -97,9 +98,11 @@ class Thread:
     """Python's id (`threading.get_ident`); 0 where unknown."""
     tasks: tuple[AsyncTask, ...] = ()
     """Those of the event loop that it runs; only the process itself can tell them."""
+    spins: bool = False
+    """It is in a loop that nothing in it can end; only the process itself can tell."""
 
     def to_json(self) -> dict[str, Any]:
-        plain = {
+        plain: dict[str, Any] = {
             "name": self.name,
             "native_id": self.native_id,
             "ident": self.ident,
@@ -108,7 +111,9 @@ class Thread:
             "idle": self.idle,
             "frames": [frame.to_json() for frame in self.frames],
         }
-        return plain | {"tasks": [t.to_json() for t in self.tasks]} if self.tasks else plain
+        if self.tasks:
+            plain["tasks"] = [task.to_json() for task in self.tasks]
+        return plain | {"spins": True} if self.spins else plain
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Thread:
@@ -121,6 +126,7 @@ class Thread:
             idle=bool(plain.get("idle", False)),
             ident=_int(plain.get("ident")),
             tasks=tuple(AsyncTask.from_json(each) for each in _mappings(plain.get("tasks"))),
+            spins=bool(plain.get("spins", False)),
         )
 
 
@@ -262,7 +268,8 @@ def _own_thread(
         from runwatch.capture.tasks import own_tasks
 
         tasks = own_tasks(frame)
-    return Thread(name, native_id, frames, is_main=is_main, ident=ident, tasks=tasks)
+    turns = is_main and spins(frame.f_code, frame.f_lasti)
+    return Thread(name, native_id, frames, is_main=is_main, ident=ident, tasks=tasks, spins=turns)
 
 
 def _own_frames(innermost: FrameType) -> Iterator[Frame]:

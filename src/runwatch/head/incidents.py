@@ -32,7 +32,8 @@ ANSWER_SECONDS: Final = 15.0
 WAIT_SECONDS: Final = 0.25
 LONG_AGO_SECONDS: Final = 120.0
 """A look at an incident ends within this time, also by a node's clock that is off."""
-KEPT_ROUNDS: Final = 4
+KEPT_ROUNDS: Final = 24
+"""The newest say where ranks are, the others whether they moved."""
 MOST_GROUPS: Final = 32
 MOST_FRAMES: Final = 60
 logger = logging.getLogger("runwatch.head")

@@ -463,6 +463,7 @@ export interface TimelineIncident {
   text: string;
   confidence: string;
   ranks: number[];
+  severity?: "note" | "warning" | "incident";
 }
 
 export interface Timeline {

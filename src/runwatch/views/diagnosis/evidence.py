@@ -33,6 +33,8 @@ _WAITS_FOR_A_THREAD: Final = frozenset(("lock", "unknown", "backward", "device")
 _STOPPED: Final = "T"
 """Not `t`: so a process looks while somebody reads its stacks from outside."""
 _GONE: Final = frozenset("ZX")
+LOOKS: Final = 4
+"""So many of the newest looks say where a rank is; earlier ones, whether it ever moved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,13 @@ class Seat:
     others_ran: Ran | None = None
     """All other threads of the process but ours, native ones among them."""
     in_circles: bool = False
-    """It runs Python code in one line, and a look at its native frames shows nothing called."""
+    """At every look it was in a loop that nothing in it can end."""
+    moved_before: bool = False
+    """Its stack was another at an earlier look at the same stall."""
+    keeps_gil: bool | None = None
+    """Nobody else got the interpreter's lock at any look; None: that was not tried."""
+    native_seen: bool = False
+    """Native frames were read at a look."""
 
     @property
     def rank(self) -> int:
@@ -175,8 +183,9 @@ class Seat:
 
 
 def seat(evidence: RankEvidence) -> Seat:
-    looked = [list(threads_of(stacks)) for stacks in evidence.rounds]
-    looked = [threads for threads in looked if threads]
+    everything = [list(threads_of(stacks)) for stacks in evidence.rounds]
+    everything = [threads for threads in everything if threads]
+    looked = everything[-LOOKS:]
     state = evidence.state or next(
         (str(s["state"]) for s in reversed(evidence.rounds) if s.get("state")), ""
     )
@@ -189,6 +198,11 @@ def seat(evidence: RankEvidence) -> Seat:
     wait = _as_seen([*earlier, thread])
     for before in changed:
         wait = _while_moving(before, wait)
+    rounds = evidence.rounds[-LOOKS:]
+    keeps = _keeps_gil(rounds)
+    if keeps is not None and wait.kind == "running":
+        what = "native code" if keeps or wait.what == "native code" else "Python code"
+        wait = Wait("running", what, wait.where, HOLDS_GIL if keeps else "")
     return Seat(
         evidence,
         thread,
@@ -199,10 +213,26 @@ def seat(evidence: RankEvidence) -> Seat:
         threads=tuple(looked[-1]),
         state=state,
         looks=len(earlier) + 1,
-        ran=of_thread(evidence.rounds, thread.native_id) if thread.native_id else None,
-        others_ran=of_others(evidence.rounds, _ours(evidence.rounds) | {thread.native_id}),
-        in_circles=not changed and _calls_nothing([*earlier, thread]),
+        ran=of_thread(rounds, thread.native_id) if thread.native_id else None,
+        others_ran=of_others(rounds, _ours(rounds) | {thread.native_id}),
+        in_circles=not changed and all(t.spins for t in (*earlier, thread) if not t.whole),
+        moved_before=_moved(everything, thread),
+        keeps_gil=keeps,
+        native_seen=any(each.whole for each in (*earlier, thread)),
     )
+
+
+def _moved(everything: Sequence[Sequence[Thread]], thread: Thread) -> bool:
+    known = [found for each in everything if (found := _counterpart(each, thread)) is not None]
+    return any(differ(one, other) for one, other in zip(known, known[1:], strict=False))
+
+
+def _keeps_gil(rounds: Sequence[Mapping[str, Any]]) -> bool | None:
+    """One who did not answer may have been slow; nobody is slow each time."""
+    answers = [answer for each in rounds if isinstance(answer := each.get("answers"), bool)]
+    if any(answers):
+        return False
+    return True if len(answers) > 1 else None
 
 
 def _as_seen(looks: Sequence[Thread]) -> Wait:
@@ -214,15 +244,7 @@ def _as_seen(looks: Sequence[Thread]) -> Wait:
                 break
             if before.whole:
                 return wait_of(before)
-    wait = wait_of(newest)
-    gil = HOLDS_GIL in (wait.detail, *(wait_of(before).detail for before in looks[:-1]))
-    same = gil and wait.kind == "running" and not any(differ(b, newest) for b in looks[:-1])
-    return Wait("running", "native code", wait.where, HOLDS_GIL) if same else wait
-
-
-def _calls_nothing(looks: Sequence[Thread]) -> bool:
-    whole = [each for each in looks if each.whole and each.frames]
-    return bool(whole) and not any(each.frames[0].native for each in whole)
+    return wait_of(newest)
 
 
 def _ours(rounds: Sequence[Mapping[str, Any]]) -> set[int]:

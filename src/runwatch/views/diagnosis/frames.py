@@ -56,6 +56,8 @@ class Thread:
     native_id: int = 0
     whole: bool = False
     """Native frames were read, too, also if they said nothing and are left out."""
+    spins: bool = False
+    """In a loop that nothing in it can end."""
     awaits: str = ""
     """The task of its event loop whose frames were put before its own."""
 
@@ -87,7 +89,7 @@ _OURS: Final = re.compile(
     r"(^|/)runwatch/(sdk|journal|capture|agent|ship|goodput|monitoring|diagnostic|clock|record)[/.]"
 )
 _NOT_USERS: Final = re.compile(
-    r"/(site|dist)-packages/|/lib(64)?/python3\.\d+/|/lib/python3/|^<(frozen|string|__array)|^$"
+    r"/(site|dist)-packages/|/lib(64)?/python3\.\d+/|/lib/python3/|^<(frozen|string|__array)|^\??$"
 )
 _INNER_FRAMEWORK: Final = re.compile(
     r"/(torch|jax|jaxlib|numpy|orbax|grain|tensorflow|triton|datasets|multiprocess|fsspec)/"
@@ -106,8 +108,9 @@ _MOST_HOW: Final = 6
 
 
 HOLDS_GIL: Final = "holding the GIL"
-_SERVES: Final = frozenset(("transfer", "files", "subprocess", "data"))
-_SERVED: Final = frozenset(("checkpoint", "compile", "evaluation"))
+_SERVES: Final = frozenset(("socket", "transfer", "files", "subprocess", "data"))
+_SERVED: Final[Mapping[str, int]] = {"transfer": 1, "evaluation": 2, "compile": 2, "checkpoint": 2}
+"""What says more of a purpose than what it is done with."""
 
 
 # ── reading ────────────────────────────────────────────────────────────────────────────────────
@@ -125,7 +128,7 @@ def threads_of(stacks: Mapping[str, Any]) -> list[Thread]:
         number = plain.get("native_id")
         whole = any(bool(frame.get("native")) for frame in _mappings(plain.get("frames")))
         own = number if isinstance(number, int) else 0
-        thread = Thread(name, frames, is_main, gil, idle, own, whole)
+        thread = Thread(name, frames, is_main, gil, idle, own, whole, bool(plain.get("spins")))
         found.append(_through_tasks(thread, list(_mappings(plain.get("tasks")))))
     return found
 
@@ -264,13 +267,14 @@ def _has_users(frames: Sequence[Frame]) -> bool:
 
 def _served(outer: Sequence[Frame]) -> tuple[Kind, str] | None:
     """What a transfer, a file or a child process is for, if something further out tells."""
+    best: tuple[Kind, str] | None = None
     for frame in outer:
         found = None if frame.native else _match(PYTHON, frame)
         if found is not None and found[0] == "running":
-            return None
-        if found is not None and found[0] in _SERVED:
-            return found[0], found[1]
-    return None
+            break
+        if found is not None and _SERVED.get(found[0], 0) > (_SERVED[best[0]] if best else 0):
+            best = found
+    return best
 
 
 def _named(kind: Kind, what: str, outer: Sequence[Frame]) -> tuple[Kind, str]:
@@ -335,7 +339,7 @@ def _how(thread: Thread) -> tuple[Kind, str] | None:
 
 def users_frame(frames: Sequence[Frame]) -> Frame | None:
     """The innermost frame of the user's own code, or of what comes closest to it."""
-    python = [f for f in frames if not f.native and f.function != _LEFT_OUT]
+    python = [f for f in frames if not f.native and f.function != _LEFT_OUT and f.file != "?"]
     for frame in python:
         if not is_library(frame):
             return frame

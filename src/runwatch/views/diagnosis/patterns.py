@@ -19,7 +19,7 @@ Kind = Literal[
     "checkpoint",
     "compile",
     "evaluation",
-    "transfer",  # to or from a store or a server
+    "transfer",  # to or from a store
     "files",  # packs, copies or writes local files
     "collection",  # the interpreter collects garbage
     "idle",  # a prompt that waits for a person
@@ -125,7 +125,7 @@ PYTHON: Final[tuple[Pattern, ...]] = (
     _python("evaluation", "evaluation", r".*", _LIGHTNING),
     _python("transfer", "a store", r".*", _STORES),
     _python("transfer", "a store", r".*", _CLOUD),
-    _python("transfer", "an answer over HTTP", r".*", _HTTP),
+    _python("socket", "an answer over HTTP", r".*", _HTTP),
     _python("files", "packing or copying files", r".*", _PACKING),
     _python(
         "subprocess", "a pool of processes", r"get|wait|join|next|map", r"processing/pool\.py$"

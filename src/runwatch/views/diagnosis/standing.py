@@ -19,7 +19,9 @@ from runwatch.views.severity import Bearing
 
 SEVERAL: Final = 3
 """So many looks that show the same are evidence."""
-PATIENT: Final = frozenset(("compile", "checkpoint", "evaluation", "files", "collection", "file"))
+PATIENT: Final = frozenset(
+    ("compile", "checkpoint", "evaluation", "transfer", "files", "collection", "file")
+)
 """What may take minutes, native calls in it included."""
 _FOR_A_CHILD: Final = frozenset(("subprocess", "data", "pipe", "lock", "unknown", "await", "sleep"))
 _FOR_A_THREAD: Final = frozenset(("lock", "await", "data", "unknown", "subprocess"))
@@ -92,7 +94,8 @@ def by_kind(seat: Seat) -> Standing | None:
 
 
 def by_motion(seat: Seat) -> Standing | None:
-    if seat.moves:
+    running = _wait(seat).kind == "running" and not seat.keeps_gil
+    if seat.moves or (running and seat.moved_before):
         return Standing("busy", "its stack moves")
     return None
 
@@ -117,18 +120,19 @@ def by_pulse(seat: Seat) -> Standing | None:
 
 
 def by_running(seat: Seat) -> Standing | None:
-    """On a core at every look, in the same line."""
+    """On a core at every look, or with the interpreter's lock in its hands, in the same line."""
     wait = _wait(seat)
     if wait.kind != "running":
         return None
-    if seat.looks < SEVERAL:
+    if seat.looks < SEVERAL or _hinted(seat):
         return Standing("unsure")
-    blocked = seat.ran is not None and seat.ran.rested
-    if blocked or (wait.detail == HOLDS_GIL and not _hinted(seat)):
+    if seat.in_circles:
+        return Standing("stuck", "nothing in this loop can end it")
+    blocked = wait.detail == HOLDS_GIL and seat.ran is not None and seat.ran.rested
+    # A collection of garbage keeps the lock, too: its native frames tell.
+    if blocked or (seat.keeps_gil and seat.native_seen):
         return Standing("stuck")
-    if seat.in_circles and not _hinted(seat):
-        return Standing("stuck", "it runs in circles in one line that calls nothing")
-    if wait.what == "native code":
+    if wait.what == "native code" and not seat.keeps_gil:
         return Standing("busy", "it computes")
     return Standing("unsure", "it is on a core, in the same line at every look")
 
@@ -196,7 +200,8 @@ def _of_child(parent: Seat, child: Child) -> Standing | None:
         if looked.thread is not None and is_idle_worker(looked.thread):
             return None
         if looked.is_seen:
-            return standing(looked)
+            at_work = looked.ran is not None and looked.ran.was_busy
+            return Standing("busy") if at_work else standing(looked)
     if child.state == "T":
         return Standing("stuck")
     if child.ran is None:
