@@ -38,8 +38,9 @@ TICK_SECONDS: Final = 0.5
 FAILED_SECONDS: Final = 60.0
 """After a look that failed, a run is left alone for so long."""
 LOOK_FACTOR: Final[Mapping[Bearing, float]] = {"unsure": 0.5, "busy": 3.0, "idle": 6.0}
-"""One that is not known to be stuck is looked at again after so many floors of the limits: what it
-is at may end in a hang."""
+"""One that is not known to be stuck is looked at again after so many floors of the limits, then
+half as often each time: what it is at may end in a hang."""
+MOST_CALM: Final = 5
 UNSEEN_SECONDS: Final = 5.0
 """Where some could not be looked at, we try again: first after so long, then half as soon."""
 SWEEP_SECONDS: Final = 30.0
@@ -69,6 +70,8 @@ class _Watched:
     incident: Incident | None = None
     looking: bool = False
     tries: int = 0
+    calm: int = 0
+    """How often it was looked at and not found stuck."""
     quiet_until_ns: int = 0
     """Monotonic: not looked at again before."""
 
@@ -318,7 +321,7 @@ class HangWatch:
     def _is_over(self, run: RunId, watched: _Watched, states: Sequence[ProcessState]) -> None:
         """An attempt is.  If ranks took each other down, that is an incident, too."""
         incident, watched.incident = watched.incident, None
-        watched.quiet_until_ns = watched.tries = 0
+        watched.quiet_until_ns = watched.tries = watched.calm = 0
         if incident is not None:
             self._incidents.close(incident, _how_it_ended(states))
         elif _went_down_together(states):
@@ -366,7 +369,7 @@ class HangWatch:
 
     def _went_on(self, watched: _Watched) -> None:
         if watched.incident is None:
-            watched.quiet_until_ns = 0
+            watched.quiet_until_ns = watched.calm = 0
             return
         with self._lock:
             progress = watched.follower.progress
@@ -374,7 +377,8 @@ class HangWatch:
         if since_ns > watched.incident.since_ns:
             why = f"it went on at {to_the_second(since_ns)}"
             self._incidents.close(watched.incident, why)
-            watched.incident, watched.quiet_until_ns, watched.tries = None, 0, 0
+            watched.incident, watched.quiet_until_ns = None, 0
+            watched.tries = watched.calm = 0
 
     # ── in a thread of its own ────────────────────────────────────────────────────────────────
 
@@ -413,7 +417,8 @@ class HangWatch:
         limits, bearing = self.settings.limits, look.report.bearing
         again = self.settings.look_again_seconds
         if bearing != "stuck":
-            again = min(again, LOOK_FACTOR[bearing] * limits.floor_seconds)
+            again = min(again, LOOK_FACTOR[bearing] * limits.floor_seconds * 2**watched.calm)
+            watched.calm = min(watched.calm + 1, MOST_CALM)
         if not look.report.ranks and look.notes["looked_at"] < len(watched.states):
             watched.tries += 1
             again = min(again, UNSEEN_SECONDS * 2 ** (watched.tries - 1))

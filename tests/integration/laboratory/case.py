@@ -69,9 +69,7 @@ class Shelf:
         self, words: str, *needs: str, culprit: int = 0, marks: bool = True
     ) -> Callable[[Does], Does]:
         def keep(does: Does) -> Does:
-            made = Case(
-                does.__name__, words, does, self._hangs, self._world, culprit, marks, needs
-            )
+            made = Case(does.__name__, words, does, self._hangs, self._world, culprit, marks, needs)
             self.cases.append(made)
             return does
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import code
+import contextlib
 import gc
 import gzip
 import http.server
@@ -263,10 +264,8 @@ def debugger(scene: Scene) -> None:
 @well("an interactive console without a line to run")
 def console(scene: Scene) -> None:
     _typed(scene.seconds, b"raise SystemExit\n")
-    try:
+    with contextlib.suppress(SystemExit):
         code.interact(readfunc=lambda prompt: sys.stdin.readline().rstrip("\n"))
-    except SystemExit:
-        pass
 
 
 @well("a notebook kernel between two cells")
@@ -300,12 +299,12 @@ def talking(scene: Scene) -> None:
     while going():
         time.sleep(0.5)
         turn += 1
-        scene.run.log("cooling/turn", turn)
+        scene.run.log({"cooling/turn": turn})
 
 
 @well("a program that records values and no steps for a while")
 def values_only(scene: Scene) -> None:
     going = clock(scene)
     while going():
-        scene.run.log("loss", _refine(3))
+        scene.run.log({"loss": _refine(3)})
         time.sleep(0.3)

@@ -41,7 +41,13 @@ def test_the_table_scales_with_the_limits() -> None:
 
 @pytest.mark.parametrize(
     ("stored", "read"),
-    [("note", "note"), ("warning", "warning"), (None, "incident"), (3, "incident"), ("", "incident")],
+    [
+        ("note", "note"),
+        ("warning", "warning"),
+        (None, "incident"),
+        (3, "incident"),
+        ("", "incident"),
+    ],
 )
 def test_what_was_stored_without_a_severity_was_an_alarm(stored: object, read: str) -> None:
     assert severity_of(stored) == read

@@ -67,11 +67,15 @@ _XLA_COMPILE = r"backend_compile.*|compile_or_get_cached|_compile_and_.*"
 _PROCESS = r"multiprocessing/(popen_\w+|process)\.py$"
 _CONNECTION = r"multiprocessing/connection\.py$"
 
+_KERNEL = r"-packages/ipykernel(/|_launcher\.py)"
 _IPYTHON = r"-packages/(IPython|ipykernel)/"
 _STORES = r"-packages/(fsspec|s3fs|gcsfs|adlfs|boto3|botocore|s3transfer|huggingface_hub)/"
 _CLOUD = r"-packages/google/(cloud/storage|resumable_media|auth)/"
-_HTTP = r"-packages/(urllib3|requests|httpx|httpcore|aiohttp)/|/(http/client|urllib/request)\.py$"
-_PACKING = r"/(gzip|zipfile|tarfile|lzma|bz2|shutil|_compression)(/__init__)?\.py$"
+_HTTP = (
+    r"-packages/(urllib3|requests|httpx|httpcore|aiohttp)/"
+    r"|/python3\.\d+/(http/client|urllib/request)\.py$"
+)
+_PACKING = r"/python3\.\d+/(gzip|zipfile|tarfile|lzma|bz2|shutil|_compression)(/__init__)?\.py$"
 _EVALUATORS = r"-packages/(transformers|keras|accelerate|lm_eval|evaluate)/"
 _LIGHTNING = r"-packages/(pytorch_)?lightning/.*(evaluation|prediction)_loop\.py"
 
@@ -81,13 +85,16 @@ PYTHON: Final[tuple[Pattern, ...]] = (
         "running", "a cell", r"run_code|run_cell\w*|_run_cell|do_execute|execute_request", _IPYTHON
     ),
     _python(
-        "idle", "a debugger's prompt", r".*cmdloop|interaction|user_line", r"/(pdb|cmd|bdb)\.py$"
+        "idle",
+        "a debugger's prompt",
+        r".*cmdloop|interaction|user_line",
+        r"/python3\.\d+/(pdb|cmd|bdb)\.py$",
     ),
-    _python("idle", "a prompt", r"interact|raw_input", r"/code\.py$"),
+    _python("idle", "a prompt", r"interact|raw_input", r"/python3\.\d+/code\.py$"),
     _python(
         "idle", "a prompt", r"interact|mainloop|prompt_for_code", r"-packages/IPython/terminal"
     ),
-    _python("idle", "a notebook kernel without a cell", r"start|launch_\w+|main", r"/ipykernel"),
+    _python("idle", "a notebook kernel without a cell", r"start|launch_\w+|main", _KERNEL),
     _python("peer", "", r"i?send|i?recv|(send|recv)_object_list|batch_isend_irecv", _C10D),
     _python("collective", "rendezvous", r"init_process_group|_store_based_barrier", _C10D),
     _python("collective", "rendezvous", r".*", _RENDEZVOUS),

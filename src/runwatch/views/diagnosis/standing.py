@@ -24,7 +24,7 @@ PATIENT: Final = frozenset(
 )
 """What may take minutes, native calls in it included."""
 _FOR_A_CHILD: Final = frozenset(("subprocess", "data", "pipe", "lock", "unknown", "await", "sleep"))
-_FOR_A_THREAD: Final = frozenset(("lock", "await", "data", "unknown", "subprocess"))
+_FOR_A_THREAD: Final = frozenset(("lock", "await", "data", "subprocess"))
 _POLLED: Final = frozenset(("lock", "sleep", "subprocess", "await"))
 """Waits in which one may look again and again, and wait all the same."""
 _STREAMED: Final = ("a stream", "the event loop")
@@ -71,17 +71,13 @@ def by_word(seat: Seat) -> Standing | None:
 
 
 def by_children(seat: Seat) -> Standing | None:
-    """It waits for a process that it started."""
-    if _wait(seat).kind not in _FOR_A_CHILD:
+    """It waits for a process that it started, and that one gets on."""
+    kind = _wait(seat).kind
+    if kind not in _FOR_A_CHILD:
         return None
-    found = [(child, _of_child(seat, child)) for child in _children(seat)]
-    for child, how in found:
-        if how is not None and how.bearing in ("busy", "idle"):
+    for child in _children(seat):
+        if _gets_on(seat, child, kind):
             return Standing("busy", f"its child process {child.pid} ({child.name}) gets on")
-    told = [(child, how) for child, how in found if how is not None]
-    if told and all(how.bearing == "stuck" for _, how in told):
-        dead = next((c for c, _ in told if c.state in _DEAD), None)
-        return Standing("stuck", "" if dead is None else f"its child process {dead.pid} is dead")
     return None
 
 
@@ -101,10 +97,13 @@ def by_motion(seat: Seat) -> Standing | None:
 
 
 def by_threads(seat: Seat) -> Standing | None:
-    """It waits for a thread of its own, or for what native threads do for it."""
-    if _wait(seat).kind not in _FOR_A_THREAD:
+    """It waits for a thread of its own, or for what native threads do for it.
+
+    A lock by itself is not that: who would release it may be any thread, or none.
+    """
+    wait, ran = _wait(seat), seat.others_ran
+    if wait.kind not in _FOR_A_THREAD or (wait.kind == "lock" and wait.what == "a lock"):
         return None
-    ran = seat.others_ran
     return Standing("busy", "other threads of it work") if ran and ran.was_busy else None
 
 
@@ -145,9 +144,11 @@ def by_others(seat: Seat) -> Standing | None:
 def by_identity(seat: Seat) -> Standing:
     """Blocked: the same stack at several looks, or in what cannot be mistaken."""
     wait = _wait(seat)
-    if seat.looks >= SEVERAL or wait.kind in ("sleep", "lock", "socket", "pipe"):
-        return Standing("stuck")
-    return Standing("unsure")
+    if seat.looks < SEVERAL and wait.kind not in ("sleep", "lock", "socket", "pipe"):
+        return Standing("unsure")
+    dead = (child for child in _children(seat) if child.state in _DEAD)
+    gone = next(dead, None) if wait.kind in _FOR_A_CHILD else None
+    return Standing("stuck", "" if gone is None else f"its child process {gone.pid} is dead")
 
 
 RULES: Final[tuple[Rule, ...]] = (
@@ -190,20 +191,19 @@ def _children(seat: Seat) -> list[Child]:
     return list(felt.values())
 
 
-def _of_child(parent: Seat, child: Child) -> Standing | None:
-    """None: a worker that waits for work, of which nobody expects anything."""
-    if child.state in _DEAD:
-        return Standing("stuck")
-    rounds = parent.evidence.histories.get(child.pid, ())
-    if rounds:
-        looked = seat(RankEvidence(parent.rank, rounds, state=child.state))
-        if looked.thread is not None and is_idle_worker(looked.thread):
-            return None
-        if looked.is_seen:
-            at_work = looked.ran is not None and looked.ran.was_busy
-            return Standing("busy") if at_work else standing(looked)
-    if child.state == "T":
-        return Standing("stuck")
-    if child.ran is None:
-        return Standing("unsure")
-    return Standing("stuck" if child.ran.rested else "busy")
+def _gets_on(parent: Seat, child: Child, kind: str) -> bool:
+    """A Python process by its stacks; of another it is known only how much it ran.
+
+    Beside a program there may be others that never rest (a tracker's, a monitor): who does not
+    wait for a child process is not excused by one, and who may wait for one only by one at work.
+    """
+    if child.state in _DEAD or child.state == "T":
+        return False
+    looked = seat(RankEvidence(parent.rank, parent.evidence.histories.get(child.pid, ())))
+    if looked.thread is not None:
+        at_work = looked.ran is not None and looked.ran.was_busy
+        idle = is_idle_worker(looked.thread)
+        return not idle and (at_work or standing(looked).bearing in ("busy", "idle"))
+    if child.ran is None or kind not in ("subprocess", "pipe", "unknown"):
+        return False
+    return not child.ran.rested if kind == "subprocess" else child.ran.was_busy
