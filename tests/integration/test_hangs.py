@@ -147,6 +147,7 @@ def test_incidents_over_http(job: Job, api: Api) -> None:
     incident = job.incident("read_pipe")
     (told,) = api.get("/runs/hung-read_pipe/incidents")["incidents"]
     assert (told["id"], told["state"], told["ranks"]) == (incident.id, "open", [0])
+    assert told["severity"] in ("warning", "incident")
     detail = api.get(f"/runs/hung-read_pipe/incidents/{incident.id}")
     assert detail["report"]["groups"][0]["ranks"] == [0]
     assert {stacks["round"] for stacks in detail["stacks"]} >= {0, 1}
