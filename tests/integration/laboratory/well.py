@@ -302,6 +302,14 @@ def talking(scene: Scene) -> None:
         scene.run.log({"cooling/turn": turn})
 
 
+@well("sleep between two epochs, printing how long it takes still")
+def printing(scene: Scene) -> None:
+    going = clock(scene)
+    while going():
+        print("cooling down", flush=True)
+        time.sleep(0.7)
+
+
 @well("a program that records values and no steps for a while")
 def values_only(scene: Scene) -> None:
     going = clock(scene)

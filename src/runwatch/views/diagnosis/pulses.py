@@ -24,6 +24,8 @@ class Ran:
     """How often it came onto a core."""
     share: float
     """Of one core."""
+    wrote: bool = False
+    """To a file, a pipe or a terminal; known of main threads only."""
 
     @property
     def rested(self) -> bool:
@@ -54,7 +56,7 @@ def of_thread(rounds: Sequence[Mapping[str, Any]], number: int) -> Ran | None:
 def of_others(rounds: Sequence[Mapping[str, Any]], without: Collection[int]) -> Ran | None:
     """All threads' but those."""
 
-    def pair(side: Mapping[str, Any]) -> tuple[int, int] | None:
+    def pair(side: Mapping[str, Any]) -> tuple[int, ...] | None:
         everyone = _pair(side.get("all"))
         if everyone is None:
             return None
@@ -79,7 +81,7 @@ def children_of(rounds: Sequence[Mapping[str, Any]]) -> list[Child]:
     return found
 
 
-def _child_pair(side: Mapping[str, Any], pid: Any) -> tuple[int, int] | None:
+def _child_pair(side: Mapping[str, Any], pid: Any) -> tuple[int, ...] | None:
     said = _mapping(side.get("children")).get(pid)
     return _pair(said[2:]) if isinstance(said, list | tuple) else None
 
@@ -87,17 +89,18 @@ def _child_pair(side: Mapping[str, Any], pid: Any) -> tuple[int, int] | None:
 def _between(rounds: Sequence[Mapping[str, Any]], pair: Any) -> Ran | None:
     """From the end of each look to the beginning of the next."""
     pulses = [pulse for each in rounds if (pulse := _pulse(each)) is not None]
-    often = ns = elapsed_ns = 0
+    often = ns = wrote = elapsed_ns = 0
     for (_, earlier), (later, _) in zip(pulses, pulses[1:], strict=False):
         one, other = pair(earlier), pair(later)
         if one is None or other is None:
             continue
         often += max(other[0] - one[0], 0)
         ns += max(other[1] - one[1], 0)
+        wrote += other[2] - one[2] if len(other) == len(one) == 3 else 0
         elapsed_ns += max(_number(later.get("ns")) - _number(earlier.get("ns")), 0)
     if elapsed_ns <= 0:
         return None
-    return Ran(often * 1e9 / elapsed_ns, ns / elapsed_ns)
+    return Ran(often * 1e9 / elapsed_ns, ns / elapsed_ns, wrote > 0)
 
 
 def _pulse(stacks: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
@@ -111,10 +114,10 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _pair(value: Any) -> tuple[int, int] | None:
-    if not isinstance(value, list | tuple) or len(value) != 2:
+def _pair(value: Any) -> tuple[int, ...] | None:
+    if not isinstance(value, list | tuple) or len(value) not in (2, 3):
         return None
-    return _number(value[0]), _number(value[1])
+    return tuple(map(_number, value))
 
 
 def _number(value: Any) -> int:

@@ -62,12 +62,21 @@ def by_state(seat: Seat) -> Standing | None:
 
 
 def by_prompt(seat: Seat) -> Standing | None:
-    return Standing("idle", "it waits for a person") if _wait(seat).kind == "idle" else None
+    """A debugger, a console, a notebook kernel; the interpreter's own has no Python frame."""
+    thread = seat.thread
+    bare = thread is not None and thread.is_main and all(frame.native for frame in thread.frames)
+    if _wait(seat).kind == "idle" or (bare and seat.looks >= SEVERAL):
+        return Standing("idle", "it waits for a person" if not bare else "it runs no Python code")
+    return None
 
 
 def by_word(seat: Seat) -> Standing | None:
-    """It tells that it is there: values or texts came after its last step."""
-    return Standing("busy", "it still records values") if seat.evidence.speaks else None
+    """It tells that it is there: values or texts came after its last step, or it prints."""
+    if seat.evidence.speaks:
+        return Standing("busy", "it still records values")
+    if seat.ran is not None and seat.ran.wrote:
+        return Standing("busy", "it still writes")
+    return None
 
 
 def by_children(seat: Seat) -> Standing | None:

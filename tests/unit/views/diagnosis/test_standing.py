@@ -175,6 +175,19 @@ def test_words_are_signs_of_life() -> None:
     assert not silent.speaks
 
 
+def test_who_prints_is_there() -> None:
+    talking = looked(sleeping(), often=1, share=0.001)
+    for look, stacked in enumerate(talking.rounds):
+        for side in stacked["pulse"].values():
+            side["threads"] = {str(ME): [look, 0, look * 40]}
+    assert bearing(talking) == "busy" and seat(talking).ran == Ran(1.0, 0.0, True)
+
+
+def test_an_interpreter_without_a_python_frame_is_at_its_prompt() -> None:
+    assert bearing(looked(thread([]))) == "idle"
+    assert bearing(looked(thread(native("read", "fgets")))) == "idle"
+
+
 def test_threads_at_work_are_waited_for() -> None:
     waiting = at(frame("result", f"{STDLIB}/concurrent/futures/_base.py", 456), frame("fit"))
     assert bearing(looked(waiting)) == "stuck"
