@@ -121,8 +121,12 @@ def _standing(scene: Scene, blame: Blame) -> Standing:
 
 
 def _in_collectives(scene: Scene, otherwise: Standing) -> Standing:
-    """Where all are in collectives, native threads may be at work on a long one."""
-    busy = any(seat.others_ran is not None and seat.others_ran.was_busy for seat in scene.waiting)
+    """Where all are in collectives, native threads may be at work on a long one.
+
+    Who waits for the device says nothing by that: NCCL's threads spin while they wait, too.
+    """
+    seats = [s for s in scene.waiting if s.wait is not None and s.wait.kind == "collective"]
+    busy = any(seat.others_ran is not None and seat.others_ran.was_busy for seat in seats)
     return Standing("busy", "something is sent or received") if busy else otherwise
 
 
