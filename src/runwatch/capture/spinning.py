@@ -9,7 +9,7 @@ from __future__ import annotations
 from types import CodeType
 from typing import Final
 
-MAX_BYTES: Final = 20_000
+MAX_BYTES: Final = 4_000
 """Longer code is not read: a look must stay cheap."""
 _IDLE: Final = frozenset(
     (

@@ -147,7 +147,7 @@ class Seat:
     others_ran: Ran | None = None
     """All other threads of the process but ours, native ones among them."""
     in_circles: bool = False
-    """At every look it was in a loop that nothing in it can end."""
+    """It stays in a loop that nothing in it can end."""
     moved_before: bool = False
     """Its stack was another at an earlier look at the same stall."""
     keeps_gil: bool | None = None
@@ -215,7 +215,7 @@ def seat(evidence: RankEvidence) -> Seat:
         looks=len(earlier) + 1,
         ran=of_thread(rounds, thread.native_id) if thread.native_id else None,
         others_ran=of_others(rounds, _ours(rounds) | {thread.native_id}),
-        in_circles=not changed and all(t.spins for t in (*earlier, thread) if not t.whole),
+        in_circles=not changed and sum(each.spins for each in (*earlier, thread)) > 1,
         moved_before=_moved(everything, thread),
         keeps_gil=keeps,
         native_seen=any(each.whole for each in (*earlier, thread)),

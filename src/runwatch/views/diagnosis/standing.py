@@ -105,6 +105,12 @@ def by_motion(seat: Seat) -> Standing | None:
     return None
 
 
+def by_circles(seat: Seat) -> Standing | None:
+    if seat.in_circles and seat.looks >= SEVERAL:
+        return Standing("stuck", "nothing in this loop can end it")
+    return None
+
+
 def by_threads(seat: Seat) -> Standing | None:
     """It waits for a thread of its own, or for what native threads do for it.
 
@@ -134,8 +140,6 @@ def by_running(seat: Seat) -> Standing | None:
         return None
     if seat.looks < SEVERAL or _hinted(seat):
         return Standing("unsure")
-    if seat.in_circles:
-        return Standing("stuck", "nothing in this loop can end it")
     blocked = wait.detail == HOLDS_GIL and seat.ran is not None and seat.ran.rested
     # A collection of garbage keeps the lock, too: its native frames tell.
     if blocked or (seat.keeps_gil and seat.native_seen):
@@ -167,6 +171,7 @@ RULES: Final[tuple[Rule, ...]] = (
     by_children,
     by_kind,
     by_motion,
+    by_circles,
     by_threads,
     by_pulse,
     by_running,

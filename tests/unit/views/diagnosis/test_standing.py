@@ -275,6 +275,12 @@ def test_the_native_frames_of_who_keeps_the_lock() -> None:
 def test_a_loop_that_nothing_in_it_can_end() -> None:
     assert bearing(looked(HOLDING | {"spins": True}, share=1.0, answers=True)) == "stuck"
     assert bearing(looked(HOLDING, share=1.0, answers=True)) == "unsure"
+    asked = at(frame("wait_for_flag", line=4), idle=False)
+    assert bearing(looked(asked | {"spins": True}, often=90, share=1.0)) == "stuck"
+    assert bearing(looked(asked, often=90, share=1.0)) == "busy"
+    once = looked(HOLDING, share=1.0, answers=True)
+    spun = stacks(HOLDING | {"spins": True}) | {"answers": True}
+    assert bearing(RankEvidence(0, [*once.rounds, spun])) == "unsure", "seen once is luck"
 
 
 def test_one_answer_shows_that_the_lock_is_free() -> None:
