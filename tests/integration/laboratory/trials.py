@@ -114,7 +114,7 @@ class Laboratory:
 
     def _wait(self, case: Case, program: subprocess.Popen[bytes]) -> None:
         """Until the alarm names its line, or the program ends."""
-        deadline = time.monotonic() + HANG_SECONDS
+        deadline = time.monotonic() + HANG_SECONDS + (0 if case.hangs else LOOK_ALIKE_SECONDS)
         while program.poll() is None and time.monotonic() < deadline:
             time.sleep(0.05)
             if case.hangs and not Outcome(case, self.told(case)).wrong:
