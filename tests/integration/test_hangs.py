@@ -61,11 +61,13 @@ class Job:
         return process
 
     def incident(self, kind: str, seconds: float = 60.0) -> Incident:
-        found: Incident = until(
-            lambda: next(iter(self.head.incidents.all(RunId(f"hung-{kind}"))), None),
-            seconds,
-            f"an incident of {kind}; {self.cluster.words()}",
-        )
+        """The newest that is more than a note."""
+
+        def alarm() -> Incident | None:
+            found = self.head.incidents.all(RunId(f"hung-{kind}"))
+            return next((incident for incident in found if incident.is_alarm), None)
+
+        found: Incident = until(alarm, seconds, f"an alarm of {kind}; {self.cluster.words()}")
         return found
 
     def close(self) -> None:
@@ -145,6 +147,7 @@ def test_incidents_over_http(job: Job, api: Api) -> None:
     incident = job.incident("read_pipe")
     (told,) = api.get("/runs/hung-read_pipe/incidents")["incidents"]
     assert (told["id"], told["state"], told["ranks"]) == (incident.id, "open", [0])
+    assert told["severity"] in ("warning", "incident")
     detail = api.get(f"/runs/hung-read_pipe/incidents/{incident.id}")
     assert detail["report"]["groups"][0]["ranks"] == [0]
     assert {stacks["round"] for stacks in detail["stacks"]} >= {0, 1}

@@ -20,8 +20,8 @@ from typing import Any, Final
 from runwatch.agent.collectors.base import Target
 from runwatch.agent.commands import Context
 from runwatch.agent.control import ask
-from runwatch.capture import process
-from runwatch.capture.asking import ask_stacks
+from runwatch.capture import process, pulse
+from runwatch.capture.asking import ask_stacks, runs_a_loop, with_answer
 from runwatch.capture.outside import look
 from runwatch.capture.stacks import MAX_EVENT_BYTES, Stacks
 from runwatch.journal.liveness import PROC, start_ticks
@@ -123,11 +123,18 @@ class _Looking:
         self._files: dict[Path, threading.Lock] = {}
 
     def at(self, subject: Subject, *, number: int) -> Stacks:
-        stacks = self._stacks(subject)
-        rest = self._rest(subject, number)
+        before = self._pulse(subject)
+        stacks, answers = self._answered(self._stacks(subject), subject)
+        known = {thread.native_id for thread in stacks.threads}
+        felt = pulse.both(before, self._pulse(subject), known)
+        rest = self._rest(subject, number) | ({} if felt is None else {"pulse": felt})
+        rest |= {} if answers is None else {"answers": answers}
         short = stacks.shortened(MAX_EVENT_BYTES - len(json.dumps(rest)))
         self._context.event("stacks", {**short.to_json(), **rest}, scope=subject.target.scope)
         return short
+
+    def _pulse(self, subject: Subject) -> dict[str, Any]:
+        return pulse.feel(subject.pid, self._context.clock.mono_ns())
 
     def _stacks(self, subject: Subject) -> Stacks:
         clock, ticks = self._context.clock, subject.start_ticks
@@ -146,6 +153,18 @@ class _Looking:
                 clock=clock,
             )
         return told.with_problems(*(f"from outside: {why}" for why in seen.problems))
+
+    def _answered(self, seen: Stacks, subject: Subject) -> tuple[Stacks, bool | None]:
+        """Ask whom we saw from outside, where that tells more; None: not asked.
+
+        What an event loop waits for is in its tasks, and whether somebody keeps the interpreter's
+        lock shows when a thread of ours wants it.
+        """
+        busy = any(thread.holds_gil for thread in seen.threads)
+        if seen.how != "outside" or subject.child_of or not (busy or runs_a_loop(seen)):
+            return seen, None
+        journal = self._context.journal(subject.target)
+        return with_answer(seen, partial(ask, journal), process.python_version(subject.pid))
 
     def _rest(self, subject: Subject, number: int) -> dict[str, Any]:
         rest = {
@@ -204,13 +223,9 @@ def _forked(target: Target, known: Collection[int], proc: Path) -> list[Subject]
 
 def _is_worker(pid: int, proc: Path) -> bool:
     """A Python process that may hold its rank up; multiprocessing's bookkeeper does not."""
-    if process.is_python(pid, proc=proc) is False:
-        return False
-    try:
-        words = (proc / str(pid) / "cmdline").read_bytes()
-    except OSError:
-        return False
-    return b"multiprocessing.resource_tracker" not in words and b"runwatch.agent" not in words
+    return process.is_python(pid, proc=proc) is not False and not process.is_bookkeeper(
+        pid, proc=proc
+    )
 
 
 def _rank(target: Target) -> int:

@@ -30,6 +30,10 @@ Ask = Callable[[Path, str, Mapping[str, Any], float], Mapping[str, Any]]
 
 STACKS_FILE: Final = "stacks.txt"
 ANSWER_SECONDS: Final = 1.0
+SOON_SECONDS: Final = 0.5
+"""A thread that wants the interpreter's lock gets it within milliseconds, if anybody gives it."""
+NO_TASKS: Final = "the tasks of its event loop are not to be seen from outside"
+_LOOPS: Final = ("run_forever", "run_until_complete")
 MAX_DUMP_BYTES: Final = 4 << 20
 _POLL_SECONDS: Final = 0.01
 _QUIET_SECONDS: Final = 0.5
@@ -70,6 +74,45 @@ def ask_stacks(
     except NotSignalled as error:
         return empty.with_problems(*problems, str(error), *_evidence(pid, proc))
     return replace(empty, how="signalled", threads=threads).with_problems(*problems)
+
+
+def runs_a_loop(stacks: Stacks) -> bool:
+    """Whether a thread of it runs an event loop of asyncio."""
+    functions = (frame.function for thread in stacks.threads for frame in thread.frames)
+    return any(function.endswith(_LOOPS) for function in functions)
+
+
+def with_answer(
+    seen: Stacks, ask: Callable[[str, Mapping[str, Any], float], Mapping[str, Any]], version: str
+) -> tuple[Stacks, bool]:
+    """Stacks seen from outside, with what only the process itself can tell; whether it answered.
+
+    An answer takes the interpreter's lock for a moment: who gives none does not get it.
+    """
+    try:
+        told = Stacks.from_json(ask("stacks", {}, SOON_SECONDS))
+    except RunwatchError as error:
+        if runs_a_loop(seen):
+            seen = seen.with_problems(no_tasks(seen.pid, str(error), version))
+        return seen, False
+    known = {thread.ident: thread for thread in told.threads}
+    main = next((thread for thread in told.threads if thread.is_main), None)
+    threads = []
+    for thread in seen.threads:
+        own = known.get(thread.ident, main if thread.is_main else None)
+        more = thread if own is None else replace(thread, tasks=own.tasks, spins=own.spins)
+        threads.append(more)
+    return replace(seen, threads=tuple(threads)), True
+
+
+def no_tasks(pid: int, why: str, version: str) -> str:
+    """Why an event loop's tasks are missing.  From Python 3.14 on, an interpreter of the same
+    version can read them from outside."""
+    said = f"{NO_TASKS} ({why})"
+    minor = version.partition(".")[2]
+    if minor.isdigit() and int(minor) < 14:
+        return f"{said}; Python {version} shows them to nobody else"
+    return f"{said}; its own Python, if it is 3.14 or later, shows them: python -m asyncio ps {pid}"
 
 
 def _why_not(facts: Facts | None, pid: int, start_ticks: int) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ from runwatch.journal.liveness import PROC, read_stat
 CGROUPS: Final = Path("/sys/fs/cgroup")
 MAX_TASKS: Final = 256
 STOPPED: Final = frozenset("Tt")
+_STACKS_FILE: Final = "stacks.txt"
+_BOOKKEEPERS: Final = (b"multiprocessing.resource_tracker", b"runwatch.agent", b"py-spy")
 DEAD: Final = frozenset("ZXx")
 
 # Those in which a process waits for long; the numbers differ between machines.
@@ -146,12 +149,50 @@ def _said(task: Task) -> str:
     return f"{task.name or 'thread'} {task.native_id}: {task.state}, {at}{wchan}"
 
 
+def tasks(pid: int, *, proc: Path = PROC) -> list[int]:
+    """The numbers of its threads."""
+    return _numbers(proc / str(pid) / "task")
+
+
 def children(pid: int, *, proc: Path = PROC) -> list[int]:
     """The children of all its threads."""
     found: list[int] = []
-    for task in _numbers(proc / str(pid) / "task"):
+    for task in tasks(pid, proc=proc):
         found += map(int, _text(proc / str(pid) / "task" / str(task) / "children").split())
     return sorted(found)
+
+
+def journal_of(pid: int, *, proc: Path = PROC) -> Path | None:
+    """The folder of the journal that the process writes, by the files it has open."""
+    folder = proc / str(pid) / "fd"
+    for number in _numbers(folder):
+        try:
+            target = Path(os.readlink(folder / str(number)))
+        except OSError:
+            continue
+        if target.name == _STACKS_FILE and target.parent.parent.name == "journals":
+            return target.parent
+    return None
+
+
+def is_bookkeeper(pid: int, *, proc: Path = PROC) -> bool:
+    """A process of multiprocessing's or ours, for which no rank waits; also one that has ended."""
+    try:
+        words = (proc / str(pid) / "cmdline").read_bytes()
+    except OSError:
+        return True
+    return any(name in words for name in _BOOKKEEPERS)
+
+
+def python_version(pid: int, *, proc: Path = PROC) -> str:
+    """`3.11`, by the name of its library or its executable; "" if neither tells."""
+    try:
+        maps = (proc / str(pid) / "maps").read_text(errors="replace")
+        exe = os.readlink(proc / str(pid) / "exe")
+    except OSError:
+        return ""
+    found = re.search(r"libpython(3\.\d+)", maps) or re.search(r"python(3\.\d+)$", exe)
+    return found[1] if found else ""
 
 
 def is_python(pid: int, *, proc: Path = PROC) -> bool | None:

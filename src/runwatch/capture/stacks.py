@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any, Final, Literal, get_args
 
+from runwatch.capture.spinning import spins
 from runwatch.capture.stack_signal import STACK_SIGNAL as STACK_SIGNAL
 
 How = Literal["outside", "asked", "signalled", "watchdog", "fault"]
@@ -25,6 +26,8 @@ MAX_EVENT_BYTES: Final = 400_000
 MAX_DEPTH: Final = 400
 LEFT_OUT: Final = "<left out>"
 """The function name of the frame that stands where frames were left out."""
+LOOP_FUNCTIONS: Final = ("run_forever", "run_until_complete", "Runner.run")
+"""A thread in one of these may run an event loop of asyncio."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,37 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True)
+class AsyncTask:
+    """A task of an event loop: its coroutines down to the innermost that awaits."""
+
+    name: str
+    frames: tuple[Frame, ...]
+    """Innermost first."""
+    awaits: tuple[str, ...] = ()
+    """The tasks that it waits for, by name."""
+    is_root: bool = False
+    """The loop runs until this one is done."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "awaits": list(self.awaits),
+            "is_root": self.is_root,
+            "frames": [frame.to_json() for frame in self.frames],
+        }
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> AsyncTask:
+        awaits = plain.get("awaits")
+        return cls(
+            str(plain.get("name", "")),
+            tuple(Frame.from_json(each) for each in _mappings(plain.get("frames"))),
+            tuple(map(str, awaits)) if isinstance(awaits, (list, tuple)) else (),
+            bool(plain.get("is_root", False)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Thread:
     name: str
     native_id: int
@@ -62,9 +96,13 @@ class Thread:
     idle: bool = False
     ident: int = 0
     """Python's id (`threading.get_ident`); 0 where unknown."""
+    tasks: tuple[AsyncTask, ...] = ()
+    """Those of the event loop that it runs; only the process itself can tell them."""
+    spins: bool = False
+    """It is in a loop that nothing in it can end; only the process itself can tell."""
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        plain: dict[str, Any] = {
             "name": self.name,
             "native_id": self.native_id,
             "ident": self.ident,
@@ -73,6 +111,9 @@ class Thread:
             "idle": self.idle,
             "frames": [frame.to_json() for frame in self.frames],
         }
+        if self.tasks:
+            plain["tasks"] = [task.to_json() for task in self.tasks]
+        return plain | {"spins": True} if self.spins else plain
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Thread:
@@ -84,6 +125,8 @@ class Thread:
             holds_gil=bool(plain.get("holds_gil", False)),
             idle=bool(plain.get("idle", False)),
             ident=_int(plain.get("ident")),
+            tasks=tuple(AsyncTask.from_json(each) for each in _mappings(plain.get("tasks"))),
+            spins=bool(plain.get("spins", False)),
         )
 
 
@@ -159,7 +202,12 @@ def _shallow(stacks: Stacks, depth: int) -> Stacks:
     """Long stacks keep both ends: where they are, and where they came from."""
     deepest = max((len(thread.frames) for thread in stacks.threads), default=0)
     threads = tuple(
-        replace(thread, frames=tuple(_ends(thread.frames, depth))) for thread in stacks.threads
+        replace(
+            thread,
+            frames=tuple(_ends(thread.frames, depth)),
+            tasks=tuple(replace(t, frames=tuple(_ends(t.frames, depth))) for t in thread.tasks),
+        )
+        for thread in stacks.threads
     )
     short = replace(stacks, threads=threads)
     if deepest <= depth:
@@ -214,7 +262,14 @@ def _own_thread(
     ident: int, thread: threading.Thread | None, frame: FrameType, is_main: bool
 ) -> Thread:
     name, native_id = ("", 0) if thread is None else (thread.name, thread.native_id or 0)
-    return Thread(name, native_id, tuple(_own_frames(frame)), is_main=is_main, ident=ident)
+    frames = tuple(_own_frames(frame))
+    tasks: tuple[AsyncTask, ...] = ()
+    if any(f.function.endswith(LOOP_FUNCTIONS) for f in frames):
+        from runwatch.capture.tasks import own_tasks
+
+        tasks = own_tasks(frame)
+    turns = is_main and spins(frame.f_code, frame.f_lasti)
+    return Thread(name, native_id, frames, is_main=is_main, ident=ident, tasks=tasks, spins=turns)
 
 
 def _own_frames(innermost: FrameType) -> Iterator[Frame]:

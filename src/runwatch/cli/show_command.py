@@ -104,11 +104,13 @@ def _incidents(head: source.Source, run: str) -> list[RenderableType]:
     for incident in head.get(f"/runs/{run}/incidents")["incidents"][:1]:
         what = {"hang": "stood still", "crash": "went down"}[incident["kind"]]
         when = f"since {tables.time(incident['since_ns'])}"
+        is_note = incident.get("severity") == "note"
         if incident["state"] == "open":
-            what = "stands still"
+            what = "takes no step" if is_note else "stands still"
         elif incident["kind"] == "hang":
+            what = "took no step" if is_note else what
             when += f" until {tables.time(incident['closed_ns'])}"
-        style = "bold yellow" if incident["state"] == "open" else "dim"
+        style = "bold yellow" if incident["state"] == "open" and not is_note else "dim"
         return [Text(f"{what} {when}: {incident['text']}", style=style)]
     return []
 

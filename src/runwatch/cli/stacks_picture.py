@@ -16,6 +16,8 @@ from runwatch.views.diagnosis.frames import Frame, is_library
 from runwatch.views.diagnosis.progress import ranks_in_words
 
 CONFIDENCE: Final = {"certain": "bold red", "likely": "bold yellow"}
+OPEN: Final = {"note": "blue", "warning": "bold yellow", "incident": "bold red"}
+"""By severity."""
 LINES: Final = 4
 """So many of the user's lines are shown of each group."""
 
@@ -41,18 +43,26 @@ def print_stacks(answer: Answer, console: Console, *, full: bool, ranks: Sequenc
 
 def print_incident(incident: Answer, console: Console) -> None:
     """What happened, in a few lines; its groups follow."""
-    mark, style = ("■", "bold red") if incident["state"] == "open" else ("□", "blue")
+    mark, style = ("■", OPEN[loudness(incident)]) if incident["state"] == "open" else ("□", "blue")
     what = "stands still" if incident["state"] == "open" else "stood still"
     if incident["kind"] == "crash":
         what = "went down"
+    elif loudness(incident) == "note":
+        mark, what = "·", "takes no step" if incident["state"] == "open" else "took no step"
     line = Text.assemble((f"{mark} {what} ", style), f"since {tables.time(incident['since_ns'])}")
     if incident["state"] == "closed" and incident["closed_ns"]:
         line.append(f" until {tables.time(incident['closed_ns'])}")
-    line.append(f"  {incident['id']}  {incident['confidence']}", style="dim")
+    said = f"{incident['id']}  {loudness(incident)}  {incident['confidence']}"
+    line.append(f"  {said}", style="dim")
     console.print(line)
     console.print(Padding(Text(incident["text"]), (0, 0, 0, 2)))
     if incident["why"]:
         console.print(Padding(Text(f"closed: {incident['why']}", style="dim"), (0, 0, 0, 2)))
+
+
+def loudness(incident: Answer) -> str:
+    """Heads of before there were severities told of alarms only."""
+    return str(incident.get("severity", "incident"))
 
 
 def print_report(report: Answer, blamed: Sequence[int], console: Console) -> None:

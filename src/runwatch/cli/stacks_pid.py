@@ -10,6 +10,7 @@ import linecache
 import os
 import re
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,9 +19,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from runwatch.agent.control import ask
 from runwatch.capture import process
+from runwatch.capture.asking import no_tasks, runs_a_loop, with_answer
 from runwatch.capture.outside import look
-from runwatch.capture.stacks import LEFT_OUT, Frame, Stacks, Thread
+from runwatch.capture.stacks import LEFT_OUT, AsyncTask, Frame, Stacks, Thread
 from runwatch.cli import tables
 from runwatch.journal.liveness import PROC
 
@@ -38,7 +41,7 @@ Group = list[Thread]
 
 def show_pid(pid: int, *, native: bool, as_json: bool, console: Console) -> int:
     """Look at the process and print what is seen; 1 when it cannot be seen."""
-    stacks = look(pid, native, LOOK_SECONDS)
+    stacks = _with_tasks(look(pid, native, LOOK_SECONDS))
     command = _command(pid)
     if as_json:
         tables.print_json({**stacks.to_json(), "command": command})
@@ -48,6 +51,16 @@ def show_pid(pid: int, *, native: bool, as_json: bool, console: Console) -> int:
         print_threads(stacks.threads, console, _folder(pid))
     print_problems(stacks, console)
     return 0 if stacks.threads else 1
+
+
+def _with_tasks(stacks: Stacks) -> Stacks:
+    """The tasks of an event loop, by the word of the program, if it writes a journal."""
+    if not runs_a_loop(stacks):
+        return stacks
+    journal, version = process.journal_of(stacks.pid), process.python_version(stacks.pid)
+    if journal is None:
+        return stacks.with_problems(no_tasks(stacks.pid, "it writes no journal", version))
+    return with_answer(stacks, partial(ask, journal), version)[0]
 
 
 def groups(threads: Iterable[Thread]) -> list[Group]:
@@ -97,6 +110,9 @@ def print_threads(threads: Sequence[Thread], console: Console, folder: str = "")
         console.print()
         console.print(_title(group))
         console.print(Padding(_frames(group[0].frames, folder), (0, 0, 0, 3)))
+        for task in group[0].tasks:
+            console.print(Padding(_task_title(task), (0, 0, 0, 3)))
+            console.print(Padding(_frames(task.frames, folder), (0, 0, 0, 6)))
     if waiting:
         console.print()
         names = _names(waiting)
@@ -119,6 +135,15 @@ def _title(group: Group) -> Text:
         text.append("  waiting" if not first.holds_gil else "", style="dim")
     else:
         text.append("  running", style="green")
+    return text
+
+
+def _task_title(task: AsyncTask) -> Text:
+    text = Text.assemble("task ", (task.name, "bold"))
+    if task.is_root:
+        text.append("  the loop runs until it is done", style="dim")
+    if task.awaits:
+        text.append(f"  waits for {', '.join(task.awaits[:_NAMES])}", style="dim")
     return text
 
 

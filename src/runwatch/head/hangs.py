@@ -31,11 +31,16 @@ from runwatch.views.diagnosis.following import ELAPSED_EVENT, ENTRY_PREFIX, Foll
 from runwatch.views.diagnosis.progress import Stall
 from runwatch.views.incidents import Incident
 from runwatch.views.runs import ProcessState
+from runwatch.views.severity import Bearing, next_rise_ns, severity
 from runwatch.views.times import to_the_second
 
 TICK_SECONDS: Final = 0.5
-NOT_STUCK_SECONDS: Final = 60.0
-"""A run that is slow but not stuck is left alone for so long."""
+FAILED_SECONDS: Final = 60.0
+"""After a look that failed, a run is left alone for so long."""
+LOOK_FACTOR: Final[Mapping[Bearing, float]] = {"unsure": 0.5, "busy": 3.0, "idle": 6.0}
+"""One that is not known to be stuck is looked at again after so many floors of the limits, then
+half as often each time: what it is at may end in a hang."""
+MOST_CALM: Final = 5
 UNSEEN_SECONDS: Final = 5.0
 """Where some could not be looked at, we try again: first after so long, then half as soon."""
 SWEEP_SECONDS: Final = 30.0
@@ -65,6 +70,8 @@ class _Watched:
     incident: Incident | None = None
     looking: bool = False
     tries: int = 0
+    calm: int = 0
+    """How often it was looked at and not found stuck."""
     quiet_until_ns: int = 0
     """Monotonic: not looked at again before."""
 
@@ -314,7 +321,7 @@ class HangWatch:
     def _is_over(self, run: RunId, watched: _Watched, states: Sequence[ProcessState]) -> None:
         """An attempt is.  If ranks took each other down, that is an incident, too."""
         incident, watched.incident = watched.incident, None
-        watched.quiet_until_ns = watched.tries = 0
+        watched.quiet_until_ns = watched.tries = watched.calm = 0
         if incident is not None:
             self._incidents.close(incident, _how_it_ended(states))
         elif _went_down_together(states):
@@ -362,7 +369,7 @@ class HangWatch:
 
     def _went_on(self, watched: _Watched) -> None:
         if watched.incident is None:
-            watched.quiet_until_ns = 0
+            watched.quiet_until_ns = watched.calm = 0
             return
         with self._lock:
             progress = watched.follower.progress
@@ -370,7 +377,8 @@ class HangWatch:
         if since_ns > watched.incident.since_ns:
             why = f"it went on at {to_the_second(since_ns)}"
             self._incidents.close(watched.incident, why)
-            watched.incident, watched.quiet_until_ns, watched.tries = None, 0, 0
+            watched.incident, watched.quiet_until_ns = None, 0
+            watched.tries = watched.calm = 0
 
     # ── in a thread of its own ────────────────────────────────────────────────────────────────
 
@@ -379,7 +387,7 @@ class HangWatch:
             self._investigate(run, watched, stall)
         except RunwatchError as error:
             logger.error("hang watch: cannot look closer at %s: %s", run, error)
-            self._leave_alone(watched, NOT_STUCK_SECONDS)
+            self._leave_alone(watched, FAILED_SECONDS)
         finally:
             watched.looking = False
 
@@ -395,17 +403,27 @@ class HangWatch:
             now = self._verdict(watched)
             if now is None or (watched.incident is None and now.since_ns > stall.since_ns):
                 return  # it went on while we looked; should it stand still again, we look again
-            if not look.report.stuck and watched.incident is None:
-                self._leave_alone(watched, NOT_STUCK_SECONDS)
-                return
+            how_loud = severity(look.report.bearing, self._past_limit_ns(now), self.settings.limits)
             watched.incident = self._incidents.opened(
-                run, id, now, look, detected_ns, watched.incident
+                run, id, now, look, detected_ns, watched.incident, how_loud
             )
+        self._leave_alone(watched, self._again_seconds(watched, look, stall))
+
+    def _past_limit_ns(self, stall: Stall) -> int:
+        return max(self._clock.wall_ns() - stall.since_ns - stall.limit_ns, 0)
+
+    def _again_seconds(self, watched: _Watched, look: Look, stall: Stall) -> float:
+        """When to look again: soon while nothing is decided, and when it would become louder."""
+        limits, bearing = self.settings.limits, look.report.bearing
         again = self.settings.look_again_seconds
+        if bearing != "stuck":
+            again = min(again, LOOK_FACTOR[bearing] * limits.floor_seconds * 2**watched.calm)
+            watched.calm = min(watched.calm + 1, MOST_CALM)
         if not look.report.ranks and look.notes["looked_at"] < len(watched.states):
             watched.tries += 1
             again = min(again, UNSEEN_SECONDS * 2 ** (watched.tries - 1))
-        self._leave_alone(watched, again)
+        rise_ns = next_rise_ns(bearing, self._past_limit_ns(stall), limits)
+        return again if rise_ns is None else min(again, rise_ns / 1e9)
 
     def _look_at(self, run: RunId, watched: _Watched, stall: Stall, wanted: StacksWanted) -> Look:
         return self._incidents.look(
@@ -424,7 +442,7 @@ class HangWatch:
         self, follower: Follower, bodies: Iterable[Mapping[str, Any]], stall: Stall | None = None
     ) -> dict[int, RankEvidence]:
         with self._lock:
-            everyone = gather(bodies, follower.progress)
+            everyone = gather(bodies, follower.progress, self._clock.wall_ns())
         if stall is None or stall.kind == "run":
             return everyone
         # The others get on without them: what they do tells nothing.

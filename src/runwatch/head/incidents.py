@@ -1,8 +1,8 @@
 """Incidents: asks the nodes of a run for stacks, compares them, and records what came of it.
 
-First everyone's Python frames, twice, which takes little more than the gap between them; from these
-the incident is named.  Native frames cost a second or more per process with a framework's libraries
-loaded: they are read afterwards, and what they add is recorded with it.
+First everyone's Python frames, a few times, which takes little more than the gaps between them;
+from these the incident is named.  Native frames cost a second or more per process with a
+framework's libraries loaded: they are read afterwards, and what they add is recorded with it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ from runwatch.views.diagnosis.hang import HangReport, diagnose
 from runwatch.views.diagnosis.progress import Stall
 from runwatch.views.incidents import INCIDENT, STACKS, Incident, incidents_of
 from runwatch.views.runs import ProcessState
+from runwatch.views.severity import Severity
 
-GAP_SECONDS: Final = 2.0
+GAP_SECONDS: Final = 1.0
 ANSWER_SECONDS: Final = 15.0
 """So long we wait for the nodes' answers; a report is made of what came until then."""
 WAIT_SECONDS: Final = 0.25
 LONG_AGO_SECONDS: Final = 120.0
 """A look at an incident ends within this time, also by a node's clock that is off."""
-KEPT_ROUNDS: Final = 3
+KEPT_ROUNDS: Final = 24
+"""The newest say where ranks are, the others whether they moved."""
 MOST_GROUPS: Final = 32
 MOST_FRAMES: Final = 60
 logger = logging.getLogger("runwatch.head")
@@ -49,7 +51,7 @@ class Wanted:
     first_round: int = 0
 
 
-QUICK: Final = Wanted(rounds=2, native=False)
+QUICK: Final = Wanted(rounds=3, native=False)
 THOROUGH: Final = Wanted(rounds=1, native=True)
 
 
@@ -199,9 +201,14 @@ class Incidents:
         look: Look,
         detected_ns: int,
         before: Incident | None = None,
+        severity: Severity = "incident",
     ) -> Incident:
-        """Record it; `before` is what was recorded of the same incident earlier."""
+        """Record it; `before` is what was recorded of the same incident earlier.
+
+        When it was named is when it first became an alarm, or was first told if it is none.
+        """
         report = look.report
+        louder = before is not None and not before.is_alarm and severity != "note"
         told = {**_bounded(report), **look.notes, "stall": stall.to_json()}
         incident = Incident(
             id=id,
@@ -210,12 +217,13 @@ class Incidents:
             state="open",
             since_ns=stall.since_ns,
             detected_ns=before.detected_ns if before else detected_ns,
-            named_ns=before.named_ns if before else self._clock.wall_ns(),
+            named_ns=before.named_ns if before and not louder else self._clock.wall_ns(),
             text=report.text,
             confidence=report.confidence,
             ranks=report.ranks,
             rounds=look.wanted.first_round + look.wanted.rounds,
             report=told,
+            severity=severity,
         )
         return self._record(incident)
 

@@ -475,6 +475,7 @@ def _incidents(reading: Reading, run: RunId, window: Window) -> list[TimelineInc
             text=plain(incident.text),
             confidence=plain(incident.confidence),
             ranks=list(incident.ranks),
+            severity=incident.severity,
         )
         for incident in reversed(incidents.incidents_of(told))
         if window.overlaps(incident.since_ns, incident.closed_ns)

@@ -11,6 +11,7 @@ from runwatch.views.incidents import Kind as IncidentKind
 from runwatch.views.incidents import State as IncidentState
 from runwatch.views.profiles import State as ProfileState
 from runwatch.views.runs import State
+from runwatch.views.severity import Severity
 
 
 class PieceColumns(Answer):
@@ -93,6 +94,7 @@ class TimelineIncident(Answer):
     text: str
     confidence: str
     ranks: list[int]
+    severity: Severity
 
 
 class TimelineInfo(Answer):

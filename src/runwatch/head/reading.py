@@ -137,7 +137,7 @@ class Reading:
         # One that stays open is told anew every few minutes.
         since_ns = self.clock.wall_ns() - int(INCIDENT_SECONDS * 1e9)
         events = self.store.events(run, kinds=[INCIDENT], start_ns=since_ns)
-        still = {i.run: i for i in reversed(incidents_of(events)) if i.is_open}
+        still = {i.run: i for i in reversed(incidents_of(events)) if i.is_open and i.is_alarm}
         return [
             replace(summary, stalled=True, reason=f"stalled: {still[summary.run].text}")
             if summary.state == "running" and summary.run in still

@@ -30,6 +30,7 @@ from runwatch.head.stack_types import (
     StackGroup,
     StackList,
     TakeStacks,
+    TaskInfo,
     ThreadInfo,
 )
 from runwatch.record import RunId
@@ -286,6 +287,16 @@ def _thread(body: Body) -> ThreadInfo:
         holds_gil=bool(body.get("holds_gil")),
         idle=bool(body.get("idle")),
         frames=[_frame(frame) for frame in body.get("frames") or ()],
+        tasks=[_task(task) for task in body.get("tasks") or ()],
+    )
+
+
+def _task(body: Body) -> TaskInfo:
+    return TaskInfo(
+        name=plain(str(body.get("name", ""))),
+        awaits=[plain(str(name)) for name in body.get("awaits") or ()],
+        is_root=bool(body.get("is_root")),
+        frames=[_frame(frame) for frame in body.get("frames") or ()],
     )
 
 
@@ -317,6 +328,7 @@ def _fields(incident: Incident) -> dict[str, Any]:
         "confidence": plain(incident.confidence),
         "ranks": list(incident.ranks),
         "rounds": incident.rounds,
+        "severity": incident.severity,
     }
 
 

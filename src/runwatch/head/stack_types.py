@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from runwatch.head.api_types import Answer
+from runwatch.views.severity import Severity
 
 
 class FrameInfo(Answer):
@@ -14,6 +15,18 @@ class FrameInfo(Answer):
     file: str
     line: int
     native: bool = False
+
+
+class TaskInfo(Answer):
+    """A task of an event loop."""
+
+    name: str
+    awaits: list[str]
+    """The tasks that it waits for."""
+    is_root: bool
+    """The loop runs until this one is done."""
+    frames: list[FrameInfo]
+    """Innermost first: the first is where it awaits."""
 
 
 class ThreadInfo(Answer):
@@ -24,6 +37,8 @@ class ThreadInfo(Answer):
     idle: bool
     frames: list[FrameInfo]
     """Innermost first."""
+    tasks: list[TaskInfo]
+    """Of the event loop that it runs, if the process told them."""
 
 
 class ProcessStacks(Answer):
@@ -90,6 +105,8 @@ class IncidentInfo(Answer):
     """certain, likely or cannot tell."""
     ranks: list[int]
     rounds: int
+    severity: Severity
+    """note: shown, and no alarm; it rises with time."""
 
 
 class IncidentList(Answer):

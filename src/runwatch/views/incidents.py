@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 
 from runwatch.record import RunId
 from runwatch.rows import EventRow
+from runwatch.views.severity import Severity, severity_of
 
 INCIDENT: Final = "incident"
 STACKS: Final = "stacks"
@@ -42,10 +43,16 @@ class Incident:
     rounds: int = 0
     """How often stacks were taken for it."""
     report: Mapping[str, Any] = field(default_factory=dict)
+    severity: Severity = "incident"
+    """`note`: shown, and no alarm."""
 
     @property
     def is_open(self) -> bool:
         return self.state == "open"
+
+    @property
+    def is_alarm(self) -> bool:
+        return self.severity != "note"
 
     def closed(self, time_ns: int, why: str) -> Incident:
         return replace(self, state="closed", closed_ns=time_ns, why=why)
@@ -62,6 +69,7 @@ class Incident:
             "why": self.why,
             "text": self.text,
             "confidence": self.confidence,
+            "severity": self.severity,
             "ranks": list(self.ranks),
             "rounds": self.rounds,
             "report": dict(self.report),
@@ -89,6 +97,7 @@ class Incident:
             why=str(body.get("why", "")),
             rounds=_time(body, "rounds", 0),
             report=report if isinstance(report, Mapping) else {},
+            severity=severity_of(body.get("severity")),
         )
 
 

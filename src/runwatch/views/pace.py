@@ -27,6 +27,10 @@ class Limits:
     """Until a rank has taken three steps."""
     silence_seconds: float = 45.0
     """A rank that is known to send heartbeats and sends none is out of reach, not stalled."""
+    doubt_seconds: float = 60.0
+    """So long a stall whose stacks do not decide is left in doubt (`severity.py`)."""
+    patience_seconds: float = 600.0
+    """So long a compile, a checkpoint, an evaluation or anything else at work may take."""
 
 
 LIMITS: Final = Limits()

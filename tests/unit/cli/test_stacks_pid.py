@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -126,3 +128,35 @@ def test_main_first_then_who_holds_the_lock_then_the_busy() -> None:
     ]  # fmt: skip
     names = [[each.name for each in group] for group in groups(made)]
     assert names == [["main"], ["gil"], ["busy"], ["idle-1", "idle-2"]]
+
+
+LOOP = """
+import asyncio, ctypes, sys
+ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)
+if "recorded" in sys.argv:
+    import runwatch
+    run = runwatch.init("loop")
+async def consume():
+    await asyncio.Queue().get()
+async def main():
+    print("ready", flush=True)
+    await asyncio.gather(asyncio.create_task(consume(), name="consumer"))
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_tasks_of_an_event_loop_are_shown_if_the_program_tells_them(
+    recorded: bool, tmp_path: Path
+) -> None:
+    environment = {**os.environ, "RUNWATCH_DIR": str(tmp_path), "RUNWATCH_AGENT": "off"}
+    words = [sys.executable, "-c", LOOP, *(["recorded"] if recorded else [])]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, env=environment) as started:
+        try:
+            assert started.stdout is not None and started.stdout.readline() == b"ready\n"
+            wanted = "task consumer" if recorded else "not to be seen from outside"
+            text = until(lambda: wanted in (t := shown(started.pid)[1]) and t, 30, wanted)
+        finally:
+            started.kill()
+    assert ("consume  " in text) == recorded
+    assert ("it writes no journal" in text) != recorded

@@ -119,6 +119,7 @@ class World:
         self.asked: list[Mapping[str, Any]] = []
         self.stacks: dict[int, str] = {}
         """By rank: the function that it is in."""
+        self.file = "/me/train.py"
 
     def _watch(self, sample_seconds: float = 0.0) -> HangWatch:
         around = Surroundings(lambda: self.alive, self._known_ns, dict)
@@ -168,7 +169,7 @@ class World:
                             "name": "MainThread",
                             "is_main": True,
                             "idle": True,
-                            "frames": [{"function": f, "file": "/me/train.py", "line": 7}],
+                            "frames": [{"function": f, "file": self.file, "line": 7}],
                         }
                     ],
                 },
@@ -236,22 +237,57 @@ def test_a_run_that_stands_still_is_looked_at_once(world: World) -> None:
     world.pass_time(3)
     (incident,) = world.all()
     assert incident.is_open and incident.ranks == (0,)
-    assert "train.py:7" in incident.text
+    assert "train.py:7" in incident.text and incident.severity == "warning"
     looks = len(world.asked)
     assert [asked["native"] for asked in world.asked] == [False, True]
-    world.pass_time(120)
+    world.pass_time(50)
     assert len(world.asked) == looks and len(world.all()) == 1
+    world.pass_time(70)  # once more when it becomes louder
+    (incident,) = world.all()
+    assert len(world.asked) == 2 * looks and incident.severity == "incident"
 
 
 def test_an_incident_that_stays_open_is_looked_at_again(world: World) -> None:
     process = world.process()
     world.stacks = {0: "wait_for_godot"}
     walk(process)
-    world.pass_time(330)
+    world.pass_time(390)
     (incident,) = world.all()
-    assert incident.rounds == 6
+    assert incident.rounds == 12
     rounds = [(a["first_round"], a["rounds"]) for a in world.asked]
-    assert rounds == [(0, 2), (2, 1), (3, 2), (5, 1)]
+    assert rounds == [(0, 3), (3, 1), (4, 3), (7, 1), (8, 3), (11, 1)]
+
+
+def test_what_is_at_work_is_a_note_and_no_stall(world: World) -> None:
+    process = world.process()
+    world.stacks, world.file = {0: "_save"}, "/venv/site-packages/torch/serialization.py"
+    walk(process)
+    world.pass_time(60)
+    (incident,) = world.all()
+    assert incident.severity == "note" and "torch.save" in incident.text
+    (run,) = world.reading.summaries()
+    assert run.state == "running" and not run.stalled
+    looks = len(world.asked)
+    world.pass_time(400)
+    assert world.all()[0].severity == "note"
+    assert len(world.asked) - looks <= 12, "it is looked at less and less often"
+    world.pass_time(200)  # its patience is over
+    assert world.all()[0].severity == "warning"
+    (run,) = world.reading.summaries()
+    assert run.stalled and "torch.save" in run.reason
+
+
+def test_what_was_at_work_and_gets_stuck_becomes_an_alarm(world: World) -> None:
+    process = world.process()
+    world.stacks, world.file = {0: "_save"}, "/venv/site-packages/torch/serialization.py"
+    walk(process)
+    world.pass_time(20)
+    (note,) = world.all()
+    world.stacks, world.file = {0: "wait_for_godot"}, "/me/train.py"
+    world.pass_time(60)
+    (incident,) = world.all()
+    assert incident.id == note.id and incident.is_alarm
+    assert incident.named_ns > note.named_ns, "it was named when it became one"
 
 
 def test_it_closes_when_steps_come_again_and_opens_anew(world: World) -> None:

@@ -51,3 +51,16 @@ def test_odd_bodies_are_passed_over() -> None:
     (found,) = incidents_of(rows)
     assert (found.id, found.ranks, found.report, found.closed_ns) == ("x", (2,), {}, None)
     assert (found.state, found.kind, found.since_ns) == ("closed", "hang", 3)
+
+
+def test_an_event_of_before_there_were_severities_is_an_alarm() -> None:
+    """The body is a contract: this is one as heads have stored it until now."""
+    old = {
+        "id": "a", "kind": "hang", "state": "open", "since_ns": 5, "detected_ns": 6, "named_ns": 7,
+        "closed_ns": None, "why": "", "text": "rank 7 sleeps", "confidence": "likely",
+        "ranks": [7], "rounds": 2, "report": {"rule": "elsewhere"},
+    }  # fmt: skip
+    (found,) = incidents_of([row(10, old)])
+    assert found == incident("a") and found.severity == "incident" and found.is_alarm
+    note = incident("b", severity="note")
+    assert incidents_of([row(10, note.to_body())]) == [note] and not note.is_alarm

@@ -36,6 +36,14 @@ export interface Frame {
   native?: boolean;
 }
 
+/** A task of an event loop. */
+export interface Task {
+  name: string;
+  awaits: string[];
+  is_root: boolean;
+  frames: Frame[];
+}
+
 export interface Thread {
   name: string;
   native_id: number;
@@ -43,6 +51,7 @@ export interface Thread {
   holds_gil: boolean;
   idle: boolean;
   frames: Frame[];
+  tasks?: Task[];
 }
 
 export interface ProcessStacks {
@@ -83,6 +92,8 @@ export interface StackList {
   processes: ProcessStacks[];
 }
 
+export type Severity = "note" | "warning" | "incident";
+
 export interface Incident {
   id: string;
   run: string;
@@ -97,6 +108,8 @@ export interface Incident {
   confidence: string;
   ranks: number[];
   rounds: number;
+  /** Heads of before there were severities tell none, and of alarms only. */
+  severity?: Severity;
 }
 
 export interface IncidentList {

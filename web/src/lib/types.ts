@@ -488,6 +488,7 @@ export interface TimelineIncident {
   text: string;
   confidence: string;
   ranks: number[];
+  severity?: "note" | "warning" | "incident";
 }
 
 export interface Timeline {

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from runwatch.views.diagnosis.frames import (
+    HOLDS_GIL,
     Frame,
     Signature,
     Thread,
@@ -23,6 +24,7 @@ from runwatch.views.diagnosis.frames import (
     wait_of,
 )
 from runwatch.views.diagnosis.progress import Ended, Progress
+from runwatch.views.diagnosis.pulses import Ran, of_others, of_thread
 
 FOR_OTHERS: Final = frozenset(("collective", "peer", "device", "backward"))
 _TELLING: Final = frozenset(("collective", "peer", "data", "checkpoint", "compile", "device"))
@@ -31,6 +33,8 @@ _WAITS_FOR_A_THREAD: Final = frozenset(("lock", "unknown", "backward", "device")
 _STOPPED: Final = "T"
 """Not `t`: so a process looks while somebody reads its stacks from outside."""
 _GONE: Final = frozenset("ZX")
+LOOKS: Final = 4
+"""So many of the newest looks say where a rank is; earlier ones, whether it ever moved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,57 +56,68 @@ class RankEvidence:
     children: Sequence[Mapping[str, Any]] = ()
     """Stacks of the processes it started: a data loader's workers."""
     host: str = ""
+    histories: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    """By their number: all rounds of the processes it started, oldest first."""
+    speaks: bool = False
+    """Values or texts came from it after its last progress, and not long ago."""
 
 
 def gather(
-    bodies: Iterable[Mapping[str, Any]], progress: Progress | None = None
+    bodies: Iterable[Mapping[str, Any]],
+    progress: Progress | None = None,
+    now_ns: int | None = None,
 ) -> dict[int, RankEvidence]:
     """From the bodies of one incident's `stacks` events, and how the run got on until then.
 
     A body with `child_of` is that of a process which a rank started.
     """
     rounds: dict[int, dict[int, Mapping[str, Any]]] = defaultdict(dict)
-    children: dict[int, dict[int, Mapping[str, Any]]] = defaultdict(dict)
+    children: dict[int, dict[int, dict[int, Mapping[str, Any]]]] = defaultdict(dict)
     hosts: dict[int, str] = {}
     for body in bodies:
         rank, number, pid = body.get("rank"), body.get("round", 0), body.get("pid")
         if not isinstance(rank, int) or not isinstance(number, int):
             continue
         if body.get("child_of") or body.get("child") or body.get("parent"):
-            children[rank][pid if isinstance(pid, int) else 0] = body
+            history = children[rank].setdefault(pid if isinstance(pid, int) else 0, {})
+            history[number] = body
         else:
             rounds[rank][number] = body
             hosts[rank] = str(body.get("host", ""))
     everyone = set(rounds) | (set(progress.ranks()) if progress is not None else set())
     return {
-        rank: _one(
-            rank, rounds[rank], tuple(children[rank].values()), hosts.get(rank, ""), progress
+        rank: _with_progress(
+            RankEvidence(
+                rank,
+                _in_order(rounds[rank]),
+                children=tuple(_in_order(looks)[-1] for looks in children[rank].values()),
+                host=hosts.get(rank, ""),
+                histories={pid: _in_order(looks) for pid, looks in children[rank].items()},
+            ),
+            progress,
+            now_ns,
         )
         for rank in sorted(everyone)
     }
 
 
-def _one(
-    rank: int,
-    rounds: Mapping[int, Mapping[str, Any]],
-    children: Sequence[Mapping[str, Any]],
-    host: str,
-    progress: Progress | None,
+def _in_order(rounds: Mapping[int, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [rounds[number] for number in sorted(rounds)]
+
+
+def _with_progress(
+    plain: RankEvidence, progress: Progress | None, now_ns: int | None
 ) -> RankEvidence:
-    plain = RankEvidence(
-        rank, [rounds[number] for number in sorted(rounds)], children=children, host=host
-    )
+    rank = plain.rank
     if progress is None or rank not in progress.ranks():
         return plain
-    return RankEvidence(
-        rank,
-        plain.rounds,
+    return replace(
+        plain,
         last_step=progress.last_step(rank),
         open_spans=progress.open_spans(rank),
         since_ns=progress.since_ns(rank),
         ended=progress.ended(rank),
-        children=children,
-        host=host,
+        speaks=now_ns is not None and progress.speaks(rank, now_ns),
     )
 
 
@@ -125,6 +140,20 @@ class Seat:
     """It changed, but is still in the same functions of the user's."""
     threads: tuple[Thread, ...] = ()
     state: str = ""
+    looks: int = 0
+    """How often it was looked at."""
+    ran: Ran | None = None
+    """The thread that matters, between the looks; None if that is not known."""
+    others_ran: Ran | None = None
+    """All other threads of the process but ours, native ones among them."""
+    in_circles: bool = False
+    """It stays in a loop that nothing in it can end."""
+    moved_before: bool = False
+    """Its stack was another at an earlier look at the same stall."""
+    keeps_gil: bool | None = None
+    """Nobody else got the interpreter's lock at any look; None: that was not tried."""
+    native_seen: bool = False
+    """Native frames were read at a look."""
 
     @property
     def rank(self) -> int:
@@ -154,29 +183,75 @@ class Seat:
 
 
 def seat(evidence: RankEvidence) -> Seat:
-    looked = [list(threads_of(stacks)) for stacks in evidence.rounds]
-    looked = [threads for threads in looked if threads]
+    everything = [list(threads_of(stacks)) for stacks in evidence.rounds]
+    everything = [threads for threads in everything if threads]
+    looked = everything[-LOOKS:]
     state = evidence.state or next(
         (str(s["state"]) for s in reversed(evidence.rounds) if s.get("state")), ""
     )
     thread = _that_matters(looked[-1]) if looked else None
     if thread is None:
         return Seat(evidence, None, None, ("unseen", why_unseen(evidence)), False, state=state)
-    before = _counterpart(looked[-2], thread) if len(looked) > 1 else None
-    wait, moves = wait_of(thread), False
-    if before is not None and differ(before, thread):
-        moves = not _stays(before, thread)
+    earlier = [found for each in looked[:-1] if (found := _counterpart(each, thread)) is not None]
+    changed = [before for before in earlier if differ(before, thread)]
+    moves = any(not _stays(before, thread) for before in changed)
+    wait = _as_seen([*earlier, thread])
+    for before in changed:
         wait = _while_moving(before, wait)
+    rounds = evidence.rounds[-LOOKS:]
+    keeps = _keeps_gil(rounds)
+    if keeps is not None and wait.kind == "running":
+        what = "native code" if keeps or wait.what == "native code" else "Python code"
+        wait = Wait("running", what, wait.where, HOLDS_GIL if keeps else "")
     return Seat(
         evidence,
         thread,
         wait,
         signature(thread, wait),
         moves,
-        loops=moves and before is not None and path(before) == path(thread),
+        loops=moves and all(path(before) == path(thread) for before in changed),
         threads=tuple(looked[-1]),
         state=state,
+        looks=len(earlier) + 1,
+        ran=of_thread(rounds, thread.native_id) if thread.native_id else None,
+        others_ran=of_others(rounds, _ours(rounds) | {thread.native_id}),
+        in_circles=not changed and sum(each.spins for each in (*earlier, thread)) > 1,
+        moved_before=_moved(everything, thread),
+        keeps_gil=keeps,
+        native_seen=any(each.whole for each in (*earlier, thread)),
     )
+
+
+def _moved(everything: Sequence[Sequence[Thread]], thread: Thread) -> bool:
+    known = [found for each in everything if (found := _counterpart(each, thread)) is not None]
+    return any(differ(one, other) for one, other in zip(known, known[1:], strict=False))
+
+
+def _keeps_gil(rounds: Sequence[Mapping[str, Any]]) -> bool | None:
+    """One who did not answer may have been slow; nobody is slow each time."""
+    answers = [answer for each in rounds if isinstance(answer := each.get("answers"), bool)]
+    if any(answers):
+        return False
+    return True if len(answers) > 1 else None
+
+
+def _as_seen(looks: Sequence[Thread]) -> Wait:
+    """By the newest look; of a stack that stays the same, by the newest with native frames."""
+    newest = looks[-1]
+    if not newest.whole:
+        for before in reversed(looks[:-1]):
+            if differ(before, newest):
+                break
+            if before.whole:
+                return wait_of(before)
+    return wait_of(newest)
+
+
+def _ours(rounds: Sequence[Mapping[str, Any]]) -> set[int]:
+    """The numbers of our own threads in that process."""
+    threads = [t for each in rounds for t in each.get("threads") or () if isinstance(t, Mapping)]
+    ours = (t for t in threads if str(t.get("name", "")).startswith("runwatch"))
+    return {n for t in ours if isinstance(n := t.get("native_id"), int)}
 
 
 def why_unseen(evidence: RankEvidence) -> str:
@@ -236,13 +311,13 @@ def child_waits(seat: Seat) -> list[tuple[int, Wait]]:
         if thread is None:
             continue
         wait = wait_of(thread)
-        if not _is_idle_worker(thread):
+        if not is_idle_worker(thread):
             pid = stacks.get("pid")
             found.append((pid if isinstance(pid, int) else 0, wait))
     return found
 
 
-def _is_idle_worker(thread: Thread) -> bool:
+def is_idle_worker(thread: Thread) -> bool:
     """A worker whose innermost Python is its loop's wait for the next index."""
     for frame in thread.frames:
         if frame.native:

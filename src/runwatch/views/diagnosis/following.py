@@ -29,6 +29,7 @@ from runwatch.views.pace import Limits
 from runwatch.views.runs import ProcessState
 
 ELAPSED_EVENT: Final = "elapsed"
+LOG_EVENT: Final = "log"
 ENTRY_PREFIX: Final = "goodput."
 MOST_BEGUN: Final = 8
 LAST_POINTS: Final = 64
@@ -166,6 +167,8 @@ class Follower:
     def _event(self, journal: _Journal, event: Event) -> None:
         if event.kind == ELAPSED_EVENT:
             self._elapsed(journal, event.time_ns, event.body)
+        elif event.kind == LOG_EVENT:
+            self.progress.saw_word(journal.rank, event.time_ns + journal.offset_ns)
         else:
             self.progress.saw(journal.rank, event.time_ns + journal.offset_ns)
 
@@ -181,7 +184,7 @@ class Follower:
         points = batch.points
         if not len(points):
             return
-        self.progress.saw(journal.rank, points.time_ns[-1] + journal.offset_ns)
+        self.progress.saw_word(journal.rank, points.time_ns[-1] + journal.offset_ns)
         if journal.entries:
             self._entries(journal, batch)
         elif not journal.tells_steps and not journal.other_scopes:

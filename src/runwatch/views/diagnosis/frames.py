@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from runwatch.views.diagnosis.patterns import (
+    BY_NAME,
     HOW_NATIVE,
     HOW_PYTHON,
     NATIVE,
@@ -52,6 +53,13 @@ class Thread:
     is_main: bool = False
     holds_gil: bool = False
     idle: bool = False
+    native_id: int = 0
+    whole: bool = False
+    """Native frames were read, too, also if they said nothing and are left out."""
+    spins: bool = False
+    """In a loop that nothing in it can end."""
+    awaits: str = ""
+    """The task of its event loop whose frames were put before its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +89,7 @@ _OURS: Final = re.compile(
     r"(^|/)runwatch/(sdk|journal|capture|agent|ship|goodput|monitoring|diagnostic|clock|record)[/.]"
 )
 _NOT_USERS: Final = re.compile(
-    r"/(site|dist)-packages/|/lib(64)?/python3\.\d+/|/lib/python3/|^<(frozen|string|__array)|^$"
+    r"/(site|dist)-packages/|/lib(64)?/python3\.\d+/|/lib/python3/|^<(frozen|string|__array)|^\??$"
 )
 _INNER_FRAMEWORK: Final = re.compile(
     r"/(torch|jax|jaxlib|numpy|orbax|grain|tensorflow|triton|datasets|multiprocess|fsspec)/"
@@ -100,6 +108,9 @@ _MOST_HOW: Final = 6
 
 
 HOLDS_GIL: Final = "holding the GIL"
+_SERVES: Final = frozenset(("socket", "transfer", "files", "subprocess", "data"))
+_SERVED: Final[Mapping[str, int]] = {"transfer": 1, "evaluation": 2, "compile": 2, "checkpoint": 2}
+"""What says more of a purpose than what it is done with."""
 
 
 # ── reading ────────────────────────────────────────────────────────────────────────────────────
@@ -113,9 +124,52 @@ def threads_of(stacks: Mapping[str, Any]) -> list[Thread]:
         frames = tuple(_frames(plain.get("frames")))
         if name.startswith("runwatch") or _is_ours(frames):
             continue
-        flags = (bool(plain.get(flag)) for flag in ("is_main", "holds_gil", "idle"))
-        found.append(Thread(name, frames, *flags))
+        is_main, gil, idle = (bool(plain.get(f)) for f in ("is_main", "holds_gil", "idle"))
+        number = plain.get("native_id")
+        whole = any(bool(frame.get("native")) for frame in _mappings(plain.get("frames")))
+        own = number if isinstance(number, int) else 0
+        thread = Thread(name, frames, is_main, gil, idle, own, whole, bool(plain.get("spins")))
+        found.append(_through_tasks(thread, list(_mappings(plain.get("tasks")))))
     return found
+
+
+def _through_tasks(thread: Thread, tasks: Sequence[Mapping[str, Any]]) -> Thread:
+    """A thread whose event loop waits is where its tasks are: their frames go before its own.
+
+    Followed is the task that the loop runs until the end of, down to the one it waits for.
+    """
+    purpose = _purpose(thread.frames)
+    if not tasks or not _loop_waits(thread.frames) or (purpose and purpose[0] == "idle"):
+        return thread
+    by_name = {str(task.get("name", "")): task for task in tasks}
+    task = next((t for t in tasks if t.get("is_root")), None) or _telling(tasks)
+    inner: tuple[Frame, ...] = ()
+    seen: list[str] = []
+    while task is not None and (name := str(task.get("name", ""))) not in seen:
+        seen.append(name)
+        inner = (*_frames(task.get("frames")), *inner)
+        names = task.get("awaits")
+        others = [by_name[n] for n in names if n in by_name] if isinstance(names, list) else []
+        task = _telling(others)
+    return replace(thread, frames=(*inner, *thread.frames), awaits=seen[-1] if seen else "")
+
+
+def _telling(tasks: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """The first that is in the user's own code, else the first."""
+    users = (t for t in tasks if any(not is_library(f) for f in _frames(t.get("frames"))))
+    return next(users, tasks[0] if tasks else None)
+
+
+def _loop_waits(frames: Sequence[Frame]) -> bool:
+    """Whether its innermost Python is an event loop's wait, and not a callback of it."""
+    for frame in frames:
+        if frame.native:
+            continue
+        if frame.name in ("_run_once", "run_forever") or "/asyncio/runners.py" in frame.file:
+            return True
+        if "/selectors.py" not in frame.file:
+            return False
+    return False
 
 
 def main_thread(threads: Sequence[Thread]) -> Thread | None:
@@ -161,16 +215,29 @@ def wait_of(thread: Thread) -> Wait:
     where = users_frame(thread.frames)
     how = _how(thread)
     purpose = _purpose(thread.frames)
-    in_native = bool(thread.frames) and thread.frames[0].native
+    # Python code that has the lock runs: who has it and sleeps is in native code.
+    in_native = bool(thread.frames) and (
+        thread.frames[0].native or (thread.holds_gil and thread.idle)
+    )
     held = HOLDS_GIL if thread.holds_gil and in_native else ""
     if purpose is not None:
         return Wait(*purpose, where, held or (how[1] if how is not None else ""))
     if how is not None:
         return Wait(*how, where, held)
-    seen_running = not thread.idle and any(frame.native for frame in thread.frames)
+    seen_running = not thread.idle and thread.whole
     if thread.holds_gil or seen_running:
         return Wait("running", "native code" if in_native else "Python code", where, held)
     return Wait("unknown", "" if where is None else where.name, where)
+
+
+def hint_of(thread: Thread) -> Kind | None:
+    """What the user's own functions are called for, from the inside out."""
+    for frame in thread.frames:
+        if not frame.native and not is_library(frame):
+            found = _match(BY_NAME, frame)
+            if found is not None:
+                return found[0]
+    return None
 
 
 def _purpose(frames: Sequence[Frame]) -> tuple[Kind, str] | None:
@@ -179,14 +246,35 @@ def _purpose(frames: Sequence[Frame]) -> tuple[Kind, str] | None:
         if found is None:
             continue
         kind, what = found
+        if kind == "running":
+            return None
+        if kind in _SERVES and (outer := _served(frames[at:])) is not None:
+            return outer
         if kind == "backward":
-            return kind, what
+            return None if _has_users(frames[:at]) else (kind, what)
         if kind in ("collective", "device") and frame.native:
             return _named(kind, what, frames[at:])
         if kind == "collective" and what == "wait":
             return kind, "a collective"
         return kind, _entrance(kind, what, frames[at:])
     return None
+
+
+def _has_users(frames: Sequence[Frame]) -> bool:
+    """A hook of the user's that the backward pass calls waits by itself."""
+    return any(not frame.native and not is_library(frame) for frame in frames)
+
+
+def _served(outer: Sequence[Frame]) -> tuple[Kind, str] | None:
+    """What a transfer, a file or a child process is for, if something further out tells."""
+    best: tuple[Kind, str] | None = None
+    for frame in outer:
+        found = None if frame.native else _match(PYTHON, frame)
+        if found is not None and found[0] == "running":
+            break
+        if found is not None and _SERVED.get(found[0], 0) > (_SERVED[best[0]] if best else 0):
+            best = found
+    return best
 
 
 def _named(kind: Kind, what: str, outer: Sequence[Frame]) -> tuple[Kind, str]:
@@ -251,7 +339,7 @@ def _how(thread: Thread) -> tuple[Kind, str] | None:
 
 def users_frame(frames: Sequence[Frame]) -> Frame | None:
     """The innermost frame of the user's own code, or of what comes closest to it."""
-    python = [f for f in frames if not f.native and f.function != _LEFT_OUT]
+    python = [f for f in frames if not f.native and f.function != _LEFT_OUT and f.file != "?"]
     for frame in python:
         if not is_library(frame):
             return frame
@@ -295,12 +383,8 @@ def differ(one: Thread, other: Thread) -> bool:
 
     Native frames are costly to read: not every look has them.
     """
-    native = _has_native(one) and _has_native(other)
+    native = one.whole and other.whole
     return _exact(one, native) != _exact(other, native)
-
-
-def _has_native(thread: Thread) -> bool:
-    return any(frame.native for frame in thread.frames)
 
 
 def _exact(thread: Thread, native: bool) -> Signature:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from runwatch.views.diagnosis.blame import RULES, Blame, Confidence, by_flight
 from runwatch.views.diagnosis.evidence import RankEvidence, Seat
@@ -17,6 +17,11 @@ from runwatch.views.diagnosis.flight import Finding
 from runwatch.views.diagnosis.progress import ranks_in_words
 from runwatch.views.diagnosis.saying import MOST_GROUPS, seats_in_words
 from runwatch.views.diagnosis.scene import Group, Scene, grouped
+from runwatch.views.diagnosis.standing import Standing, most_lenient, standing
+from runwatch.views.severity import Bearing
+
+_BY_THEMSELVES: Final = frozenset(("ended", "stopped", "flight"))
+"""Rules whose evidence needs no stack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +36,15 @@ class HangReport:
     """The blamed first, then the largest."""
     evidence: tuple[str, ...]
     look_at: tuple[str, ...]
-    stuck: bool
-    """False if those to blame are seen at work: slow, perhaps, but not hung."""
+    bearing: Bearing
+    """Whether those to blame are stuck, or at work, or cannot be told."""
+    why: str = ""
+    """Why it is taken for that, if it is not stuck."""
+
+    @property
+    def stuck(self) -> bool:
+        """False if those to blame are seen at work: slow, perhaps, but not hung."""
+        return self.bearing in ("stuck", "unsure")
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -44,6 +56,8 @@ class HangReport:
             "evidence": list(self.evidence),
             "look_at": list(self.look_at),
             "stuck": self.stuck,
+            "bearing": self.bearing,
+            "why": self.why,
         }
 
 
@@ -66,15 +80,18 @@ def diagnose(
     found = next(blame for rule in RULES if (blame := rule(scene)) is not None)
     blame = _weighed(found, by_flight(scene))
     groups = _groups(scene, blame.ranks)
+    how = _standing(scene, blame)
+    unsure = blame.rule == "alone" and how.bearing != "stuck"
     return HangReport(
         rule=blame.rule,
         ranks=blame.ranks,
-        confidence=blame.confidence,
-        text=_sentence(scene, blame, groups),
+        confidence="cannot tell" if unsure else blame.confidence,
+        text=_sentence(blame, groups, how),
         groups=tuple(groups),
         evidence=blame.evidence,
         look_at=blame.look_at,
-        stuck=_is_stuck(scene, blame),
+        bearing=how.bearing,
+        why=how.why,
     )
 
 
@@ -90,18 +107,27 @@ def _weighed(stacks: Blame, flight: Blame | None) -> Blame:
     return Blame(stacks.rule, (), "cannot tell", told, ("both: stacks and flight recorder differ",))
 
 
-def _is_stuck(scene: Scene, blame: Blame) -> bool:
+def _standing(scene: Scene, blame: Blame) -> Standing:
+    """Of those that everyone waits for; who waits for others has no say."""
     if blame.rule == "running":
-        return False
-    named = [seat for seat in scene.seen if seat.rank in blame.ranks]
-    return not named or any(not _is_at_work(seat) for seat in named)
+        return Standing("busy", "stacks change from one look to the next")
+    if blame.rule in _BY_THEMSELVES:
+        return Standing("stuck")
+    if blame.rule in ("mismatch", "step"):
+        return _in_collectives(scene, Standing("stuck" if blame.ranks else "unsure"))
+    named = [seat for seat in scene.seen if seat.rank in blame.ranks] or scene.elsewhere
+    found = most_lenient(map(standing, named))
+    return found or _in_collectives(scene, Standing("unsure"))
 
 
-def _is_at_work(seat: Seat) -> bool:
-    kind = "" if seat.wait is None else seat.wait.kind
-    return seat.moves and (
-        kind in ("compile", "checkpoint") or kind == "running" and not seat.loops
-    )
+def _in_collectives(scene: Scene, otherwise: Standing) -> Standing:
+    """Where all are in collectives, native threads may be at work on a long one.
+
+    Who waits for the device says nothing by that: NCCL's threads spin while they wait, too.
+    """
+    seats = [s for s in scene.waiting if s.wait is not None and s.wait.kind == "collective"]
+    busy = any(seat.others_ran is not None and seat.others_ran.was_busy for seat in seats)
+    return Standing("busy", "something is sent or received") if busy else otherwise
 
 
 def _groups(scene: Scene, blamed: Sequence[int]) -> list[Group]:
@@ -121,7 +147,7 @@ def _by_end(seats: Iterable[Seat]) -> list[Group]:
     return [Group(tuple(members)) for members in found.values()]
 
 
-def _sentence(scene: Scene, blame: Blame, groups: Sequence[Group]) -> str:
+def _sentence(blame: Blame, groups: Sequence[Group], how: Standing) -> str:
     named = [group for group in groups if set(group.ranks) <= set(blame.ranks)]
     others = [group for group in groups if group not in named]
     parts = [seats_in_words(group.seats) for group in others[:MOST_GROUPS]]
@@ -130,6 +156,11 @@ def _sentence(scene: Scene, blame: Blame, groups: Sequence[Group]) -> str:
         parts.append(f"{ranks_in_words(left)} {'is' if len(left) == 1 else 'are'} elsewhere")
     parts += [seats_in_words(group.seats, since=True) for group in named[:MOST_GROUPS]]
     said = "; ".join(parts)
-    if blame.rule == "running":
-        return f"slow rather than stuck: {said}"
-    return said if blame.ranks else f"cannot tell who holds the others up: {said}"
+    if how.bearing in ("busy", "idle"):
+        why = f"; {how.why}" if how.why else ""
+        return f"slow rather than stuck: {said}{why}" if how.bearing == "busy" else said + why
+    if not blame.ranks:
+        return f"cannot tell who holds the others up: {said}"
+    if blame.rule == "alone" and how.bearing == "unsure":
+        return f"cannot tell whether it is stuck: {said}"
+    return f"{said}; {how.why}" if how.why else said

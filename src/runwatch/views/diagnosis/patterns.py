@@ -18,6 +18,12 @@ Kind = Literal[
     "data",
     "checkpoint",
     "compile",
+    "evaluation",
+    "transfer",  # to or from a store
+    "files",  # packs, copies or writes local files
+    "collection",  # the interpreter collects garbage
+    "idle",  # a prompt that waits for a person
+    "await",  # a task of an event loop waits
     "subprocess",
     "lock",
     "socket",
@@ -61,7 +67,34 @@ _XLA_COMPILE = r"backend_compile.*|compile_or_get_cached|_compile_and_.*"
 _PROCESS = r"multiprocessing/(popen_\w+|process)\.py$"
 _CONNECTION = r"multiprocessing/connection\.py$"
 
+_KERNEL = r"-packages/ipykernel(/|_launcher\.py)"
+_IPYTHON = r"-packages/(IPython|ipykernel)/"
+_STORES = r"-packages/(fsspec|s3fs|gcsfs|adlfs|boto3|botocore|s3transfer|huggingface_hub)/"
+_CLOUD = r"-packages/google/(cloud/storage|resumable_media|auth)/"
+_HTTP = (
+    r"-packages/(urllib3|requests|httpx|httpcore|aiohttp)/"
+    r"|/python3\.\d+/(http/client|urllib/request)\.py$"
+)
+_PACKING = r"/python3\.\d+/(gzip|zipfile|tarfile|lzma|bz2|shutil|_compression)(/__init__)?\.py$"
+_EVALUATORS = r"-packages/(transformers|keras|accelerate|lm_eval|evaluate)/"
+_LIGHTNING = r"-packages/(pytorch_)?lightning/.*(evaluation|prediction)_loop\.py"
+
 PYTHON: Final[tuple[Pattern, ...]] = (
+    # A cell that runs is the user's program; what called it says nothing.
+    _python(
+        "running", "a cell", r"run_code|run_cell\w*|_run_cell|do_execute|execute_request", _IPYTHON
+    ),
+    _python(
+        "idle",
+        "a debugger's prompt",
+        r".*cmdloop|interaction|user_line",
+        r"/python3\.\d+/(pdb|cmd|bdb)\.py$",
+    ),
+    _python("idle", "a prompt", r"interact|raw_input", r"/python3\.\d+/code\.py$"),
+    _python(
+        "idle", "a prompt", r"interact|mainloop|prompt_for_code", r"-packages/IPython/terminal"
+    ),
+    _python("idle", "a notebook kernel without a cell", r"start|launch_\w+|main", _KERNEL),
     _python("peer", "", r"i?send|i?recv|(send|recv)_object_list|batch_isend_irecv", _C10D),
     _python("collective", "rendezvous", r"init_process_group|_store_based_barrier", _C10D),
     _python("collective", "rendezvous", r".*", _RENDEZVOUS),
@@ -92,6 +125,18 @@ PYTHON: Final[tuple[Pattern, ...]] = (
     _python("compile", "torch.compile", r".*", _TORCH_COMPILE),
     _python("compile", "Triton compilation", r"_?(do_)?compile|make_.*", r"-packages/triton/"),
     _python("compile", "building an extension", r"load|_jit_compile", _EXTENSION),
+    _python(
+        "compile", "tracing for XLA", r"trace_to_\w+|_?lower\w*|_create_pjit_jaxpr", r"jax/_src/"
+    ),
+    _python("evaluation", "evaluation", r"evaluat\w*|predict\w*", _EVALUATORS),
+    _python("evaluation", "evaluation", r".*", _LIGHTNING),
+    _python("transfer", "a store", r".*", _STORES),
+    _python("transfer", "a store", r".*", _CLOUD),
+    _python("socket", "an answer over HTTP", r".*", _HTTP),
+    _python("files", "packing or copying files", r".*", _PACKING),
+    _python(
+        "subprocess", "a pool of processes", r"get|wait|join|next|map", r"processing/pool\.py$"
+    ),
     _python("subprocess", "a child process", r"_?(try_)?wait|_?communicate", r"/subprocess\.py$"),
     _python("subprocess", "a child process", r"wait|poll|join", _PROCESS),
     _python("backward", "backward", r"_engine_run_backward|backward", _AUTOGRAD),
@@ -106,6 +151,10 @@ NATIVE: Final[tuple[Pattern, ...]] = (
     _native("collective", "", r"^gloo::(?!transport::.*(loop|Loop))"),
     _native("collective", "NCCL", r"^p?nccl[A-Z]\w*|ncclKernel|ncclDevKernel|^rccl"),
     _native("collective", "MPI", r"^P?MPI_[A-Z]\w*|ompi_coll_|MPIR_"),
+    _native("collection", "garbage collection", r"^_?(Py)?_?gc_collect|^_PyGC_|^subtract_refs"),
+    _native(
+        "collection", "garbage collection", r"^(deduce|move)_unreachable|^update_refs|^visit_\w+$"
+    ),
     _native("compile", "XLA compilation", r"xla::.*(Compile|RunHloPasses|RunBackend)|^llvm::"),
     _native("device", "cudaSynchronize", r"^cu(da)?\w*(Stream|Event|Device|Ctx)\w*Synchronize"),
     _native("device", "hipSynchronize", r"^hip(Stream|Event|Device)\w*Synchronize"),
@@ -139,6 +188,12 @@ HOW_NATIVE: Final[tuple[Pattern, ...]] = (
 """How a thread waits, from native frames."""
 
 HOW_PYTHON: Final[tuple[Pattern, ...]] = (
+    _python("await", "a task to sleep", r"sleep", r"/asyncio/tasks\.py$"),
+    _python("await", "a stream", r".*", r"/asyncio/(streams|sslproto|base_subprocess)\.py$"),
+    _python("await", "a queue", r"get|put|join", r"/asyncio/queues\.py$"),
+    _python("await", "a lock or an event", r"acquire|wait\w*|__aenter__", r"/asyncio/locks\.py$"),
+    _python("await", "a task", r"_?wait\w*|gather|timeout", r"/asyncio/tasks\.py$"),
+    _python("await", "the event loop", r"_run_once|run_forever", r"/asyncio/base_events\.py$"),
     _python("lock", "a thread to end", r"join|_wait_for_tstate_lock", r"/threading\.py$"),
     _python("lock", "a condition", r"wait|wait_for|acquire|__enter__", r"/threading\.py$"),
     _python("lock", "a queue", r"get|put|join", r"/queue\.py$"),
@@ -150,3 +205,16 @@ HOW_PYTHON: Final[tuple[Pattern, ...]] = (
     _python("pipe", "select", r"select", r"/selectors\.py$"),
 )
 """The same from Python frames."""
+
+BY_NAME: Final[tuple[Pattern, ...]] = (
+    _python(
+        "evaluation", "", r"(do_|run_)?(eval|evaluat\w*|validat\w*|(val|test)_epoch|predict\w*)"
+    ),
+    _python(
+        "checkpoint", "", r"\w*(save|write|dump)_(checkpoint|model|state|weights)\w*|checkpoint"
+    ),
+    _python("data", "", r"\w*(tokeni[sz]\w*|preprocess\w*|shuffl\w*|load_(data|dataset)\w*)"),
+    _python("transfer", "", r"\w*(down|up)load\w*"),
+    _python("compile", "", r"\w*(re)?compile\w*|warm_?up"),
+)
+"""What people call their own functions: a hint where nothing else tells what a thread is at."""

@@ -224,6 +224,8 @@ class _Rank:
     """Of the time since its last step: spent in spans with limits of their own."""
     open: dict[Any, _Open] = field(default_factory=dict)
     ended: Ended | None = None
+    told_ns: int = 0
+    """When the program last recorded a value or a text."""
 
     def reached(self, time_ns: int) -> None:
         self.since_ns = max(self.since_ns, time_ns)
@@ -255,6 +257,12 @@ class Progress:
         state = self._rank(rank, time_ns)
         state.heard_ns = max(state.heard_ns, time_ns)
         state.beats = state.beats or heartbeat
+
+    def saw_word(self, rank: int, time_ns: int) -> None:
+        """A value or a text of the program's own: no progress, but somebody is at work."""
+        state = self._rank(rank, time_ns)
+        state.told_ns = max(state.told_ns, time_ns)
+        self.saw(rank, time_ns)
 
     def saw_step_begin(self, rank: int, time_ns: int) -> None:
         state = self._rank(rank, time_ns)
@@ -423,6 +431,13 @@ class Progress:
 
     def ended(self, rank: int) -> Ended | None:
         return self._ranks[rank].ended
+
+    def speaks(self, rank: int, now_ns: int) -> bool:
+        """Well after its last progress, which has words of its own, and not long ago."""
+        state, limits = self._ranks[rank], self.limits
+        late_ns = nanoseconds(limits.floor_seconds) // 2
+        lately = now_ns - state.told_ns <= nanoseconds(limits.doubt_seconds)
+        return lately and state.told_ns - state.since_ns > late_ns
 
     def _alive(self) -> list[tuple[int, _Rank]]:
         return [(rank, state) for rank, state in self._ranks.items() if state.ended is None]

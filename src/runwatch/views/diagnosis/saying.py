@@ -22,6 +22,8 @@ def at(time_ns: int) -> str:
 
 def doing(wait: Wait, one: bool = True) -> str:
     """`waits in all_reduce (train.py:88)`."""
+    if wait.kind == "running" and wait.detail == HOLDS_GIL:
+        return f"{'is' if one else 'are'} in native code, {HOLDS_GIL}{wait.place}"
     verb, rest = _doing(wait)
     said = f"{_ONE[verb] if one else verb} {rest}".rstrip()
     return f"{said}, {wait.detail}" if wait.detail == HOLDS_GIL else said
@@ -37,6 +39,8 @@ def _doing(wait: Wait) -> tuple[str, str]:
         return "wait", f"for {what}{place}"
     if wait.kind in ("socket", "pipe", "file"):
         return "wait", f"in {what}{place}"
+    if wait.kind in ("transfer", "await", "idle"):
+        return "wait", f"{'at' if wait.kind == 'idle' else 'for'} {what}{place}"
     if wait.kind == "sleep":
         return "sleep", place.strip()
     if wait.kind == "running":

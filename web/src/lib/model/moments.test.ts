@@ -47,6 +47,11 @@ describe("moments", () => {
     const told = timeline({ events: [event("process_exit", 1, 0, { signal: 11, code: null, fault: "SIGILL" })] });
     expect(moments(told).map((one) => one.title)).toEqual(["rank 0 killed by SIGILL"]);
   });
+  it("shows a note calmly, a warning louder", () => {
+    const one = { id: "i", kind: "hang", state: "open", since_ns: S, detected_ns: S, closed_ns: null, text: "it compiles", confidence: "", ranks: [0] };
+    const tone = (severity?: "note" | "warning" | "incident") => moments(timeline({ incidents: [{ ...one, ...(severity && { severity }) }] }))[0]?.tone;
+    expect([tone("note"), tone("warning"), tone("incident"), tone()]).toEqual(["plain", "warn", "bad", "bad"]);
+  });
   it("knows exits, devices, incidents, profiles and what it does not know", () => {
     const told = timeline({
       events: [

@@ -93,7 +93,7 @@ export function moments(told: Timeline): Moment[] {
       ...blank(`incident:${one.id}`, one.since_ns),
       end: one.closed_ns ?? told.time_ns,
       sort: "incident",
-      tone: one.state === "open" ? "bad" : "warn",
+      tone: one.severity === "note" ? "plain" : one.state === "open" && one.severity !== "warning" ? "bad" : "warn",
       title: one.text || one.kind,
       detail: one.closed_ns === null ? "still open" : `over after ${duration(one.closed_ns - one.since_ns)}`,
       ranks: one.ranks,

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Frame, Incident, ProcessStacks, StackGroup } from "../types-tabs";
-import { incidentTimes, incidentTitle, newest, oddFirst, placeWords, rankWords, stateWords } from "./stacks";
+import { incidentTimes, incidentTitle, isNote, newest, oddFirst, placeWords, rankWords, stateWords } from "./stacks";
 
 const group = (ranks: number[], frames: Frame[] = [{ function: "f", file: "a.py", line: 1 }]): StackGroup => ({
   ranks, text: "", state: "S", thread: "", frames, problems: [],
@@ -50,6 +50,11 @@ describe("an incident", () => {
     expect(incidentTitle(incident())).toBe("Hangs now: rank 5");
     expect(incidentTitle(incident({ state: "closed", ranks: [] }))).toBe("Hang");
     expect(incidentTitle(incident({ kind: "crash", state: "closed", ranks: [1, 2] }))).toBe("Crash: ranks 1, 2");
+  });
+  test("that is a note is no hang", () => {
+    expect(incidentTitle(incident({ severity: "note" }))).toBe("Takes no step: rank 5");
+    expect(incidentTitle(incident({ severity: "note", state: "closed" }))).toBe("Took no step: rank 5");
+    expect([isNote(incident()), isNote(incident({ severity: "warning" }))]).toEqual([false, false]);
   });
   test("says how long it lasts or lasted", () => {
     expect(incidentTimes(incident(), 30e9)).toBe("for 30 s so far, named 12 s after the last progress");

@@ -61,8 +61,12 @@ export const CONFIDENCES: Record<string, string> = {
   certain: "certain", likely: "likely", "cannot tell": "it cannot be told who is to blame",
 };
 
+/** A note is no alarm. */
+export const isNote = (one: Incident): boolean => one.severity === "note";
+
 export function incidentTitle(one: Incident): string {
-  const what = one.kind === "crash" ? "Crash" : one.state === "open" ? "Hangs now" : "Hang";
+  const hang = isNote(one) ? (one.state === "open" ? "Takes no step" : "Took no step") : one.state === "open" ? "Hangs now" : "Hang";
+  const what = one.kind === "crash" ? "Crash" : hang;
   return one.ranks.length ? `${what}: ${rankWords(one.ranks)}` : what;
 }
 
