@@ -7,7 +7,8 @@ in the step or after it, with and without `run.log(loss=loss)`; two wait for dat
 works.  PyTorch's profiler tells which kernels ran when, for JAX a thread notes when each step's
 result was there; the account is drawn up from the run's journal.  About 4 minutes on one GPU; it
 needs the standard library and the frameworks, and leaves out those that are not there.  `--cpu`
-goes through the motions.  The exit code is 1 if a loop differs by more than 2 points, or failed.
+goes through the motions, in loops so short that their differences mean nothing.  The exit code is
+1 if a loop failed, or differs by more than 2 points.
 """
 
 from __future__ import annotations
@@ -110,6 +111,8 @@ class TorchMachine:
         self._cpu = cpu
         if not cpu and not torch.cuda.is_available():
             raise RuntimeError("PyTorch sees no GPU (--cpu goes through the motions)")
+        if cpu:
+            torch.set_num_threads(1)  # several wait for one another where other programs run
         width, rows, kind = (256, 256, torch.float32) if cpu else (8192, 6144, torch.bfloat16)
         where: Any = {"device": "cpu" if cpu else "cuda", "dtype": kind}
         torch.manual_seed(0)
@@ -411,7 +414,7 @@ def main() -> int:
         print(f"FAILED: {failure}")
     off = sum(abs(row.points) > POINTS for row in rows)
     print(f"{len(rows)} loops, {off} of them off by more than {POINTS:g} points")
-    return 1 if off or failures or not rows else 0
+    return 1 if failures or not rows or (off and not options.cpu) else 0
 
 
 if __name__ == "__main__":
