@@ -39,11 +39,11 @@ class Program:
 
 ALL = (
     Program("jax_sync", 250),
-    Program("jax_read", 250, 100, ("10", "inside")),
+    Program("jax_read", 250, 80, ("10", "inside")),
     Program("jax_read", 250, 0, ("10", "outside")),
     Program("jax_read", 350, 0, ("100", "inside")),
     Program("jax_read", 350, 0, ("100", "outside")),
-    Program("jax_log", 250, 100),
+    Program("jax_log", 250, 80),
     Program("jax_loader", 250, 0, ("5", "10")),
     Program("jax_loader", 100, 40, ("100", "1")),
     Program("jax_loader", 100, 0, ("100", "10")),
@@ -53,7 +53,7 @@ ALL = (
     Program("jax_recorder", 250),
     Program("torch_sync", 250),
     Program("torch_loader", 150),
-    Program("torch_trainer", 200, 60),
+    Program("torch_trainer", 200, 50),
 )
 """A loader's are milliseconds for a batch, and how often the loss is read."""
 

@@ -106,29 +106,33 @@ class Observed:
         end = self._end or now()
         self._handed.put(None)
         self._watcher.join()
-        spent = self._spent(end)
+        first = self._first_step or end
+        spent = partition(self.start, first, end, self._host, self._busy)
         truth = {"wall": end - self.start, "spent": spent, "steps": len(self._busy), **more}
         Path(sys.argv[1]).write_text(json.dumps(truth))
 
-    def _spent(self, end: float) -> dict[str, float]:
-        """Every moment once: the device's, else what the main thread was at, the innermost."""
-        first = self._first_step or end
-        layers = [
-            Stretch(self.start, first, PREPARATION),
-            *sorted(self._host),  # what is inside begins later
-            *self._busy,
-        ]
-        edges = sorted({self.start, end, *(edge for s in layers for edge in (s.start, s.end))})
-        place = {edge: at for at, edge in enumerate(edges)}
-        what = [BETWEEN] * len(edges)
-        for layer in layers:
-            for at in range(place[layer.start], place[layer.end]):
-                what[at] = layer.what
-        spent: dict[str, float] = {}
-        for at, (a, b) in enumerate(zip(edges, edges[1:], strict=False)):
-            if self.start <= a and b <= end:
-                spent[what[at]] = spent.get(what[at], 0.0) + b - a
-        return spent
+
+def partition(
+    start: float, first: float, end: float, host: Iterable[Stretch], busy: Iterable[Stretch]
+) -> dict[str, float]:
+    """Every moment once: the device's, else what the main thread was at, the innermost; before the
+    first step it prepares."""
+    layers = [
+        Stretch(start, first, PREPARATION),
+        *sorted(host),  # what is inside begins later
+        *busy,
+    ]
+    edges = sorted({start, end, *(edge for s in layers for edge in (s.start, s.end))})
+    place = {edge: at for at, edge in enumerate(edges)}
+    what = [BETWEEN] * len(edges)
+    for layer in layers:
+        for at in range(place[layer.start], place[layer.end]):
+            what[at] = layer.what
+    spent: dict[str, float] = {}
+    for at, (a, b) in enumerate(zip(edges, edges[1:], strict=False)):
+        if start <= a and b <= end:
+            spent[what[at]] = spent.get(what[at], 0.0) + b - a
+    return spent
 
 
 def steps() -> int:
