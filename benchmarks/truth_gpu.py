@@ -45,6 +45,10 @@ ON_CPU = frozenset(("cpu_op",))
 FAILURES = (RuntimeError, OSError, ValueError, ImportError, AttributeError, AssertionError)
 
 
+class NoGpuError(RuntimeError):
+    """This framework has none here."""
+
+
 @dataclass(frozen=True)
 class Loop:
     every: int
@@ -110,7 +114,7 @@ class TorchMachine:
         self._torch: Any = torch
         self._cpu = cpu
         if not cpu and not torch.cuda.is_available():
-            raise RuntimeError("PyTorch sees no GPU (--cpu goes through the motions)")
+            raise NoGpuError("PyTorch sees no GPU (--cpu goes through the motions)")
         if cpu:
             torch.set_num_threads(1)  # several wait for one another where other programs run
         width, rows, kind = (256, 256, torch.float32) if cpu else (8192, 6144, torch.bfloat16)
@@ -163,7 +167,7 @@ class JaxMachine:
 
         platform = jax.default_backend()
         if not cpu and platform != "gpu":
-            raise ImportError(f"JAX has no GPU here, only {platform}")
+            raise NoGpuError(f"JAX sees no GPU, only {platform}")
         width, rows, kind = (256, 256, jnp.float32) if cpu else (8192, 6144, jnp.bfloat16)
         keys = jax.random.split(jax.random.key(0), 4)
         self._weights = [jax.random.normal(k, (width, width), kind) / width**0.5 for k in keys[1:]]
@@ -291,7 +295,11 @@ def measured(machine: Machine, group: str, loop: Loop, steps: int, usual: float)
 
 def work(group: str, steps: int, cpu: bool) -> None:
     """All loops of one framework, in a process of its own: a line for each."""
-    machine = made(group, cpu)
+    try:
+        machine = made(group, cpu)
+    except NoGpuError as error:
+        print(json.dumps({"left_out": str(error)}), flush=True)
+        return
     usual = usual_seconds(machine)
     print(json.dumps({"usual": usual}), flush=True)
     machine.busy(lambda: print(f"warm: {machine.read(machine.step())}"))  # the first is slow
@@ -362,6 +370,8 @@ def answers(group: str, options: argparse.Namespace, root: Path) -> tuple[list[R
         answer = json.loads(line) if line.startswith("{") else {}
         if "failed" in answer:
             failures.append(f"{group}, {answer['failed']}")
+        elif "left_out" in answer:
+            print(f"{group}: {answer['left_out']}", flush=True)
         elif "usual" in answer:
             print(f"{group}: a step takes {answer['usual'] * 1e3:.1f} ms", flush=True)
         elif answer:
