@@ -30,6 +30,7 @@ from runwatch.record import (
 from runwatch.views.goodput.account import Life
 from runwatch.views.goodput.classes import Spent
 from runwatch.views.goodput.ledger import AttemptKey, Ledger
+from runwatch.views.goodput.strides import LEAST_STEPS, Strides, Waits, column, plain_runs
 from runwatch.views.goodput.track import Track
 from runwatch.views.runs import ProcessState
 
@@ -345,20 +346,45 @@ class Scribe:
                 yield time_ns, step, round(value * 1e9)
 
     def _edges(self, journal: _Journal, batch: Batch) -> None:
-        track, names, spans = journal.track, journal.names, batch.spans
-        waits = self._waits(journal, batch.points)
-        wait = next(waits, None)
-        columns = zip(spans.name, spans.span, spans.edge, spans.time_ns, spans.step, strict=True)
-        for name, span, edge, time_ns, step in columns:
-            while wait is not None and (wait[0] < time_ns or wait[0] == time_ns and edge == BEGIN):
-                track.waited(wait[1], wait[2])
-                wait = next(waits, None)
+        track, spans = journal.track, batch.spans
+        waits = Waits(batch.points, journal.waits)
+        done = 0
+        for run in plain_runs(spans, journal.names, _STEP):
+            self._one_by_one(journal, spans, range(done, run.start), waits)
+            done = run.start
+            while done < run.stop and not track.is_between:
+                self._one_by_one(journal, spans, range(done, done + 2), waits)
+                done += 2
+            if run.stop - done >= 2 * LEAST_STEPS:
+                waits.tell(track, spans.time_ns[done] + 1)
+                done += self._at_once(track, spans, range(done, run.stop), waits)
+        self._one_by_one(journal, spans, range(done, len(spans)), waits)
+        waits.tell_all(track)
+
+    def _at_once(self, track: Track, spans: Spans, run: range, waits: Waits) -> int:
+        """How many of these edges, of plain steps, were taken: all or none."""
+        times = column(spans.time_ns)[run.start : run.stop]
+        begins, ends, first = times[0::2], times[1::2], spans.step[run.start]
+        if begins[0] < track.now_ns:
+            return 0
+        waited = waits.of(first, track.since_ns, begins, ends)
+        if waited is None:
+            return 0
+        lap, since_ns = track.lap_of(first), track.since_ns
+        track.strides(Strides(lap, first, since_ns, begins, ends, waited))
+        return len(run)
+
+    def _one_by_one(self, journal: _Journal, spans: Spans, some: range, waits: Waits) -> None:
+        track, names = journal.track, journal.names
+        part = slice(some.start, some.stop)
+        columns = (spans.name, spans.span, spans.edge, spans.time_ns, spans.step)
+        for name, span, edge, time_ns, step in zip(*(c[part] for c in columns), strict=True):
+            if waits.next_ns <= time_ns:
+                # At one time, what was said of a step precedes the next, which begins.
+                waits.tell(track, time_ns + (edge == BEGIN))
             spent = names.get(name)
             if spent is not None:
                 self._edge(track, spent, span, edge, time_ns, step)
-        while wait is not None:
-            track.waited(wait[1], wait[2])
-            wait = next(waits, None)
 
     def _edge(
         self, track: Track, spent: int, span: int, edge: int, time_ns: int, step: int
