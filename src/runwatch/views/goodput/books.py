@@ -33,6 +33,7 @@ from runwatch.views.goodput.judging import (
     waits_outside,
 )
 from runwatch.views.goodput.queueing import busy_until, uncovered
+from runwatch.views.goodput.strides import LEAST_STEPS, column, numpy, packed
 from runwatch.views.goodput.timeline import Timeline
 from runwatch.views.goodput.track import Piece
 
@@ -46,6 +47,7 @@ _RESTORING: Final = frozenset(
         Spent.ELASTIC_REINITIALIZATION,
     )
 )
+_AROUND_A_STEP: Final = (Spent.UNATTRIBUTED, Spent.DATA_LOADING, Spent.PRODUCTIVE)
 AT_ONCE: Final = 1024
 """Steps that are judged and booked together, once `AROUND` more are known."""
 
@@ -242,19 +244,14 @@ class Books:
             whole = self._past.then(took)
             judged = self._judged(whole, len(self._past), count, prior or Pace())
             self._pauses = [*self._pauses, *judged.pauses][-MOST_PAUSES:]
-            start, first = 0, len(self._past)
+            first, start = len(self._past), int(not self._begun)
             if not self._begun:
                 self._begun = True
                 self._book_first(took, prior, only_begun)
-                start = 1
             if not (judged.excess or self._is_uneven(start, count)):
                 self._book_run(start, count)
             else:
-                busy = self._busy(took, judged, first, start) if self.asynchronous else None
-                for at in range(start, count):
-                    self._book_one(at, took, judged.excess.get(first + at), busy)
-                if busy is not None:
-                    self._busy_ns = busy[count - 1]
+                self._book_each(range(start, count), took, judged, first)
             self._past = whole.between(start, first + count).last(2 * AROUND)
             self._held.drop(count)
         if prior is not None:
@@ -305,6 +302,18 @@ class Books:
             lap.add(held.steps[start], held.begins[start], held.ends[start])
             lap.extend(held.begins[start + 1 : count], end)
         self.steps += count - start
+
+    def _book_each(self, rows: range, took: Took, judged: Judgement, first: int) -> None:
+        """Step by step, but for those between others that are out of line."""
+        busy = self._busy(took, judged, first, rows.start) if self.asynchronous else None
+        odd, begun = self._held.odd | {row - first for row in judged.excess}, rows.start
+        for at in sorted(odd.intersection(rows)):
+            self._book_some(range(begun, at), took, busy)
+            self._book_one(at, took, judged.excess.get(first + at), busy)
+            begun = at + 1
+        self._book_some(range(begun, rows.stop), took, busy)
+        if busy is not None:
+            self._busy_ns = busy[rows.stop - 1]
 
     def _book_first(self, took: Took, prior: Pace | None, only_begun: bool) -> None:
         held, before = self._held, self.end_ns
@@ -390,6 +399,49 @@ class Books:
         else:
             timeline.append(end, Spent.PRODUCTIVE)
         self._count(at, begin)
+
+    def _book_some(self, rows: range, took: Took, busy: list[int] | None) -> None:
+        """Steps that are in line, with nothing around them but waits for data."""
+        singly = len(rows)
+        if busy is None and len(rows) > LEAST_STEPS and self._held.has_columns:
+            singly = 0 if self._goes_on(rows[0]) else 1
+        for at in rows[:singly]:
+            self._book_one(at, took, None, busy)
+        rest = rows[singly:]
+        if rest and self._is_even(rest):
+            self._book_columns(rest)
+        else:
+            for at in rest:
+                self._book_one(at, took, None, busy)
+
+    def _goes_on(self, at: int) -> bool:
+        """Whether a step is the one after the last."""
+        held = self._held
+        if not self.laps or held.laps[at] != self._lap:
+            return False
+        return held.steps[at] == self.laps[-1].last_step + 1
+
+    def _is_even(self, rows: range) -> bool:
+        """Whether all ranks did all of these steps, which follow one another."""
+        held, first, last = self._held, rows[0], rows[-1]
+        ranks = set(held.ranks[first : last + 1])
+        if len(ranks) > 1 or min(ranks) < self.capacity or held.laps[first] != held.laps[last]:
+            return False
+        return held.steps[last] - held.steps[first] == last - first
+
+    def _book_columns(self, rows: range) -> None:
+        """As `_book_one` would, each."""
+        held, np = self._held, numpy()
+        since, begins, ends = held.walked(self.end_ns, rows)
+        waits = np.clip(column(held.waits)[rows.start : rows.stop], since, begins)
+        bounds = np.stack((waits, begins, ends), axis=1).ravel()
+        classes = np.tile(np.array(_AROUND_A_STEP), len(rows))
+        some = np.diff(bounds, prepend=self.end_ns) > 0
+        if some.any():
+            self.timeline.extend(bounds[some], classes[some])
+        self.laps[-1].extend(packed(begins), self.end_ns)
+        self.steps += len(rows)
+        self.capacity, self._degraded = held.ranks[rows[0]], False
 
     def _missing_share(self, at: int) -> float:
         """Of the ranks that were there before, how many are not; for a step or two, nobody is

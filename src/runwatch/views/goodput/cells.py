@@ -91,12 +91,15 @@ class Held:
     """Since when the data of a step was waited for; its begin if not at all, or in `gaps`."""
     gaps: dict[int, list[Piece]] = field(default_factory=dict)
     insides: dict[int, list[Piece]] = field(default_factory=dict)
+    sane: bool = True
+    """Whether all times are such that sums of them are no trouble."""
 
     def __len__(self) -> int:
         return len(self.steps)
 
     def add(self, cell: Cell) -> None:
         at = len(self.steps)
+        self._check(cell.begin_ns, cell.end_ns)
         self.laps.append(cell.lap)
         self.steps.append(cell.step)
         self.begins.append(cell.begin_ns)
@@ -109,8 +112,12 @@ class Held:
         if cell.inside:
             self.insides[at] = cell.inside
 
+    def _check(self, low_ns: int, high_ns: int) -> None:
+        self.sane = self.sane and -SANE_NS < low_ns < SANE_NS and -SANE_NS < high_ns < SANE_NS
+
     def extend(self, lap: int, step: int, times: array[int]) -> None:
         """Plain steps from `step` on, each lasting until the next time."""
+        self._check(times[0], times[-1])
         count = len(times) - 1
         self.laps.extend(array("q", [lap]) * count)
         self.steps.extend(range(step, step + count))
@@ -150,14 +157,14 @@ class Held:
     def copy(self) -> Held:
         laps, steps, begins, ends, ranks, waits = (numbers[:] for numbers in self._columns)
         pieces = (dict(self.gaps), dict(self.insides))
-        return Held(laps, steps, begins, ends, ranks, waits, *pieces)
+        return Held(laps, steps, begins, ends, ranks, waits, *pieces, self.sane)
 
     def took(self, since_ns: int) -> Took:
         """How long each took; the one before the first ended at `since_ns`."""
         if self._is_back_to_back(since_ns):
             plain = list(map(sub, self.ends, self.begins))
             return Took(self.steps.tolist(), plain, [0] * len(plain))
-        if self.is_sane(since_ns):
+        if self.has_columns and abs(since_ns) < SANE_NS:
             return self._took_at_once(since_ns)
         found = Took()
         for at, (step, begin, end) in enumerate(
@@ -178,28 +185,30 @@ class Held:
             own -= claimed_ns(pieces, begin, end)
         return own, rest
 
-    def is_sane(self, since_ns: int) -> bool:
-        """Whether columns can be reckoned with as such."""
-        np = numpy()
-        if np is None:
-            return False
-        found = (column(self.begins), column(self.ends), column(self.waits))
-        low, high = min(int(c.min()) for c in found), max(int(c.max()) for c in found)
-        return -SANE_NS < min(low, since_ns) and max(high, since_ns) < SANE_NS
+    @property
+    def has_columns(self) -> bool:
+        """Whether they can be reckoned with as such."""
+        return self.sane and numpy() is not None
 
     def _took_at_once(self, since_ns: int) -> Took:
-        since, begins, ends = self.walked(since_ns)
+        since, begins, ends = self.walked(since_ns, range(len(self)))
         own, rest = (ends - begins).tolist(), self._unclaimed(since, begins).tolist()
-        for at in {*self.gaps, *self.insides}:
+        for at in self.odd:
             edges = (int(since[at]), self.begins[at], self.ends[at])
             own[at], rest[at] = self._took(at, *edges)
         return Took(self.steps.tolist(), own, rest)
 
-    def walked(self, since_ns: int) -> tuple[Column, Column, Column]:
+    @property
+    def odd(self) -> set[int]:
+        """Those before or in which something else was done than to wait for data."""
+        return {*self.gaps, *self.insides}
+
+    def walked(self, since_ns: int, rows: range) -> tuple[Column, Column, Column]:
         """Where each step began to be the run's, where it began and where it ended: time does not
         go back."""
         np = numpy()
-        begins, ends = column(self.begins), column(self.ends)
+        some = slice(rows.start, rows.stop)
+        begins, ends = column(self.begins)[some], column(self.ends)[some]
         done = np.maximum.accumulate(
             np.concatenate((np.array([since_ns], np.int64), np.maximum(begins, ends)))
         )
@@ -220,10 +229,10 @@ class Held:
 
     def state(self) -> list[Any]:
         pieces = (list(self.gaps.items()), list(self.insides.items()))
-        return [*self._columns, *pieces]
+        return [*self._columns, *pieces, self.sane]
 
     @classmethod
     def of_state(cls, state: Sequence[Any]) -> Held:
         laps, steps, begins, ends, ranks, waits = (array("q", numbers) for numbers in state[:6])
-        gaps, insides = ({at: [tuple(p) for p in pieces] for at, pieces in s} for s in state[6:])
-        return cls(laps, steps, begins, ends, ranks, waits, gaps, insides)
+        gaps, insides = ({at: [tuple(p) for p in pieces] for at, pieces in s} for s in state[6:8])
+        return cls(laps, steps, begins, ends, ranks, waits, gaps, insides, state[8])

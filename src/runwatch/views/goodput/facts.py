@@ -277,10 +277,11 @@ class Scribe:
             batch = _by_our_clock(batch, journal.ahead_ns)
         told = [e for e in batch.events if e.scope in journal.scopes]
         told = [e for e in told if e.kind in (ENTRY_EVENT, ELAPSED_EVENT, "run_start")]
-        if told or journal.entries:
+        kinds = {event.kind for event in told}
+        if journal.entries or ENTRY_EVENT in kinds or (told and journal.diary is not None):
             self._in_order(journal, batch, told)
         else:
-            self._edges(journal, batch)
+            self._edges(journal, batch, sorted(told, key=_when))
 
     def lives(self, states: Iterable[ProcessState]) -> list[Life]:
         """What `draw_up` needs to know of the run's processes."""
@@ -345,11 +346,24 @@ class Scribe:
             if series in waits:
                 yield time_ns, step, round(value * 1e9)
 
-    def _edges(self, journal: _Journal, batch: Batch) -> None:
+    def _edges(self, journal: _Journal, batch: Batch, told: list[Event]) -> None:
+        """Edges and waits, and what was told between them, which is in the order of time."""
         track, spans = journal.track, batch.spans
         waits = Waits(batch.points, journal.waits)
         done = 0
-        for run in plain_runs(spans, journal.names, _STEP):
+        for event in told:
+            until = _first_behind(spans, done, event.time_ns)
+            self._some_edges(journal, spans, range(done, until), waits)
+            waits.tell(track, event.time_ns + 1)
+            self._tell(journal, event)
+            done = until
+        self._some_edges(journal, spans, range(done, len(spans)), waits)
+        waits.tell_all(track)
+
+    def _some_edges(self, journal: _Journal, spans: Spans, some: range, waits: Waits) -> None:
+        track, done = journal.track, some.start
+        steps = [name for name, spent in journal.names.items() if spent == _STEP]
+        for run in plain_runs(spans, some, steps):
             self._one_by_one(journal, spans, range(done, run.start), waits)
             done = run.start
             while done < run.stop and not track.is_between:
@@ -358,8 +372,7 @@ class Scribe:
             if run.stop - done >= 2 * LEAST_STEPS:
                 waits.tell(track, spans.time_ns[done] + 1)
                 done += self._at_once(track, spans, range(done, run.stop), waits)
-        self._one_by_one(journal, spans, range(done, len(spans)), waits)
-        waits.tell_all(track)
+        self._one_by_one(journal, spans, range(done, some.stop), waits)
 
     def _at_once(self, track: Track, spans: Spans, run: range, waits: Waits) -> int:
         """How many of these edges, of plain steps, were taken: all or none."""
@@ -515,6 +528,20 @@ def _earlier(state: ProcessState, ahead_ns: int) -> ProcessState:
         ended_ns=earlier(state.ended_ns),
         lived_ns=earlier(state.lived_ns),
     )
+
+
+def _when(event: Event) -> int:
+    return event.time_ns
+
+
+def _first_behind(spans: Spans, at: int, time_ns: int) -> int:
+    """The first edge from `at` on before which something was told then; as in `_woven`."""
+    while at < len(spans):
+        edge_ns = spans.time_ns[at]
+        if time_ns < edge_ns or (time_ns == edge_ns and spans.edge[at] == BEGIN):
+            break
+        at += 1
+    return at
 
 
 def _moment(fact: _Fact) -> int:

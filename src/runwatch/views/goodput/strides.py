@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,16 +35,17 @@ _NEVER: Final = 1 << 63
 
 
 class Switch:
-    """Whether the short cut may be taken."""
+    """Whether the short cut may be taken, and with what."""
 
     on = True
+    numpy: Any = None
 
 
 def numpy() -> Any:
     """None where nobody has loaded it: a training process need not, for our sake."""
-    if not Switch.on or sys.modules.get("numpy") is None:
-        return None
-    return import_module("numpy")  # another thread may be about to
+    if Switch.numpy is None and sys.modules.get("numpy") is not None:
+        Switch.numpy = import_module("numpy")  # another thread may be about to
+    return Switch.numpy if Switch.on else None
 
 
 def column(numbers: array[int]) -> Column:
@@ -196,26 +197,27 @@ def _of_series(points: Points, series: set[int]) -> tuple[array[int], array[int]
     )
 
 
-def plain_runs(spans: Spans, names: Mapping[int, int], step_class: int) -> Iterator[range]:
-    """Where edges are those of whole steps that follow one another, in time and by number."""
+def plain_runs(spans: Spans, some: range, names: Sequence[int]) -> Iterator[range]:
+    """Where, among some edges, whole steps follow one another, in time and by number; `names` are
+    those of steps."""
     np = numpy()
-    steps_named = [name for name, spent in names.items() if spent == step_class]
-    if np is None or len(spans) < 2 * LEAST_STEPS or len(steps_named) != 1:
+    if np is None or len(some) < 2 * LEAST_STEPS or len(names) != 1:
         return
-    times, steps = column(spans.time_ns), column(spans.step)
+    part = slice(some.start, some.stop)
+    times, steps = column(spans.time_ns)[part], column(spans.step)[part]
     if times.max() >= SANE_NS or times.min() <= -SANE_NS:
         return
-    is_step = np.frombuffer(spans.name, np.uint32) == steps_named[0]
-    begins = np.frombuffer(spans.edge, np.uint8) == BEGIN
+    is_step = np.frombuffer(spans.name, np.uint32)[part] == names[0]
+    begins = np.frombuffer(spans.edge, np.uint8)[part] == BEGIN
     # A step begins when the one before it ended or later, and takes some time.
     follows = (begins[1:] != begins[:-1]) & (times[1:] - times[:-1] + begins[1:] > 0)
     follows &= steps[1:] - steps[:-1] == begins[1:]
     follows &= is_step[1:] & is_step[:-1]
-    cuts = [0, *(np.flatnonzero(~follows) + 1).tolist(), len(spans)]
+    cuts = [0, *(np.flatnonzero(~follows) + 1).tolist(), len(some)]
     for start, stop in zip(cuts, cuts[1:], strict=False):
         if stop - start < 2 * LEAST_STEPS:
             continue
         start += not begins[start]
         stop -= bool(begins[stop - 1])
-        if abs(spans.step[start]) < SANE_NS:
-            yield range(start, stop)
+        if abs(spans.step[some[start]]) < SANE_NS:
+            yield some[start:stop]
