@@ -53,7 +53,12 @@ def counts(metric: str) -> bool:
     return metric == DATA_WAIT or metric.startswith(ENTRY_PREFIX)
 
 
-WANTED: Final = Wanted(metric=counts, kinds=("run_start", ELAPSED_EVENT, ENTRY_EVENT))
+STRETCH_ROWS: Final = 400_000
+"""Of many ranks each then has some hundred steps in it; each stretch is a look through all there
+is, and what is told of one takes about 100 MB."""
+WANTED: Final = Wanted(
+    metric=counts, kinds=("run_start", ELAPSED_EVENT, ENTRY_EVENT), rows=STRETCH_ROWS
+)
 
 
 class TooLong(Exception):

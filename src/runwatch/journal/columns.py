@@ -27,15 +27,20 @@ from runwatch.journal.segment import (
     SPAN,
     SPAN_BODY,
     SPAN_LENGTH,
+    STEP_BEGIN,
     UNCHECKED,
     is_plain_step,
     seal,
 )
+from runwatch.journal.steps import STEP_LENGTH, run_length
 from runwatch.record import Points, Spans
 
 RUN: Final = -1
 PLAIN_SPAN: Final = -2
 """Kinds of a `Part` whose records are yet to be checked: points one after another, or a span."""
+
+STEPS: Final = 1 << 8
+"""One of steps, begun and ended one after another, with nothing between them."""
 
 Part = tuple[int, int, int, int]
 """(kind, where it begins, where it ends, its time) of one record or of a run of points."""
@@ -64,6 +69,9 @@ def survey(data: bytes) -> list[Part]:
         elif kind == SPAN and at + SPAN_LENGTH <= size and data.startswith(_SPAN_LOOKS, at + 4):
             end = at + SPAN_LENGTH
             add((PLAIN_SPAN, at, end, 0))
+        elif kind == STEP_BEGIN and crc == UNCHECKED and (steps := run_length(data, at)):
+            end = at + steps * STEP_LENGTH
+            add((STEPS, at, end, 0))
         else:
             end = at + units * 8
             plain = crc == UNCHECKED and is_plain_step(data, at, kind, units)

@@ -21,6 +21,7 @@ from runwatch.errors import NewerJournalError, SegmentError
 from runwatch.journal.columns import (
     PLAIN_SPAN,
     RUN,
+    STEPS,
     Part,
     append_points,
     append_singly,
@@ -62,7 +63,7 @@ from runwatch.journal.segment import (
     segment_indexes,
     segment_name,
 )
-from runwatch.journal.steps import Expander
+from runwatch.journal.steps import STEP_LENGTH, Expander
 from runwatch.record import START, Batch, Event, Origin, Points, Position, position
 
 READ_BYTES: Final = 1 << 20
@@ -70,8 +71,8 @@ _MOST_MARKS: Final = 1024
 _PEEK_BYTES: Final = 16 << 10
 HOLE_GRACE_SECONDS: Final = 2.0
 NETWORK_GRACE_SECONDS: Final = 60.0
-_STEPS: Final = frozenset((STEP_BEGIN, STEP_END))
-_BETWEEN: Final = frozenset((PLAIN_SPAN, POINTS, POINT, STEP_END))
+_STEPS: Final = frozenset((STEP_BEGIN, STEP_END, STEPS))
+_BETWEEN: Final = frozenset((PLAIN_SPAN, POINTS, POINT, STEP_END, STEPS))
 """Kinds of a `Part` that have to be taken out from between runs of points."""
 _PLAIN_STEP: Final = CRC.pack(UNCHECKED)
 _SOMETHING: Final = re.compile(rb"[^\0]")
@@ -392,7 +393,7 @@ class JournalReader:
                 steps = steps or segment.expander()
                 spans.append(steps.begin(data, at))
                 records -= 1
-            elif kind in (POINTS, POINT, STEP_END):
+            elif kind in (POINTS, POINT, STEP_END, STEPS):
                 if runs:  # rows are in the order of their records
                     append_points(b"".join(runs), shift, batch.points)
                     runs.clear()
@@ -400,6 +401,14 @@ class JournalReader:
                     steps = steps or segment.expander()
                     records += len(batch.points)  # it counts once, as an edge
                     spans.append(steps.end(data, at, shift, batch.points))
+                    records -= len(batch.points)
+                elif kind == STEPS:
+                    append_spans(b"".join(spans), shift, batch.spans)
+                    records += len(spans)
+                    spans.clear()
+                    steps = steps or segment.expander()
+                    records += len(batch.points) + (end - at) // STEP_LENGTH
+                    steps.run(data[at:end], shift, batch.points, batch.spans)
                     records -= len(batch.points)
                 elif kind == POINT:  # a newer writer's, with more to it
                     append_singly(data[at : at + POINT_LENGTH], shift, batch.points)

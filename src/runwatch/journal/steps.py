@@ -1,18 +1,63 @@
-"""STEP records as the spans and points that they stand for; `segment.py` has their bytes."""
+"""STEP records as the spans and points that they stand for; `segment.py` has their bytes.
+
+A loop that records nothing else leaves a begin and an end in turn, 64 bytes a step: such runs are
+read by the column.
+"""
 
 from __future__ import annotations
 
+import sys
+from array import array
+from itertools import repeat
+from operator import sub, truediv
+from typing import Any, Final
+
+from runwatch.journal.lanes import ROWS, shifted
 from runwatch.journal.segment import (
     PUT_40,
     SPAN,
     SPAN_BODY,
     SPAN_LENGTH,
+    STEP_BEGIN_HEAD,
     STEP_BEGIN_WORDS,
+    STEP_END_HEAD,
     STEP_END_WORDS,
+    WORD,
     Header,
     step_span,
 )
-from runwatch.record import BEGIN, END, Points
+from runwatch.record import BEGIN, END, Points, Spans
+
+STEP_LENGTH: Final = STEP_BEGIN_WORDS.size + STEP_END_WORDS.size
+_WORDS: Final = STEP_LENGTH // 8
+_LEAST: Final = 4
+_BEGINS: Final = WORD.pack(STEP_BEGIN_HEAD)
+_ENDS: Final = WORD.pack(STEP_END_HEAD)
+
+
+def run_length(data: bytes, at: int) -> int:
+    """How many whole steps, not sealed, lie one behind the other from `at` on; 0 for a few."""
+    fitting = min((len(data) - at) // STEP_LENGTH, ROWS)
+    if sys.byteorder != "little" or fitting < _LEAST or not _is_step(data, at, _LEAST - 1):
+        return 0
+    count = _LEAST
+    while count < fitting and _is_step(data, at, count - 1):
+        count *= 2  # so that a short run costs a short look
+    words = array("q", data[at : at + min(count, fitting) * STEP_LENGTH])
+    count = len(words) // _WORDS
+    for offset, head in ((0, STEP_BEGIN_HEAD), (3, STEP_END_HEAD)):
+        heads = words[offset::_WORDS]
+        if heads.count(head) < len(heads):
+            count = min(count, next(i for i, word in enumerate(heads) if word != head))
+    for offset in (2, 7):  # what is stored last
+        last = words[offset::_WORDS]
+        count = min(count, last.index(0)) if 0 in last else count
+    return count if count >= _LEAST else 0
+
+
+def _is_step(data: bytes, at: int, which: int) -> bool:
+    at += which * STEP_LENGTH
+    return data.startswith(_BEGINS, at) and data.startswith(_ENDS, at + STEP_BEGIN_WORDS.size)
 
 
 class Expander:
@@ -39,7 +84,70 @@ class Expander:
             points.append(self._wait, time_ns, step, (begin - asked) / 1e9)
         return self._edge(end, step, begin, END)
 
+    def run(self, run: bytes, shift: int, points: Points, spans: Spans) -> None:
+        """As many begins and ends as `run_length` found."""
+        words = array("q", run)
+        self._edges(words, shift, spans)
+        steps, begins, asked, ends = (words[at::_WORDS] for at in (4, 5, 6, 7))
+        times = shifted(ends, self._shift + shift)
+        seconds = _seconds(begins, ends)
+        if not self._wait or not any(asked):
+            _append(points, [self._seconds], times, steps, seconds)
+        elif 0 not in asked:
+            waits = _seconds(asked, begins)
+            series = [self._seconds, self._wait]
+            _append(points, series, _twice(times), _twice(steps), _in_turn(seconds, waits))
+        else:
+            for at in range(STEP_BEGIN_WORDS.size, len(run), STEP_LENGTH):
+                self.end(run, at, shift, points)
+
+    def _edges(self, words: array[int], shift: int, spans: Spans) -> None:
+        first, begins, last = words[2::_WORDS], words[5::_WORDS], words[7::_WORDS]
+        edges = len(first) * 2
+        spans.name.extend(array("I", [self._name]) * edges)
+        spans.edge.extend(array("B", [BEGIN, END]) * (edges // 2))
+        spans.time_ns.extend(shifted(_in_turn(first, last), self._shift + shift))
+        spans.step.extend(_in_turn(words[1::_WORDS], words[4::_WORDS]))
+        spans.span.extend(_in_turn(_numbers(first), _numbers(begins)))
+
     def _edge(self, tick: int, step: int, begin: int, edge: int) -> bytes:
         time_ns, span = tick + self._shift, step_span(begin)
         body = SPAN_BODY.pack(SPAN_LENGTH // 8, SPAN, time_ns, step, self._name, span, edge)
         return PUT_40.pack(0, body)
+
+
+def _append(
+    points: Points,
+    series: list[int],
+    times: array[int],
+    steps: array[int],
+    values: array[float],
+) -> None:
+    points.series.extend(array("I", series) * (len(times) // len(series)))
+    points.time_ns.extend(times)
+    points.step.extend(steps)
+    points.value.extend(values)
+
+
+def _seconds(begins: array[int], ends: array[int]) -> array[float]:
+    return array("d", map(truediv, map(sub, ends, begins), repeat(1e9)))
+
+
+def _numbers(begins: array[int]) -> array[int]:
+    """As `step_span` of each."""
+    halves = array("I", begins.tobytes())[0::2]
+    tops = array("I", [1 << 31]) * len(halves)
+    numbers = int.from_bytes(halves, "little") | int.from_bytes(tops, "little")
+    return array("I", numbers.to_bytes(4 * len(halves), "little"))
+
+
+def _twice(column: array[Any]) -> array[Any]:
+    """Each row two times."""
+    return _in_turn(column, column)
+
+
+def _in_turn(first: array[Any], second: array[Any]) -> array[Any]:
+    """A row of the one, a row of the other."""
+    found = first + second
+    found[0::2], found[1::2] = first, second
+    return found

@@ -6,6 +6,7 @@ import random
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -90,6 +91,38 @@ def test_a_step_stands_for_its_edges_and_how_long_it_took(
     assert found == {"step_seconds": 1.0, **wait}
     assert {t - before for t in points.time_ns} == {3 * SECOND // 2}
     assert count_records(book.writer.directory / segment_name(0)) == 1
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_steps_in_a_run_are_read_as_each_by_itself(tmp_path: Path, seed: int) -> None:
+    """Those that are sealed are read one by one."""
+    found = []
+    for sealed in (True, False):
+        dice = random.Random(seed)
+        book = Book(tmp_path / str(sealed))
+        for step in range(dice.choice((3, 40, 5_000))):
+            waits = dice.random() < (1, 0, 0.99)[seed % 3]
+            book.take(step, sealed=sealed, waits=waits)
+            if dice.random() < 0.01:
+                book.writer.point(book.writer.series("loss"), 0.5, step)
+                book.writer.span(book.writer.span_name("save"), 7, BEGIN, step)
+        reader = JournalReader(book.writer.directory)
+        columns: list[list[Any]] = [[] for _ in range(9)]
+        while (batch := reader.read(final=True)) is not None:
+            points, spans = batch.points, batch.spans
+            for column, more in zip(
+                columns,
+                (
+                    *(points.series, points.time_ns, points.step, points.value),
+                    *(spans.name, spans.span, spans.edge, spans.time_ns, spans.step),
+                ),
+                strict=True,
+            ):
+                column += more
+        found.append((columns, reader._passed))
+        reader.close()
+        book.writer.close()
+    assert found[0] == found[1]
 
 
 def test_ticks_are_shifted_anew_after_a_sleep(tmp_path: Path) -> None:

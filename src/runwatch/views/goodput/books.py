@@ -11,10 +11,10 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from operator import add, sub
-from typing import Any, Final, NamedTuple
+from operator import add
+from typing import Any, Final
 
+from runwatch.views.goodput.cells import Cell, Cells, Held, claimed_ns
 from runwatch.views.goodput.classes import Spent
 from runwatch.views.goodput.judging import (
     AROUND,
@@ -33,6 +33,7 @@ from runwatch.views.goodput.judging import (
     waits_outside,
 )
 from runwatch.views.goodput.queueing import busy_until, uncovered
+from runwatch.views.goodput.strides import LEAST_STEPS, column, numpy, packed
 from runwatch.views.goodput.timeline import Timeline
 from runwatch.views.goodput.track import Piece
 
@@ -46,21 +47,9 @@ _RESTORING: Final = frozenset(
         Spent.ELASTIC_REINITIALIZATION,
     )
 )
+_AROUND_A_STEP: Final = (Spent.UNATTRIBUTED, Spent.DATA_LOADING, Spent.PRODUCTIVE)
 AT_ONCE: Final = 1024
 """Steps that are judged and booked together, once `AROUND` more are known."""
-
-
-class Cell(NamedTuple):
-    """One step of the run: as the last rank to begin it and the last to end it saw it."""
-
-    lap: int
-    step: int
-    begin_ns: int
-    gap: list[Piece]
-    end_ns: int
-    inside: list[Piece]
-    ranks: int = 1
-    """How many did it."""
 
 
 class Lap:
@@ -129,18 +118,6 @@ Quotas = Sequence[tuple[int, int]]
 """How unclaimed time is spent, in order: so many nanoseconds, class; the last has no limit."""
 
 
-def claimed_ns(pieces: Iterable[Piece], start: int, end: int) -> int:
-    claimed = 0
-    for a, b, _ in pieces:
-        if a < start:
-            a = start
-        if b > end:
-            b = end
-        if b > a:
-            claimed += b - a
-    return claimed
-
-
 def fill(timeline: Timeline, pieces: Iterable[Piece], end_ns: int, quotas: Quotas) -> None:
     """Go on to `end_ns`: pieces have their class, the rest is given out as `quotas` says."""
     if len(quotas) == 1:
@@ -169,89 +146,6 @@ def fill(timeline: Timeline, pieces: Iterable[Piece], end_ns: int, quotas: Quota
 
 
 REST: Final = 1 << 62
-
-
-@dataclass(slots=True)
-class Held:
-    """Steps that are not booked yet, as columns."""
-
-    laps: array[int] = field(default_factory=lambda: array("q"))
-    steps: array[int] = field(default_factory=lambda: array("q"))
-    begins: array[int] = field(default_factory=lambda: array("q"))
-    ends: array[int] = field(default_factory=lambda: array("q"))
-    ranks: array[int] = field(default_factory=lambda: array("q"))
-    gaps: dict[int, list[Piece]] = field(default_factory=dict)
-    insides: dict[int, list[Piece]] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.steps)
-
-    def add(self, cell: Cell) -> None:
-        at = len(self.steps)
-        self.laps.append(cell.lap)
-        self.steps.append(cell.step)
-        self.begins.append(cell.begin_ns)
-        self.ends.append(cell.end_ns)
-        self.ranks.append(cell.ranks)
-        if cell.gap:
-            self.gaps[at] = cell.gap
-        if cell.inside:
-            self.insides[at] = cell.inside
-
-    def extend(self, lap: int, step: int, times: array[int]) -> None:
-        """Plain steps from `step` on, each lasting until the next time."""
-        count = len(times) - 1
-        self.laps.extend(array("q", [lap]) * count)
-        self.steps.extend(range(step, step + count))
-        self.begins.extend(times[:-1])
-        self.ends.extend(times[1:])
-        self.ranks.extend(array("q", [1]) * count)
-
-    def drop(self, count: int) -> None:
-        for column in (self.laps, self.steps, self.begins, self.ends, self.ranks):
-            del column[:count]
-        self.gaps = {at - count: found for at, found in self.gaps.items() if at >= count}
-        self.insides = {at - count: found for at, found in self.insides.items() if at >= count}
-
-    def copy(self) -> Held:
-        columns = (self.laps[:], self.steps[:], self.begins[:], self.ends[:], self.ranks[:])
-        return Held(*columns, dict(self.gaps), dict(self.insides))
-
-    def took(self, since_ns: int) -> Took:
-        """How long each took; the one before the first ended at `since_ns`."""
-        if self._is_back_to_back(since_ns):
-            plain = list(map(sub, self.ends, self.begins))
-            return Took(self.steps.tolist(), plain, [0] * len(plain))
-        found = Took()
-        gaps, insides = self.gaps, self.insides
-        columns = zip(self.steps, self.begins, self.ends, strict=True)
-        for at, (step, begin, end) in enumerate(columns):
-            begin = max(begin, since_ns)
-            end = max(end, begin)
-            own, rest = end - begin, begin - since_ns
-            if rest and (pieces := gaps.get(at)):
-                rest -= claimed_ns(pieces, since_ns, begin)
-            if own and (pieces := insides.get(at)):
-                own -= claimed_ns(pieces, begin, end)
-            found.add(step, own, rest)
-            since_ns = end
-        return found
-
-    def _is_back_to_back(self, since_ns: int) -> bool:
-        """Whether each step begins where the one before it ended, and nothing else is known."""
-        if self.gaps or self.insides or self.begins[0] != since_ns:
-            return False
-        return self.begins[1:] == self.ends[:-1] and self.ends[0] >= since_ns
-
-    def state(self) -> list[Any]:
-        pieces = (list(self.gaps.items()), list(self.insides.items()))
-        return [self.laps, self.steps, self.begins, self.ends, self.ranks, *pieces]
-
-    @classmethod
-    def of_state(cls, state: Sequence[Any]) -> Held:
-        laps, steps, begins, ends, ranks = (array("q", column) for column in state[:5])
-        gaps, insides = ({at: [tuple(p) for p in pieces] for at, pieces in s} for s in state[5:])
-        return cls(laps, steps, begins, ends, ranks, gaps, insides)
 
 
 class Books:
@@ -302,6 +196,20 @@ class Books:
         if len(self._held) >= AT_ONCE + AROUND:
             self._book(AT_ONCE)
 
+    def take(self, cells: Cell | Cells) -> tuple[int, int]:
+        """One or many; the last of them."""
+        if isinstance(cells, Cell):
+            self.add(cells)
+            return cells.lap, cells.step
+        begun = 0
+        while begun < len(cells):  # as few at a time as if they came singly
+            until = begun + AT_ONCE + AROUND - len(self._held)
+            self._held.extend_with(cells.between(begun, until))
+            begun = until
+            if len(self._held) >= AT_ONCE + AROUND:
+                self._book(AT_ONCE)
+        return cells.lap, cells.last
+
     def extend(self, lap: int, step: int, times: array[int]) -> None:
         """Plain steps from `step` on, each lasting until the next time."""
         self._held.extend(lap, step, times)
@@ -336,19 +244,14 @@ class Books:
             whole = self._past.then(took)
             judged = self._judged(whole, len(self._past), count, prior or Pace())
             self._pauses = [*self._pauses, *judged.pauses][-MOST_PAUSES:]
-            start, first = 0, len(self._past)
+            first, start = len(self._past), int(not self._begun)
             if not self._begun:
                 self._begun = True
                 self._book_first(took, prior, only_begun)
-                start = 1
             if not (judged.excess or self._is_uneven(start, count)):
                 self._book_run(start, count)
             else:
-                busy = self._busy(took, judged, first, start) if self.asynchronous else None
-                for at in range(start, count):
-                    self._book_one(at, took, judged.excess.get(first + at), busy)
-                if busy is not None:
-                    self._busy_ns = busy[count - 1]
+                self._book_each(range(start, count), took, judged, first)
             whole.asynchronous = self.asynchronous
             self._past = whole.between(start, first + count).last(2 * AROUND)
             self._held.drop(count)
@@ -373,7 +276,7 @@ class Books:
     def _is_uneven(self, start: int, count: int) -> bool:
         """Whether anything but steps back to back lies among them."""
         held = self._held
-        if held.gaps or held.insides or start >= count:
+        if held.gaps or held.insides or start >= count or held.waits != held.begins:
             return True
         if held.ranks[count - 1] > 1 or self.capacity > 1:
             return True
@@ -401,9 +304,21 @@ class Books:
             lap.extend(held.begins[start + 1 : count], end)
         self.steps += count - start
 
+    def _book_each(self, rows: range, took: Took, judged: Judgement, first: int) -> None:
+        """Step by step, but for those between others that are out of line."""
+        busy = self._busy(took, judged, first, rows.start) if self.asynchronous else None
+        odd, begun = self._held.odd | {row - first for row in judged.excess}, rows.start
+        for at in sorted(odd.intersection(rows)):
+            self._book_some(range(begun, at), took, busy)
+            self._book_one(at, took, judged.excess.get(first + at), busy)
+            begun = at + 1
+        self._book_some(range(begun, rows.stop), took, busy)
+        if busy is not None:
+            self._busy_ns = busy[rows.stop - 1]
+
     def _book_first(self, took: Took, prior: Pace | None, only_begun: bool) -> None:
         held, before = self._held, self.end_ns
-        gap, inside = held.gaps.get(0, []), held.insides.get(0, [])
+        gap, inside = held.gap(0), held.insides.get(0, [])
         begin, end = max(held.begins[0], before), held.ends[0]
         self.inferred_ns += begin - before - claimed_ns(gap, before, begin)
         fill(self.timeline, gap, begin, [(REST, Spent.TRAINING_PREPARATION)])
@@ -446,7 +361,7 @@ class Books:
         much of the time before it that nobody claims the device had."""
         held = self._held
         before_ns = busy[at - 1] if at else self._busy_ns
-        gap, hidden = uncovered(held.gaps.get(at, ()), before_ns)
+        gap, hidden = uncovered(held.gap(at), before_ns)
         self.inferred_ns += hidden
         inside: list[Piece] = []
         for piece in held.insides.get(at, ()):
@@ -459,7 +374,7 @@ class Books:
     def _book_one(self, at: int, took: Took, over: Excess | None, busy: list[int] | None) -> None:
         held, timeline, before = self._held, self.timeline, self.end_ns
         begin, end = max(held.begins[at], before), held.ends[at]
-        gap: Sequence[Piece] = held.gaps.get(at, ())
+        gap: Sequence[Piece] = held.gap(at)
         inside: Sequence[Piece] = held.insides.get(at, ())
         working = 0
         if busy is not None:
@@ -485,6 +400,49 @@ class Books:
         else:
             timeline.append(end, Spent.PRODUCTIVE)
         self._count(at, begin)
+
+    def _book_some(self, rows: range, took: Took, busy: list[int] | None) -> None:
+        """Steps that are in line, with nothing around them but waits for data."""
+        singly = len(rows)
+        if busy is None and len(rows) > LEAST_STEPS and self._held.has_columns:
+            singly = 0 if self._goes_on(rows[0]) else 1
+        for at in rows[:singly]:
+            self._book_one(at, took, None, busy)
+        rest = rows[singly:]
+        if rest and self._is_even(rest):
+            self._book_columns(rest)
+        else:
+            for at in rest:
+                self._book_one(at, took, None, busy)
+
+    def _goes_on(self, at: int) -> bool:
+        """Whether a step is the one after the last."""
+        held = self._held
+        if not self.laps or held.laps[at] != self._lap:
+            return False
+        return held.steps[at] == self.laps[-1].last_step + 1
+
+    def _is_even(self, rows: range) -> bool:
+        """Whether all ranks did all of these steps, which follow one another."""
+        held, first, last = self._held, rows[0], rows[-1]
+        ranks = set(held.ranks[first : last + 1])
+        if len(ranks) > 1 or min(ranks) < self.capacity or held.laps[first] != held.laps[last]:
+            return False
+        return held.steps[last] - held.steps[first] == last - first
+
+    def _book_columns(self, rows: range) -> None:
+        """As `_book_one` would, each."""
+        held, np = self._held, numpy()
+        since, begins, ends = held.walked(self.end_ns, rows)
+        waits = np.clip(column(held.waits)[rows.start : rows.stop], since, begins)
+        bounds = np.stack((waits, begins, ends), axis=1).ravel()
+        classes = np.tile(np.array(_AROUND_A_STEP), len(rows))
+        some = np.diff(bounds, prepend=self.end_ns) > 0
+        if some.any():
+            self.timeline.extend(bounds[some], classes[some])
+        self.laps[-1].extend(packed(begins), self.end_ns)
+        self.steps += len(rows)
+        self.capacity, self._degraded = held.ranks[rows[0]], False
 
     def _missing_share(self, at: int) -> float:
         """Of the ranks that were there before, how many are not; for a step or two, nobody is

@@ -34,7 +34,8 @@ from runwatch.views.goodput.account import (
     Turn,
     normalised,
 )
-from runwatch.views.goodput.books import REST, Lap, Quotas, claimed_ns, fill
+from runwatch.views.goodput.books import REST, Lap, Quotas, fill
+from runwatch.views.goodput.cells import claimed_ns
 from runwatch.views.goodput.classes import Spent
 from runwatch.views.goodput.judging import QUEUED, Pace
 from runwatch.views.goodput.ledger import Attempt, AttemptKey, Awaited, Ledger

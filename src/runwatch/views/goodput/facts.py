@@ -30,6 +30,7 @@ from runwatch.record import (
 from runwatch.views.goodput.account import Life
 from runwatch.views.goodput.classes import Spent
 from runwatch.views.goodput.ledger import AttemptKey, Ledger
+from runwatch.views.goodput.strides import LEAST_STEPS, Strides, Waits, column, plain_runs
 from runwatch.views.goodput.track import Track
 from runwatch.views.runs import ProcessState
 
@@ -276,10 +277,11 @@ class Scribe:
             batch = _by_our_clock(batch, journal.ahead_ns)
         told = [e for e in batch.events if e.scope in journal.scopes]
         told = [e for e in told if e.kind in (ENTRY_EVENT, ELAPSED_EVENT, "run_start")]
-        if told or journal.entries:
+        kinds = {event.kind for event in told}
+        if journal.entries or ENTRY_EVENT in kinds or (told and journal.diary is not None):
             self._in_order(journal, batch, told)
         else:
-            self._edges(journal, batch)
+            self._edges(journal, batch, sorted(told, key=_when))
 
     def lives(self, states: Iterable[ProcessState]) -> list[Life]:
         """What `draw_up` needs to know of the run's processes."""
@@ -344,21 +346,58 @@ class Scribe:
             if series in waits:
                 yield time_ns, step, round(value * 1e9)
 
-    def _edges(self, journal: _Journal, batch: Batch) -> None:
-        track, names, spans = journal.track, journal.names, batch.spans
-        waits = self._waits(journal, batch.points)
-        wait = next(waits, None)
-        columns = zip(spans.name, spans.span, spans.edge, spans.time_ns, spans.step, strict=True)
-        for name, span, edge, time_ns, step in columns:
-            while wait is not None and (wait[0] < time_ns or wait[0] == time_ns and edge == BEGIN):
-                track.waited(wait[1], wait[2])
-                wait = next(waits, None)
+    def _edges(self, journal: _Journal, batch: Batch, told: list[Event]) -> None:
+        """Edges and waits, and what was told between them, which is in the order of time."""
+        track, spans = journal.track, batch.spans
+        waits = Waits(batch.points, journal.waits)
+        done = 0
+        for event in told:
+            until = _first_behind(spans, done, event.time_ns)
+            self._some_edges(journal, spans, range(done, until), waits)
+            waits.tell(track, event.time_ns + 1)
+            self._tell(journal, event)
+            done = until
+        self._some_edges(journal, spans, range(done, len(spans)), waits)
+        waits.tell_all(track)
+
+    def _some_edges(self, journal: _Journal, spans: Spans, some: range, waits: Waits) -> None:
+        track, done = journal.track, some.start
+        steps = [name for name, spent in journal.names.items() if spent == _STEP]
+        for run in plain_runs(spans, some, steps):
+            self._one_by_one(journal, spans, range(done, run.start), waits)
+            done = run.start
+            while done < run.stop and not track.is_between:
+                self._one_by_one(journal, spans, range(done, done + 2), waits)
+                done += 2
+            if run.stop - done >= 2 * LEAST_STEPS:
+                waits.tell(track, spans.time_ns[done] + 1)
+                done += self._at_once(track, spans, range(done, run.stop), waits)
+        self._one_by_one(journal, spans, range(done, some.stop), waits)
+
+    def _at_once(self, track: Track, spans: Spans, run: range, waits: Waits) -> int:
+        """How many of these edges, of plain steps, were taken: all or none."""
+        times = column(spans.time_ns)[run.start : run.stop]
+        begins, ends, first = times[0::2], times[1::2], spans.step[run.start]
+        if begins[0] < track.now_ns:
+            return 0
+        waited = waits.of(first, track.since_ns, begins, ends)
+        if waited is None:
+            return 0
+        lap, since_ns = track.lap_of(first), track.since_ns
+        track.strides(Strides(lap, first, since_ns, begins, ends, waited))
+        return len(run)
+
+    def _one_by_one(self, journal: _Journal, spans: Spans, some: range, waits: Waits) -> None:
+        track, names = journal.track, journal.names
+        part = slice(some.start, some.stop)
+        columns = (spans.name, spans.span, spans.edge, spans.time_ns, spans.step)
+        for name, span, edge, time_ns, step in zip(*(c[part] for c in columns), strict=True):
+            if waits.next_ns <= time_ns:
+                # At one time, what was said of a step precedes the next, which begins.
+                waits.tell(track, time_ns + (edge == BEGIN))
             spent = names.get(name)
             if spent is not None:
                 self._edge(track, spent, span, edge, time_ns, step)
-        while wait is not None:
-            track.waited(wait[1], wait[2])
-            wait = next(waits, None)
 
     def _edge(
         self, track: Track, spent: int, span: int, edge: int, time_ns: int, step: int
@@ -489,6 +528,20 @@ def _earlier(state: ProcessState, ahead_ns: int) -> ProcessState:
         ended_ns=earlier(state.ended_ns),
         lived_ns=earlier(state.lived_ns),
     )
+
+
+def _when(event: Event) -> int:
+    return event.time_ns
+
+
+def _first_behind(spans: Spans, at: int, time_ns: int) -> int:
+    """The first edge from `at` on before which something was told then; as in `_woven`."""
+    while at < len(spans):
+        edge_ns = spans.time_ns[at]
+        if time_ns < edge_ns or (time_ns == edge_ns and spans.edge[at] == BEGIN):
+            break
+        at += 1
+    return at
 
 
 def _moment(fact: _Fact) -> int:

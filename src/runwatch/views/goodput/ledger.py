@@ -15,22 +15,25 @@ from __future__ import annotations
 import base64
 import json
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from operator import sub
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from runwatch.views.goodput.books import Books, Cell
+from runwatch.views.goodput.books import Books
+from runwatch.views.goodput.cells import Cell, Cells
 from runwatch.views.goodput.classes import ClassNames
 from runwatch.views.goodput.judging import FEW, Pace
-from runwatch.views.goodput.muster import BEYOND, Meeting, Muster
+from runwatch.views.goodput.meetings import BEYOND, Awaiting
+from runwatch.views.goodput.muster import Muster
 from runwatch.views.goodput.skew import Skew
+from runwatch.views.goodput.strides import Strides
 from runwatch.views.goodput.track import Stale, Stride, Track
 
 __all__ = ["Attempt", "AttemptKey", "Awaited", "Ledger", "Stale", "Tail"]
 
-STATE_VERSION: Final = 3
+STATE_VERSION: Final = 4
 
 AttemptKey = tuple[int, int]
 """The attempt that a process belongs to, and within it the how-manieth start that it recorded
@@ -38,6 +41,13 @@ itself (0 if it records none): a program that starts over in place makes two att
 
 HELD_STEPS: Final = 64
 """Steps not booked yet while a process of the attempt may still begin to do steps, too."""
+
+if TYPE_CHECKING:
+    Takers = tuple[
+        Callable[[Track, Stride], None],
+        Callable[[int, array[int]], int],
+        Callable[[Track, Strides], None],
+    ]
 
 
 @dataclass(slots=True)
@@ -98,14 +108,18 @@ class Attempt:
             raise Stale(f"rank {rank} joined attempt {self.key} after its steps were booked")
         if start_ns < self.start_ns and self.booked is None:
             self.books = Books(start_ns)
-        track = self.tracks[key] = Track(key, rank, start_ns, self.take, self.take_run)
+        track = self.tracks[key] = Track(key, rank, start_ns, *self.takers)
         return track
+
+    @property
+    def takers(self) -> Takers:
+        """What a track hands its steps on to."""
+        return self.take, self.take_run, self.take_strides
 
     def take(self, track: Track, stride: Stride) -> None:
         lap, step, _, begin, end, gap, inside = stride
         if self.is_alone:
-            self.books.add(Cell(lap, step, begin, gap, end, inside))
-            self.booked = lap, step
+            self.booked = self.books.take(Cell(lap, step, begin, gap, end, inside))
             return
         self.skew.saw(track.key, lap, step, end)
         at = self.muster.take(track, stride, self.booked)
@@ -113,6 +127,22 @@ class Attempt:
             del self.muster.meetings[at]
             if not self.lenient:
                 raise Stale(f"rank {track.rank} told of step {step} after it was booked")
+
+    def take_strides(self, track: Track, strides: Strides) -> None:
+        """As many steps, taken at once where they are nothing out of the ordinary."""
+        if self.is_alone:
+            self.booked = self.books.take(Cells.of(strides))
+            return
+        rest = strides
+        if track.key not in self.muster.places:
+            self.take(track, next(strides.each()))
+            rest = strides.between(1, len(strides))
+        if not self.muster.is_plain(track, rest, self.booked):
+            for stride in rest.each():
+                self.take(track, stride)
+            return
+        self.skew.saw_some(track.key, rest)
+        self.muster.take_strides(track, rest)
 
     def take_run(self, step: int, times: array[int]) -> int:
         """Steps from `step` on, each lasting until the next; how many of them could be booked."""
@@ -137,15 +167,14 @@ class Attempt:
         if not muster.meetings:
             return
         passed = muster.passed(self._present)
-        ready = muster.ready(passed or (muster.generation, BEYOND))
+        until = passed or (muster.generation, BEYOND)
         waiting = passed is None or len(self.tracks) < self.expected
+        most = BEYOND
         if waiting or muster.is_apart(self._present):
-            ready = ready[: max(0, len(muster.meetings) - HELD_STEPS)]
-        for at in ready:
-            meeting = muster.meetings.pop(at)
-            self.books.add(meeting.cell(at))
-            _await(self.awaited, meeting)
-            self.booked = at
+            most = max(0, len(muster.meetings) - HELD_STEPS)
+        for cells, awaiting in muster.meetings.taken(until, most):
+            self.booked = self.books.take(cells)
+            _await(self.awaited, awaiting)
 
     @property
     def _present(self) -> list[str]:
@@ -158,12 +187,14 @@ class Attempt:
         if self.is_alone:
             for track in self.tracks.values():
                 for lap, step, _, begin, end, gap, inside in track.pending:
-                    books.add(Cell(lap, step, begin, gap, end, inside))
+                    books.take(Cell(lap, step, begin, gap, end, inside))
         else:
             meetings = self._mustered().meetings
-            for at in sorted(at for at in meetings if self.booked is None or at > self.booked):
-                books.add(meetings[at].cell(at))
-                _await(awaited, meetings[at])
+            if self.booked is not None:
+                meetings.taken(self.booked)
+            for cells, awaiting in meetings.taken((BEYOND, BEYOND)):
+                books.take(cells)
+                _await(awaited, awaiting)
         books.settle(prior, only_begun=only_begun)
         return Tail(books, awaited)
 
@@ -203,7 +234,7 @@ class Attempt:
     def of_state(cls, state: dict[str, Any]) -> Attempt:
         attempt = cls(tuple(state["key"]), Books.of_state(state["books"]))
         for saved in state["tracks"]:
-            track = Track.of_state(saved, attempt.take, attempt.take_run)
+            track = Track.of_state(saved, *attempt.takers)
             attempt.tracks[track.key] = track
         attempt.muster = Muster.of_state(state["muster"])
         attempt.skew = Skew.of_state(state["skew"])
@@ -213,12 +244,11 @@ class Attempt:
         return attempt
 
 
-def _await(awaited: dict[int, Awaited], meeting: Meeting) -> None:
-    rank, waited_ns = meeting.awaited
-    if meeting.ranks > 1 and waited_ns:
+def _await(awaited: dict[int, Awaited], awaiting: Awaiting) -> None:
+    for rank, steps, nanoseconds in awaiting:
         mine = awaited.setdefault(rank, Awaited())
-        mine.steps += 1
-        mine.nanoseconds += waited_ns
+        mine.steps += steps
+        mine.nanoseconds += nanoseconds
 
 
 class Ledger:

@@ -11,70 +11,13 @@ catches up with the others; the steps that it does again meanwhile are nobody's 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
-from runwatch.views.goodput.books import Cell
-from runwatch.views.goodput.track import Piece, Stride, Track
-
-At = tuple[int, int]
-"""Generation and step."""
-BEYOND: Final = 1 << 62
-
-
-@dataclass(slots=True)
-class Meeting:
-    """One step, as far as ranks were heard."""
-
-    begin_ns: int
-    begun_last: int
-    gap: list[Piece]
-    end_ns: int
-    ended_last: int
-    inside: list[Piece]
-    begun_first_ns: int
-    ended_first_ns: int
-    ranks: int = 1
-
-    @classmethod
-    def of(cls, stride: Stride, rank: int) -> Meeting:
-        begin, end = stride.begin_ns, stride.end_ns
-        return cls(begin, rank, stride.gap, end, rank, stride.inside, begin, end)
-
-    def join(self, stride: Stride, rank: int) -> None:
-        # Ties go to the lower rank, so that the order of arrival never shows.
-        begin, end = stride.begin_ns, stride.end_ns
-        if begin > self.begin_ns or (begin == self.begin_ns and rank < self.begun_last):
-            self.begin_ns, self.gap, self.begun_last = begin, stride.gap, rank
-        if end > self.end_ns or (end == self.end_ns and rank < self.ended_last):
-            self.end_ns, self.inside, self.ended_last = end, stride.inside, rank
-        if begin < self.begun_first_ns:
-            self.begun_first_ns = begin
-        if end < self.ended_first_ns:
-            self.ended_first_ns = end
-        self.ranks += 1
-
-    def merge(self, other: Meeting) -> None:
-        """Both are of the same step."""
-        if (other.begin_ns, -other.begun_last) > (self.begin_ns, -self.begun_last):
-            self.begin_ns, self.gap = other.begin_ns, other.gap
-            self.begun_last = other.begun_last
-        if (other.end_ns, -other.ended_last) > (self.end_ns, -self.ended_last):
-            self.end_ns, self.inside = other.end_ns, other.inside
-            self.ended_last = other.ended_last
-        self.begun_first_ns = min(self.begun_first_ns, other.begun_first_ns)
-        self.ended_first_ns = min(self.ended_first_ns, other.ended_first_ns)
-        self.ranks += other.ranks
-
-    def cell(self, at: At) -> Cell:
-        return Cell(*at, self.begin_ns, self.gap, self.end_ns, self.inside, self.ranks)
-
-    @property
-    def awaited(self) -> tuple[int, int]:
-        """The rank that the others waited for, and how long the first of them did."""
-        began, ended = self.begin_ns - self.begun_first_ns, self.end_ns - self.ended_first_ns
-        return (self.begun_last, began) if began >= ended else (self.ended_last, ended)
+from runwatch.views.goodput.meetings import BEYOND, At, Meetings, pieces_of
+from runwatch.views.goodput.strides import Strides
+from runwatch.views.goodput.track import Stride, Track
 
 
 @dataclass(slots=True)
@@ -97,7 +40,7 @@ class Place:
 @dataclass(slots=True)
 class Muster:
     generation: int = 0
-    meetings: dict[At, Meeting] = field(default_factory=dict)
+    meetings: Meetings = field(default_factory=Meetings)
     places: dict[str, Place] = field(default_factory=dict)
     begun_ns: int | None = None
     """When the first step began."""
@@ -120,9 +63,21 @@ class Muster:
             place.apart.append([])
         if not place.apart:
             place.peak = stride.step
-            return self._meet(stride, rank)
+            return self.meetings.join(self.generation, stride, rank)
         place.apart[-1].append((stride, rank))
         return None
+
+    def is_plain(self, track: Track, strides: Strides, reached: At | None) -> bool:
+        """Whether the rank just goes on with these steps, which are none of those booked."""
+        place = self.places.get(track.key)
+        if place is None or place.apart or place.lap != strides.lap:
+            return False
+        return reached is None or (self.generation, strides.first) > reached
+
+    def take_strides(self, track: Track, strides: Strides) -> None:
+        """As many that are plain."""
+        self.places[track.key].peak = strides.last
+        self.meetings.join_all(self.generation, strides, track.rank)
 
     def _is_behind(self, track: Track, stride: Stride, reached: At | None) -> bool:
         """Whether it came when the others had done this step already."""
@@ -148,11 +103,7 @@ class Muster:
         stayed = [
             place.peak or 0
             for key, place in self.places.items()
-            if not place.apart
-            and place.since_ns < turned_ns
-            and _is_there(tracks[key], turned_ns)
-            and place.since_ns < turned_ns
-            and _is_there(tracks[key], turned_ns)
+            if not place.apart and place.since_ns < turned_ns and _is_there(tracks[key], turned_ns)
         ]
         if not stayed:
             self._begin_again(turned_ns)
@@ -185,14 +136,12 @@ class Muster:
             if place.apart:
                 self._join(place, 0)
         for step, meeting in newer:
-            found = self.meetings.setdefault((self.generation, step), meeting)
-            if found is not meeting:
-                found.merge(meeting)
+            self.meetings.merge((self.generation, step), meeting)
 
     def _join(self, place: Place, first: int) -> None:
         for stride, rank in place.apart.pop(0)[first:]:
             place.peak = stride.step
-            self._meet(stride, rank)
+            self.meetings.join(self.generation, stride, rank)
 
     def passed(self, present: Iterable[str]) -> At | None:
         """Up to where every rank that is there has come; None if one has not begun."""
@@ -205,22 +154,9 @@ class Muster:
                 found = min(found, (self.generation, place.peak))
         return found
 
-    def ready(self, until: At) -> list[At]:
-        return sorted(at for at in self.meetings if at <= until)
-
     def copy(self) -> Muster:
-        meetings = {at: replace(meeting) for at, meeting in self.meetings.items()}
         places = {key: place.copy() for key, place in self.places.items()}
-        return Muster(self.generation, meetings, places, self.begun_ns)
-
-    def _meet(self, stride: Stride, rank: int) -> At:
-        at = self.generation, stride.step
-        found = self.meetings.get(at)
-        if found is None:
-            self.meetings[at] = Meeting.of(stride, rank)
-        else:
-            found.join(stride, rank)
-        return at
+        return Muster(self.generation, self.meetings.copy(), places, self.begun_ns)
 
     # ── saved ─────────────────────────────────────────────────────────────────────────────────
 
@@ -228,20 +164,14 @@ class Muster:
         return {
             "generation": self.generation,
             "begun": self.begun_ns,
-            "meetings": [
-                [*at, *(getattr(meeting, name) for name in Meeting.__slots__)]
-                for at, meeting in self.meetings.items()
-            ],
+            "meetings": self.meetings.state(),
             "places": [[key, p.lap, p.since_ns, p.peak, p.apart] for key, p in self.places.items()],
         }
 
     @classmethod
     def of_state(cls, state: dict[str, Any]) -> Muster:
         muster = cls(state["generation"], begun_ns=state["begun"])
-        for generation, step, begin, last, gap, end, ended, inside, *rest in state["meetings"]:
-            muster.meetings[generation, step] = Meeting(
-                begin, last, list(_pieces(gap)), end, ended, list(_pieces(inside)), *rest
-            )
+        muster.meetings = Meetings.of_state(state["meetings"])
         for key, lap, started, peak, apart in state["places"]:
             held = [[(_stride(stride), rank) for stride, rank in each] for each in apart]
             muster.places[key] = Place(lap, started, peak, held)
@@ -254,8 +184,4 @@ def _is_there(track: Track, time_ns: int) -> bool:
 
 def _stride(saved: Any) -> Stride:
     lap, step, since, begin, end, gap, inside = saved
-    return Stride(lap, step, since, begin, end, list(_pieces(gap)), list(_pieces(inside)))
-
-
-def _pieces(saved: Any) -> Iterator[Piece]:
-    return ((start, end, spent) for start, end, spent in saved)
+    return Stride(lap, step, since, begin, end, pieces_of(gap), pieces_of(inside))

@@ -134,7 +134,7 @@ def _journal_of_state(ledger: Ledger, state: dict[str, Any]) -> _Journal:
         track = ledger.attempts[at].tracks[state["key"]]
     else:
         attempt = attempt or Attempt(at, Books(0))
-        track = Track.of_state(state["loose"], attempt.take, attempt.take_run)
+        track = Track.of_state(state["loose"], *attempt.takers)
     journal = _Journal(
         track,
         state["attempt"],

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from runwatch.views.goodput.strides import Strides
 from runwatch.views.goodput.track import Track
 
 FIRST_STEPS: Final = 2
@@ -35,6 +36,13 @@ class Skew:
             mine = self.ends[key] = {}
         if len(mine) < MOST_STEPS + FIRST_STEPS and not lap:
             mine.setdefault(step, end_ns)
+
+    def saw_some(self, key: str, strides: Strides) -> None:
+        """As many at once."""
+        most = MOST_STEPS + FIRST_STEPS - len(self.ends.get(key, ()))
+        if most > 0 and not strides.lap:
+            for at, end_ns in enumerate(strides.ends[:most].tolist()):
+                self.saw(key, strides.lap, strides.first + at, end_ns)
 
     def ahead_ns(self, tracks: Mapping[str, Track]) -> dict[str, int]:
         """By host: how far its clock is ahead of the others'; those of which nothing can be said

@@ -9,7 +9,12 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from runwatch.views.goodput.strides import numpy
+
+if TYPE_CHECKING:
+    from runwatch.views.goodput.strides import Column
 
 MARK_EVERY: Final = 512
 
@@ -55,12 +60,39 @@ class Timeline:
             self._since = last
         elif end_ns <= self.start_ns:
             return
-        if spent >= len(self._running):
-            self._running.extend([0] * (spent + 1 - len(self._running)))
+        self._widen(spent)
         if not len(ends) % MARK_EVERY:
             self._marks.append(self._running.copy())
         ends.append(end_ns)
         self.classes.append(spent)
+
+    def _widen(self, spent: int) -> None:
+        if spent >= len(self._running):
+            self._running.extend([0] * (spent + 1 - len(self._running)))
+
+    def extend(self, ends: Column, classes: Column) -> None:
+        """As many intervals; each ends behind the one before it."""
+        np = numpy()
+        last = np.append(classes[1:] != classes[:-1], True)  # neighbours of one class are one
+        ends, classes = ends[last], classes[last]
+        self.append(int(ends[0]), int(classes[0]))  # it may go on with the last one
+        ends, classes = ends[1:], classes[1:]
+        if not len(ends):
+            return
+        before = np.append(self.classes[-1], classes[:-1])
+        self._widen(int(classes.max()))
+        starts = np.concatenate((np.array([self._since, self.end_ns], np.int64), ends[:-1]))
+        lengths = np.diff(starts)
+        marks = range(-len(self.ends) % MARK_EVERY, len(ends), MARK_EVERY)
+        self._marks += [self._running.copy() for _ in marks]
+        for spent in np.bincount(before).nonzero()[0].tolist():
+            total = np.cumsum(np.where(before == spent, lengths, 0))
+            for at, ns in enumerate(total[marks.start :: MARK_EVERY].tolist(), -len(marks)):
+                self._marks[at][spent] += ns
+            self._running[spent] += int(total[-1])
+        self._since = int(starts[-1])
+        self.ends.frombytes(ends.tobytes())
+        self.classes.frombytes(classes.astype(np.uint8).tobytes())
 
     # ── questions ─────────────────────────────────────────────────────────────────────────────
 

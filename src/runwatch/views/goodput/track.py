@@ -15,9 +15,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from runwatch.views.goodput.classes import Spent, is_custom, is_elastic
+
+if TYPE_CHECKING:
+    from runwatch.views.goodput.strides import Strides
 
 Piece = tuple[int, int, int]
 """From, until, class."""
@@ -97,7 +100,7 @@ class Track:
     __slots__ = (
         "ended", "handed", "host", "inferred_ns", "key", "lap", "now_ns", "own_ns", "rank",
         "since_ns", "start_ns", "step", "steps", "_begin", "_closed", "_done", "_floor", "_gap",
-        "_inside", "_last", "_on_run", "_on_stride", "_open", "_turned",
+        "_inside", "_last", "_on_run", "_on_stride", "_on_strides", "_open", "_turned",
     )  # fmt: skip
 
     def __init__(
@@ -107,6 +110,7 @@ class Track:
         start_ns: int,
         on_stride: Callable[[Track, Stride], None],
         on_run: Callable[[int, array[int]], int] | None = None,
+        on_strides: Callable[[Track, Strides], None] | None = None,
     ) -> None:
         self.key = key
         self.rank = rank
@@ -135,6 +139,7 @@ class Track:
         self._closed = False
         self._on_stride = on_stride
         self._on_run = on_run
+        self._on_strides = on_strides
 
     # ── what is recorded ──────────────────────────────────────────────────────────────────────
 
@@ -185,6 +190,36 @@ class Track:
             self.steps += booked
             self.own_ns += times[booked] - first
         return booked
+
+    @property
+    def is_between(self) -> bool:
+        """Whether nothing is going on, and nothing has been since the last step."""
+        return self.step is None and not (self._open or self._gap)
+
+    def lap_of(self, step: int) -> int:
+        """The lap that a step is of which begins now."""
+        return self.lap + (self._last is not None and step <= self._last)
+
+    def strides(self, found: Strides) -> None:
+        """As many steps that begin and end, while it `is_between`: more than are kept back."""
+        self.lap, self._last, self._closed, self._floor = found.lap, found.last, False, 0
+        self._begin = int(found.begins[-1])
+        self.since_ns = self.now_ns = self._turned = int(found.ends[-1])
+        self.steps += len(found)
+        self.own_ns += int((found.ends - found.begins).sum())
+        whole = found.behind(self._done)
+        if whole is None:
+            self.flush()
+            whole = found
+        kept = len(whole) - LATE_STEPS
+        self._done = list(whole.between(kept, len(whole)).each())
+        whole = whole.between(0, kept)
+        if self._on_strides is not None:
+            self.handed = whole.lap, whole.last
+            self._on_strides(self, whole)
+        else:
+            for stride in whole.each():
+                self._hand_on(stride)
 
     @property
     def is_blank(self) -> bool:
@@ -378,8 +413,9 @@ class Track:
         state: dict[str, Any],
         on_stride: Callable[[Track, Stride], None],
         on_run: Callable[[int, array[int]], int] | None = None,
+        on_strides: Callable[[Track, Strides], None] | None = None,
     ) -> Track:
-        track = cls(state["key"], state["rank"], 0, on_stride, on_run)
+        track = cls(state["key"], state["rank"], 0, on_stride, on_run, on_strides)
         for name in cls._PLAIN:
             setattr(track, name, state[name])
         if track.handed is not None:
