@@ -24,9 +24,8 @@ from runwatch.views.goodput.account import Goodput, Life
 from runwatch.views.goodput.drawing import draw_up
 from runwatch.views.goodput.facts import (
     DATA_WAIT,
-    ELAPSED_EVENT,
-    ENTRY_EVENT,
     ENTRY_PREFIX,
+    TOLD_KINDS,
     Scribe,
     life_of,
 )
@@ -56,9 +55,7 @@ def counts(metric: str) -> bool:
 STRETCH_ROWS: Final = 400_000
 """Of many ranks each then has some hundred steps in it; each stretch is a look through all there
 is, and what is told of one takes about 100 MB."""
-WANTED: Final = Wanted(
-    metric=counts, kinds=("run_start", ELAPSED_EVENT, ENTRY_EVENT), rows=STRETCH_ROWS
-)
+WANTED: Final = Wanted(metric=counts, kinds=TOLD_KINDS, rows=STRETCH_ROWS)
 
 
 class TooLong(Exception):

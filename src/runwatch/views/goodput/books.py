@@ -150,8 +150,8 @@ REST: Final = 1 << 62
 
 class Books:
     __slots__ = (
-        "asynchronous", "capacity", "inferred_ns", "laps", "pace", "steps", "timeline", "_begun",
-        "_busy_ns", "_degraded", "_held", "_lap", "_past", "_pauses",
+        "asynchronous", "capacity", "inferred_ns", "laps", "pace", "steps", "synchronous",
+        "timeline", "_begun", "_busy_ns", "_degraded", "_held", "_lap", "_past", "_pauses",
     )  # fmt: skip
 
     def __init__(self, start_ns: int) -> None:
@@ -161,6 +161,8 @@ class Books:
         """As of the last settling."""
         self.capacity = 1
         """The most ranks that did a step so far, here or in the attempt that this one goes on."""
+        self.synchronous = False
+        """It is known that a step's work is done when it ends."""
         self.asynchronous = False
         """Steps were seen to only hand work over to a device."""
         self.steps = 0
@@ -226,7 +228,7 @@ class Books:
     def fork(self) -> Books:
         """Books that go on where these end, to be thrown away."""
         copy = Books(self.end_ns)
-        copy.asynchronous = self.asynchronous
+        copy.asynchronous, copy.synchronous = self.asynchronous, self.synchronous
         copy._lap = self._lap
         copy._begun = self._begun
         copy._held = self._held.copy()
@@ -266,7 +268,11 @@ class Books:
         return self._judged_from(whole, first, count, prior)
 
     def _judged_from(self, took: Took, first: int, count: int, prior: Pace) -> Judgement:
-        self.asynchronous = took.asynchronous = self.asynchronous or is_asynchronous(took)
+        if self.synchronous:
+            self.asynchronous = False
+        elif not self.asynchronous:
+            self.asynchronous = is_asynchronous(took)
+        took.asynchronous = self.asynchronous
         if len(took) <= FEW:
             return by_prior(took, prior)
         if not count or is_plain(took, first, first + count):
@@ -481,6 +487,7 @@ class Books:
             "inferred": self.inferred_ns,
             "lap": self._lap,
             "asynchronous": self.asynchronous,
+            "synchronous": self.synchronous,
             "begun": self._begun,
             "held": self._held.state(),
             "past": self._past.state(),
@@ -496,7 +503,7 @@ class Books:
         books.laps = [Lap.of_state(lap) for lap in state["laps"]]
         books.steps, books.inferred_ns = state["steps"], state["inferred"]
         books._lap, books._begun = state["lap"], state["begun"]
-        books.asynchronous = state["asynchronous"]
+        books.asynchronous, books.synchronous = state["asynchronous"], state["synchronous"]
         books._held = Held.of_state(state["held"])
         step, own, rest = (list(column) for column in state["past"])
         books._past = Took(step, own, rest)

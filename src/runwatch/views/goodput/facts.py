@@ -44,6 +44,10 @@ ENTRY_PREFIX: Final = "goodput."
 ENTRY_EVENT: Final = "goodput_entry"
 ELAPSED_EVENT: Final = "elapsed"
 
+CONFIG_EVENT: Final = "config"
+TOLD_KINDS: Final = ("run_start", CONFIG_EVENT, ELAPSED_EVENT, ENTRY_EVENT)
+"""The events that the account is made of."""
+
 SAME_START_NS: Final = 10_000_000_000
 JOB_START, JOB_END, STEP_START = "job_start_time", "job_end_time", "step_start_time"
 
@@ -276,7 +280,7 @@ class Scribe:
         if journal.ahead_ns:
             batch = _by_our_clock(batch, journal.ahead_ns)
         told = [e for e in batch.events if e.scope in journal.scopes]
-        told = [e for e in told if e.kind in (ENTRY_EVENT, ELAPSED_EVENT, "run_start")]
+        told = [e for e in told if e.kind in TOLD_KINDS]
         kinds = {event.kind for event in told}
         if journal.entries or ENTRY_EVENT in kinds or (told and journal.diary is not None):
             self._in_order(journal, batch, told)
@@ -480,6 +484,9 @@ class Scribe:
             if event.body.get("imported") is True and journal.diary is not None:
                 journal.diary.imported = True
             journal.imported = journal.imported or event.body.get("imported") is True
+        elif event.kind == CONFIG_EVENT:
+            if event.body.get("part") == "software":
+                self.ledger.dispatches(journal.track, _is_synchronous(event.body.get("values")))
         elif event.kind == ENTRY_EVENT:
             entry = event.body.get("entry")
             if isinstance(entry, Mapping):
@@ -542,6 +549,14 @@ def _first_behind(spans: Spans, at: int, time_ns: int) -> int:
             break
         at += 1
     return at
+
+
+def _is_synchronous(software: Any) -> bool:
+    """Whether a program with these libraries has done its work when a call returns."""
+    versions = software.get("versions") if isinstance(software, Mapping) else None
+    if not isinstance(versions, Mapping) or "jax" in versions or "tensorflow" in versions:
+        return False
+    return str(versions.get("torch", "+cpu")).endswith("+cpu")
 
 
 def _moment(fact: _Fact) -> int:

@@ -36,7 +36,7 @@ QUEUED: Final = 64
 _DISPATCH_SHARE: Final = 0.35
 _NOTHING: Final = 0.05
 _OUTSIDE: Final = 2
-_MOST: Final = 0.8
+_MOST: Final = 0.6
 
 
 class Excess(NamedTuple):
@@ -194,12 +194,12 @@ def waits_outside(took: Took) -> bool:
     if min(took.own) >= _NOTHING * mean:
         return False
     starts = after_a_pause = 0
-    before = 0
-    for own, rest in zip(took.own, took.rest, strict=True):
-        if own < _DISPATCH_SHARE * mean <= before:
+    short = _DISPATCH_SHARE * mean
+    rows = zip([0, *took.own], took.own, [*took.own[1:], mean], took.rest, strict=False)
+    for before, own, after, rest in rows:
+        if own < short <= before and after < short:
             starts += 1
             after_a_pause += rest >= mean
-        before = own
     return starts > 1 and after_a_pause >= _MOST * starts
 
 

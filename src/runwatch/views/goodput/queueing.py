@@ -21,12 +21,14 @@ from runwatch.views.goodput.track import Piece
 DRAINED: Final = 0.5
 """Of the longest waits around it: what comes close to them was a wait for all that was handed
 over; shorter ones just let the program not run too far ahead."""
+SHORT: Final = 0.35
+"""Of the mean: a step so short only hands work over.  After a wait it shows that nothing was left
+to wait for."""
 NEAR: Final = 256
 _AT_MOST: Final = 1.5
 """Times what steps usually take: a device that hangs does not work."""
 _OWN_TIME: Final = frozenset(
     (
-        Spent.PROGRAM_STARTUP,
         Spent.ACCELERATOR_INIT,
         Spent.TRAINING_PREPARATION,
         Spent.ELASTIC_SLICE_DOWN,
@@ -81,11 +83,14 @@ def _windows(waits: Sequence[int], odd: set[int]) -> Iterable[tuple[int, int]]:
     """From one wait for the device to the next, inclusive."""
     plain = [0 if at in odd else wait for at, wait in enumerate(waits)]
     blocks = [max(plain[at : at + NEAR]) for at in range(0, len(plain), NEAR)]
+    short = SHORT * sum(plain) / len(plain)
     first = 0
     for at, wait in enumerate(waits):
         block = at // NEAR
         longest = max(blocks[max(0, block - 1) : block + 2])
-        if wait >= DRAINED * longest or at == len(waits) - 1:
+        after = waits[at + 1 : at + 2]
+        emptied = bool(after) and after[0] < short <= wait
+        if emptied or wait >= DRAINED * longest or at == len(waits) - 1:
             yield first, at
             first = at + 1
 
