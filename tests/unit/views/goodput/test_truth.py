@@ -35,6 +35,8 @@ def check_exact(seed: int, world: World, form: Form = "native") -> None:
         worst = max(map(abs, errors.values()))
         assert worst <= min(hangs * SECOND, goodput.inferred_ns), f"history {seed}: {errors}"
         assert {name for name, ns in errors.items() if ns} <= JUDGED, f"history {seed}: {errors}"
+    elif not world.paced:  # a first step that was cut short may have been starting
+        assert max(map(abs, errors.values())) <= goodput.inferred_ns, f"history {seed}: {errors}"
     else:
         assert list(goodput.intervals()) == world.intervals, f"history {seed}"
         assert not any(errors.values()), f"history {seed}: {errors}"

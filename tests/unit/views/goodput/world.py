@@ -51,6 +51,8 @@ class World:
     faults: list[Fault] = field(default_factory=list)
     complete: list[int] = field(default_factory=list)
     """The attempts that did the last step there was to do."""
+    paced: bool = False
+    """Whether an attempt did enough steps to tell how long one takes."""
     scale: float = 1.0
     """How much faster than the published rate faults came."""
 
@@ -368,7 +370,7 @@ class Simulator:
             rank.maybe_background(self.dice)
         self.next_step += 1
         self.steady += 1
-        self.paced = self.paced or self.steady > KNOWN_AFTER
+        self.paced = self.world.paced = self.paced or self.steady > KNOWN_AFTER
 
     def _may_stall(self) -> bool:
         """Once in an attempt, so that hanging is not what usually happens."""
