@@ -33,7 +33,7 @@ def test_what_is_logged_is_in_the_journal(story: Tell) -> None:
     assert told.steps("loss") == [None, None, 7]
     assert told.scopes[0].run == "first"
     assert told.scopes[0].group == "sweep"
-    assert told.end == {"status": "completed", "explicit": True}
+    assert told.end == {"status": "completed", "explicit": True, "done": True}
 
 
 def test_a_record_is_there_before_the_call_returns(place: Path) -> None:

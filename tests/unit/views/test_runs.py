@@ -16,6 +16,7 @@ from runwatch.views.runs import (
     UNSEEN,
     ProcessState,
     attempts,
+    clock_moves,
     process_states,
     summarise_attempts,
     summarise_runs,
@@ -37,6 +38,8 @@ def process(
     key: str = "",
     role: str = "process",
     host: str = "host-a",
+    boot: str = "boot",
+    ticks: int = 0,
 ) -> ProcessRow:
     return ProcessRow(
         journal=JournalId(journal),
@@ -49,8 +52,8 @@ def process(
         attempt_key=key,
         group="",
         start_ns=START + int(start * SECOND),
-        boot="boot",
-        process_start_ticks=0,
+        boot=boot,
+        process_start_ticks=ticks,
         role=role,
         last_ns=START + int(last * SECOND),
     )
@@ -148,6 +151,34 @@ def test_details_of_an_end_are_kept() -> None:
     assert (failed.signal, failed.exit_code, failed.ended_ns) == (None, 7, START + 12 * SECOND)
     lost = state_of()
     assert lost.ended_ns == lost.last_ns == START + 10 * SECOND
+
+
+@pytest.mark.parametrize(
+    "known, done",
+    [
+        ([ended(explicit=True, done=True)], True),
+        ([ended(explicit=True, done=False)], False),
+        ([ended(explicit=True, done=None)], None),
+        ([ended(explicit=True, done="yes")], None),
+        ([ended(done=True), exited(code=0)], True),  # it knew how much there was to do
+        ([ended(done=False), exited(code=0)], False),
+        # Records of before say whether `finish` was called, and nothing else.
+        ([ended(explicit=True)], True),
+        ([ended()], False),
+        ([ended(), exited(code=0)], False),
+        # Exit code 0 is no word.
+        ([exited(code=0)], False),
+        # Who did not end well is not done, whatever it said.
+        ([ended(explicit=True, status="failed", done=True)], False),
+        ([ended(done=True), exited(code=3)], False),
+        ([ended(done=True), exited(signal=9)], False),
+        ([], False),
+    ],
+)
+def test_whether_a_process_had_done_all_there_was_to_do(
+    known: list[EventRow], done: bool | None
+) -> None:
+    assert state_of(*known).done is done
 
 
 @pytest.mark.parametrize(
@@ -256,6 +287,91 @@ def test_processes_with_the_same_key_share_an_attempt() -> None:
         process("f", start=5, rank=1),
     ]
     assert numbers(*rows) == [1, 2, 1, 2, 2, 3]
+
+
+@pytest.mark.parametrize("keys", [("", "", ""), ("a", "a", "b"), ("a", "b", "c")])
+@pytest.mark.parametrize(
+    "others_until, number",
+    [
+        (70, 1),  # the other goes on: the job is elastic, whatever the new one's key
+        (60, 2),  # … for no more than it takes to be stopped: the run was started again
+        (40, 2),
+    ],
+)
+def test_a_rank_that_is_replaced_while_others_go_on_belongs_to_their_attempt(
+    keys: tuple[str, ...], others_until: int, number: int
+) -> None:
+    stays = process("stays", rank=0, last=others_until, key=keys[0])
+    gone = process("gone", rank=1, last=45, key=keys[0])
+    new = process("new", rank=1, start=50, last=90, key=keys[2])
+    assert numbers(stays, gone, new) == [1, 1, number]
+
+
+def test_a_rank_that_is_still_there_is_not_replaced() -> None:
+    """Two of one rank at the same time: another job of the same name."""
+    stays, same = process("stays", rank=0, last=90), process("same", rank=1, last=90)
+    assert numbers(stays, same, process("new", rank=1, start=50, last=90)) == [1, 1, 2]
+
+
+@pytest.mark.parametrize("goes_on, number", [(True, 1), (False, 2)])
+def test_a_rank_in_addition_belongs_to_those_that_go_on_if_its_key_says_nothing_of_them(
+    goes_on: bool, number: int
+) -> None:
+    first = process("first", rank=0, last=90 if goes_on else 45, key="a")
+    assert numbers(first, process("more", rank=1, start=50, last=90, key="b")) == [1, number]
+    unnamed = process("more", rank=1, start=50, last=90)
+    assert numbers(first, unnamed) == [1, 1]  # a rank that was not there yet
+
+
+def test_one_that_replaced_another_can_be_replaced_itself() -> None:
+    stays = process("stays", rank=0, last=300)
+    others = [process(f"j{n}", rank=1, start=n * 50, last=n * 50 + 40) for n in range(5)]
+    assert numbers(stays, *others) == [1] * 6
+    again = [process(f"again {r}", rank=r, start=310, last=400) for r in (0, 1)]
+    assert numbers(stays, *others, *again) == [1] * 6 + [2, 2]
+
+
+# ── clocks that were set ───────────────────────────────────────────────────────────────────────
+
+
+def moves(*rows: ProcessRow) -> dict[str, float]:
+    return {journal: ns / SECOND for journal, ns in clock_moves(rows).items()}
+
+
+@pytest.mark.parametrize(
+    "start, found",
+    [
+        (100, {}),  # as much as the host says has passed
+        (130, {}),  # a program may take so long to begin
+        (131, {"b": 31}),
+        (3700, {"b": 3600}),
+        (-3500, {"b": -3600}),
+    ],
+)
+def test_a_clock_was_set_where_a_host_has_run_for_another_time(
+    start: int, found: dict[str, float]
+) -> None:
+    first = process("a", start=0, ticks=5_000)
+    assert moves(first, process("b", start=start, ticks=15_000)) == found  # 100 s later
+
+
+def test_only_processes_of_one_boot_of_one_host_tell() -> None:
+    first = process("a", start=0, ticks=5_000)
+    later = {"start": 3700, "ticks": 15_000}
+    assert moves(first, process("b", **later)) == {"b": 3600}  # type: ignore[arg-type]
+    assert moves(first, process("b", host="host-b", **later)) == {}  # type: ignore[arg-type]
+    assert moves(first, process("b", boot="another", **later)) == {}  # type: ignore[arg-type]
+    assert moves(first, process("b", boot="", **later)) == {}  # type: ignore[arg-type]
+    assert moves(first, process("b", start=3700, ticks=0)) == {}  # it is not known
+
+
+def test_attempts_are_counted_in_the_order_in_which_they_really_began() -> None:
+    """The clock was put back by an hour between them."""
+    first = process("a", start=0, last=50, ticks=5_000)
+    second = process("b", start=-3500, last=-3400, ticks=15_000)
+    assert numbers(first, second) == [1, 2]
+    states = process_states([first, second], [], START + 60 * SECOND)
+    assert {state.journal: state.ahead_ns for state in states} == {"a": 0, "b": -3600 * SECOND}
 
 
 def test_a_forked_child_belongs_to_the_attempt_of_its_time_and_has_no_state() -> None:

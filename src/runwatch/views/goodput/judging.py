@@ -165,10 +165,13 @@ def by_prior(took: Took, prior: Pace) -> Judgement:
 
 def is_asynchronous(took: Took) -> bool:
     """Whether steps only hand work over, as far as their lengths tell: many take next to nothing,
-    now or at first, or far less than the time between them that nobody claims."""
-    own = took.own[1:]
-    if len(own) < FEW:
+    now or at first, or far less than the time between them that nobody claims.
+
+    The longest has no say: beside one long hang, every step is next to nothing."""
+    if len(took) <= FEW + 1:
         return False
+    took = _but_the_longest(took)
+    own = took.own[1:]
     if waits_outside(took):
         return True
     mean = (sum(took.own) + sum(took.rest)) / len(took)
@@ -180,6 +183,12 @@ def is_asynchronous(took: Took) -> bool:
         if sorted(some)[len(some) // 2] < _DISPATCH_SHARE * mean:
             return True
     return False
+
+
+def _but_the_longest(took: Took) -> Took:
+    total = list(map(int.__add__, took.own, took.rest))
+    at = total.index(max(total))
+    return took.between(0, at).then(took.between(at + 1, len(took)))
 
 
 def waits_outside(took: Took) -> bool:

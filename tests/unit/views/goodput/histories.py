@@ -8,13 +8,15 @@ least; the times that entries speak of may be the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
 from hypothesis import strategies as st
 
 from runwatch.record import NO_STEP, Event
+from runwatch.views.goodput.books import AT_ONCE
+from runwatch.views.goodput.judging import AROUND
 from runwatch.views.goodput.ledger import HELD_STEPS
 from runwatch.views.runs import State
 from tests.unit.views.goodput.story import SECOND, Notebook
@@ -32,6 +34,8 @@ SPANS = (
 )
 STEMS = ("tpu_init", "training_prep", "data_loading", "elastic_reinit", "custom_badput_event")
 OUTAGE, HANG = 40, 50
+LEAD = AT_ONCE + AROUND + 100
+"""So many steps, and the first of them are booked for good."""
 TICK = 1_000
 """A second, in the unit of these notebooks."""
 
@@ -77,14 +81,24 @@ def histories(form: Form = "native", *, most_ranks: int = 4) -> st.SearchStrateg
     return written.filter(_ranks_keep_together)
 
 
-def _ranks_keep_together(books: list[Notebook]) -> bool:
+def long_histories(form: Form = "native", *, most_ranks: int) -> st.SearchStrategy[list[Notebook]]:
+    """The same after many plain steps that all ranks do together, with a hang here and there."""
+    tries = _tries.map(lambda found: _first_ranks(found, most_ranks))
+    hangs = st.lists(st.integers(1, LEAD - 1), max_size=4)
+    written = st.tuples(st.lists(tries, min_size=1, max_size=2), hangs)
+    books = written.map(lambda found: _written(found[0], form, found[1]))
+    return books.filter(lambda found: _ranks_keep_together(found, LEAD))
+
+
+def _ranks_keep_together(books: list[Notebook], lead: int = 0) -> bool:
     """Ranks that are further apart than is held come too late: then it matters who is heard first,
     and there is no one account."""
     ranks: dict[int, int] = {}
     steps: dict[int, set[tuple[int, int]]] = {}
     for book in books:
         ranks[book.attempt] = ranks.get(book.attempt, 0) + 1
-        steps.setdefault(book.attempt, set()).update(_steps(book))
+        own = {(lap, step) for lap, step in _steps(book) if lap or step >= lead}
+        steps.setdefault(book.attempt, set()).update(own)
     return all(len(steps[number]) <= HELD_STEPS for number, count in ranks.items() if count > 1)
 
 
@@ -103,8 +117,11 @@ def _first_ranks(found: Try, most: int) -> Try:
     return Try(found.outage, found.back, found.ranks[:most])
 
 
-def _written(tries: list[Try], form: Form) -> list[Notebook]:
-    """Every rank's notebook.  An attempt starts after the last sign of life of the one before."""
+def _written(tries: list[Try], form: Form, hangs: Sequence[int] | None = None) -> list[Notebook]:
+    """Every rank's notebook.  An attempt starts after the last sign of life of the one before.
+
+    `hangs`: the first attempt leads with many steps, and hangs in these.
+    """
     books: list[Notebook] = []
     now = first = 0
     for number, found in enumerate(tries, 1):
@@ -112,6 +129,9 @@ def _written(tries: list[Try], form: Form) -> list[Notebook]:
             _Hand(_notebook(rank, number, now + plan.late * TICK), first, form, len(found.ranks))
             for rank, plan in enumerate(found.ranks)
         ]
+        for hand in hands:
+            if hangs is not None and number == 1:
+                hand.lead(hangs)
         for hand, plan in zip(hands, found.ranks, strict=True):
             hand.carry_out(plan, last=number == len(tries))
         books += [hand.book for hand in hands]
@@ -139,6 +159,10 @@ class _Hand:
         self._open: list[tuple[str, int]] = []
         if form == "entries":
             book.entry("job_start_time", self.now)
+
+    def lead(self, hangs: Sequence[int]) -> None:
+        for number in range(LEAD):
+            getattr(self, f"_{self.form}_step")(HANG if number in hangs else 1, 0)
 
     def carry_out(self, plan: Rank, *, last: bool) -> None:
         acts: dict[str, Callable[[int, int], None]] = {

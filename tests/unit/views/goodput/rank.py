@@ -119,7 +119,9 @@ class Rank:
             span = self.book.begin("checkpoint_save/background", self._next())
             self.book.end("checkpoint_save/background", span, self._next())
 
-    def exits(self, at: int, state: Literal["completed", "killed"]) -> None:
-        if self._form == "entries" and state == "completed":
+    def exits(self, at: int, state: Literal["completed", "killed"], *, done: bool = True) -> None:
+        """`done`: it has nothing left to do, and says so."""
+        self.book.said_done = done
+        if self._form == "entries" and state == "completed" and done:
             self.book.entry("job_end_time", at)
         self.book.exits(at, state, "killed by SIGKILL" if state == "killed" else "")

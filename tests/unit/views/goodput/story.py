@@ -76,7 +76,7 @@ class Notebook:
         self.records: list[Record] = []
         self.ended_ns: int | None = None
         self.lived_ns: int | None = None
-        self.said_done = True
+        self.said_done: bool | None = True
         self.state: State = "running"
         self.reason = ""
         self._spans = 0
@@ -186,7 +186,7 @@ class Notebook:
             started_ns=self.start_ns,
             ended_ns=self.ended_ns if over else None,
             last_ns=self.last_ns,
-            done=over and self.state == "completed" and self.said_done,
+            done=self.said_done if over and self.state == "completed" else False,
             lived_ns=self.lived_ns if over else None,
         )
 

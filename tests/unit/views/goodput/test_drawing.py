@@ -129,13 +129,49 @@ def test_a_process_that_fell_silent_may_have_gone_on_and_that_is_said() -> None:
 
 
 def test_an_attempt_that_ended_well_and_was_started_again() -> None:
-    goodput = told(
-        first_try(last=1).exits(20), Notebook(attempt=2, start=70).steps(2, 70, 80).exits(80)
-    )
+    """Exit code 0 is no word that all was done."""
+    first = first_try(last=1).exits(20)
+    first.said_done = False
+    goodput = told(first, Notebook(attempt=2, start=70).steps(2, 70, 80).exits(80))
     assert rows(goodput) == [
         (0, 20, "productive"), (20, 70, "infrastructure_recovery"), (70, 80, "productive"),
     ]  # fmt: skip
     assert goodput.disruptions[0].cause == "ended and was started again"
+    assert goodput.inferred_ns == 0
+
+
+@pytest.mark.parametrize(
+    "said, goes_on_at, complete",
+    [
+        (True, 0, True),
+        (True, 2, True),  # it said so: what comes after is another go
+        (None, 0, True),  # nobody knows, and it begins where that one began
+        (None, 2, False),
+        (False, 0, False),
+        (False, 2, False),
+    ],
+)
+def test_an_attempt_was_complete_if_it_said_so_or_may_have_been_and_all_begins_again(
+    said: bool | None, goes_on_at: int, complete: bool
+) -> None:
+    first = first_try(last=1).exits(20)
+    first.said_done = said
+    goodput = told(first, Notebook(attempt=2, start=70).steps(goes_on_at, 70, 80).exits(80))
+    name = "excluded" if complete else "infrastructure_recovery"
+    assert rows(goodput, 20, 70) == [(20, 70, name)]
+    assert len(goodput.disruptions) == (not complete)
+    work = "productive" if complete or goes_on_at else "wasted_progress"
+    assert rows(goodput, 0, 20) == [(0, 20, work)]
+
+
+def test_that_it_was_not_complete_is_doubtful_where_all_begins_again() -> None:
+    first = first_try(last=1).exits(20)
+    first.said_done = False
+    goodput = told(first, Notebook(attempt=2, start=70).steps(0, 70, 80).exits(80))
+    assert goodput.inferred_ns == 70 * SECOND
+    assert goodput.disruptions[0].cause == (
+        "ended without saying that it was done, and was started again at step 0"
+    )
 
 
 def test_a_complete_attempt_stands_where_the_run_begins_again() -> None:
@@ -223,9 +259,35 @@ def test_a_named_span_without_an_end_is_inferred_to_where_the_program_ended() ->
 
 def test_an_open_step_that_takes_too_long_is_a_stall_as_of_now() -> None:
     book = Notebook().steps(0, 0, 10, 20, 30).step(3, 30)
-    assert rows(told(book, now=60)) == [(0, 60, "productive")]
-    assert rows(told(book, now=61)) == [(0, 40, "productive"), (40, 61, "stall")]
-    assert told(book, now=61).inferred_ns == 10 * SECOND
+    assert rows(told(book, now=80)) == [(0, 80, "productive")]
+    assert rows(told(book, now=81)) == [(0, 40, "productive"), (40, 81, "stall")]
+    assert told(book, now=81).inferred_ns == 51 * SECOND
+
+
+def test_short_steps_do_not_stall_within_ten_seconds() -> None:
+    book = Notebook().steps(0, 0, 1, 2, 3).step(3, 3)
+    assert rows(told(book, now=13)) == [(0, 13, "productive")]
+    assert rows(told(book, now=14)) == [(0, 4, "productive"), (4, 14, "stall")]
+
+
+def test_after_the_last_step_nothing_goes_on_and_that_is_a_stall_while_it_runs() -> None:
+    book = Notebook().steps(0, 0, 10, 20, 30)
+    assert rows(told(book, now=80)) == [(0, 30, "productive"), (30, 80, "unattributed")]
+    assert rows(told(book, now=81)) == [(0, 30, "productive"), (30, 81, "stall")]
+    assert rows(told(book.exits(90))) == [(0, 30, "productive"), (30, 90, "unattributed")]
+
+
+def test_a_first_step_that_was_never_done_was_starting() -> None:
+    goodput = told(Notebook().step(0, 0).killed(70))
+    assert rows(goodput) == [(0, 70, "program_startup")]
+    assert (goodput.inferred_ns, goodput.disruptions[0].hung) == (70 * SECOND, False)
+
+
+def test_a_first_step_that_was_never_done_hung_after_a_quarter_of_an_hour() -> None:
+    assert rows(told(Notebook().step(0, 0).killed(900))) == [(0, 900, "program_startup")]
+    goodput = told(Notebook().step(0, 0).killed(901))
+    assert rows(goodput) == [(0, 901, "stall")]
+    assert goodput.disruptions[0].hung
 
 
 def test_a_hang_that_ends_in_a_kill() -> None:

@@ -73,8 +73,8 @@ def test_the_wait_for_data_is_before_its_step_wherever_batches_end() -> None:
 
 
 def test_waits_of_a_step_that_is_done_twice_go_where_they_belong() -> None:
-    book = Notebook().step(0, 5, 10, wait=5).step(0, 12, 20, wait=1).exits(20)
-    expected = {"data_loading": 6, "wasted_progress": 5, "unattributed": 1, "productive": 8}
+    book = Notebook().step(0, 0, 5).step(1, 10, 15, wait=5).step(1, 17, 25, wait=1).exits(25)
+    expected = {"data_loading": 6, "wasted_progress": 5, "unattributed": 1, "productive": 13}
     assert spent(told(book)) == expected
     for cut in range(len(book.records)):
         assert spent(in_pieces(book, [cut])) == expected
@@ -183,9 +183,9 @@ def test_a_job_as_the_original_records_it() -> None:
 
 def test_custom_events_have_their_type_in_lower_case() -> None:
     book = Notebook().entry("job_start_time", 0).begins(0, 0, 10)
-    book.entries("custom_badput_event", 12, 15, "EVAL_STEP").begins(2, 20, 30, 40)
-    book.entry("job_end_time", 50)
-    assert spent(told(book)) == {"productive": 47, "custom:eval_step": 3}
+    book.entries("custom_badput_event", 12, 15, "EVAL_STEP").begins(2, 23, 33, 43)
+    book.entry("job_end_time", 53)
+    assert spent(told(book)) == {"productive": 50, "custom:eval_step": 3}
 
 
 @pytest.mark.parametrize(
@@ -277,8 +277,8 @@ def test_recorded_steps_and_entries_in_one_journal_wherever_batches_end() -> Non
 
 def test_entries_of_no_known_kind_are_spans_of_their_own() -> None:
     book = Notebook().entry("job_start_time", 0).begins(0, 0, 10).entries("coffee", 12, 14)
-    book.begins(2, 20, 30, 40).entry("job_end_time", 50)
-    assert spent(told(book)) == {"productive": 48, "custom:coffee": 2}
+    book.begins(2, 22, 32, 42).entry("job_end_time", 52)
+    assert spent(told(book)) == {"productive": 50, "custom:coffee": 2}
 
 
 # ── what Orbax writes ──────────────────────────────────────────────────────────────────────────
@@ -286,10 +286,10 @@ def test_entries_of_no_known_kind_are_spans_of_their_own() -> None:
 
 def test_saves_and_restores_by_orbax() -> None:
     book = Notebook().entry("job_start_time", 0).checkpoint("restore", 2, 6).begins(0, 10, 20)
-    book.checkpoint("save", 22, 4).begins(2, 30, 40, 50)
-    goodput = told(book.entry("job_end_time", 60))
+    book.checkpoint("save", 22, 4).begins(2, 34, 44, 54)
+    goodput = told(book.entry("job_end_time", 64))
     assert spent(goodput) == {
-        "training_preparation": 4, "checkpoint_restore": 6, "productive": 46, "checkpoint_save": 4,
+        "training_preparation": 4, "checkpoint_restore": 6, "productive": 50, "checkpoint_save": 4,
     }  # fmt: skip
 
 

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from runwatch.views.goodput.judging import Pace
 from runwatch.views.goodput.ledger import HELD_STEPS, Ledger, Stale
-from runwatch.views.goodput.track import Track
+from runwatch.views.goodput.track import LATE_STEPS, Track
 from tests.unit.views.goodput.story import (
     SECOND,
     Notebook,
@@ -156,9 +157,9 @@ def test_a_rank_dies_and_the_others_go_on() -> None:
 def test_an_open_step_after_a_death_has_the_benefit_of_the_doubt_until_it_is_a_stall() -> None:
     others = Notebook(0).steps(0, 0, 10, 20, 30, 40).step(4, 40)
     dead = Notebook(1).steps(0, 0, 10, 20, 30).step(3, 30).killed(35)
-    assert rows(told(others, dead, now=60)) == [(0, 60, "productive")]
-    assert rows(told(others, dead, now=90)) == [
-        (0, 40, "productive"), (40, 90, "infrastructure_recovery"),
+    assert rows(told(others, dead, now=90)) == [(0, 90, "productive")]
+    assert rows(told(others, dead, now=91)) == [
+        (0, 40, "productive"), (40, 91, "infrastructure_recovery"),
     ]  # fmt: skip
 
 
@@ -203,7 +204,10 @@ def test_a_dead_ranks_last_step_is_met_and_not_done_anew() -> None:
 def test_a_rank_that_joins_after_steps_were_booked_is_too_late() -> None:
     ledger = Ledger()
     track = ledger.track("a", attempt=(1, 0), rank=0, start_ns=0)
-    _do(track, range(3))
+    _do(track, range(LATE_STEPS))
+    ledger.track("c", attempt=(1, 0), rank=2, start_ns=0)  # none was booked yet
+    ledger.forget((1, 0), "c")
+    _do(track, range(LATE_STEPS, LATE_STEPS + 1))
     with pytest.raises(Stale, match="rank 1 joined"):
         ledger.track("b", attempt=(1, 0), rank=1, start_ns=0)
     assert ledger.track("a", attempt=(1, 0), rank=0, start_ns=0) is track
@@ -212,21 +216,29 @@ def test_a_rank_that_joins_after_steps_were_booked_is_too_late() -> None:
 def test_a_rank_that_tells_of_a_booked_step_is_too_late() -> None:
     ledger = Ledger()
     a, b = (ledger.track(key, attempt=(1, 0), rank=r, start_ns=0) for r, key in enumerate("ab"))
-    _do(a, range(5))
+    _do(a, range(5 + LATE_STEPS))
+    _do(b, range(1))
+    b.flush()
     ledger.end(["b"])
     ledger.settle()
-    with pytest.raises(Stale, match="told of step 0"):
-        _do(b, range(2))
+    assert ledger.attempts[1, 0].booked == (0, 4)
+    with pytest.raises(Stale, match="told of step 1 after it was booked"):
+        _do(b, range(1, 2 + LATE_STEPS))
 
 
 def test_a_lenient_ledger_lets_it_have_no_say() -> None:
     ledger = Ledger(lenient=True)
-    _do(ledger.track("a", attempt=(1, 0), rank=0, start_ns=0), range(3))
-    _do(ledger.track("b", attempt=(1, 0), rank=1, start_ns=0), range(3), length=99)
+    steps = LATE_STEPS + 2
+    _do(ledger.track("a", attempt=(1, 0), rank=0, start_ns=0), range(steps))
+    _do(ledger.track("b", attempt=(1, 0), rank=1, start_ns=0), range(steps), length=99)
     ledger.settle()
     (attempt,) = ledger.attempts.values()
-    assert attempt.tail(None).books.timeline.start_ns == attempt.books.end_ns
-    assert attempt.tail(None).books.end_ns == 3 * 99  # the step that nobody had booked
+    assert attempt.booked == (0, 1)
+    laps = attempt.tail(Pace()).books.laps
+    assert [lap.begins.tolist() for lap in laps] == [
+        [0, 10, *(99 * step for step in range(2, steps))]  # those that nobody had booked
+    ]
+    assert attempt.tail(Pace()).books.end_ns == steps * 99
 
 
 def test_steps_are_held_back_while_a_rank_may_still_begin() -> None:
@@ -235,10 +247,11 @@ def test_steps_are_held_back_while_a_rank_may_still_begin() -> None:
     _do(a, range(HELD_STEPS + 20))
     ledger.settle()
     (attempt,) = ledger.attempts.values()
-    assert len(attempt.meetings) == HELD_STEPS
+    assert len(attempt.muster.meetings) == HELD_STEPS
     _do(b, range(HELD_STEPS // 2, HELD_STEPS + 20))
     ledger.settle()
-    assert attempt.booked == (0, HELD_STEPS + 18)  # the last is still open to what is said of it
+    # Of the last few something may still be said.
+    assert attempt.booked == (0, HELD_STEPS + 19 - LATE_STEPS)
 
 
 def test_an_announced_process_is_waited_for_before_it_records() -> None:

@@ -47,7 +47,7 @@ def test_b05_a_hang_is_a_stall() -> None:
     goodput = told(job().begins(0, *times).entry("job_end_time", 420))
     assert spent(goodput) == {"productive": 120, "stall": 300}
     assert percent(goodput) == 28.57
-    assert goodput.inferred_ns == 3 * SECOND
+    assert goodput.inferred_ns == 300 * SECOND  # it may have been what that step took
 
 
 def test_b05_a_hang_that_goes_on_is_seen_while_it_does() -> None:
@@ -143,10 +143,10 @@ def test_b10_work_before_a_restart_at_step_0_is_wasted() -> None:
 
 def test_b11_a_save_in_a_wasted_region_is_a_save_and_takes_nothing_from_what_stands() -> None:
     """Original: subtracts it from productive time."""
-    book = job().begins(0, 0, 10, 20, 30).checkpoint("save", 32, 4).begins(4, 40)
-    book.entry("job_start_time", 60).begins(2, 60, 70, 80).entry("job_end_time", 90)
+    book = job().begins(0, 0, 10, 20, 30).checkpoint("save", 32, 4).begins(4, 44)
+    book.entry("job_start_time", 64).begins(2, 64, 74, 84).entry("job_end_time", 94)
     assert spent(told(book)) == {
-        "productive": 20 + 30, "wasted_progress": 16, "checkpoint_save": 4,
+        "productive": 20 + 30, "wasted_progress": 20, "checkpoint_save": 4,
         "infrastructure_recovery": 20,
     }  # fmt: skip
 
@@ -199,19 +199,19 @@ def test_b14_each_start_of_a_crash_loop_pays_for_its_own_compilation() -> None:
 @pytest.mark.parametrize("late", [1, 2])
 def test_b15_an_entry_that_comes_late_is_seen_as_long_as_its_step_is(late: int) -> None:
     """Original: a cursor that has passed it never comes back."""
-    book = job().begins(0, 0, 10, 20, 30)
+    book = job().begins(0, 0, 10, 20, 35)
     save = Notebook().checkpoint("save", 22, 5).records
     book.records[4 + late - 1 : 4 + late - 1] = save
-    goodput = told(book.entry("job_end_time", 40))
-    assert spent(goodput) == {"productive": 35, "checkpoint_save": 5}
+    goodput = told(book.entry("job_end_time", 45))
+    assert spent(goodput) == {"productive": 40, "checkpoint_save": 5}
 
 
 def test_b16_exclusions_and_checkpoints_go_together() -> None:
     """Original: 88.1 % in place of 83.3 % once there is a list of exclusions, even an empty one."""
-    book = job().begins(0, 0, 10, 20).checkpoint("save", 22, 5).begins(3, 30)
-    goodput = told(book.entry("job_end_time", 40))
-    assert spent(goodput, []) == spent(goodput) == {"productive": 35, "checkpoint_save": 5}
-    assert spent(goodput, [(24, 30)]) == {"productive": 32, "checkpoint_save": 2, "excluded": 6}
+    book = job().begins(0, 0, 10, 20).checkpoint("save", 22, 5).begins(3, 35)
+    goodput = told(book.entry("job_end_time", 45))
+    assert spent(goodput, []) == spent(goodput) == {"productive": 40, "checkpoint_save": 5}
+    assert spent(goodput, [(24, 30)]) == {"productive": 37, "checkpoint_save": 2, "excluded": 6}
 
 
 def test_b16_excluding_the_whole_job_excludes_all_of_it() -> None:

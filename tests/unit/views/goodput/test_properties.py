@@ -6,16 +6,18 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, pairwise
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from runwatch.record import Event
 from runwatch.views.goodput.account import Account, Goodput, normalised
-from runwatch.views.goodput.books import Lap
+from runwatch.views.goodput.books import AT_ONCE, Lap
 from runwatch.views.goodput.drawing import draw_up
 from runwatch.views.goodput.facts import Diary, Scribe, nanoseconds
+from runwatch.views.goodput.judging import AROUND, Pace
 from runwatch.views.goodput.ledger import Attempt, Ledger, Stale
-from tests.unit.views.goodput.histories import Form, histories
+from runwatch.views.goodput.track import LATE_STEPS
+from tests.unit.views.goodput.histories import Form, histories, long_histories
 from tests.unit.views.goodput.story import (
     RUN,
     SECOND,
@@ -26,7 +28,7 @@ from tests.unit.views.goodput.story import (
     scribe_for,
 )
 
-EXAMPLES, SOAK_EXAMPLES = 60, 3_000
+EXAMPLES, FEW_EXAMPLES, SOAK_EXAMPLES = 60, 10, 3_000
 FORMS: tuple[Form, ...] = ("native", "entries")
 
 seconds = st.integers(-20, 400)
@@ -71,13 +73,17 @@ def taken(scribe: Scribe, pieces: Sequence[Piece]) -> Scribe:
     return scribe
 
 
-def by_time(books: Books) -> list[Piece]:
-    pieces = [(book, at, at + 1) for book in books for at in range(len(book.records))]
+def by_time(books: Books, size: int = 1) -> list[Piece]:
+    pieces = [
+        (book, at, min(at + size, len(book.records)))
+        for book in books
+        for at in range(0, len(book.records), size)
+    ]
     return sorted(pieces, key=time_of)
 
 
 def time_of(piece: Piece) -> int:
-    return piece[0].records[piece[1]].time_ns
+    return piece[0].records[piece[2] - 1].time_ns
 
 
 def drawn(books: Books, scribe: Scribe, now_ns: int | None = None) -> Goodput:
@@ -250,8 +256,18 @@ def _class_at(intervals: list[tuple[int, int, str]], time_ns: int) -> str:
 
 
 def booked_steps_stay_unless_they_are_done_again(books: Books, data: st.DataObject) -> None:
-    pieces = by_time(books)
-    _booked_steps_stay(books, pieces, data.draw(st.integers(0, len(pieces))))
+    """What is booked is closed; the last AT_ONCE + AROUND steps are not yet, nor are those that
+    tracks keep back: they are judged again as more come."""
+    pieces = by_time(books, 16)
+    late = [at for at, piece in enumerate(pieces, 1) if _is_late(piece)]
+    _booked_steps_stay(books, pieces, data.draw(st.sampled_from(late)))
+
+
+def _is_late(piece: Piece) -> bool:
+    """Steps are booked by then."""
+    book, _, last = piece
+    steps = {record.step for record in book.records[:last] if not isinstance(record, Event)}
+    return len(steps) > AT_ONCE + AROUND + 2 * LATE_STEPS
 
 
 def _booked_steps_stay(books: Books, pieces: Sequence[Piece], at: int) -> None:
@@ -288,7 +304,7 @@ def _gone_back_to(ledger: Ledger, since_ns: int) -> int:
     """The lowest step that was begun since, and done; that an attempt was in when it broke off
     counts, too: it is done if the next attempt goes on behind it, else begun again there."""
     attempts = sorted(ledger.attempts.values(), key=lambda attempt: attempt.start_ns)
-    tails = [attempt.tail(None).books.laps for attempt in attempts]
+    tails = [attempt.tail(Pace()).books.laps for attempt in attempts]
     begins = [_begins((*a.books.laps, *tail)) for a, tail in zip(attempts, tails, strict=True)]
     begins += [_in_progress(attempt) for attempt in attempts[:-1]]
     return min(step for begin_ns, step in chain.from_iterable(begins) if begin_ns >= since_ns)
@@ -324,7 +340,7 @@ def a_later_now_only_extends(books: Books, later: int) -> None:
     scribe = fold(books)
     now_ns = last_ns(books)
     old, new = (drawn(books, scribe, now_ns + more * SECOND) for more in (0, later))
-    tails = [attempt.tail(None) for attempt in scribe.ledger.attempts.values()]
+    tails = [attempt.tail(Pace()) for attempt in scribe.ledger.attempts.values()]
     done_ns = max(tail.books.end_ns for tail in tails)
     deaths = [book.ended_ns for book in books if book.ended_ns and book.state != "completed"]
     assert (old.start_ns, new.end_ns >= old.end_ns) == (new.start_ns, True)
@@ -341,7 +357,8 @@ def a_later_now_only_extends(books: Books, later: int) -> None:
 # ── all of them, a few times in each run of the tests and often in a soak ──────────────────────
 
 data = st.data()
-PROPERTIES: list[tuple[Callable[..., None], tuple[st.SearchStrategy[object], ...], str]] = [
+Property = tuple[Callable[..., None], tuple[st.SearchStrategy[object], ...], str]
+PROPERTIES: list[Property] = [
     (every_nanosecond_is_in_one_class, (stories,), ""),
     (a_window_is_the_sum_of_its_intervals, (stories, windows, ranges), ""),
     (adjacent_windows_add_up, (stories, st.tuples(seconds, seconds, seconds)), ""),
@@ -351,11 +368,31 @@ PROPERTIES: list[tuple[Callable[..., None], tuple[st.SearchStrategy[object], ...
     (saving_and_loading_changes_nothing, (histories("native"), data), ""),
     (entries_need_no_journal, (histories("entries", most_ranks=1),), ""),
     (duplicate_entries_change_nothing, (histories("entries", most_ranks=1), data), ""),
-    (booked_steps_stay_unless_they_are_done_again, (histories("native"), data), ""),
-    (booked_steps_stay_unless_they_are_done_again, (histories("entries"), data), "of entries"),
     (a_later_now_only_extends, (stories, st.integers(0, 200)), ""),
 ]
-NAMES = [f"{check.__name__.replace('_', ' ')} {more}".strip() for check, _, more in PROPERTIES]
+LONG_PROPERTIES: list[Property] = [
+    (any_batching_gives_the_same, (long_histories("native", most_ranks=1), data), "of long runs"),
+    (any_batching_gives_the_same, (long_histories("entries", most_ranks=1), data), "of long logs"),
+    (
+        booked_steps_stay_unless_they_are_done_again,
+        (long_histories("native", most_ranks=1), data),
+        "",
+    ),
+    (
+        booked_steps_stay_unless_they_are_done_again,
+        (long_histories("native", most_ranks=3), data),
+        "of ranks",
+    ),
+    (
+        booked_steps_stay_unless_they_are_done_again,
+        (long_histories("entries", most_ranks=1), data),
+        "of entries",
+    ),
+]
+
+
+def named(properties: Sequence[Property]) -> list[str]:
+    return [f"{check.__name__.replace('_', ' ')} {more}".strip() for check, _, more in properties]
 
 
 def hold(
@@ -366,12 +403,13 @@ def hold(
         deadline=None,
         derandomize=True,
         database=None,
+        phases=(Phase.generate,) if often <= FEW_EXAMPLES else tuple(Phase),
         suppress_health_check=[HealthCheck.too_slow],
     )
     trials(given(*drawn)(check))()
 
 
-@pytest.mark.parametrize("check, drawn, more", PROPERTIES, ids=NAMES)
+@pytest.mark.parametrize("check, drawn, more", PROPERTIES, ids=named(PROPERTIES))
 def test_always(
     check: Callable[..., None], drawn: Sequence[st.SearchStrategy[object]], more: str
 ) -> None:
@@ -379,8 +417,23 @@ def test_always(
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("check, drawn, more", PROPERTIES, ids=NAMES)
+@pytest.mark.parametrize("check, drawn, more", PROPERTIES, ids=named(PROPERTIES))
 def test_always_long(
     check: Callable[..., None], drawn: Sequence[st.SearchStrategy[object]], more: str
 ) -> None:
     hold(check, drawn, SOAK_EXAMPLES)
+
+
+@pytest.mark.parametrize("check, drawn, more", LONG_PROPERTIES, ids=named(LONG_PROPERTIES))
+def test_always_of_many_steps(
+    check: Callable[..., None], drawn: Sequence[st.SearchStrategy[object]], more: str
+) -> None:
+    hold(check, drawn, FEW_EXAMPLES)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("check, drawn, more", LONG_PROPERTIES, ids=named(LONG_PROPERTIES))
+def test_always_of_many_steps_long(
+    check: Callable[..., None], drawn: Sequence[st.SearchStrategy[object]], more: str
+) -> None:
+    hold(check, drawn, SOAK_EXAMPLES // 10)

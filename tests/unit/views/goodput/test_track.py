@@ -7,7 +7,16 @@ from array import array
 import pytest
 
 from runwatch.views.goodput.classes import FIRST_CUSTOM, Spent
-from runwatch.views.goodput.track import OpenState, Piece, Stride, Track, insert
+from runwatch.views.goodput.track import (
+    LATE_STEPS,
+    RUN_STEPS,
+    OpenState,
+    Piece,
+    Stale,
+    Stride,
+    Track,
+    insert,
+)
 
 SAVE, LOAD, PREP = Spent.CHECKPOINT_SAVE, Spent.DATA_LOADING, Spent.TRAINING_PREPARATION
 COMPILE, RESTORE = Spent.PROGRAM_STARTUP, Spent.CHECKPOINT_RESTORE
@@ -24,8 +33,7 @@ class Told:
 
     @property
     def all(self) -> list[Stride]:
-        pending = self.track.pending
-        return [*self.strides, *([] if pending is None else [pending])]
+        return [*self.strides, *self.track.pending]
 
     @property
     def steps(self) -> list[tuple[int, int, int]]:
@@ -50,14 +58,52 @@ def test_a_step_has_the_time_since_the_one_before_it() -> None:
     assert (told.track.steps, told.track.own_ns) == (2, 25)
 
 
-def test_a_completed_step_waits_until_the_next_begins() -> None:
+def test_completed_steps_wait_for_what_is_still_to_be_said_of_them() -> None:
+    told = Told()
+    for step in range(LATE_STEPS):
+        told.track.begin(step * 10, step)
+        told.track.end(step * 10 + 10)
+    kept = [stride(step, step * 10, step * 10, step * 10 + 10) for step in range(LATE_STEPS)]
+    assert (told.strides, told.track.pending, told.track.handed) == ([], kept, None)
+    told.track.begin(LATE_STEPS * 10, LATE_STEPS)
+    assert told.strides == []
+    told.track.end(LATE_STEPS * 10 + 10)
+    assert (told.strides, len(told.track.pending)) == (kept[:1], LATE_STEPS)
+    assert told.track.handed == (0, 0)
+
+
+def test_flushed_steps_are_handed_on_in_order() -> None:
+    told = Told()
+    for step in range(3):
+        told.track.begin(step * 10, step)
+    told.track.flush()
+    assert (told.steps, told.track.pending) == ([(0, 0, 10), (1, 10, 20)], [])
+    assert (told.track.handed, told.track.step) == ((0, 1), 2)
+    told.track.flush()
+    assert len(told.strides) == 2
+
+
+def test_what_is_said_of_a_step_after_it_was_closed_is_stale() -> None:
+    """It was handed on although something might still be said of it."""
+    for say in ("waited", "elapsed"):
+        told = Told()
+        told.track.begin(0, 0)
+        told.track.end(10)
+        told.track.close_step()
+        with pytest.raises(Stale, match="after it was handed on"):
+            told.track.waited(0, 3) if say == "waited" else told.track.elapsed(12, 5, SAVE)
+
+
+def test_a_closed_step_with_another_begun_since_is_left_alone() -> None:
     told = Told()
     told.track.begin(0, 0)
     told.track.end(10)
-    assert (told.strides, told.track.pending) == ([], stride(0, 0, 0, 10))
+    told.track.close_step()
     told.track.begin(10, 1)
-    assert (told.strides, told.track.pending) == ([stride(0, 0, 0, 10)], None)
-    assert told.track.handed == (0, 0)
+    told.track.waited(0, 3)
+    told.track.elapsed(14, 3, SAVE)
+    told.track.end(20)
+    assert [(s.gap, s.inside) for s in told.all] == [([], []), ([], [(11, 14, SAVE)])]
 
 
 def test_a_step_that_begins_ends_the_open_one() -> None:
@@ -137,6 +183,63 @@ def test_many_beginnings_at_once_are_as_many() -> None:
     at_once.track.begins(times, numbers)
     assert at_once.all == one_by_one.all
     assert at_once.track.opened(40) == one_by_one.track.opened(40)
+
+
+class Booker(Told):
+    """Takes plain steps at once, if it can."""
+
+    def __init__(self, most: int = RUN_STEPS) -> None:
+        super().__init__()
+        self.runs: list[tuple[int, list[int]]] = []
+        self.most = most
+        self.track = Track("key", 0, 0, self._one, self._many)
+
+    def _one(self, track: Track, stride: Stride) -> None:
+        self.strides.append(stride)
+
+    def _many(self, step: int, times: array[int]) -> int:
+        if len(times) - 1 > self.most:
+            return 0
+        self.runs.append((step, times.tolist()))
+        return len(times) - 1
+
+    @property
+    def done(self) -> list[tuple[int, int]]:
+        """Number and end, however it was handed on."""
+        found = [(stride.step, stride.end_ns) for stride in self.all]
+        for step, times in self.runs:
+            found += list(enumerate(times[1:], step))
+        return sorted(found)
+
+
+@pytest.mark.parametrize("batches", [[600], [1, 599], [100, 100, 400], [256, 256, 88]])
+def test_plain_steps_are_handed_on_at_once_and_the_last_few_are_kept_back(
+    batches: list[int],
+) -> None:
+    booker, now = Booker(), 0
+    for count in batches:
+        numbers = range(now, now + count)
+        booker.track.begins(array("q", (n * 10 for n in numbers)), array("q", numbers))
+        now += count
+    assert booker.runs
+    assert booker.done == [(n, n * 10 + 10) for n in range(599)]
+    assert (booker.track.step, booker.track.steps, booker.track.own_ns) == (599, 599, 5990)
+    assert 0 < len(booker.track.pending) <= LATE_STEPS
+
+
+@pytest.mark.parametrize("why", ["a gap", "a span", "a number is missing", "nobody takes them"])
+def test_steps_are_not_handed_on_at_once_where_there_is_more_to_see(why: str) -> None:
+    booker = Booker(most=0 if why == "nobody takes them" else RUN_STEPS)
+    booker.track.begin(0, 0)
+    if why == "a gap":
+        booker.track.end(5)
+    elif why == "a span":
+        booker.track.open(5, SAVE, 1)
+        booker.track.close(7, 1)
+    numbers = [n + (why == "a number is missing" and n > 4) for n in range(1, 20)]
+    booker.track.begins(array("q", (n * 10 for n in numbers)), array("q", numbers))
+    assert not booker.runs
+    assert len(booker.done) == 19
 
 
 # ── spans ──────────────────────────────────────────────────────────────────────────────────────
@@ -317,13 +420,14 @@ def test_an_elapsed_of_nothing_claims_nothing(nanoseconds: int) -> None:
     assert told.all[0].inside == []
 
 
-def test_an_elapsed_told_too_late_has_no_say() -> None:
+def test_an_elapsed_has_a_say_in_the_steps_that_are_kept_back() -> None:
     told = Told()
-    for step in range(3):
+    for step in range(LATE_STEPS + 2):
         told.track.begin(step * 10, step)
         told.track.end(step * 10 + 9)
-    told.track.elapsed(5, 4, SAVE)
-    assert [stride.inside for stride in told.all] == [[], [], []]
+    told.track.elapsed(5, 4, SAVE)  # in step 0, which was handed on
+    told.track.elapsed(26, 4, SAVE)  # in step 2, the first that is kept back
+    assert [stride.inside for stride in told.all] == [[], [], [(22, 26, SAVE)], [], [], []]
 
 
 def test_the_wait_for_data_ends_where_the_step_begins() -> None:
@@ -333,9 +437,19 @@ def test_the_wait_for_data_ends_where_the_step_begins() -> None:
     told.track.waited(0, 4)
     told.track.begin(25, 1)
     told.track.end(30)
-    told.track.waited(0, 3)  # of a step that was handed on already
     told.track.waited(1, 99)
     assert [stride.gap for stride in told.all] == [[(6, 10, LOAD)], [(20, 25, LOAD)]]
+
+
+def test_a_wait_has_a_say_in_the_steps_that_are_kept_back() -> None:
+    told = Told()
+    for step in range(LATE_STEPS + 1):
+        told.track.begin(step * 10, step)
+        told.track.end(step * 10 + 5)
+    told.track.waited(0, 3)  # it was handed on already
+    told.track.waited(1, 3)
+    told.track.waited(99, 3)  # there is none
+    assert [stride.gap for stride in told.all] == [[], [(7, 10, LOAD)], [], [], []]
 
 
 # ── now ────────────────────────────────────────────────────────────────────────────────────────

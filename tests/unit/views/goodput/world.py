@@ -51,6 +51,8 @@ class World:
     faults: list[Fault] = field(default_factory=list)
     complete: list[int] = field(default_factory=list)
     """The attempts that did the last step there was to do."""
+    paced: bool = False
+    """Whether an attempt did enough steps to tell how long one takes."""
     scale: float = 1.0
     """How much faster than the published rate faults came."""
 
@@ -130,6 +132,8 @@ class Simulator:
         """Steps done since the program started."""
         self.paced = self.stalled = False
         """Whether a start before did enough steps to know the pace; whether this one has hung."""
+        self.paused = 0
+        """The longest stall after which the run went on."""
         wanted = dice.uniform(1.0, 4.0)
         planned = plan.steps * plan.step_ns / SECOND
         self.world.scale = wanted / (FAULTS_PER_NODE_SECOND * plan.ranks * planned)
@@ -253,15 +257,15 @@ class Simulator:
             self._step()
         return True
 
-    def _leave(self, state: Literal["completed", "killed"]) -> None:
-        """The last save, and everyone ends."""
+    def _leave(self, state: Literal["completed", "killed"], *, done: bool = True) -> None:
+        """The last save, and everyone ends; `done`: for good."""
         saves = [rank.span("checkpoint_save", _nanoseconds(self.dice, 1, 9)) for rank in self.ranks]
         last = max(range(len(saves)), key=lambda at: saves[at][2])
         self._true_spans([saves[last]], self.ranks[last].now, "unattributed")
         idle = 0 if self.plan.form == "entries" else _nanoseconds(self.dice, 0.001, 2)
         ends = [self.now + idle + self.dice.randrange(1, 1_000) * self.tick for _ in self.ranks]
         for rank, end in zip(self.ranks, ends, strict=True):
-            rank.exits(end, state)
+            rank.exits(end, state, done=done)
         # One that leaves well leaves when its last process does; one that is killed with its first.
         self._true(max(ends) if state == "completed" else min(ends), self._idle)
 
@@ -341,6 +345,7 @@ class Simulator:
         if self._may_stall() and self.dice.random() < 0.05:
             stall = self._hang_time()
             self.stalled = True
+            self.paused = max(self.paused, own + stall)
         claims: list[tuple[str, int]] = []
         if not self.steady:
             claims.append(("compile", _nanoseconds(self.dice, 5, 300)))
@@ -365,7 +370,7 @@ class Simulator:
             rank.maybe_background(self.dice)
         self.next_step += 1
         self.steady += 1
-        self.paced = self.paced or self.steady > KNOWN_AFTER
+        self.paced = self.world.paced = self.paced or self.steady > KNOWN_AFTER
 
     def _may_stall(self) -> bool:
         """Once in an attempt, so that hanging is not what usually happens."""
@@ -376,8 +381,11 @@ class Simulator:
         return round(self.plan.step_ns * self.dice.uniform(1 - jitter, 1 + jitter) / 1_000) * 1_000
 
     def _hang_time(self) -> int:
+        """Beyond five times the usual, ten seconds, and half again what went well before (up to ten
+        minutes): nobody would wait for it."""
         longest = self.plan.step_ns * (1 + self.plan.jitter) / SECOND
-        return _nanoseconds(self.dice, 6 * longest, 6 * longest + 1_800)
+        least = max(6 * longest, 12, longest + min(1.5 * self.paused / SECOND, 600))
+        return _nanoseconds(self.dice, least, least + 1_800)
 
     def _inside(self, rank: Rank, own: int, claims: Sequence[tuple[str, int]]) -> list[Span]:
         """The slowest rank's stretches within the step, with its own work between them."""
@@ -451,7 +459,7 @@ class Simulator:
         """A warning comes: the step is completed, saved, and the run goes on with the next."""
         self._step()
         self.saved = self.next_step
-        self._leave(self.dice.choice(("completed", "killed")))
+        self._leave(self.dice.choice(("completed", "killed")), done=False)
         self._recover()
 
     def _die(self, death: int) -> None:
