@@ -18,6 +18,8 @@ from runwatch.views.goodput.cells import Cell, Cells, Held, claimed_ns
 from runwatch.views.goodput.classes import Spent
 from runwatch.views.goodput.judging import (
     AROUND,
+    DEVICE_SHARE,
+    DISPATCH_SHARE,
     FEW,
     MOST_PAUSES,
     Excess,
@@ -150,8 +152,9 @@ REST: Final = 1 << 62
 
 class Books:
     __slots__ = (
-        "asynchronous", "capacity", "inferred_ns", "laps", "pace", "steps", "synchronous",
-        "timeline", "_begun", "_busy_ns", "_degraded", "_held", "_lap", "_past", "_pauses",
+        "asynchronous", "capacity", "inferred_ns", "laps", "on_device", "pace", "steps",
+        "synchronous", "timeline", "_begun", "_busy_ns", "_degraded", "_held", "_lap", "_past",
+        "_pauses",
     )  # fmt: skip
 
     def __init__(self, start_ns: int) -> None:
@@ -163,6 +166,8 @@ class Books:
         """The most ranks that did a step so far, here or in the attempt that this one goes on."""
         self.synchronous = False
         """It is known that a step's work is done when it ends."""
+        self.on_device = False
+        """It is known that work is handed to a device."""
         self.asynchronous = False
         """Steps were seen to only hand work over to a device."""
         self.steps = 0
@@ -229,6 +234,7 @@ class Books:
         """Books that go on where these end, to be thrown away."""
         copy = Books(self.end_ns)
         copy.asynchronous, copy.synchronous = self.asynchronous, self.synchronous
+        copy.on_device = self.on_device
         copy._lap = self._lap
         copy._begun = self._begun
         copy._held = self._held.copy()
@@ -271,7 +277,8 @@ class Books:
         if self.synchronous:
             self.asynchronous = False
         elif not self.asynchronous:
-            self.asynchronous = is_asynchronous(took)
+            share = DEVICE_SHARE if self.on_device else DISPATCH_SHARE
+            self.asynchronous = is_asynchronous(took, share)
         took.asynchronous = self.asynchronous
         if len(took) <= FEW:
             return by_prior(took, prior)
@@ -487,7 +494,7 @@ class Books:
             "inferred": self.inferred_ns,
             "lap": self._lap,
             "asynchronous": self.asynchronous,
-            "synchronous": self.synchronous,
+            "synchronous": [self.synchronous, self.on_device],
             "begun": self._begun,
             "held": self._held.state(),
             "past": self._past.state(),
@@ -503,7 +510,8 @@ class Books:
         books.laps = [Lap.of_state(lap) for lap in state["laps"]]
         books.steps, books.inferred_ns = state["steps"], state["inferred"]
         books._lap, books._begun = state["lap"], state["begun"]
-        books.asynchronous, books.synchronous = state["asynchronous"], state["synchronous"]
+        books.asynchronous = state["asynchronous"]
+        books.synchronous, books.on_device = state["synchronous"]
         books._held = Held.of_state(state["held"])
         step, own, rest = (list(column) for column in state["past"])
         books._past = Took(step, own, rest)

@@ -551,12 +551,20 @@ def _first_behind(spans: Spans, at: int, time_ns: int) -> int:
     return at
 
 
-def _is_synchronous(software: Any) -> bool:
-    """Whether a program with these libraries has done its work when a call returns."""
+def _is_synchronous(software: Any) -> bool | None:
+    """Whether a program with these libraries has done its work when a call returns.
+
+    A PyTorch for accelerators may run without one; JAX hands work over to a CPU, too.
+    """
     versions = software.get("versions") if isinstance(software, Mapping) else None
-    if not isinstance(versions, Mapping) or "jax" in versions or "tensorflow" in versions:
+    if not isinstance(versions, Mapping):
+        return None
+    if "jax" in versions:
         return False
-    return str(versions.get("torch", "+cpu")).endswith("+cpu")
+    torch = versions.get("torch")
+    if torch is None:
+        return None if "tensorflow" in versions else True
+    return True if str(torch).endswith("+cpu") else False if "+" in str(torch) else None
 
 
 def _moment(fact: _Fact) -> int:

@@ -33,7 +33,9 @@ MOST_PAUSES: Final = 64
 SAME_SIZE: Final = 2.0
 QUEUED: Final = 64
 """The most steps that a device is thought to be behind its program."""
-_DISPATCH_SHARE: Final = 0.35
+DISPATCH_SHARE: Final = 0.35
+DEVICE_SHARE: Final = 0.5
+"""The same where the program's library is known to hand work over."""
 _NOTHING: Final = 0.05
 _OUTSIDE: Final = 2
 _MOST: Final = 0.6
@@ -163,11 +165,12 @@ def by_prior(took: Took, prior: Pace) -> Judgement:
     return found
 
 
-def is_asynchronous(took: Took) -> bool:
+def is_asynchronous(took: Took, share: float = DISPATCH_SHARE) -> bool:
     """Whether steps only hand work over, as far as their lengths tell: many take next to nothing,
     now or at first, or far less than the time between them that nobody claims.
 
-    The longest has no say: beside one long hang, every step is next to nothing."""
+    The longest has no say: beside one long hang, every step is next to nothing.  `share` of the
+    mean is next to nothing."""
     if len(took) <= FEW + 1:
         return False
     took = _but_the_longest(took)
@@ -175,12 +178,12 @@ def is_asynchronous(took: Took) -> bool:
     if waits_outside(took):
         return True
     mean = (sum(took.own) + sum(took.rest)) / len(took)
-    if min(own) >= _DISPATCH_SHARE * mean:
+    if min(own) >= share * mean:
         return False
     if _runs_ahead(own, mean):
         return True
     for some in (own, own[: 2 * FEW], own[-2 * AROUND :]):
-        if sorted(some)[len(some) // 2] < _DISPATCH_SHARE * mean:
+        if sorted(some)[len(some) // 2] < share * mean:
             return True
     return False
 
@@ -203,13 +206,13 @@ def waits_outside(took: Took) -> bool:
     if min(took.own) >= _NOTHING * mean:
         return False
     starts = after_a_pause = 0
-    short = _DISPATCH_SHARE * mean
+    short = DISPATCH_SHARE * mean
     rows = zip([0, *took.own], took.own, [*took.own[1:], mean], took.rest, strict=False)
     for before, own, after, rest in rows:
         if own < short <= before and after < short:
             starts += 1
             after_a_pause += rest >= mean
-    return starts > 1 and after_a_pause >= _MOST * starts
+    return starts > 0 and after_a_pause >= _MOST * starts
 
 
 def _runs_ahead(own: Sequence[int], mean: float) -> bool:
@@ -256,9 +259,14 @@ def _judge_some(
             spent = Spent.PRODUCTIVE
         elif pause.took_ns > stall_ns(high_ns, longest):
             spent = Spent.STALL
-        found.pauses.append(pause)
         over_ns = max(0, pause.took_ns - middle_ns)
+        if took.asynchronous and at in spikes:
+            expected_ns = max(middle_ns, _expected_wait(total, at))
+            over_ns = pause.took_ns - expected_ns
+            if over_ns < LEAST_EXCESS_NS or pause.took_ns <= SLOW_FACTOR * expected_ns:
+                continue  # so long it takes until the device has done what it was handed
         own_ns = min(max(own[at] - usual_own, 0), over_ns)
+        found.pauses.append(pause)
         found.excess[row] = Excess(own_ns, over_ns - own_ns, spent)
 
 
@@ -270,6 +278,21 @@ def _usual(total: Sequence[int]) -> tuple[int, int]:
     inside = bisect_right(ordered, SLOW_FACTOR * high)
     mean = sum(ordered[:inside]) // inside
     return mean, max(high, mean)
+
+
+def _expected_wait(total: Sequence[int], at: int) -> int:
+    """How long the device should have been waited for: as many steps as were handed over since it
+    had nothing to do, at the pace of the others, less the time since."""
+    short = DISPATCH_SHARE * sum(total) / len(total)
+    first = at
+    while first and not (total[first - 1] >= short > total[first]):
+        first -= 1
+    count, since = at + 1 - first, sum(total[first:at])
+    others = len(total) - count
+    if others < FEW:
+        return 0
+    pace = (sum(total) - since - total[at]) / others
+    return max(0, int(count * pace - since))
 
 
 def _mean_of_long(values: Sequence[int]) -> int:

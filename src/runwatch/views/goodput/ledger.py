@@ -294,13 +294,14 @@ class Ledger:
                 found[number] = ahead
         return found
 
-    def dispatches(self, track: Track, synchronous: bool) -> None:
-        """Whether a step's work is done when the call returns that began it; if it is for all
-        ranks, nothing can hide behind a device."""
-        track.synchronous = synchronous
+    def dispatches(self, track: Track, synchronous: bool | None) -> None:
+        """Whether a step's work is done when the call returns that began it (None: not known); if
+        it is for all ranks, nothing can hide behind a device."""
+        track.synchronous = synchronous is True
         for attempt in self.attempts.values():
             if attempt.tracks.get(track.key) is track:
                 attempt.books.synchronous = all(t.synchronous for t in attempt.tracks.values())
+                attempt.books.on_device = attempt.books.on_device or synchronous is False
 
     def forget(self, attempt: AttemptKey, key: str) -> None:
         """A process that was expected to tell its own story does not."""
