@@ -179,6 +179,7 @@ def by_stage(root: Path, meter: Meter) -> dict[str, Any]:
             reader.close()
     meter.forget()
     head = LocalHead(root)
+    head.ingest.keeps_house = False  # as in a command
     try:
         with meter.stage("store"):
             while head.tail.round():
