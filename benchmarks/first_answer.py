@@ -63,8 +63,9 @@ NAME: Final = "first"
 BEGIN_NS: Final = 1_700_000_000_000_000_000
 STEP_NS: Final = 200_000_000
 LEAST_RANKS, MOST_MB, MOST_US = 512, 400, 3.0
-"""The bars: for so many ranks, that much memory and CPU time for a step of a rank."""
+"""The bars: with so many ranks, that much memory, and CPU time for a step of a rank."""
 MOST_SECONDS: Final = 2.0
+"""For an answer about one rank whose steps are stored."""
 KEYS: Final = ("cpu_s", "wall_s", "peak_mb")
 STAGES: Final = ("read", "store", "replay", "fold", "draw")
 Numbers = npt.NDArray[np.int64]
@@ -179,6 +180,7 @@ def by_stage(root: Path, meter: Meter) -> dict[str, Any]:
             reader.close()
     meter.forget()
     head = LocalHead(root)
+    head.ingest.keeps_house = False  # as in a command
     try:
         with meter.stage("store"):
             while head.tail.round():
@@ -275,9 +277,9 @@ def table(size: Size, found: dict[str, Any]) -> Table:
     if "whole" in found:
         cost = found["whole"]
         micros = cost["cpu_s"] / rank_steps * 1e6
-        bar = at_most(micros, MOST_US, "µs") if size.ranks > 1 else NO_BAR
+        bar = at_most(micros, MOST_US, "µs") if size.ranks >= LEAST_RANKS else NO_BAR
         made.rows.append(_row("`runwatch goodput`", rank_steps, *(cost[k] for k in KEYS), bar))
-        if size.ranks > 1:
+        if size.ranks >= LEAST_RANKS:
             made.rows.append(("", "", "", "", "", *at_most(cost["peak_mb"], MOST_MB, "MB", 3)))
     return made
 

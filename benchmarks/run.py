@@ -1,7 +1,7 @@
 """Every benchmark, one after the other, beside the peers that are installed.
 
-    make bench                                    everything, about 55 minutes
-    python benchmarks/run.py --quick              a look, about 9 minutes
+    make bench                                    everything, about an hour
+    python benchmarks/run.py --quick              a look, about 10 minutes
     python benchmarks/run.py --only loop --json loop.json
 
 Exit code 0 unless a measurement itself failed: a bar that is missed is a result.
@@ -24,8 +24,8 @@ from report import Outcome, machine
 from trial import HERE, PEERS_PYTHON, Options
 
 NAMES = (
-    "imports", "scalar", "sigkill", "loop", "ingest", "devices", "agent", "goodput", "stacks",
-    "profiles", "hangs",
+    "imports", "scalar", "sigkill", "loop", "ingest", "devices", "agent", "goodput",
+    "first_answer", "stacks", "profiles", "hangs",
 )  # fmt: skip
 STORE = "store"
 """Stands by itself: it prints its own tables."""

@@ -176,6 +176,7 @@ class LocalSource:
         self.name = str(root)
         self._lasts = os.access(root, os.W_OK) and not in_memory
         self._head = LocalHead(root, in_memory=in_memory)
+        self._head.ingest.keeps_house = False
         self._loop = asyncio.new_event_loop()
         self._exchange: Exchange | None = None
         self._follows = False
@@ -183,6 +184,7 @@ class LocalSource:
 
     def follow(self) -> None:
         self._follows = True
+        self._head.ingest.keeps_house = True
         self._head.tail.start()
 
     def refresh(self) -> None:

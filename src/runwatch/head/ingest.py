@@ -49,6 +49,9 @@ class Ingest:
         self.points_stored = self.batches_stored = self.batches_refused = 0
         self.failure: BaseException | None = None
         """What ended the writer, if anything did: the head then goes down with it."""
+        self.keeps_house = True
+        """Whether what is stored is put in order now and then: who is here for one answer need not
+        wait for that, nor have memory for it."""
         self._retention = retention
         self._on_stored = on_stored
         self._clock = clock
@@ -186,6 +189,8 @@ class Ingest:
 
     def _keep(self) -> None:
         while not self._stopping.wait(HOUSEKEEPING_SECONDS):
+            if not self.keeps_house:
+                continue
             try:
                 self.store.compact()
                 if self._retention is not None:

@@ -14,6 +14,7 @@ import sys
 from array import array
 from collections.abc import Iterator, Sequence
 from importlib import import_module
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Final
 
 from runwatch.record import BEGIN, Points, Spans
@@ -189,11 +190,11 @@ def _of_series(points: Points, series: set[int]) -> tuple[array[int], array[int]
         return array("q"), array("q"), array("d")
     if series.issuperset(set(points.series)):
         return points.time_ns, points.step, points.value
-    rows = [row for row, number in enumerate(points.series) if number in series]
+    mine = [number in series for number in points.series]
     return (
-        array("q", [points.time_ns[row] for row in rows]),
-        array("q", [points.step[row] for row in rows]),
-        array("d", [points.value[row] for row in rows]),
+        array("q", compress(points.time_ns, mine)),
+        array("q", compress(points.step, mine)),
+        array("d", compress(points.value, mine)),
     )
 
 
