@@ -34,11 +34,11 @@ SAME_SIZE: Final = 2.0
 QUEUED: Final = 64
 """The most steps that a device is thought to be behind its program."""
 DISPATCH_SHARE: Final = 0.35
-DEVICE_SHARE: Final = 0.5
+DEVICE_SHARE: Final = 0.6
 """The same where the program's library is known to hand work over."""
 _NOTHING: Final = 0.05
 _OUTSIDE: Final = 2
-_MOST: Final = 0.6
+_MOST: Final = 0.5
 
 
 class Excess(NamedTuple):
@@ -288,10 +288,13 @@ def _expected_wait(total: Sequence[int], at: int) -> int:
     while first and not (total[first - 1] >= short > total[first]):
         first -= 1
     count, since = at + 1 - first, sum(total[first:at])
-    others = len(total) - count
-    if others < FEW:
+    others = [*total[:first], *total[at + 1 :]]
+    if len(others) < FEW:
         return 0
-    pace = (sum(total) - since - total[at]) / others
+    pace = sum(others) / len(others)
+    long = sorted(ns for ns in others if ns >= short)
+    if len(long) * 5 >= len(others):  # many steps wait for one that was handed over before
+        pace = max(pace, long[len(long) // 2])
     return max(0, int(count * pace - since))
 
 

@@ -81,6 +81,8 @@ def _middle(weighted: Sequence[tuple[float, int]]) -> float:
 
 def _windows(waits: Sequence[int], odd: set[int]) -> Iterable[tuple[int, int]]:
     """From one wait for the device to the next, inclusive."""
+    if not waits:
+        return
     plain = [0 if at in odd else wait for at, wait in enumerate(waits)]
     blocks = [max(plain[at : at + NEAR]) for at in range(0, len(plain), NEAR)]
     short = SHORT * sum(plain) / len(plain)

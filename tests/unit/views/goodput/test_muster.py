@@ -8,7 +8,8 @@ from itertools import permutations
 import pytest
 
 from runwatch.views.goodput.classes import Spent
-from runwatch.views.goodput.muster import BEYOND, At, Meeting, Muster
+from runwatch.views.goodput.meetings import BEYOND, At, Meeting
+from runwatch.views.goodput.muster import Muster
 from runwatch.views.goodput.track import Piece, Stride, Track
 
 LOAD, SAVE = Spent.DATA_LOADING, Spent.CHECKPOINT_SAVE
@@ -103,7 +104,7 @@ def test_ranks_meet_in_the_same_step() -> None:
     ranks.does(1, range(2), 5)
     assert ranks.settle() == {(0, 0): 2, (0, 1): 2, (0, 2): 1}
     assert ranks.passed == (0, 1)
-    assert ranks.muster.ready((0, 1)) == [(0, 0), (0, 1)]
+    assert sorted(at for at in ranks.muster.meetings if at <= (0, 1)) == [(0, 0), (0, 1)]
 
 
 def test_a_rank_that_has_not_begun_is_waited_for_until_it_ends() -> None:

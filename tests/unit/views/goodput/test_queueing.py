@@ -29,8 +29,15 @@ def test_each_wait_ends_a_window_of_its_own() -> None:
 
 def test_a_short_wait_is_no_wait_for_all() -> None:
     """It just lets the program not run too far ahead: the window goes on to the long one."""
-    handed, ends = [0, 0, 5, 5], [0, 5, 5, 40]
-    assert busy_until(handed, ends, [0, 5, 0, 35], ()) == [10, 20, 30, 40]
+    handed, ends = [0, 0, 5, 10, 15], [0, 5, 10, 15, 50]
+    assert busy_until(handed, ends, [0, 5, 5, 5, 35], ()) == [10, 20, 30, 40, 50]
+
+
+def test_a_wait_that_steps_follow_which_take_nothing_was_for_all() -> None:
+    """However short it was: had anything been left to do, they would have waited, too."""
+    handed, ends = [0, 0, 20, 20, 20, 20], [0, 20, 20, 20, 20, 80]
+    waits = [0, 20, 0, 0, 0, 60]
+    assert busy_until(handed, ends, waits, ()) == [10, 20, 35, 50, 65, 80]
 
 
 def test_what_is_odd_says_nothing_about_the_usual() -> None:
@@ -61,7 +68,7 @@ def test_what_is_done_while_the_device_works_is_productive(
     assert uncovered([(10, 20, LOAD)], busy) == (expected, hidden)
 
 
-@pytest.mark.parametrize("spent", [Spent.PROGRAM_STARTUP, Spent.ELASTIC_REINITIALIZATION, WORK])
+@pytest.mark.parametrize("spent", [Spent.ACCELERATOR_INIT, Spent.ELASTIC_REINITIALIZATION, WORK])
 def test_in_some_nothing_that_was_handed_over_goes_on(spent: Spent) -> None:
     pieces = [(10, 20, spent), (20, 30, SAVE)]
     assert uncovered(pieces, 25) == ([(10, 20, spent), (20, 25, WORK), (25, 30, SAVE)], 5)
