@@ -189,7 +189,8 @@ def training(start_ns: int, root: Path) -> Iterator[Batch]:
 
 def gpu_value(metric: str, gpu: int, at: float) -> float:
     """`at` counts tens of seconds."""
-    busy = 8.0 if 56 <= at < 62 else 92.0 - 4 * (gpu % 3)
+    stands = 38.6 <= at < 43 or 56 <= at < 62
+    busy = 8.0 if stands else 92.0 - 4 * (gpu % 3)
     hot = gpu == 6 and at > 100
     wave = math.sin(at * 0.5 + gpu)
     numbers = {
