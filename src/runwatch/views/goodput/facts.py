@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ from runwatch.record import (
 from runwatch.views.goodput.account import Life
 from runwatch.views.goodput.classes import Spent
 from runwatch.views.goodput.ledger import AttemptKey, Ledger
+from runwatch.views.goodput.skew import by_our_clock, earlier_life, shifted
 from runwatch.views.goodput.strides import LEAST_STEPS, Strides, Waits, column, plain_runs
 from runwatch.views.goodput.track import Track
 from runwatch.views.runs import ProcessState
@@ -278,7 +279,7 @@ class Scribe:
         if not journal.scopes:
             return
         if journal.ahead_ns:
-            batch = _by_our_clock(batch, journal.ahead_ns)
+            batch = by_our_clock(batch, journal.ahead_ns)
         told = [e for e in batch.events if e.scope in journal.scopes]
         told = [e for e in told if e.kind in TOLD_KINDS]
         kinds = {event.kind for event in told}
@@ -293,7 +294,7 @@ class Scribe:
         for state in states:
             journal = self._journals.get(state.journal)
             if journal is not None and journal.ahead_ns:
-                state = _earlier(state, journal.ahead_ns)
+                state = earlier_life(state, journal.ahead_ns)
             if state.ended_ns is not None:
                 self.ledger.end([state.journal])
             diary = None if journal is None else journal.diary
@@ -469,7 +470,7 @@ class Scribe:
         kinds = {entries.get(series, ("",))[0] for series in set(points.series)}
         if kinds == {STEP_START}:
             times = array("q", map(nanoseconds, points.value))
-            diary.steps(_shifted(times, journal.ahead_ns), points.step)
+            diary.steps(shifted(times, journal.ahead_ns), points.step)
             return
         for series, step, value in zip(points.series, points.step, points.value, strict=True):
             known = entries.get(series)
@@ -503,38 +504,6 @@ class Scribe:
             track = self._track(journal, event.time_ns)
             end_ns = event.time_ns - round(ago * 1e9)
             track.elapsed(end_ns, round(seconds * 1e9), self._class_of(name))
-
-
-def _by_our_clock(batch: Batch, ahead_ns: int) -> Batch:
-    """As its host would have recorded it, had its clock been right."""
-    points, spans = batch.points, Spans()
-    spans.name, spans.span, spans.edge = batch.spans.name, batch.spans.span, batch.spans.edge
-    spans.step, spans.time_ns = batch.spans.step, _shifted(batch.spans.time_ns, ahead_ns)
-    times = _shifted(points.time_ns, ahead_ns)
-    events = [event._replace(time_ns=event.time_ns - ahead_ns) for event in batch.events]
-    return replace(
-        batch,
-        points=Points(points.series, times, points.step, points.value),
-        spans=spans,
-        events=events,
-    )
-
-
-def _shifted(times: array[int], ahead_ns: int) -> array[int]:
-    return array("q", (time_ns - ahead_ns for time_ns in times)) if ahead_ns else times
-
-
-def _earlier(state: ProcessState, ahead_ns: int) -> ProcessState:
-    def earlier(time_ns: int | None) -> int | None:
-        return None if time_ns is None else time_ns - ahead_ns
-
-    return replace(
-        state,
-        started_ns=state.started_ns - ahead_ns,
-        last_ns=state.last_ns - ahead_ns,
-        ended_ns=earlier(state.ended_ns),
-        lived_ns=earlier(state.lived_ns),
-    )
 
 
 def _when(event: Event) -> int:

@@ -7,12 +7,15 @@ ahead.  What varies from step to step is no clock.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from runwatch.record import Batch, Points, Spans
 from runwatch.views.goodput.strides import Strides
 from runwatch.views.goodput.track import Track
+from runwatch.views.runs import ProcessState
 
 FIRST_STEPS: Final = 2
 """Ranks begin one after the other, and the first steps compile."""
@@ -99,3 +102,38 @@ def _common(columns: Sequence[Mapping[int, int]]) -> list[int]:
 
 def _middle(values: Sequence[int]) -> int:
     return sorted(values)[(len(values) - 1) // 2]
+
+
+# ── times, set right ───────────────────────────────────────────────────────────────────────────
+
+
+def by_our_clock(batch: Batch, ahead_ns: int) -> Batch:
+    """As its host would have recorded it, had its clock been right."""
+    points, spans = batch.points, Spans()
+    spans.name, spans.span, spans.edge = batch.spans.name, batch.spans.span, batch.spans.edge
+    spans.step, spans.time_ns = batch.spans.step, shifted(batch.spans.time_ns, ahead_ns)
+    times = shifted(points.time_ns, ahead_ns)
+    events = [event._replace(time_ns=event.time_ns - ahead_ns) for event in batch.events]
+    return replace(
+        batch,
+        points=Points(points.series, times, points.step, points.value),
+        spans=spans,
+        events=events,
+    )
+
+
+def shifted(times: array[int], ahead_ns: int) -> array[int]:
+    return array("q", (time_ns - ahead_ns for time_ns in times)) if ahead_ns else times
+
+
+def earlier_life(state: ProcessState, ahead_ns: int) -> ProcessState:
+    def earlier(time_ns: int | None) -> int | None:
+        return None if time_ns is None else time_ns - ahead_ns
+
+    return replace(
+        state,
+        started_ns=state.started_ns - ahead_ns,
+        last_ns=state.last_ns - ahead_ns,
+        ended_ns=earlier(state.ended_ns),
+        lived_ns=earlier(state.lived_ns),
+    )

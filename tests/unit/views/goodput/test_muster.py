@@ -98,6 +98,14 @@ def test_a_tie_goes_to_the_lower_rank() -> None:
 # ── together ───────────────────────────────────────────────────────────────────────────────────
 
 
+def test_who_ends_a_step_last_is_awaited_though_all_began_together() -> None:
+    """A rank that computes three times as long, in a job whose ranks meet between steps."""
+    met = Meeting.of(stride(0, 0, 10), 0)
+    met.join(stride(0, 0, 30), 1)
+    met.join(stride(0, 0, 10), 2)
+    assert met.awaited == (1, 20)
+
+
 def test_ranks_meet_in_the_same_step() -> None:
     ranks = Ranks(0, 0)
     ranks.does(0, range(3), 0)
