@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 import os
 import re
 import shutil
 import signal
+import socket
+import socketserver
 import subprocess
 import sys
 import threading
@@ -265,61 +266,60 @@ def rewritten(head: bytes, strip: str) -> bytes:
     return b"\r\n".join([first, *kept, b"Connection: close", b"", b""])
 
 
+class Proxy(socketserver.ThreadingTCPServer):
+    """In front of a head, a thread for each connection.  With `strip` it takes the prefix off."""
+
+    def __init__(self, port: int, strip: str) -> None:
+        self._port, self._strip = port, strip
+        self._lock, self._ended = threading.Lock(), False
+        self._open: set[socket.socket] = set()
+        super().__init__(("127.0.0.1", 0), socketserver.BaseRequestHandler)
+
+    @contextmanager
+    def _until_the_end(self, connection: socket.socket) -> Iterator[None]:
+        with self._lock:
+            if self._ended:
+                raise ConnectionAbortedError
+            self._open.add(connection)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._open.remove(connection)
+
+    def finish_request(self, browser: Any, _address: object) -> None:
+        with suppress(OSError), self._until_the_end(browser):
+            asked = b""
+            while not asked.endswith(b"\r\n\r\n"):
+                if not (piece := browser.recv(1 << 16)):
+                    return  # a browser opens connections that it does not use
+                asked += piece
+            head = socket.create_connection(("127.0.0.1", self._port))
+            with head, self._until_the_end(head):
+                head.sendall(rewritten(asked, self._strip))
+                while piece := head.recv(1 << 16):
+                    browser.sendall(piece)
+
+    def end(self) -> None:
+        self.shutdown()
+        with self._lock:
+            self._ended = True
+            for connection in self._open:
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+        self.server_close()  # waits for the threads
+
+
 @contextmanager
 def reverse_proxy(port: int, strip: str) -> Iterator[str]:
-    """A small one, in front of the head: with `strip` it takes the prefix off, as many do."""
-    loop, ready = asyncio.new_event_loop(), threading.Event()
-    address = []
-
-    async def hand_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        both = [writer]
-        try:
-            head = await reader.readuntil(b"\r\n\r\n")
-            answers, asking = await asyncio.open_connection("127.0.0.1", port)
-            both.append(asking)
-            asking.write(rewritten(head, strip))
-            while piece := await answers.read(1 << 16):
-                writer.write(piece)
-                await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # a browser opens connections that it does not use
-        finally:
-            for one in both:
-                one.close()
-            for one in both:
-                with suppress(ConnectionError):
-                    await one.wait_closed()
-
-    async def letting_in() -> None:
-        """Whoever is just being let in, or was meanwhile, has a task after some turns."""
-        for _ in range(10):
-            await asyncio.sleep(0)
-
-    async def serve() -> None:
-        server = await asyncio.start_server(hand_on, "127.0.0.1", 0)
-        address.append(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}{BASE}")
-        ready.set()
-        try:
-            await stop.wait()
-        finally:
-            server.close()
-            await letting_in()
-            while others := asyncio.all_tasks() - {asyncio.current_task()}:
-                for task in others:
-                    task.cancel()
-                await asyncio.gather(*others, return_exceptions=True)
-                await letting_in()
-
-    stop = asyncio.Event()
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    proxy = Proxy(port, strip)
+    thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
-    ready.wait(10)
     try:
-        yield address[0]
+        yield f"http://127.0.0.1:{proxy.server_address[1]}{BASE}"
     finally:
-        loop.call_soon_threadsafe(stop.set)
+        proxy.end()
         thread.join()
-        loop.close()
 
 
 @contextmanager
