@@ -13,7 +13,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+from runwatch.sdk import masking
 from runwatch.sdk.guard import text_of
+from runwatch.sdk.plain import MAX_TEXT
 
 
 class EndWatch:
@@ -87,7 +89,7 @@ def describe(error: BaseException) -> tuple[str, str]:
     if isinstance(error, SystemExit):
         if error.code in (None, 0):
             return "completed", ""
-        return "failed", f"SystemExit: {text_of(error.code)[:2000]}"
-    said = text_of(error)[:2000]
+        return "failed", f"SystemExit: {masking.text(text_of(error.code)[:MAX_TEXT])[:2000]}"
+    said = masking.text(text_of(error)[:MAX_TEXT])[:2000]
     text = f"{type(error).__name__}: {said}" if said else type(error).__name__
     return ("killed" if isinstance(error, KeyboardInterrupt) else "failed"), text

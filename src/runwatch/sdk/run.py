@@ -13,7 +13,7 @@ from runwatch.clock import Clock, system_clock
 from runwatch.journal.liveness import this_host
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import Role, RunScope
-from runwatch.sdk import collect, farewell, launch
+from runwatch.sdk import collect, farewell, launch, masking
 from runwatch.sdk.config import ConfigDict
 from runwatch.sdk.ending import EndWatch, describe, when_worker_ends
 from runwatch.sdk.faults import unwatch_faults, watch_faults
@@ -209,7 +209,7 @@ class Run(Intake):
             "world_size": identity.world_size,
             "attempt_key": identity.attempt_key,
             "orchestrator": identity.orchestrator,
-            "argv": plain(sys.argv),
+            "argv": masking.command_line(text(word) for word in sys.argv),
             "cwd": text(collect.working_directory()),
             "python": sys.version.split()[0],
             "executable": text(sys.executable or ""),
@@ -299,7 +299,7 @@ class Run(Intake):
             return
         moment = said.mono_ns or None
         if isinstance(reading, Text):
-            body = {"name": said.name, "value": plain(reading.value)}
+            body = masking.named_values({"name": said.name, "value": plain(reading.value)})
             writer.event("log", body, said.step, self._scope, moment)
         elif isinstance(reading, PerDevice):
             devices = ["", *(str(i) for i in range(len(reading.values)))]
@@ -358,7 +358,8 @@ class Run(Intake):
     def _config_event(self, part: str, values: Mapping[str, Any]) -> None:
         writer = self._open()
         if writer is not None:
-            writer.event("config", {"part": part, "values": values}, scope=self._scope)
+            body = {"part": part, "values": masking.named_values(values)}
+            writer.event("config", body, scope=self._scope)
 
     # ── in the keeper's thread ────────────────────────────────────────────────────────────────
 
