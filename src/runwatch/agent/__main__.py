@@ -10,6 +10,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from runwatch import logs
 from runwatch.settings import load
 
 
@@ -71,6 +72,7 @@ def run(arguments: argparse.Namespace, argv: list[str]) -> bool:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    logs.spare()
     settings = load(AgentSettings, section="agent", flags=vars(arguments)).values
     # Not the directory of whoever started us: it may be on a file system that wants unmounting.
     settings = replace(

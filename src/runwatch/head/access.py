@@ -158,15 +158,18 @@ class Access:
     # ── who ───────────────────────────────────────────────────────────────────────────────────
 
     def _caller(self, shown: _Shown, address: str) -> tuple[Caller, int]:
-        """And for how many seconds none of its tokens is looked at: it showed too many."""
+        """And for how many seconds its wrong tokens are refused: it showed too many.
+
+        The right one is always let in: else a neighbour's mistakes would lock its owner out.
+        """
         tried = [(t, place) for t, place in shown.tokens if self._token or _is_link(t)]
-        wait = self._guesses.wait_seconds(address) if tried else 0
-        for token, by_address in tried if not wait else ():
+        for token, by_address in tried:
             caller = self._by_token(token, by_address)
             if caller is not None:
                 return caller, 0
-            if token:
-                self._guesses.wrong(address)
+        wait = self._guesses.wait_seconds(address) if tried else 0
+        if not wait and any(token for token, _ in tried):
+            self._guesses.wrong(address)
         return self._by_cookie(shown), wait
 
     def _by_token(self, token: str, by_address: bool) -> Caller | None:
@@ -296,11 +299,10 @@ class Access:
 
     def _entered(self, form: dict[str, str], scope: Scope, headers: Headers) -> Response:
         address, token = _address(scope), form.get("token", "").strip()
-        wait = self._guesses.wait_seconds(address)
-        if wait:
-            return self._braked(scope, headers, wait)
         caller = self._by_token(token, True)
         if caller is None:
+            if wait := self._guesses.wait_seconds(address):
+                return self._braked(scope, headers, wait)
             self._guesses.wrong(address)
             return self._page.reply(LOGIN, form.get("next", "/"), status=401, said=_WRONG)
         answer = onward(form.get("next", "/"))

@@ -7,7 +7,6 @@ time it connects.  Two guests that call themselves by one host name have a numbe
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 import logging
 import os
@@ -179,13 +178,13 @@ class ProfilerService:
         ingest: Ingest,
         *,
         on_exit: Callable[[], None],
-        token: str = "",
+        has_token: bool = False,
         clock: Clock = system_clock,
     ) -> None:
         self._profiler = profiler
         self._guests = Guests(ingest, clock)
         self._on_exit = on_exit
-        self._token = token
+        self._has_token = has_token
 
     def handler(self) -> Any:
         unary: dict[str, tuple[Any, Any]] = {
@@ -201,36 +200,18 @@ class ProfilerService:
         }
         handlers = {
             name: grpc.unary_unary_rpc_method_handler(
-                self._guarded(method),
+                method,
                 request_deserializer=kind.FromString,
                 response_serializer=lambda reply: reply.SerializeToString(),
             )
             for name, (method, kind) in unary.items()
         }
         handlers["StreamMetrics"] = grpc.stream_unary_rpc_method_handler(
-            self._guarded(self.stream_metrics),
+            self.stream_metrics,
             request_deserializer=pb.MetricsUpdate.FromString,
             response_serializer=pb.Empty.SerializeToString,
         )
         return grpc.method_handlers_generic_handler(NAME, handlers)
-
-    def _guarded(self, method: Any) -> Any:
-        async def answer(request: Any, context: Context) -> Any:
-            if not self._knows_token(context):
-                await context.abort(
-                    grpc.StatusCode.UNAUTHENTICATED,
-                    "this head wants a token: send `authorization: Bearer TOKEN`; gsprof takes it "
-                    "from RUNWATCH_TOKEN",
-                )
-            return await method(request, context)
-
-        return answer
-
-    def _knows_token(self, context: Context) -> bool:
-        if not self._token:
-            return True
-        given = dict(context.invocation_metadata() or ()).get("authorization", "")
-        return hmac.compare_digest(str(given).encode(), f"Bearer {self._token}".encode())
 
     # ── clients ───────────────────────────────────────────────────────────────────────────────
 
@@ -296,7 +277,7 @@ class ProfilerService:
         return pb.StopProfilingResponse(success=outcome.success, message=outcome.message)
 
     async def exit(self, request: Any, context: Context) -> Any:
-        if not self._token and not _is_local(context.peer()):
+        if not self._has_token and not _is_local(context.peer()):
             await context.abort(
                 grpc.StatusCode.PERMISSION_DENIED, "only who has the token, or is here, may end it"
             )

@@ -15,13 +15,16 @@ from typing import Any, Final
 
 import uvicorn
 
+from runwatch import logs
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import RunwatchError, UsageError
 from runwatch.exports.prometheus import HeadMetrics, HeadNumbers
 from runwatch.head.access import AccessSettings
+from runwatch.head.admission import Admission
 from runwatch.head.captures import Captures
 from runwatch.head.clients import Clients
 from runwatch.head.commands import Outbox
+from runwatch.head.door import Door, limits_here
 from runwatch.head.goodput import Accounts
 from runwatch.head.goodput_notes import GoodputKeeper
 from runwatch.head.gswarm import Profiler
@@ -277,7 +280,6 @@ class Head:
         )
         self.service = SpineService(
             self.local.ingest,
-            token=settings.token,
             keeping=Keeping(settings.root / "profiles", self.local.profiles.kept),
             clock=clock,
         )
@@ -285,14 +287,16 @@ class Head:
             self.local.profiler,
             self.local.ingest,
             on_exit=self.stop,
-            token=settings.token,
+            has_token=bool(settings.token),
             clock=clock,
         )
+        self.door = Door(limits_here())
         self._tails = tail_journals
         self._server: uvicorn.Server | None = None
 
     def run(self, on_ready: Callable[[Listening], None] = lambda _: None) -> None:
         """Serve until a signal, `stop`, or a store that failed: then that failure is raised."""
+        logs.spare()
         try:
             asyncio.run(self._serve(on_ready))
         finally:
@@ -313,7 +317,11 @@ class Head:
         if settings.grpc_port >= 0:
             address = f"{_bracketed(settings.bind)}:{settings.grpc_port}"
             grpc_server, grpc_port = await serve_grpc(
-                self.service, address, certificate=certificate, others=[self._guests.handler()]
+                self.service,
+                address,
+                certificate=certificate,
+                admission=Admission(settings.token),
+                others=[self._guests.handler()],
             )
         self._server = server = _Server(self._config())
         at = self._listening(http[0].getsockname()[1] if http else 0, grpc_port)
@@ -336,7 +344,10 @@ class Head:
         certificate, key = self.settings.tls_certificate, self.settings.tls_key
         return uvicorn.Config(
             self.local.app,
+            http=self.door.protocol(),  # type: ignore[arg-type]
+            backlog=self.door.limits.at_once,
             log_level="warning",
+            log_config=None,
             access_log=False,
             lifespan="off",
             timeout_graceful_shutdown=2,

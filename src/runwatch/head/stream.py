@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -17,6 +16,7 @@ import grpc
 from runwatch._version import __version__
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import UsageError, WireError
+from runwatch.head.admission import Admission
 from runwatch.head.ingest import Ingest
 from runwatch.head.keeping import Keeping
 from runwatch.record import Command, JournalId, Verdict
@@ -74,7 +74,6 @@ class SpineService:
         self,
         ingest: Ingest,
         *,
-        token: str = "",
         keeping: Keeping | None = None,
         clock: Clock = system_clock,
     ) -> None:
@@ -83,7 +82,6 @@ class SpineService:
         self._conversations: set[_Conversation] = set()
         self._is_ending = False
         self._ingest = ingest
-        self._token = token
         self._clock = clock
 
     def handler(self) -> Any:
@@ -103,7 +101,6 @@ class SpineService:
     async def keep(
         self, pieces: AsyncIterator[pb.Piece], context: grpc.aio.ServicerContext
     ) -> pb.Kept:
-        await self._admit(context)
         if self._keeping is None:
             return pb.Kept(problem="this head keeps no files")
         return await self._keeping.take(pieces)
@@ -111,7 +108,6 @@ class SpineService:
     async def stream(
         self, requests: AsyncIterator[pb.Up], context: grpc.aio.ServicerContext
     ) -> AsyncIterator[pb.Down]:
-        await self._admit(context)
         hello = await self._hello(requests, context)
         if self._is_ending:
             await context.abort(grpc.StatusCode.UNAVAILABLE, STOPPING)
@@ -146,16 +142,6 @@ class SpineService:
         self._is_ending = True
         for conversation in self._conversations:
             conversation.end()
-
-    async def _admit(self, context: grpc.aio.ServicerContext) -> None:
-        if not self._token:
-            return
-        given = dict(context.invocation_metadata() or ()).get("authorization", "")
-        if not hmac.compare_digest(str(given).encode(), f"Bearer {self._token}".encode()):
-            await context.abort(
-                grpc.StatusCode.UNAUTHENTICATED,
-                "this head wants a token: set RUNWATCH_TOKEN to the one it printed at its start",
-            )
 
     async def _hello(
         self, requests: AsyncIterator[pb.Up], context: grpc.aio.ServicerContext
@@ -324,17 +310,22 @@ async def serve_grpc(
     address: str,
     *,
     certificate: tuple[bytes, bytes] | None = None,
+    admission: Admission | None = None,
     others: Sequence[Any] = (),
 ) -> tuple[GrpcServer, int]:
     """Start listening; returns the server and the port it got.  `others` are served beside."""
     uploads = Uploads()
     server = grpc.aio.server(
-        interceptors=(uploads,),
+        interceptors=(admission or Admission(), uploads),
         options=[
             ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
             ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
             ("grpc.so_reuseport", 0),
             ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+            # Agents talk without a pause; who only sits there makes room.
+            ("grpc.max_connection_idle_ms", 60_000),
+            ("grpc.server_handshake_timeout_ms", 10_000),
+            ("grpc.max_concurrent_streams", 128),
         ],
     )
     server.add_generic_rpc_handlers((service.handler(), *others))

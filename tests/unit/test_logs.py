@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from runwatch.logs import Sparing
+
+
+@dataclass
+class Time:
+    now_ns: int = 10**9
+
+    def mono_ns(self) -> int:
+        return self.now_ns
+
+    def wall_ns(self) -> int:
+        return self.now_ns
+
+
+def said(filter: Sparing, words: str, *args: object, name: str = "x") -> str | None:
+    record = logging.LogRecord(name, logging.ERROR, "", 0, words, args, None)
+    return record.getMessage() if filter.filter(record) else None
+
+
+def test_a_thousand_lines_of_a_kind_are_a_few() -> None:
+    sparing = Sparing(burst=3, clock=Time())
+    lines = [said(sparing, "refused %s", i) for i in range(1000)]
+    assert [line for line in lines if line] == ["refused 0", "refused 1", "refused 2"]
+    assert said(sparing, "another") == "another"
+    assert said(sparing, "refused %s", 1, name="y") == "refused 1"
+
+
+def test_what_was_held_back_is_counted() -> None:
+    time = Time()
+    sparing = Sparing(burst=3, clock=time)
+    for i in range(10):
+        said(sparing, "refused %s", i)
+    time.now_ns += 61 * 10**9
+    assert said(sparing, "refused %s", "%d") == "refused %d (and 7 more like this since)"
+    assert said(sparing, "refused %s", 8) == "refused 8"
+
+
+def test_kinds_without_end_take_no_memory_without_end() -> None:
+    sparing = Sparing(clock=Time())
+    for i in range(5000):
+        said(sparing, f"words {i}")
+    assert len(sparing._said) <= 1000
