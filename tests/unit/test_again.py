@@ -164,6 +164,21 @@ class TestSpread:
         assert done.status == 0
         assert done.lines("flaky: test_1.py::test_one ")
 
+    def test_a_group_stays_together(self, place: Path) -> None:
+        """Its tests share what is slow to start, or may not run beside each other."""
+        text = """
+import os, pathlib, pytest
+@pytest.mark.xdist_group("a group")
+@pytest.mark.parametrize("n", range(8))
+def test_one(n):
+    with pathlib.Path("workers").open("a") as file:
+        print(os.environ["PYTEST_XDIST_WORKER"], file=file)
+"""
+        assert run(place, GREEN, text, options=self.options).status == 0
+        workers = (place / "workers").read_text().split()
+        assert len(workers) == 8
+        assert len(set(workers)) == 1, "is this pytest 9.2 with xdist 3.8? Then: make test"
+
     def test_a_file_that_is_not_read_fails(self, place: Path) -> None:
         done = run(place, GREEN, BROKEN, options=self.options)
         assert done.status == 1
