@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from runwatch.head.main import Listening, read_address
+from runwatch.head.address import Listening, read_address
 from runwatch.head.pages import BUILT
 from tests.e2e.controls import NAMING, called, claimed_by
 from tests.integration.chromium import NO_BROWSER, PROGRAM, Chromium, Moved, Page

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from runwatch.agent.lock import AgentLock, end_agents
-from runwatch.head.main import Listening, read_address
+from runwatch.head.address import Listening, read_address
 from runwatch.journal.liveness import this_host
 from runwatch.record import RunId
 from runwatch.store.duck import DuckStore
