@@ -9,6 +9,7 @@ when pytest did not come to its end: only its exit status 1 means that all tests
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -19,9 +20,11 @@ CHANCES = 2
 """So many tests may be flaky in one run."""
 SOME_FAILED = 1
 """Pytest's exit status when every test ran, and not every one passed."""
+INTERRUPTED = 2
 _TOLD_ANEW = ("failed", "error", "errors")
 _COUNTS = re.compile(r"\d+ [a-z].* in \d[\d.]*s\b")
 _CRASHED = re.compile(r"worker '\w+' crashed while running '(.+)'$")
+_STOPPED = re.compile(r"!{3,} .+ !{3,}$")
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
 
@@ -48,17 +51,19 @@ def passing_on(command: list[str]) -> tuple[int, str, list[str]]:
     """Its exit status, the counts of its closing line, and the tests in which a worker died: some
     schedulers start these anew, and pytest forgets them when they pass.  Its output is passed on.
     """
-    counts, crashed = "", []
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="replace") as process:
+    said = bytearray()
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
-        for line in process.stdout:
-            print(line, end="", flush=True)
-            plain = _COLOUR.sub("", line.rstrip())
-            if said := _COUNTS.search(plain):
-                counts = said[0]
-            if died := _CRASHED.match(plain):
-                crashed.append(died[1])
-    return process.returncode, counts, crashed
+        while piece := os.read(process.stdout.fileno(), 1 << 16):  # each dot as it comes
+            sys.stdout.buffer.write(piece)
+            sys.stdout.buffer.flush()
+            said += piece
+    lines = _COLOUR.sub("", said.decode(errors="replace")).splitlines()
+    closings = [found[0] for line in lines if (found := _COUNTS.search(line))]
+    crashed = [found[1] for line in lines if (found := _CRASHED.match(line))]
+    stopped = any(map(_STOPPED.match, lines))  # by -x, say, which has the same status
+    status = INTERRUPTED if stopped else process.returncode
+    return status, closings[-1] if closings else "", crashed
 
 
 def last_failed() -> list[str]:

@@ -137,6 +137,14 @@ def test_a_pytest_that_does_not_start_fails(place: Path) -> None:
     assert done.last == "==== 0 passed, 1 failed ===="
 
 
+def test_a_run_that_stops_at_the_first_failure_fails(place: Path) -> None:
+    done = run(place, flaky("one"), GREEN, options=("-x",))
+    assert done.status == 1
+    assert "did not come to its end" in done.said
+    assert "again, alone" not in done.said
+    assert "1 failed in" in done.last
+
+
 def test_what_an_earlier_run_remembers_is_forgotten(place: Path) -> None:
     remembered = place / ".pytest_cache" / "v" / "cache" / "lastfailed"
     remembered.parent.mkdir(parents=True)
