@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.stamps
+# Tests wait as well as compute: one worker more than there are processors may be faster.
+WORKERS ?= 2
 
 # The tests start a thousand Python processes; each would compile all of Runwatch anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -26,7 +28,7 @@ demo: $(STAMP)/run
 
 test: $(STAMP)/test web
 	$(BIN)/python web/build.py test
-	$(BIN)/python $(AGAIN) -m pytest -n 2 --dist loadgroup -m "not soak" $(ARGS)
+	$(BIN)/python $(AGAIN) -m pytest -n $(WORKERS) --dist loadgroup -m "not soak" $(ARGS)
 
 check: $(STAMP)/test
 	$(BIN)/ruff check .

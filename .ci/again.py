@@ -62,7 +62,7 @@ def passing_on(command: list[str]) -> tuple[int, str, list[str]]:
     closings = [found[0] for line in lines if (found := _COUNTS.search(line))]
     crashed = [found[1] for line in lines if (found := _CRASHED.match(line))]
     stopped = any(map(_STOPPED.match, lines))  # by -x, say, which has the same status
-    status = INTERRUPTED if stopped else process.returncode
+    status = INTERRUPTED if stopped and process.returncode else process.returncode
     return status, closings[-1] if closings else "", crashed
 
 
