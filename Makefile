@@ -5,6 +5,11 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.stamps
+# Tests wait as well as compute: one worker more than there are processors may be faster.
+WORKERS ?= 2
+
+# The tests start a thousand Python processes; each would compile all of Runwatch anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test check soak shake bench proto web clean help
 
@@ -13,7 +18,7 @@ help:
 	@echo "make test    the test suite"
 	@echo "make check   ruff, mypy --strict, import-linter"
 	@echo "make soak    the slow, exhaustive trials"
-	@echo "make shake   the tests, with every process, thread and page late now and then"
+	@echo "make shake   the tests, with every process, thread and page late now and then (SEED=… repeats)"
 	@echo "make bench   measure Runwatch beside its peers"
 	@echo "make web     build the page from web/ (installing has done it once)"
 	@echo "make proto   regenerate the wire stubs from the .proto files"
@@ -23,7 +28,7 @@ demo: $(STAMP)/run
 
 test: $(STAMP)/test web
 	$(BIN)/python web/build.py test
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not soak" $(ARGS)
+	$(BIN)/python $(AGAIN) -m pytest -n $(WORKERS) --dist loadgroup -m "not soak" $(ARGS)
 
 check: $(STAMP)/test
 	$(BIN)/ruff check .
@@ -34,8 +39,12 @@ check: $(STAMP)/test
 soak: $(STAMP)/test
 	$(BIN)/python -m pytest -m soak --timeout 3600 $(ARGS)
 
+ifndef SEED
+shake: SEED := $(shell $(PYTHON) -c "import random; print(random.randrange(10**6))")
+endif
 shake: $(STAMP)/test
-	SHAKEN=1 PYTHONPATH=$(CURDIR)/tests/shaken $(BIN)/python -m pytest -n 5 -m "not soak" --timeout 300 $(ARGS)
+	@echo "To have everything late at the same places again: make shake SEED=$(SEED)"
+	SHAKEN=$(SEED) PYTHONPATH=$(CURDIR)/tests/shaken $(BIN)/python -m pytest -n 5 --dist loadgroup -m "not soak" --timeout 300 $(ARGS)
 
 bench: $(STAMP)/bench
 	$(BIN)/python benchmarks/run.py $(ARGS)

@@ -26,7 +26,7 @@ from report import Outcome, Table, at_most
 from trial import Options, TrialFailed, directory, environment, until
 
 from runwatch.agent.lock import AgentLock
-from runwatch.head.main import read_address
+from runwatch.head.address import read_address
 from runwatch.journal.liveness import boot_id, this_host
 from runwatch.journal.segment import MIN_SEGMENT_BYTES, new_journal_id
 from runwatch.journal.writer import JournalWriter

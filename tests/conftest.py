@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import signal
 
+import pytest
 from hypothesis import settings
+
+from tests.integration.chromium import NO_BROWSER
+
+HOW_TO_GET_IT = "skipped without a browser (to run them: install chromium)"
 
 # The same examples everywhere; how long one takes only says what else the machine does.
 settings.register_profile("runwatch", deadline=None, derandomize=True, database=None)
@@ -14,3 +19,10 @@ settings.load_profile("runwatch")
 # inherit that: programs under test would never be interrupted.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    """The closing line counts what only a missing browser kept from running, and says how to."""
+    if report.skipped and NO_BROWSER in str(report.longrepr):
+        return HOW_TO_GET_IT, "s", "SKIPPED"
+    return None

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from runwatch.head.main import Listening, read_address
+from runwatch.head.address import Listening, read_address
 from runwatch.head.pages import BUILT
 from tests.e2e.controls import NAMING, called, claimed_by
-from tests.integration.chromium import PROGRAM, Chromium, Moved, Page
+from tests.integration.chromium import NO_BROWSER, PROGRAM, Chromium, Moved, Page
 from tests.integration.processes import end, until
 
 AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
-needs_browser = pytest.mark.skipif(not PROGRAM, reason="no Chromium here")
+needs_browser = pytest.mark.skipif(not PROGRAM, reason=NO_BROWSER)
 needs_page = pytest.mark.skipif(not (BUILT / "index.html").exists(), reason="no page was built")
 READ = """((c) => { if (!c || !c.width) return new Uint32Array();
     const often = {willReadFrequently: true};

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from runwatch.agent.lock import AgentLock, end_agents
-from runwatch.head.main import Listening, read_address
+from runwatch.head.address import Listening, read_address
 from runwatch.journal.liveness import this_host
 from runwatch.record import RunId
 from runwatch.store.duck import DuckStore
@@ -25,12 +25,18 @@ TRAINER = Path(__file__).parent / "trainer.py"
 
 
 def until(condition: Callable[[], Any], seconds: float = 30.0, what: str = "") -> Any:
-    """Wait for a condition with a deadline; its value when it holds."""
+    """Wait for a condition with a deadline; its value when it holds.
+
+    What takes long to ask is asked less often: who is waited for needs the processor, too.
+    """
     deadline = time.monotonic() + seconds
+    asked = time.monotonic()
     while not (value := condition()):
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if now > deadline:
             raise AssertionError(f"not within {seconds} s: {what or condition}")
-        time.sleep(0.005)
+        time.sleep(min(max(0.005, 3 * (now - asked)), 0.1))
+        asked = time.monotonic()
     return value
 
 

@@ -25,6 +25,17 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     made.close()
 
 
+@pytest.fixture(scope="module")
+def refusing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One head for all that it is to refuse: nothing stays there."""
+    made = Cluster(tmp_path_factory.mktemp("refusing"))
+    try:
+        made.start_head()
+        yield made
+    finally:
+        made.close()
+
+
 def leave(cluster: Cluster, name: str, data: bytes) -> Path:
     """A file that a run left on the node, some time ago."""
     folder = cluster.node_root / "profiles" / SESSION
@@ -105,6 +116,7 @@ def test_a_head_killed_in_the_middle_never_has_half_a_file(cluster: Cluster) -> 
     assert at_head(cluster, "a.pb").read_bytes() == LARGE
 
 
+@pytest.mark.xdist_group("courier")
 @pytest.mark.parametrize(
     ("path", "said", "data", "word"),
     [
@@ -120,10 +132,9 @@ def test_a_head_killed_in_the_middle_never_has_half_a_file(cluster: Cluster) -> 
     ],
 )
 def test_what_is_no_profile_is_refused(
-    cluster: Cluster, path: str, said: int, data: bytes, word: str
+    refusing: Cluster, path: str, said: int, data: bytes, word: str
 ) -> None:
-    cluster.start_head()
-    with channel(cluster) as line:
+    with channel(refusing) as line:
         call = line.stream_unary(
             METHOD,
             request_serializer=pb.Piece.SerializeToString,
@@ -133,7 +144,7 @@ def test_what_is_no_profile_is_refused(
         kept = call(iter([pb.Piece(header=header), pb.Piece(data=data)]), timeout=20)
         assert word in kept.problem
         assert "header" in call(iter([pb.Piece(data=data)]), timeout=20).problem
-    found = [p for p in cluster.head_root.rglob("*") if p.is_file() and "profiles" in p.parts]
+    found = [p for p in refusing.head_root.rglob("*") if p.is_file() and "profiles" in p.parts]
     assert found == []
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.integration.processes import Cluster, Trainer, end, until
 
-TRIALS = 10
+TRIALS = 4
 SOAK_TRIALS = 200
 RATES = pytest.mark.parametrize("hertz", [1000, 0], ids=["1kHz", "full-speed"])
 HOW_MANY = pytest.mark.parametrize(

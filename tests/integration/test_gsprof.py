@@ -21,7 +21,7 @@ from gsprof.command import parser
 
 from runwatch.agent.collectors.replay import save
 from runwatch.agent.lock import end_agents
-from runwatch.head.main import read_address
+from runwatch.head.address import read_address
 from tests.integration.processes import end, free_port, until
 
 UNITS = {

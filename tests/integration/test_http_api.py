@@ -546,8 +546,9 @@ REAL = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.parametrize("tries", [15, pytest.param(300, marks=pytest.mark.soak)])
 @pytest.mark.parametrize(("path", "mode"), attacks())
-def test_no_request_breaks_the_api(filled: Store, path: str, mode: Any) -> None:
+def test_no_request_breaks_the_api(filled: Store, path: str, mode: Any, tries: int) -> None:
     headers = {"Host": "localhost"}
     app = create_app(filled, clock=Clock(NOW))
     schema = schemathesis.openapi.from_asgi("/api/v1/openapi.json", app, headers=headers)
@@ -555,7 +556,7 @@ def test_no_request_breaks_the_api(filled: Store, path: str, mode: Any) -> None:
     statuses: Counter[int] = Counter()
 
     @settings(
-        max_examples=50,
+        max_examples=tries,
         deadline=None,
         derandomize=True,
         database=None,

@@ -11,14 +11,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from runwatch.head.main import Listening
+from runwatch.head.address import Listening
 from runwatch.store.duck import DuckStore
-from tests.integration.chromium import PROGRAM, Chromium, Page
+from tests.integration.chromium import NO_BROWSER, PROGRAM, Chromium, Page
 from tests.integration.head_history import Producer, fill, when
 from tests.integration.processes import Cluster
 
 pytestmark = [
-    pytest.mark.skipif(not PROGRAM, reason="no Chromium here"),
+    pytest.mark.skipif(not PROGRAM, reason=NO_BROWSER),
     pytest.mark.xdist_group("chromium"),
 ]
 TOKEN = "a word that nobody knows"

@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 
 from runwatch.capture.process import children
-from tests.integration.chromium import PROGRAM, Chromium, Page
+from tests.integration.chromium import NO_BROWSER, PROGRAM, Chromium, Page
 from tests.integration.processes import end, until
 
 TRACES = Path(__file__).parents[1] / "fixtures" / "profiles"
@@ -32,7 +32,7 @@ TOKEN = "a-secret-of-this-test"
 BASE = "/team/x"
 XPROF = "viewers/xprof/data/plugin/profile"
 RUN = "run=llama%2Fs1"
-needs_browser = pytest.mark.skipif(not PROGRAM, reason="no Chromium here")
+needs_browser = pytest.mark.skipif(not PROGRAM, reason=NO_BROWSER)
 pytestmark = pytest.mark.xdist_group("viewers")
 
 

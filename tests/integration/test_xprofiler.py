@@ -26,7 +26,7 @@ from xprofiler.command import main
 from xprofiler.mltrace import main as mltrace_main
 
 from runwatch.capture.trace_checks import fields
-from tests.integration.chromium import PROGRAM, Chromium
+from tests.integration.chromium import NO_BROWSER, PROGRAM, Chromium
 from tests.integration.processes import free_port, until
 from tests.integration.standins import StandIns
 
@@ -657,7 +657,7 @@ def _has_all(events: list[dict[str, Any]], count: int) -> None:
     assert len(bad) > count // 4
 
 
-@pytest.mark.skipif(not PROGRAM, reason="no Chromium here")
+@pytest.mark.skipif(not PROGRAM, reason=NO_BROWSER)
 @pytest.mark.xdist_group("chromium")
 def test_e1_23_the_page_needs_no_network(bench: Bench) -> None:
     (bench.root / "x.jsonl").write_text("".join(log_entries(PODS * 6)))

@@ -35,7 +35,7 @@ from runwatch.cli.runs_command import print_runs
 from runwatch.cli.show_command import attempt_reasons, process_table
 from runwatch.cli.source import RemoteSource
 from runwatch.errors import RunwatchError
-from runwatch.head.main import Listening, read_address
+from runwatch.head.address import Listening, read_address
 from runwatch.settings import runwatch_dir
 
 RANKS: Final = 4

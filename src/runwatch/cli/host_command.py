@@ -32,7 +32,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from runwatch.head.main import Head, Listening
+    from runwatch.head.address import Listening
+    from runwatch.head.main import Head
     from runwatch.head.settings import HeadSettings
 
     def ready(at: Listening) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from runwatch.agent.old_buffers import Written, write
 from runwatch.cli import source, tables
 from runwatch.errors import UsageError
-from runwatch.head.main import read_address
+from runwatch.head.address import read_address
 from runwatch.settings import runwatch_dir
 from runwatch.ship.client import Address
 from runwatch.ship.once import ship_once

@@ -4,6 +4,8 @@ Both speak the head's HTTP API, so a number is the same wherever it is asked for
 address (`--head`, RUNWATCH_HEAD) that head is asked; else a head that already serves the
 directory; else the directory is opened here, its journals are read up to now, and nobody else is
 needed.
+
+Only who opens a directory imports the head: to ask one over HTTP takes half the time without.
 """
 
 from __future__ import annotations
@@ -26,8 +28,7 @@ from runwatch.cli.asgi import Exchange
 from runwatch.cli.progress import progress
 from runwatch.errors import HeadUnreachable, NotFound, RunwatchError, StoreBusy, UsageError
 from runwatch.goodput.remote import http_address
-from runwatch.head.local import HURRY_BYTES, LocalTail
-from runwatch.head.main import LocalHead, read_address
+from runwatch.head.address import read_address
 from runwatch.settings import runwatch_dir
 
 TIMEOUT_SECONDS: Final = 30.0
@@ -173,6 +174,8 @@ class LocalSource:
     """The directory's store opened here, with its journals read up to now."""
 
     def __init__(self, root: Path, *, in_memory: bool = False) -> None:
+        from runwatch.head.main import LocalHead
+
         self.name = str(root)
         self._lasts = os.access(root, os.W_OK) and not in_memory
         self._head = LocalHead(root, in_memory=in_memory)
@@ -190,6 +193,8 @@ class LocalSource:
     def refresh(self) -> None:
         if self._follows:
             return
+        from runwatch.head.local import HURRY_BYTES
+
         with progress(f"reading journals in {self.name}", "rounds") as step:
             # Those that record all the time leave no moment in which nothing is new.
             small = 0
@@ -219,6 +224,8 @@ class LocalSource:
         """Store what the journals of another directory hold."""
         if not self._lasts:
             raise StoreBusy(f"nothing can be stored in {self.name}: it is in use, or not writable")
+        from runwatch.head.local import LocalTail
+
         tail = LocalTail(root, self._head.ingest)
         try:
             while tail.round():

@@ -26,7 +26,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from runwatch.head.main import Head, Listening
+    from runwatch.head.address import Listening
+    from runwatch.head.main import Head
     from runwatch.head.settings import HeadSettings
 
     if arguments.dir is not None and not arguments.dir.is_dir():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -129,10 +130,9 @@ def create_app(
         *PageDesk(reading, api.accounts, api.board, keeper).operations(),
     ]
     pages = Pages()
-    described = document(operations, version=__version__)
     routes = [Route(op.path, api.endpoint(op), methods=[op.method]) for op in operations]
     routes += [
-        Route("/api/v1/openapi.json", _constant(json_reply(described)), methods=["GET"]),
+        Route("/api/v1/openapi.json", _described(operations), methods=["GET"]),
         Route("/metrics", api.prometheus, methods=["GET"]),
         Route("/", _routed("/", _front(pages)), methods=["GET"]),
         *pages.routes(_routed),
@@ -488,11 +488,14 @@ def _routed(path: str, answer: Callable[[Request], Any]) -> Callable[[Request], 
     return respond
 
 
-def _constant(reply: Response) -> Callable[[Request], Any]:
+def _described(operations: Sequence[Operation]) -> Callable[[Request], Any]:
+    """The OpenAPI document, once somebody asks: it takes longer to make than all the rest."""
+    made = cache(lambda: json_reply(document(operations, version=__version__)))
+
     async def respond(request: Request) -> Response:
         request.scope[_ROUTE] = request.scope["path"]
         parse((), request.scope["query_string"], {})
-        return reply
+        return await run_in_threadpool(made)
 
     return respond
 

@@ -9,7 +9,7 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from runwatch.errors import RunwatchError, UsageError
 from runwatch.exports.prometheus import HeadMetrics, HeadNumbers
 from runwatch.head.access import AccessSettings
 from runwatch.head.admission import Admission
+from runwatch.head.address import ADDRESS_FILE, Listening, read_address
 from runwatch.head.captures import Captures
 from runwatch.head.clients import Clients
 from runwatch.head.commands import Outbox
@@ -54,34 +55,8 @@ from runwatch.store.folds import FoldFiles
 from runwatch.store.store import Retention
 from runwatch.views.sessions import Session
 
-ADDRESS_FILE: Final = "head.json"
 CLOCK_ROUNDS: Final = 20
 logger = logging.getLogger("runwatch.head")
-
-
-@dataclass(frozen=True, slots=True)
-class Listening:
-    """Where a head can be reached."""
-
-    http: str
-    """Empty when it has no page."""
-    grpc: str
-    """Empty when it takes no agents."""
-    token: str
-    pid: int
-
-    @property
-    def link(self) -> str:
-        return f"{self.http}/?token={self.token}" if self.token and self.http else self.http
-
-
-def read_address(root: Path) -> Listening | None:
-    """The head that said it serves this directory, if one did; it may be gone."""
-    try:
-        fields: dict[str, Any] = json.loads((root / ADDRESS_FILE).read_text())
-        return Listening(fields["http"], fields["grpc"], fields["token"], fields["pid"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 class LocalHead:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, Literal
 
 Kind = Literal[
@@ -35,20 +36,30 @@ Kind = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pattern:
+    """Compiled when first looked for: most programs that import this look at no stack."""
+
     kind: Kind
     what: str
-    function: re.Pattern[str]
-    file: re.Pattern[str]
+    functions: str
+    files: str
+
+    @cached_property
+    def function(self) -> re.Pattern[str]:
+        return re.compile(self.functions)
+
+    @cached_property
+    def file(self) -> re.Pattern[str]:
+        return re.compile(self.files)
 
 
 def _python(kind: Kind, what: str, function: str, file: str = "") -> Pattern:
-    return Pattern(kind, what, re.compile(rf"(?:{function})\Z"), re.compile(file))
+    return Pattern(kind, what, rf"(?:{function})\Z", file)
 
 
 def _native(kind: Kind, what: str, function: str, file: str = "") -> Pattern:
-    return Pattern(kind, what, re.compile(function), re.compile(file))
+    return Pattern(kind, what, function, file)
 
 
 _C10D = r"torch/distributed/(distributed_c10d|_functional_collectives|nn/functional)\.py"

@@ -1,0 +1,57 @@
+"""What `make shake` makes late can be repeated, and `make test` says which tests it left out."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DRAW = """
+import os, sitecustomize
+print([sitecustomize._lot.random() for _ in range(3)], flush=True)
+for child in range(2):
+    if os.fork() == 0:
+        print(sitecustomize._lot.random(), flush=True)
+        os._exit(0)
+    os.wait()
+"""
+
+
+def lots(seed: str, test: str, *arguments: str) -> list[str]:
+    environment = {
+        "PYTHONPATH": str(ROOT / "tests" / "shaken"),
+        "SHAKEN": seed,
+        "PYTEST_CURRENT_TEST": test,
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", DRAW, *arguments],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.splitlines()
+
+
+def test_a_seed_repeats_the_lots_of_a_test() -> None:
+    first = lots("7", "test_a (call)", "--port", "12345", "/one/folder/head")
+    assert first == lots("7", "test_a (call)", "--port", "12999", "/another/head")
+    assert len(first) == len(set(first)) == 3
+    assert not set(first) & set(lots("8", "test_a (call)"))
+    assert not set(first) & set(lots("7", "test_b (call)"))
+
+
+def test_the_closing_line_says_how_to_get_what_wants_a_browser(tmp_path: Path) -> None:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "tests/integration/test_login_page.py", "-q"],
+        cwd=ROOT,
+        env=environment | {"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+    assert " skipped without a browser (to run them: install chromium) in " in done.stdout
+    assert " in " in done.stdout.splitlines()[-1]
