@@ -35,7 +35,8 @@ from runwatch.views.goodput.judging import (
     waits_outside,
 )
 from runwatch.views.goodput.queueing import busy_until, uncovered
-from runwatch.views.goodput.strides import LEAST_STEPS, column, numpy, packed
+from runwatch.vectors import column, numpy, packed
+from runwatch.views.goodput.strides import LEAST_STEPS
 from runwatch.views.goodput.timeline import Timeline
 from runwatch.views.goodput.track import Piece
 

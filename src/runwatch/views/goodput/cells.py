@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runwatch.views.goodput.classes import Spent
 from runwatch.views.goodput.judging import Took
-from runwatch.views.goodput.strides import SANE_NS, Strides, column, numpy, waited_since
+from runwatch.vectors import column, numpy
+from runwatch.views.goodput.strides import SANE_NS, Strides, waited_since
 from runwatch.views.goodput.track import Piece
 
 if TYPE_CHECKING:
-    from runwatch.views.goodput.strides import Column
+    from runwatch.vectors import Column
 
 
 class Cell(NamedTuple):

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from runwatch.views.goodput.cells import Cell, Cells
 from runwatch.views.goodput.classes import Spent
-from runwatch.views.goodput.strides import Strides, numpy, waited_since
+from runwatch.vectors import numpy
+from runwatch.views.goodput.strides import Strides, waited_since
 from runwatch.views.goodput.track import Piece, Stride
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from runwatch.views.goodput.strides import numpy
+from runwatch.vectors import numpy
 
 if TYPE_CHECKING:
-    from runwatch.views.goodput.strides import Column
+    from runwatch.vectors import Column
 
 MARK_EVERY: Final = 512
 
