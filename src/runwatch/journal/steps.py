@@ -146,14 +146,17 @@ class Expander:
         numbers = table[:, (2, 5)].astype(np.uint32) | np.uint32(1 << 31)  # as `step_span` of each
         spans.span.frombytes(numbers.tobytes())
         begins, asked, ends = table[:, 5], table[:, 6], table[:, 7]
-        seconds = np.stack((ends - begins, begins - asked), axis=1) / 1e9
         said = np.ones((count, 2), bool)
         said[:, 1] = (asked != 0) & bool(self._wait)
-        series = np.array((self._seconds, self._wait), np.uint32)
-        points.series.frombytes(np.tile(series, (count, 1))[said].tobytes())
-        points.time_ns.frombytes(np.stack((edges[:, 1],) * 2, axis=1)[said].tobytes())
-        points.step.frombytes(table[:, (4, 4)][said].tobytes())
-        points.value.frombytes(seconds[said].tobytes())
+        seconds = np.empty((count, 2))
+        seconds[:, 0], seconds[:, 1] = ends - begins, begins - asked
+        seconds /= 1e9
+        series = array("I", (self._seconds, self._wait)) * count
+        columns = (np.frombuffer(series, np.uint32), edges[:, 1].repeat(2), table[:, 4].repeat(2))
+        wanted: list[array[Any]] = [points.series, points.time_ns, points.step, points.value]
+        everything = bool(said.all())
+        for into, found in zip(wanted, (*columns, seconds.reshape(-1)), strict=True):
+            into.frombytes((found if everything else found[said.reshape(-1)]).tobytes())
         return True
 
     def _edges(self, words: array[int], shift: int, spans: Spans) -> None:
