@@ -295,7 +295,9 @@ class _Part:
         batch.points = points if rows is None else _some_points(points, rows)
         rows = self._names.rows(spans.name)
         batch.spans = spans if rows is None else _some_spans(spans, rows)
-        batch.events = [e for e in batch.events if e.kind in self._kinds and e.scope in self._scopes]
+        batch.events = [
+            e for e in batch.events if e.kind in self._kinds and e.scope in self._scopes
+        ]
         if since_ns > LOWEST:
             batch.points = _some_points(batch.points, _split(batch.points.time_ns, since_ns)[1])
             batch.spans = _some_spans(batch.spans, _split(batch.spans.time_ns, since_ns)[1])

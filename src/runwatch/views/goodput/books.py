@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from operator import add
 from typing import Any, Final
 
+from runwatch.vectors import column, numpy, packed
 from runwatch.views.goodput.cells import Cell, Cells, Held, claimed_ns
 from runwatch.views.goodput.classes import Spent
 from runwatch.views.goodput.judging import (
@@ -35,7 +36,6 @@ from runwatch.views.goodput.judging import (
     waits_outside,
 )
 from runwatch.views.goodput.queueing import busy_until, uncovered
-from runwatch.vectors import column, numpy, packed
 from runwatch.views.goodput.strides import LEAST_STEPS
 from runwatch.views.goodput.timeline import Timeline
 from runwatch.views.goodput.track import Piece

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from operator import sub
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from runwatch.vectors import column, numpy
 from runwatch.views.goodput.classes import Spent
 from runwatch.views.goodput.judging import Took
-from runwatch.vectors import column, numpy
 from runwatch.views.goodput.strides import SANE_NS, Strides, waited_since
 from runwatch.views.goodput.track import Piece
 
