@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from runwatch.vectors import numpy
+from runwatch.vectors import column, numpy
 
 if TYPE_CHECKING:
     from runwatch.vectors import Column
@@ -129,17 +129,30 @@ class Timeline:
             yield Interval(since, until, self.classes[i])
             since = until
 
-    def of_class(self, spent: int, start_ns: int, end_ns: int) -> Iterator[Interval]:
-        """Those of one class; the others are not walked through."""
-        classes = self.classes.tobytes()
+    def of_class(
+        self, spent: int, start_ns: int, end_ns: int, least_ns: int = 0
+    ) -> Iterator[Interval]:
+        """Those of one class that last so long; the others are not walked through."""
+        classes = self._lasting(spent, least_ns) if least_ns else self.classes.tobytes()
         at = bisect_right(self.ends, max(start_ns, self.start_ns))
         while (at := classes.find(spent, at)) >= 0:
             since = max(start_ns, self.ends[at - 1] if at else self.start_ns)
             until = min(self.ends[at], end_ns)
             if until <= since:
                 return
-            yield Interval(since, until, spent)
+            if until - since >= least_ns:
+                yield Interval(since, until, spent)
             at += 1
+
+    def _lasting(self, spent: int, least_ns: int) -> bytes:
+        """The classes, as if shorter intervals of this one were of another."""
+        np = numpy()
+        if np is None or not self.ends:
+            return self.classes.tobytes()
+        lengths = np.diff(column(self.ends), prepend=self.start_ns)
+        other = np.uint8(spent ^ 1)
+        found: bytes = np.where(lengths < least_ns, other, self.classes).tobytes()
+        return found
 
     # ── saved ─────────────────────────────────────────────────────────────────────────────────
 
