@@ -129,8 +129,8 @@ class Held:
 
     def extend_with(self, cells: Cells) -> None:
         self.laps.extend(array("q", [cells.lap]) * len(cells))
-        self.steps.extend(range(cells.first, cells.first + len(cells)))
         for mine, more in (
+            (self.steps, numpy().arange(cells.first, cells.first + len(cells))),
             (self.begins, cells.begins),
             (self.ends, cells.ends),
             (self.ranks, cells.ranks),

@@ -73,23 +73,28 @@ class Timeline:
     def extend(self, ends: Column, classes: Column) -> None:
         """As many intervals; each ends behind the one before it."""
         np = numpy()
-        last = np.append(classes[1:] != classes[:-1], True)  # neighbours of one class are one
+        last = np.ones(len(classes), bool)
+        np.not_equal(classes[1:], classes[:-1], out=last[:-1])  # neighbours of one class are one
         ends, classes = ends[last], classes[last]
         self.append(int(ends[0]), int(classes[0]))  # it may go on with the last one
         ends, classes = ends[1:], classes[1:]
         if not len(ends):
             return
-        before = np.append(self.classes[-1], classes[:-1])
+        before = np.concatenate((np.array(self.classes[-1:], classes.dtype), classes[:-1]))
         self._widen(int(classes.max()))
         starts = np.concatenate((np.array([self._since, self.end_ns], np.int64), ends[:-1]))
-        lengths = np.diff(starts)
+        lengths = starts[1:] - starts[:-1]
+        # Each mark is of what lies before it, its own row included: that is of the one before.
         marks = range(-len(self.ends) % MARK_EVERY, len(ends), MARK_EVERY)
-        self._marks += [self._running.copy() for _ in marks]
+        cuts = [0, *(at + 1 for at in marks if at + 1 < len(ends))]
+        sums: dict[int, list[int]] = {}
         for spent in np.bincount(before).nonzero()[0].tolist():
-            total = np.cumsum(np.where(before == spent, lengths, 0))
-            for at, ns in enumerate(total[marks.start :: MARK_EVERY].tolist(), -len(marks)):
-                self._marks[at][spent] += ns
-            self._running[spent] += int(total[-1])
+            sums[spent] = np.add.reduceat(lengths * (before == spent), cuts).tolist()
+        for part in range(len(cuts)):
+            for spent, some in sums.items():
+                self._running[spent] += some[part]
+            if part < len(marks):
+                self._marks.append(self._running.copy())
         self._since = int(starts[-1])
         self.ends.frombytes(ends.tobytes())
         self.classes.frombytes(classes.astype(np.uint8).tobytes())
