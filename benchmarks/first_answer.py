@@ -5,10 +5,11 @@
     python benchmarks/first_answer.py --profile fold       where the time of a stage goes
 
 The journals are what the SDK writes for a loop over a data loader: STEP records with waits, nothing
-else.  Two questions are asked of a process of its own each: `runwatch goodput` as a whole, and the
-same stage by stage: the journals are read; read and stored; told again by the store; folded; and
-drawn up.  CPU time is that of all threads, memory the peak of the process.  The same arguments give
-the same journals.
+else.  Three questions are asked, of a process of its own each: `runwatch goodput` as a whole, which
+stores nothing of much that nobody has stored; what a head does, stage by stage: the journals are
+read; read and stored; told again by the store; folded; and drawn up; and, of one rank, what the
+page asks a head that has the run stored and was just started, over HTTP, twice.  CPU time is that
+of all threads, memory the peak of the process.  The same arguments give the same journals.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ import argparse
 import cProfile
 import gc
 import io
+import json
 import os
 import pstats
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,13 +33,14 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import psutil
 from command import run_one
 from report import NO_BAR, Outcome, Table, at_most
 from tools import Tool
 from trial import Options, TrialFailed, answer, ask, directory, environment
 
 from runwatch.head.goodput_fold import WANTED
-from runwatch.head.main import LocalHead
+from runwatch.head.main import LocalHead, read_address
 from runwatch.head.reading import Reading
 from runwatch.journal.reader import JournalReader
 from runwatch.journal.segment import (
@@ -65,7 +69,7 @@ STEP_NS: Final = 200_000_000
 LEAST_RANKS, MOST_MB, MOST_US = 512, 400, 3.0
 """The bars: with so many ranks, that much memory, and CPU time for a step of a rank."""
 MOST_SECONDS: Final = 2.0
-"""For an answer about one rank whose steps are stored."""
+"""For the first answer over HTTP about one rank whose steps are stored."""
 KEYS: Final = ("cpu_s", "wall_s", "peak_mb")
 STAGES: Final = ("read", "store", "replay", "fold", "draw")
 Numbers = npt.NDArray[np.int64]
@@ -248,6 +252,38 @@ def whole(root: Path) -> dict[str, float]:
     }
 
 
+def over_http(root: Path) -> dict[str, dict[str, float]]:
+    """What the page of a run asks for, first and again; the run is stored."""
+    command = [sys.executable, "-m", "runwatch.cli", "head", "--dir", str(root)]
+    command += ["--http-port", "0", "--grpc-port", "-1"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment(root)) as process:
+        try:
+            deadline = time.monotonic() + 60
+            while (at := read_address(root)) is None or at.pid != process.pid:
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise TrialFailed("the head did not start")
+                time.sleep(0.01)
+            head = psutil.Process(process.pid)
+            url = f"{at.http}/api/v1/runs/{NAME}/goodput?buckets=96&program=true"
+            return {which: _asked(url, head) for which in ("first", "again")}
+        finally:
+            process.terminate()
+
+
+def _asked(url: str, head: psutil.Process) -> dict[str, float]:
+    before, begun = head.cpu_times(), time.perf_counter()
+    with urllib.request.urlopen(url, timeout=600) as said:
+        found = json.loads(said.read())
+    wall_s, used = time.perf_counter() - begun, head.cpu_times()
+    if not found["steps"]:
+        raise TrialFailed("the head knows of no step")
+    return {
+        "cpu_s": used.user + used.system - before.user - before.system,
+        "wall_s": wall_s,
+        "peak_mb": head.memory_info().rss / 1e6,
+    }
+
+
 def of(size: Size, profile: str = "") -> dict[str, Any]:
     with directory() as place:
         bare = place / "bare"
@@ -258,7 +294,10 @@ def of(size: Size, profile: str = "") -> dict[str, Any]:
             for kept in [p for p in bare.iterdir() if p.name != "journals"]:
                 subprocess.run(["rm", "-r", str(kept)], check=True)
         request = {"root": str(bare), "profile": profile}
-        return found | ask("first_answer.py", OURS, request, seconds=1800)
+        found |= ask("first_answer.py", OURS, request, seconds=1800)
+        if size.ranks == 1 and not profile:
+            found["http"] = over_http(bare)
+        return found
 
 
 def table(size: Size, found: dict[str, Any]) -> Table:
@@ -271,9 +310,12 @@ def table(size: Size, found: dict[str, Any]) -> Table:
         made.rows.append(_row(name, rank_steps, *(found[k][name] for k in KEYS), NO_BAR))
     together = [found["cpu_s"][name] for name in ("replay", "fold", "draw")]
     waited = sum(found["wall_s"][name] for name in ("replay", "fold", "draw"))
-    bar = at_most(waited, MOST_SECONDS, "s") if size.ranks == 1 else NO_BAR
     peak = max(found["peak_mb"][name] for name in ("replay", "fold", "draw"))
-    made.rows.append(_row("of what is stored", rank_steps, sum(together), waited, peak, bar))
+    made.rows.append(_row("of what is stored", rank_steps, sum(together), waited, peak, NO_BAR))
+    for which, asked in found.get("http", {}).items():
+        bar = at_most(asked["wall_s"], MOST_SECONDS, "s") if which == "first" else NO_BAR
+        name = f"over HTTP, {which}"
+        made.rows.append(_row(name, rank_steps, *(asked[k] for k in KEYS), bar))
     if "whole" in found:
         cost = found["whole"]
         micros = cost["cpu_s"] / rank_steps * 1e6

@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _several(arguments)
     if arguments.group or arguments.user:
         raise UsageError("either one run, or those of --group and --user together")
-    with source.open_source(arguments) as head:
+    with source.open_source(arguments, only_goodput=not arguments.watch) as head:
         if arguments.explain:
             _explain(head, arguments)
             return 0

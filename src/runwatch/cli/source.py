@@ -35,6 +35,8 @@ TIMEOUT_SECONDS: Final = 30.0
 PATIENCE_SECONDS: Final = 1.0
 SMALL_ROUNDS: Final = 8
 """So many that read little may follow another: what is damaged ends one early."""
+MUCH_BYTES: Final = 32 << 20
+"""Half a million steps; to store less takes no longer than to wait for a page."""
 CHUNK: Final = 1 << 16
 
 Chunks = Iterator[bytes]
@@ -72,15 +74,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
-def open_source(given: argparse.Namespace) -> Iterator[Source]:
-    source = _choose(given)
+def open_source(given: argparse.Namespace, *, only_goodput: bool = False) -> Iterator[Source]:
+    """`only_goodput`: nothing else will be asked, so that much that is not stored yet need not be
+    for that."""
+    source = _choose(given, only_goodput)
     try:
         yield source
     finally:
         source.close()
 
 
-def _choose(given: argparse.Namespace) -> Source:
+def _choose(given: argparse.Namespace, only_goodput: bool) -> Source:
     token = os.environ.get("RUNWATCH_TOKEN", "")
     head = given.head or ("" if given.dir else os.environ.get("RUNWATCH_HEAD", ""))
     if head:
@@ -91,6 +95,8 @@ def _choose(given: argparse.Namespace) -> Source:
             f"there is no Runwatch directory {root}; name one with --dir, or record a run first "
             "(`runwatch demo` makes one)"
         )
+    if only_goodput and is_bare(root):
+        return LocalSource(root, bare=True)
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
@@ -109,6 +115,22 @@ def _choose(given: argparse.Namespace) -> Source:
                 print(f"runwatch: {busy.args[0].split(';')[0]}: reading journals", file=sys.stderr)
                 return LocalSource(root, in_memory=True)
             time.sleep(0.05)
+
+
+def is_bare(root: Path) -> bool:
+    """Whether there are journals with much in them, and nobody has stored anything of them."""
+    if (root / "store").exists():
+        return False
+    found = 0
+    for segment in (root / "journals").glob("*/*.seg"):
+        try:
+            status = segment.stat()
+        except FileNotFoundError:  # dropped meanwhile
+            continue
+        found += min(status.st_size, status.st_blocks * 512)  # those that are written have holes
+        if found >= MUCH_BYTES:
+            return True
+    return False
 
 
 def _query(path: str, parameters: Mapping[str, Any]) -> str:
@@ -171,14 +193,17 @@ class RemoteSource:
 
 
 class LocalSource:
-    """The directory's store opened here, with its journals read up to now."""
+    """The directory's store opened here, with its journals read up to now.
 
-    def __init__(self, root: Path, *, in_memory: bool = False) -> None:
+    `bare`: nothing is stored, and only goodput can be asked for.
+    """
+
+    def __init__(self, root: Path, *, in_memory: bool = False, bare: bool = False) -> None:
         from runwatch.head.main import LocalHead
 
         self.name = str(root)
-        self._lasts = os.access(root, os.W_OK) and not in_memory
-        self._head = LocalHead(root, in_memory=in_memory)
+        self._lasts = os.access(root, os.W_OK) and not (in_memory or bare)
+        self._head = LocalHead(root, in_memory=in_memory, bare=bare)
         self._head.ingest.keeps_house = False
         self._loop = asyncio.new_event_loop()
         self._exchange: Exchange | None = None

@@ -27,18 +27,15 @@ LEAST_PERCENT: Final = 1.0
 
 def worked(reading: Reading, run: RunId, goodput: Goodput) -> list[Range]:
     """The stretches in which the devices went on as before; the longest are looked at."""
-    doubtful = [
-        (found.start_ns, found.end_ns)
-        for spent in DOUBTFUL
-        for found in goodput.of_class(spent, goodput.start_ns, goodput.end_ns)
-        if found.end_ns - found.start_ns >= LEAST_NS
-    ]
-    if not doubtful:
-        return []
     rows = (reading.store.series(run, metric=metric) for metric in TENSOR_ACTIVITY)
     series = [row.series for found in rows for row in found]
     if not series:
         return []
+    doubtful = [
+        (found.start_ns, found.end_ns)
+        for spent in DOUBTFUL
+        for found in goodput.of_class(spent, goodput.start_ns, goodput.end_ns, LEAST_NS)
+    ]
     longest = sorted(doubtful, key=lambda found: found[0] - found[1])[:MOST]
     return sorted(found for found in longest if _worked(reading, series, *found))
 

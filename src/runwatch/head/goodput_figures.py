@@ -18,6 +18,8 @@ from runwatch.views.runs import ProcessState, RunSummary
 
 BUCKETS: Final = 1000
 """In so many parts of the window the use of accelerators is held against productive time."""
+LOOKED_UP: Final = frozenset((views.MFU, *views.TENSOR_ACTIVITY))
+"""The metrics whose curves an account is held against, or corrected by (`goodput_devices.py`)."""
 KEPT_RUNS: Final = 25
 """The accounts of so many are kept up once they were asked for together; not of more."""
 

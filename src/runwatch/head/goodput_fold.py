@@ -246,6 +246,7 @@ class Fold:
             self._telling = told, replay.records
             self._take(stretch)
             told += sum(batch.records for batch in stretch)
+            del stretch  # before the next is read
 
     def _announce(self, attempts: set[int], states: Sequence[ProcessState]) -> None:
         for key in [key for key in self._ledger.attempts if key[0] in attempts]:

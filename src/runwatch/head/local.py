@@ -9,6 +9,7 @@ from typing import Final
 
 from runwatch.clock import Clock, system_clock
 from runwatch.head.ingest import Ingest
+from runwatch.journal.reader import READ_BYTES
 from runwatch.record import JournalId, Verdict
 from runwatch.ship.tail import Tail
 
@@ -19,9 +20,16 @@ HURRY_BYTES: Final = 256 << 10
 class LocalTail:
     """Follows `<root>/journals` into an ingest, from where the store has got to."""
 
-    def __init__(self, root: Path, ingest: Ingest, *, clock: Clock = system_clock) -> None:
+    def __init__(
+        self,
+        root: Path,
+        ingest: Ingest,
+        *,
+        clock: Clock = system_clock,
+        read_bytes: int = READ_BYTES,
+    ) -> None:
         self._ingest = ingest
-        self._tail = Tail(root, start=ingest.cursor, clock=clock)
+        self._tail = Tail(root, start=ingest.cursor, clock=clock, read_bytes=read_bytes)
         self._clock = clock
         self.read_until_ns: int | None = None
         """All that was recorded before has been stored; None: nobody has looked yet."""

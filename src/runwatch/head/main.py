@@ -20,13 +20,14 @@ from runwatch.clock import Clock, system_clock
 from runwatch.errors import RunwatchError, UsageError
 from runwatch.exports.prometheus import HeadMetrics, HeadNumbers
 from runwatch.head.access import AccessSettings
-from runwatch.head.admission import Admission
 from runwatch.head.address import ADDRESS_FILE, Listening, read_address
+from runwatch.head.admission import Admission
 from runwatch.head.captures import Captures
 from runwatch.head.clients import Clients
 from runwatch.head.commands import Outbox
 from runwatch.head.door import Door, limits_here
 from runwatch.head.goodput import Accounts
+from runwatch.head.goodput_figures import LOOKED_UP
 from runwatch.head.goodput_notes import GoodputKeeper
 from runwatch.head.gswarm import Profiler
 from runwatch.head.gswarm_grpc import ProfilerService
@@ -49,9 +50,12 @@ from runwatch.head.settings import HangSettings, HeadSettings
 from runwatch.head.shares import FILE as SHARES_FILE
 from runwatch.head.shares import Shares
 from runwatch.head.stream import AgentState, SpineService, serve_grpc
+from runwatch.journal.reader import READ_BYTES
+from runwatch.journal.segment import journal_directories
 from runwatch.record import Batch, JournalId
 from runwatch.store.duck import DuckStore
 from runwatch.store.folds import FoldFiles
+from runwatch.store.journals import JournalStore, stretch_bytes
 from runwatch.store.store import Retention
 from runwatch.views.sessions import Session
 
@@ -60,13 +64,18 @@ logger = logging.getLogger("runwatch.head")
 
 
 class LocalHead:
-    """Store, ingest and journals of one directory in this process, without a port."""
+    """Store, ingest and journals of one directory in this process, without a port.
+
+    `bare`: nothing is stored, and steps stay in the journals (`store/journals.py`).  That answers
+    for goodput, at a third of the cost; of curves and spans it knows next to nothing.
+    """
 
     def __init__(
         self,
         root: Path,
         *,
         in_memory: bool = False,
+        bare: bool = False,
         retention: Retention | None = None,
         agents: Callable[[], Mapping[str, AgentState]] = dict,
         access: AccessSettings | None = None,
@@ -79,10 +88,15 @@ class LocalHead:
         clock: Clock = system_clock,
     ) -> None:
         self.live = Live()
-        lasts = _writable(root) and not in_memory
-        self.store = DuckStore.open(root / "store" if lasts else None, clock=clock)
+        lasts = _writable(root) and not (in_memory or bare)
+        self.store = (
+            JournalStore(root, keeps=LOOKED_UP.__contains__, clock=clock)
+            if bare
+            else DuckStore.open(root / "store" if lasts else None, clock=clock)
+        )
         self.ingest = Ingest(self.store, retention=retention, on_stored=self._stored, clock=clock)
-        self.tail = LocalTail(root, self.ingest, clock=clock)
+        at_once = stretch_bytes(len(journal_directories(root))) if bare else READ_BYTES
+        self.tail = LocalTail(root, self.ingest, clock=clock, read_bytes=at_once)
         self._agents = agents
         self._clock = clock
         self._lag_seconds: float | None = None

@@ -228,15 +228,15 @@ class JournalReader:
             if self._open is not None and self._open.header.index == wanted:
                 return self._open
             self.close()
-            later = [i for i in segment_indexes(self.directory) if i >= wanted]
-            if not later:
-                return None
-            index = later[0]
-            path = self.directory / segment_name(index)
-            try:
-                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            except FileNotFoundError:
+            index, fd = wanted, self._opened(wanted)
+            if fd is None:
+                later = [i for i in segment_indexes(self.directory) if i >= wanted]
+                if not later:
+                    return None
+                index, fd = later[0], self._opened(later[0])
+            if fd is None:
                 return None  # dropped between listing and opening; the next call sees the gap
+            path = self.directory / segment_name(index)
             head = os.pread(fd, HEADER_LENGTH, 0)
             try:
                 header = Header.unpack(head, path)
@@ -248,7 +248,8 @@ class JournalReader:
                 return None  # it stays for a Runwatch that can read it
             except SegmentError as error:
                 os.close(fd)
-                unwritten = len(later) == 1 and _SOMETHING.search(head) is None
+                is_last = segment_indexes(self.directory)[-1:] == [index]
+                unwritten = is_last and _SOMETHING.search(head) is None
                 if not final and (unwritten or not self._hole_is_old()):
                     return None  # on a network file system its pages may still come
                 self._note(batch, str(error), index)
@@ -259,6 +260,13 @@ class JournalReader:
             self._account(batch, self._open, dropped=index != wanted)
             self.position = position(index, offset)
             return self._open
+
+    def _opened(self, index: int) -> int | None:
+        """Without a look at what else there is: the one that is wanted is mostly there."""
+        try:
+            return os.open(f"{self.directory}/{segment_name(index)}", os.O_RDONLY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
 
     def _say_once(self, problem: str) -> None:
         if problem != self._said:

@@ -1,7 +1,7 @@
 """STEP records as the spans and points that they stand for; `segment.py` has their bytes.
 
 A loop that records nothing else leaves a begin and an end in turn, 64 bytes a step: such runs are
-read by the column.
+read by the column, and with numpy where it is there (`vectors.py`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 from array import array
 from itertools import repeat
 from operator import sub, truediv
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from runwatch.journal.lanes import ROWS, shifted
 from runwatch.journal.segment import (
@@ -27,24 +27,52 @@ from runwatch.journal.segment import (
     step_span,
 )
 from runwatch.record import BEGIN, END, Points, Spans
+from runwatch.vectors import numpy
+
+if TYPE_CHECKING:
+    from runwatch.vectors import Column
 
 STEP_LENGTH: Final = STEP_BEGIN_WORDS.size + STEP_END_WORDS.size
 _WORDS: Final = STEP_LENGTH // 8
 _LEAST: Final = 4
+_MOST: Final = 1 << 14
+"""Of more, numpy's columns would be no quicker."""
+_SANE: Final = 1 << 61
+"""Times beyond this are gone through one by one."""
 _BEGINS: Final = WORD.pack(STEP_BEGIN_HEAD)
 _ENDS: Final = WORD.pack(STEP_END_HEAD)
 
 
 def run_length(data: bytes, at: int) -> int:
     """How many whole steps, not sealed, lie one behind the other from `at` on; 0 for a few."""
-    fitting = min((len(data) - at) // STEP_LENGTH, ROWS)
+    np = numpy()
+    fitting = min((len(data) - at) // STEP_LENGTH, ROWS if np is None else _MOST)
     if sys.byteorder != "little" or fitting < _LEAST or not _is_step(data, at, _LEAST - 1):
         return 0
     count = _LEAST
     while count < fitting and _is_step(data, at, count - 1):
         count *= 2  # so that a short run costs a short look
-    words = array("q", data[at : at + min(count, fitting) * STEP_LENGTH])
-    count = len(words) // _WORDS
+    count = min(count, fitting)
+    count = _count_words(data, at, count) if np is None else _count_rows(_table(data, at, count))
+    return count if count >= _LEAST else 0
+
+
+def _count_rows(table: Column) -> int:
+    """How many rows there are before the first that is no step."""
+    whole = (table[:, 0] == STEP_BEGIN_HEAD) & (table[:, 3] == STEP_END_HEAD)
+    whole &= (table[:, 2] != 0) & (table[:, 7] != 0)  # what is stored last
+    return len(table) if whole.all() else int(whole.argmin())
+
+
+def _table(data: bytes, at: int, count: int) -> Column:
+    """Steps, a row of words each."""
+    np = numpy()
+    found: Column = np.frombuffer(data, np.int64, count * _WORDS, at).reshape(count, _WORDS)
+    return found
+
+
+def _count_words(data: bytes, at: int, count: int) -> int:
+    words = array("q", data[at : at + count * STEP_LENGTH])
     for offset, head in ((0, STEP_BEGIN_HEAD), (3, STEP_END_HEAD)):
         heads = words[offset::_WORDS]
         if heads.count(head) < len(heads):
@@ -52,7 +80,7 @@ def run_length(data: bytes, at: int) -> int:
     for offset in (2, 7):  # what is stored last
         last = words[offset::_WORDS]
         count = min(count, last.index(0)) if 0 in last else count
-    return count if count >= _LEAST else 0
+    return count
 
 
 def _is_step(data: bytes, at: int, which: int) -> bool:
@@ -86,6 +114,8 @@ class Expander:
 
     def run(self, run: bytes, shift: int, points: Points, spans: Spans) -> None:
         """As many begins and ends as `run_length` found."""
+        if numpy() is not None and self._run_of_columns(run, shift, points, spans):
+            return
         words = array("q", run)
         self._edges(words, shift, spans)
         steps, begins, asked, ends = (words[at::_WORDS] for at in (4, 5, 6, 7))
@@ -100,6 +130,34 @@ class Expander:
         else:
             for at in range(STEP_BEGIN_WORDS.size, len(run), STEP_LENGTH):
                 self.end(run, at, shift, points)
+
+    def _run_of_columns(self, run: bytes, shift: int, points: Points, spans: Spans) -> bool:
+        """The same; False if it has to be gone through otherwise."""
+        np = numpy()
+        table = _table(run, 0, len(run) // STEP_LENGTH)
+        count, shift, ticks = len(table), self._shift + shift, table[:, (2, 5, 6, 7)]
+        if abs(shift) >= _SANE or ticks.max() >= _SANE or ticks.min() <= -_SANE:
+            return False
+        edges = table[:, (2, 7)] + shift
+        spans.name.extend(array("I", [self._name]) * (2 * count))
+        spans.edge.extend(array("B", [BEGIN, END]) * count)
+        spans.time_ns.frombytes(edges.tobytes())
+        spans.step.frombytes(table[:, (1, 4)].tobytes())
+        numbers = table[:, (2, 5)].astype(np.uint32) | np.uint32(1 << 31)  # as `step_span` of each
+        spans.span.frombytes(numbers.tobytes())
+        begins, asked, ends = table[:, 5], table[:, 6], table[:, 7]
+        said = np.ones((count, 2), bool)
+        said[:, 1] = (asked != 0) & bool(self._wait)
+        seconds = np.empty((count, 2))
+        seconds[:, 0], seconds[:, 1] = ends - begins, begins - asked
+        seconds /= 1e9
+        series = array("I", (self._seconds, self._wait)) * count
+        columns = (np.frombuffer(series, np.uint32), edges[:, 1].repeat(2), table[:, 4].repeat(2))
+        wanted: list[array[Any]] = [points.series, points.time_ns, points.step, points.value]
+        everything = bool(said.all())
+        for into, found in zip(wanted, (*columns, seconds.reshape(-1)), strict=True):
+            into.frombytes((found if everything else found[said.reshape(-1)]).tobytes())
+        return True
 
     def _edges(self, words: array[int], shift: int, spans: Spans) -> None:
         first, begins, last = words[2::_WORDS], words[5::_WORDS], words[7::_WORDS]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from runwatch.clock import Clock, system_clock
 from runwatch.journal.liveness import ENDED, is_alive
-from runwatch.journal.reader import JournalReader
+from runwatch.journal.reader import READ_BYTES, JournalReader
 from runwatch.record import START, Batch, JournalId, Origin, Position
 
 LIVENESS_SECONDS = 1.0
@@ -84,8 +84,11 @@ class Tail:
         start: Callable[[JournalId], Position | None] = lambda _: START,
         alive: Callable[[Origin], bool | None] = is_alive,
         clock: Clock = system_clock,
+        read_bytes: int = READ_BYTES,
     ) -> None:
         self.root = root
+        self.read_bytes = read_bytes
+        """So much of a journal at a time."""
         self.journals: dict[JournalId, Followed] = {}
         self._of_host = of_host
         self._start = start
@@ -139,7 +142,7 @@ class Tail:
                 self.resume(name, start)
             final = self._is_dead(followed)
             looked_ns = self._clock.mono_ns()
-            batch = followed.reader.read(final=final)
+            batch = followed.reader.read(final=final, max_bytes=self.read_bytes)
             if batch is not None:
                 yield followed, batch
                 continue

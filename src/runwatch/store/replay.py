@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any, Final
 
@@ -60,12 +60,12 @@ class DuckReplay:
         self._run = run
         self._wanted = wanted
         self._failed = failed
-        self._journals = _chosen(catalog, run, wanted.since)
-        self._series = _chosen_series(catalog, self._journals, run, wanted)
+        self._journals = chosen_journals(catalog, run, wanted)
+        self._series = chosen_series(catalog, self._journals, run, wanted)
         self._parts = list(self._chosen_parts()) if self._journals else []
         self._introductions = [
-            Batch(journal.origin, START, START, self._definitions(journal))
-            for journal in self._journals.values()
+            Batch(journal.origin, START, START, definitions(catalog, journal, mine, run, wanted))
+            for journal, mine in by_journal(self._journals, self._series)
         ]
         with ExitStack() as opening:
             self._reader = opening.enter_context(lease)
@@ -147,15 +147,6 @@ class DuckReplay:
         )
         return f" AND (({') OR ('.join(ranges)}))"
 
-    def _definitions(self, journal: Journal) -> list[Definition]:
-        scopes = {s.id: s for s in tuple(journal.scopes.values()) if s.run == self._run}
-        found: list[Definition] = list(scopes.values())
-        names = (self._catalog.span_names[number] for number in tuple(journal.span_names.values()))
-        if self._wanted.spans:
-            found += [name.definition for name in names if name.definition.scope in scopes]
-        mine = (entry for entry in self._series.values() if entry.journal == journal.number)
-        return found + [entry.definition for entry in mine]
-
     # ── stretches of time ─────────────────────────────────────────────────────────────────────
 
     def _windows(self, start_ns: int, end_ns: int, records: int) -> Iterator[tuple[int, int]]:
@@ -200,9 +191,9 @@ class DuckReplay:
             journals = np.array([self._series[int(id)].journal for id in ids], np.int64)
             found["journal"] = journals[inverse]
             # The engine keeps no order among points of one instant; entries say a time themselves.
-            order = _order(found["journal"], found["time_ns"], found["value"])
+            order = in_order(found["journal"], found["time_ns"], found["value"])
         else:
-            order = _order(found["journal"], found["place"])
+            order = in_order(found["journal"], found["place"])
         if order is not None:
             for name, column in found.items():
                 found[name] = column[order]
@@ -235,7 +226,7 @@ class DuckReplay:
         )
 
 
-def _order(journals: Integers, *keys: Any) -> Integers | None:
+def in_order(journals: Integers, *keys: Any) -> Integers | None:
     """By journal, then by the keys; None if they are in that order.
 
     Each journal's rows mostly are where they were stored one after the other: to put the journals
@@ -254,16 +245,14 @@ def _order(journals: Integers, *keys: Any) -> Integers | None:
     return order
 
 
-def _chosen(
-    catalog: Catalog, run: RunId, since: Mapping[JournalId, int] | None
-) -> dict[int, Journal]:
+def chosen_journals(catalog: Catalog, run: RunId, wanted: Wanted) -> dict[int, Journal]:
     names = {row.journal for row in catalog.process_rows(run)}
-    names &= names if since is None else since.keys()
+    names &= names if wanted.since is None else wanted.since.keys()
     found = (catalog.find_journal(name) for name in names)
     return {journal.number: journal for journal in found if journal is not None}
 
 
-def _chosen_series(
+def chosen_series(
     catalog: Catalog, journals: Mapping[int, Journal], run: RunId, wanted: Wanted
 ) -> dict[int, SeriesEntry]:
     """By the store's own id."""
@@ -276,6 +265,28 @@ def _chosen_series(
         and wanted.labels.items() <= entry.definition.labels.items()
         and journals[entry.journal].run_of(entry.definition.scope) == run
     }
+
+
+def by_journal(
+    journals: Mapping[int, Journal], series: Mapping[int, SeriesEntry]
+) -> Iterator[tuple[Journal, list[SeriesEntry]]]:
+    mine: dict[int, list[SeriesEntry]] = {number: [] for number in journals}
+    for entry in series.values():
+        mine[entry.journal].append(entry)
+    for number, journal in journals.items():
+        yield journal, mine[number]
+
+
+def definitions(
+    catalog: Catalog, journal: Journal, series: Iterable[SeriesEntry], run: RunId, wanted: Wanted
+) -> list[Definition]:
+    """All that the journal says of the run with what is wanted."""
+    scopes = {s.id: s for s in tuple(journal.scopes.values()) if s.run == run}
+    found: list[Definition] = list(scopes.values())
+    names = (catalog.span_names[number] for number in tuple(journal.span_names.values()))
+    if wanted.spans:
+        found += [name.definition for name in names if name.definition.scope in scopes]
+    return found + [entry.definition for entry in series]
 
 
 def _translated(numbers: Integers, local: Callable[[int], int]) -> array[int]:

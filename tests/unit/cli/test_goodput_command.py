@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shutil
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from runwatch.cli import goodput_picture, rollup_picture
+from runwatch.cli import goodput_picture, rollup_picture, source
 from runwatch.cli.__main__ import main
 from runwatch.cli.goodput_command import moment
 from runwatch.errors import UsageError
@@ -378,3 +379,32 @@ def test_the_price_comes_from_the_environment(
     assert main(["goodput", "--import", str(log), *where]) == 0
     figures = json.loads(capsys.readouterr().out)["figures"]
     assert figures["counted_cost"] == pytest.approx(0.35)
+
+
+# ── journals that nobody has stored ────────────────────────────────────────────────────────────
+
+
+def test_of_much_that_is_not_stored_goodput_stores_nothing(
+    tmp_path: Path,
+    log: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """And the answer is the same; of little, or for whoever follows a run, it is stored."""
+    root = tmp_path / "told"
+    assert main(["goodput", "--import", str(log), "--dir", str(root)]) == 0
+    shutil.rmtree(root / "store")
+    asked = ["goodput", "my job", "--dir", str(root)]
+    answers = []
+    for much, stores in ((1, False), (source.MUCH_BYTES, True)):
+        monkeypatch.setattr(source, "MUCH_BYTES", much)
+        for more in (["--json"], ["--explain", "1s"], ["--buckets", "4"]):
+            capsys.readouterr()
+            assert main([*asked, *more]) == 0
+            answers.append(capsys.readouterr().out)
+        assert (root / "store").exists() == stores
+    assert answers[:3] == answers[3:]
+    shutil.rmtree(root / "store")
+    monkeypatch.setattr(source, "MUCH_BYTES", 1)
+    assert main([*asked, "--watch"]) == 0
+    assert (root / "store").exists()

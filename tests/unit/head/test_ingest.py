@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from itertools import count
 from typing import Any
 
 import pytest
@@ -192,3 +193,37 @@ def test_who_closes_does_not_wait_for_the_pace(paced: Paced) -> None:
     waiting = [paced.submit() for _ in range(3)]
     paced.ingest.close()
     assert all(future.result(0).accepted for future in waiting)
+
+
+def test_who_is_here_for_one_answer_does_not_put_the_store_in_order(
+    store: GatedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "HOUSEKEEPING_SECONDS", 0.01)
+    looks, compactions = count(), count()
+    looked = compacted = 0
+
+    def compact() -> int:
+        nonlocal compacted
+        compacted = next(compactions) + 1
+        return store.inner.compact()
+
+    store.gate.set()
+    monkeypatch.setattr(store, "compact", compact, raising=False)
+    ingest = Ingest(store)
+    ingest.keeps_house = False
+    pause = ingest._stopping.wait
+
+    def wait(seconds: float | None = None) -> bool:
+        nonlocal looked
+        looked = next(looks) + 1
+        return pause(seconds)
+
+    monkeypatch.setattr(ingest._stopping, "wait", wait)
+    assert ingest.submit(batch(0, 10)).result(20).accepted
+    assert until(lambda: looked >= 2)  # one that had begun before is over
+    before = compacted
+    assert until(lambda: looked >= 6)
+    assert compacted == before
+    ingest.keeps_house = True
+    assert until(lambda: compacted > before)
+    ingest.close()

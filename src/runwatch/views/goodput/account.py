@@ -254,13 +254,16 @@ class Goodput:
         for a, b, spent in _merged(found):
             yield a, b, self.names.name(spent)
 
-    def of_class(self, spent: Spent, since_ns: int, until_ns: int) -> Iterator[Interval]:
-        """The intervals of a class that is rare, quickly; not of productive or wasted time."""
+    def of_class(
+        self, spent: Spent, since_ns: int, until_ns: int, least_ns: int = 0
+    ) -> Iterator[Interval]:
+        """The intervals of a class that is rare, or that last so long, quickly; not of productive
+        or wasted time."""
         for stretch in self._stretches[self._first(since_ns) :]:
             if stretch.start_ns >= until_ns:
                 return
             yield from stretch.timeline.of_class(
-                spent, max(since_ns, stretch.start_ns), min(until_ns, stretch.end_ns)
+                spent, max(since_ns, stretch.start_ns), min(until_ns, stretch.end_ns), least_ns
             )
 
     # ── inside ────────────────────────────────────────────────────────────────────────────────

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from operator import add
 from typing import Any, Final
 
+from runwatch.vectors import column, numpy, packed
 from runwatch.views.goodput.cells import Cell, Cells, Held, claimed_ns
 from runwatch.views.goodput.classes import Spent
 from runwatch.views.goodput.judging import (
@@ -35,7 +36,7 @@ from runwatch.views.goodput.judging import (
     waits_outside,
 )
 from runwatch.views.goodput.queueing import busy_until, uncovered
-from runwatch.views.goodput.strides import LEAST_STEPS, column, numpy, packed
+from runwatch.views.goodput.strides import LEAST_STEPS
 from runwatch.views.goodput.timeline import Timeline
 from runwatch.views.goodput.track import Piece
 
@@ -447,12 +448,16 @@ class Books:
         """As `_book_one` would, each."""
         held, np = self._held, numpy()
         since, begins, ends = held.walked(self.end_ns, rows)
-        waits = np.clip(column(held.waits)[rows.start : rows.stop], since, begins)
-        bounds = np.stack((waits, begins, ends), axis=1).ravel()
-        classes = np.tile(np.array(_AROUND_A_STEP), len(rows))
-        some = np.diff(bounds, prepend=self.end_ns) > 0
+        waits = np.maximum(column(held.waits)[rows.start : rows.stop], since)
+        bounds = np.empty((len(rows), 3), np.int64)
+        bounds[:, 0], bounds[:, 1], bounds[:, 2] = np.minimum(waits, begins), begins, ends
+        classes = np.empty((len(rows), 3), np.uint8)
+        classes[:] = _AROUND_A_STEP
+        bounds, some = bounds.ravel(), np.empty(3 * len(rows), bool)
+        some[0] = bounds[0] > self.end_ns
+        np.greater(bounds[1:], bounds[:-1], out=some[1:])
         if some.any():
-            self.timeline.extend(bounds[some], classes[some])
+            self.timeline.extend(bounds[some], classes.ravel()[some])
         self.laps[-1].extend(packed(begins), self.end_ns)
         self.steps += len(rows)
         self.capacity, self._degraded = held.ranks[rows[0]], False

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from operator import sub
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from runwatch.vectors import column, numpy
 from runwatch.views.goodput.classes import Spent
 from runwatch.views.goodput.judging import Took
-from runwatch.views.goodput.strides import SANE_NS, Strides, column, numpy, waited_since
+from runwatch.views.goodput.strides import SANE_NS, Strides, waited_since
 from runwatch.views.goodput.track import Piece
 
 if TYPE_CHECKING:
-    from runwatch.views.goodput.strides import Column
+    from runwatch.vectors import Column
 
 
 class Cell(NamedTuple):
@@ -128,8 +129,8 @@ class Held:
 
     def extend_with(self, cells: Cells) -> None:
         self.laps.extend(array("q", [cells.lap]) * len(cells))
-        self.steps.extend(range(cells.first, cells.first + len(cells)))
         for mine, more in (
+            (self.steps, numpy().arange(cells.first, cells.first + len(cells))),
             (self.begins, cells.begins),
             (self.ends, cells.ends),
             (self.ranks, cells.ranks),

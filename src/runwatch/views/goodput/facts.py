@@ -27,11 +27,12 @@ from runwatch.record import (
     SpanName,
     Spans,
 )
+from runwatch.vectors import column
 from runwatch.views.goodput.account import Life
 from runwatch.views.goodput.classes import Spent
 from runwatch.views.goodput.ledger import AttemptKey, Ledger
 from runwatch.views.goodput.skew import by_our_clock, earlier_life, shifted
-from runwatch.views.goodput.strides import LEAST_STEPS, Strides, Waits, column, plain_runs
+from runwatch.views.goodput.strides import LEAST_STEPS, Strides, Waits, plain_runs
 from runwatch.views.goodput.track import Track
 from runwatch.views.runs import ProcessState
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import add
 from typing import Final, NamedTuple
 
 from runwatch.views.goodput.classes import Spent
@@ -133,16 +134,16 @@ def _are_alike(took: Took, first: int, last: int) -> bool:
 
 def is_plain(took: Took, first: int, last: int) -> bool:
     """Whether there is nothing to judge: no row is a second longer than another."""
-    own = took.own[max(0, first - AROUND) : last + AROUND]
-    if max(own) - min(own) >= LEAST_EXCESS_NS:
+    if any(took.rest[max(0, first - AROUND) : last + AROUND]):
         return False
-    return not any(took.rest[max(0, first - AROUND) : last + AROUND])
+    own = took.own[max(0, first - AROUND) : last + AROUND]
+    return max(own) - min(own) < LEAST_EXCESS_NS
 
 
 def pace_of(took: Took, pauses: Sequence[Pause], prior: Pace) -> Pace:
     """As of the last row."""
     recent = took.last(2 * AROUND)
-    total = list(map(int.__add__, recent.own, recent.rest))
+    total = list(map(add, recent.own, recent.rest))
     if len(total) < FEW and (prior.usual_ns is not None or not total):
         return prior
     odd = {pause.step for pause in pauses}
@@ -171,7 +172,7 @@ def is_asynchronous(took: Took, share: float = DISPATCH_SHARE) -> bool:
 
     The longest has no say: beside one long hang, every step is next to nothing.  `share` of the
     mean is next to nothing."""
-    if len(took) <= FEW + 1:
+    if len(took) <= FEW + 1 or _are_work(took, share):
         return False
     took = _but_the_longest(took)
     own = took.own[1:]
@@ -188,9 +189,23 @@ def is_asynchronous(took: Took, share: float = DISPATCH_SHARE) -> bool:
     return False
 
 
+def _are_work(took: Took, share: float) -> bool:
+    """Whether no step takes next to nothing: then there is no need to look any closer."""
+    at = _longest(took)
+    inside, outside = sum(took.own) - took.own[at], sum(took.rest) - took.rest[at]
+    if outside >= _OUTSIDE * inside:
+        return False
+    mean = (inside + outside) / (len(took) - 1)
+    return min(took.own) >= max(share, _NOTHING) * mean
+
+
+def _longest(took: Took) -> int:
+    total = list(map(add, took.own, took.rest))
+    return total.index(max(total))
+
+
 def _but_the_longest(took: Took) -> Took:
-    total = list(map(int.__add__, took.own, took.rest))
-    at = total.index(max(total))
+    at = _longest(took)
     return took.between(0, at).then(took.between(at + 1, len(took)))
 
 
@@ -229,7 +244,7 @@ def _judge_some(
     took: Took, rows: range, window: range, pauses: Sequence[Pause], found: Judgement
 ) -> None:
     own, rest = took.own[window.start : window.stop], took.rest[window.start : window.stop]
-    total = list(map(int.__add__, own, rest))
+    total = list(map(add, own, rest))
     odd: dict[int, Spent] = {}
     spikes: set[int] = set()
     middle_ns, high_ns = 0, 0

@@ -10,9 +10,10 @@ from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from runwatch.vectors import numpy
 from runwatch.views.goodput.cells import Cell, Cells
 from runwatch.views.goodput.classes import Spent
-from runwatch.views.goodput.strides import Strides, numpy, waited_since
+from runwatch.views.goodput.strides import Strides, waited_since
 from runwatch.views.goodput.track import Piece, Stride
 
 if TYPE_CHECKING:

@@ -5,27 +5,23 @@ was waited for, a step is a row of a few columns rather than an object, and a th
 operation.  This is a short cut and nothing else: step by step (`track.py`, `muster.py`) the same
 account comes out.
 
-It is taken where numpy is there already, as it is wherever a store is read; nobody has to have it.
+It is taken where numpy is there already (`vectors.py`).
 """
 
 from __future__ import annotations
 
-import sys
 from array import array
 from collections.abc import Iterator, Sequence
-from importlib import import_module
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Final
 
 from runwatch.record import BEGIN, Points, Spans
+from runwatch.vectors import column, numpy
 from runwatch.views.goodput.classes import Spent
 from runwatch.views.goodput.track import LATE_STEPS, Piece, Stride, Track
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Column = npt.NDArray[np.int64]
+    from runwatch.vectors import Column
 
 LEAST_STEPS: Final = 8
 """Fewer are quicker one by one."""
@@ -33,32 +29,6 @@ SANE_NS: Final = 1 << 61
 """Times and waits beyond this are looked at one by one."""
 _SANE_SECONDS: Final = 4e9
 _NEVER: Final = 1 << 63
-
-
-class Switch:
-    """Whether the short cut may be taken, and with what."""
-
-    on = True
-    numpy: Any = None
-
-
-def numpy() -> Any:
-    """None where nobody has loaded it: a training process need not, for our sake."""
-    if Switch.numpy is None and sys.modules.get("numpy") is not None:
-        Switch.numpy = import_module("numpy")  # another thread may be about to
-    return Switch.numpy if Switch.on else None
-
-
-def column(numbers: array[int]) -> Column:
-    """The same memory."""
-    found: Column = numpy().frombuffer(numbers, numpy().int64)
-    return found
-
-
-def packed(numbers: Column) -> array[int]:
-    made = array("q")
-    made.frombytes(numpy().ascontiguousarray(numbers).tobytes())
-    return made
 
 
 class Strides:

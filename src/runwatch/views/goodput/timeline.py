@@ -11,10 +11,10 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from runwatch.views.goodput.strides import numpy
+from runwatch.vectors import column, numpy
 
 if TYPE_CHECKING:
-    from runwatch.views.goodput.strides import Column
+    from runwatch.vectors import Column
 
 MARK_EVERY: Final = 512
 
@@ -73,23 +73,28 @@ class Timeline:
     def extend(self, ends: Column, classes: Column) -> None:
         """As many intervals; each ends behind the one before it."""
         np = numpy()
-        last = np.append(classes[1:] != classes[:-1], True)  # neighbours of one class are one
+        last = np.ones(len(classes), bool)
+        np.not_equal(classes[1:], classes[:-1], out=last[:-1])  # neighbours of one class are one
         ends, classes = ends[last], classes[last]
         self.append(int(ends[0]), int(classes[0]))  # it may go on with the last one
         ends, classes = ends[1:], classes[1:]
         if not len(ends):
             return
-        before = np.append(self.classes[-1], classes[:-1])
+        before = np.concatenate((np.array(self.classes[-1:], classes.dtype), classes[:-1]))
         self._widen(int(classes.max()))
         starts = np.concatenate((np.array([self._since, self.end_ns], np.int64), ends[:-1]))
-        lengths = np.diff(starts)
+        lengths = starts[1:] - starts[:-1]
+        # Each mark is of what lies before it, its own row included: that is of the one before.
         marks = range(-len(self.ends) % MARK_EVERY, len(ends), MARK_EVERY)
-        self._marks += [self._running.copy() for _ in marks]
+        cuts = [0, *(at + 1 for at in marks if at + 1 < len(ends))]
+        sums: dict[int, list[int]] = {}
         for spent in np.bincount(before).nonzero()[0].tolist():
-            total = np.cumsum(np.where(before == spent, lengths, 0))
-            for at, ns in enumerate(total[marks.start :: MARK_EVERY].tolist(), -len(marks)):
-                self._marks[at][spent] += ns
-            self._running[spent] += int(total[-1])
+            sums[spent] = np.add.reduceat(lengths * (before == spent), cuts).tolist()
+        for part in range(len(cuts)):
+            for spent, some in sums.items():
+                self._running[spent] += some[part]
+            if part < len(marks):
+                self._marks.append(self._running.copy())
         self._since = int(starts[-1])
         self.ends.frombytes(ends.tobytes())
         self.classes.frombytes(classes.astype(np.uint8).tobytes())
@@ -129,17 +134,30 @@ class Timeline:
             yield Interval(since, until, self.classes[i])
             since = until
 
-    def of_class(self, spent: int, start_ns: int, end_ns: int) -> Iterator[Interval]:
-        """Those of one class; the others are not walked through."""
-        classes = self.classes.tobytes()
+    def of_class(
+        self, spent: int, start_ns: int, end_ns: int, least_ns: int = 0
+    ) -> Iterator[Interval]:
+        """Those of one class that last so long; the others are not walked through."""
+        classes = self._lasting(spent, least_ns) if least_ns else self.classes.tobytes()
         at = bisect_right(self.ends, max(start_ns, self.start_ns))
         while (at := classes.find(spent, at)) >= 0:
             since = max(start_ns, self.ends[at - 1] if at else self.start_ns)
             until = min(self.ends[at], end_ns)
             if until <= since:
                 return
-            yield Interval(since, until, spent)
+            if until - since >= least_ns:
+                yield Interval(since, until, spent)
             at += 1
+
+    def _lasting(self, spent: int, least_ns: int) -> bytes:
+        """The classes, as if shorter intervals of this one were of another."""
+        np = numpy()
+        if np is None or not self.ends:
+            return self.classes.tobytes()
+        lengths = np.diff(column(self.ends), prepend=self.start_ns)
+        other = np.uint8(spent ^ 1)
+        found: bytes = np.where(lengths < least_ns, other, self.classes).tobytes()
+        return found
 
     # ── saved ─────────────────────────────────────────────────────────────────────────────────
 

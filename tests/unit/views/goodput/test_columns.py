@@ -25,13 +25,14 @@ from runwatch.record import (
     Series,
     SpanName,
 )
+from runwatch.vectors import Switch
 from runwatch.views.goodput.account import Life
 from runwatch.views.goodput.drawing import draw_up
 from runwatch.views.goodput.facts import DATA_WAIT, Scribe
 from runwatch.views.goodput.ledger import Ledger, Stale
 from runwatch.views.goodput.meetings import Meetings
 from runwatch.views.goodput.saving import scribe_of_state, scribe_state
-from runwatch.views.goodput.strides import Strides, Switch
+from runwatch.views.goodput.strides import Strides
 from runwatch.views.goodput.timeline import MARK_EVERY, Timeline
 from runwatch.views.goodput.track import Stride
 

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from runwatch.vectors import Switch
 from runwatch.views.goodput.classes import (
     FIRST_CUSTOM,
     MOST_CLASSES,
@@ -119,3 +120,25 @@ def test_names_beyond_what_a_byte_holds_share_a_class() -> None:
     assert len(set(found[MOST_CLASSES:])) == 1
     assert names.name(found[-1]) == "custom:other"
     assert ClassNames(names.custom).of_span("name 7") == found[7]
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_the_long_ones_of_a_class(on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With numpy and without."""
+    import numpy as np
+
+    monkeypatch.setattr(Switch, "numpy", np)
+    monkeypatch.setattr(Switch, "on", on)
+    rng = random.Random(7)
+    ends = sorted(rng.sample(range(11, 40_000), 2_000))
+    found = timeline(*((end, rng.randrange(4)) for end in ends))
+    for spent in range(5):
+        for start, end, least in ((0, 50_000, 25), (500, 30_000, 1), (10, 39_000, 0)):
+            expected = [
+                interval
+                for interval in found.intervals(start, end)
+                if interval.spent == spent and interval.end_ns - interval.start_ns >= least
+            ]
+            assert list(found.of_class(spent, start, end, least)) == expected
+            assert expected or spent == 4
+    assert list(Timeline(10).of_class(0, 0, 100, 5)) == []

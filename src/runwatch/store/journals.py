@@ -1,0 +1,383 @@
+"""A store that leaves steps where they are: for one question about journals that nobody has stored.
+
+Most of a journal is steps, and to store them costs more than the answer that is made of them.  So
+what is rare goes into an engine in memory (processes, events, the newest point of every series),
+and of the rest it is noted which stretch of which journal covers which time.  A run is told again
+from the journals themselves, as `DuckReplay` would tell it had all been stored.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from runwatch.clock import Clock, system_clock
+from runwatch.errors import StoreDamaged
+from runwatch.journal.reader import JournalReader
+from runwatch.journal.segment import HEADER_LENGTH
+from runwatch.record import (
+    START,
+    Batch,
+    JournalId,
+    Points,
+    Position,
+    RunId,
+    RunScope,
+    Series,
+    SpanName,
+    Spans,
+    Verdict,
+)
+from runwatch.store.catalog import Integers
+from runwatch.store.duck import DuckSettings, DuckStore
+from runwatch.store.grid import HIGHEST, LOWEST
+from runwatch.store.replay import (
+    by_journal,
+    chosen_journals,
+    chosen_series,
+    definitions,
+    in_order,
+)
+from runwatch.store.store import Replay, Tally, Wanted
+
+STRETCH_ROWS: Final = 4_000_000
+"""As noted, with all that was recorded of a step: what is wanted of them takes about 80 MB."""
+LEAST_BYTES, MOST_BYTES = 32 << 10, 1 << 20
+LAYER_BYTES: Final = 64 << 20
+"""A stretch of each journal, all together."""
+
+
+def stretch_bytes(journals: int) -> int:
+    """How much to read of each at a time, so that what is read of all of them fits in memory."""
+    return max(LEAST_BYTES, min(LAYER_BYTES // max(journals, 1), MOST_BYTES))
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """So much of a journal as was read at once."""
+
+    start: Position
+    end: Position
+    low_ns: int
+    """No record in it is older."""
+    rows: int
+
+    @property
+    def bytes(self) -> int:
+        """To be read of the segment that it ends in."""
+        same = self.start >> 32 == self.end >> 32
+        begun = self.start & 0xFFFFFFFF if same else 0
+        return max((self.end & 0xFFFFFFFF) - max(begun, HEADER_LENGTH), 0)
+
+
+@dataclass(slots=True)
+class _Known:
+    """What was noted of a journal."""
+
+    kept: set[int] = field(default_factory=set)
+    """Series of which every point is stored."""
+    stretches: list[Stretch] = field(default_factory=list)
+
+
+class JournalStore(DuckStore):
+    """The `Store` of a directory's journals, as far as they are written to it.
+
+    `keeps` says of which metrics every point is looked up; of others only the newest are there.
+    """
+
+    def __init__(
+        self, root: Path, *, keeps: Callable[[str], bool], clock: Clock = system_clock
+    ) -> None:
+        super().__init__(None, None, clock, DuckSettings())
+        self._root = root
+        self._keeps = keeps
+        self._known: dict[JournalId, _Known] = {}
+
+    def write(self, batches: Sequence[Batch]) -> list[Verdict]:
+        verdicts = super().write([self._thinned(batch) for batch in batches])
+        for batch, verdict in zip(batches, verdicts, strict=True):
+            if verdict.accepted:
+                noted = Stretch(batch.start, batch.end, _low_ns(batch), batch.records)
+                self._known[batch.origin.journal].stretches.append(noted)
+        return verdicts
+
+    def replay(self, run: RunId, wanted: Wanted, *, attempts: int = 4) -> Replay:
+        journals = chosen_journals(self._catalog, run, wanted)
+        series = chosen_series(self._catalog, journals, run, wanted)
+        parts = []
+        for journal, mine in by_journal(journals, series):
+            said = definitions(self._catalog, journal, mine, run, wanted)
+            name = journal.origin.journal
+            known = self._known.get(name, _Known())
+            introduction = Batch(journal.origin, START, START, said)
+            since = LOWEST if wanted.since is None else wanted.since[name]
+            reader = JournalReader(self._root / "journals" / name, clock=self._clock)
+            parts.append(_Part(introduction, reader, tuple(known.stretches), wanted.kinds, since))
+        return JournalReplay(parts)
+
+    def _thinned(self, batch: Batch) -> Batch:
+        known = self._known.setdefault(batch.origin.journal, _Known())
+        for definition in batch.definitions:
+            if isinstance(definition, Series) and self._keeps(definition.metric):
+                known.kept.add(definition.id)
+        return Batch(
+            batch.origin, batch.start, batch.end, batch.definitions,
+            _newest_points(batch.points, known.kept), _newest_edge(batch.spans),
+            batch.events, batch.skipped_records,
+        )  # fmt: skip
+
+
+def _newest_points(points: Points, kept: set[int]) -> Points:
+    """The newest of each series, and all of some."""
+    if not len(points):
+        return points
+    series, times = _numbers(points.series, np.uint32), _numbers(points.time_ns)
+    order = np.arange(len(points))
+    if (times[1:] < times[:-1]).any():
+        order = np.argsort(times, kind="stable")
+    ids, last = np.unique(series[order][::-1], return_index=True)
+    rows = order[::-1][last]
+    if not kept.isdisjoint(ids.tolist()):
+        rows = np.union1d(rows, np.flatnonzero(np.isin(series, list(kept))))
+    return _some_points(points, np.sort(rows))
+
+
+def _newest_edge(spans: Spans) -> Spans:
+    """It says until when the process was heard."""
+    if not len(spans):
+        return spans
+    at = int(_numbers(spans.time_ns).argmax())
+    return _some_spans(spans, slice(at, at + 1))
+
+
+def _low_ns(batch: Batch) -> int:
+    columns = (batch.points.time_ns, batch.spans.time_ns)
+    lows = [int(_numbers(times).min()) for times in columns if len(times)]
+    return min([*lows, *(event.time_ns for event in batch.events)], default=HIGHEST)
+
+
+# ── told again ─────────────────────────────────────────────────────────────────────────────────
+
+
+class JournalReplay:
+    """The `Replay` of journals that are read as it goes on."""
+
+    def __init__(self, parts: Sequence[_Part]) -> None:
+        self._parts = parts
+        self.records = sum(part.rows for part in parts)
+
+    def __enter__(self) -> JournalReplay:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for part in self._parts:
+            part.close()
+
+    def __iter__(self) -> Iterator[list[Batch]]:
+        yield [part.introduction for part in self._parts]
+        for part in self._parts:
+            part.begin()
+        for until_ns in self._cuts():
+            # Nothing here holds on to what was told while more is read.
+            yield [told for part in self._parts if (told := part.until(until_ns)).records]
+
+    def tally(self, until: Mapping[JournalId, int] | None = None) -> dict[JournalId, Tally]:
+        found = {part.introduction.origin.journal: Tally() for part in self._parts}
+        for batch in (batch for stretch in self for batch in stretch):
+            name = batch.origin.journal
+            times = np.concatenate(
+                [
+                    _numbers(batch.points.time_ns),
+                    _numbers(batch.spans.time_ns),
+                    np.array([event.time_ns for event in batch.events], np.int64),
+                ]
+            )
+            times = times if until is None else times[times <= until[name]]
+            if len(times):
+                known = found[name]
+                newest, total = max(known.newest_ns, int(times.max())), sum(times.tolist())
+                found[name] = Tally(known.rows + len(times), newest, known.total_ns + total)
+        return found
+
+    def _cuts(self) -> Iterator[int]:
+        """Times up to which to tell: between two of them lies about what may be in memory."""
+        rows = 0
+        for low_ns, more in sorted(low for part in self._parts for low in part.lows):
+            if rows >= STRETCH_ROWS:
+                yield low_ns
+                rows = 0
+            rows += more
+        yield HIGHEST + 1
+
+
+class _Part:
+    """What is wanted of one journal, told as far as a time."""
+
+    def __init__(
+        self,
+        introduction: Batch,
+        reader: JournalReader,
+        stretches: Sequence[Stretch],
+        kinds: Sequence[str],
+        since_ns: int,
+    ) -> None:
+        self.introduction = introduction
+        self.rows = sum(stretch.rows for stretch in stretches)
+        self._reader = reader
+        self._stretches = stretches
+        self._kinds = frozenset(kinds)
+        self._since_ns = since_ns
+        said = introduction.definitions
+        self._scopes = {d.id for d in said if isinstance(d, RunScope)}
+        self._names = _Chosen(d.id for d in said if isinstance(d, SpanName))
+        self._series = _Chosen(d.id for d in said if isinstance(d, Series))
+        # What is still to come may be older than the stretch that it comes behind.
+        lows = (stretch.low_ns for stretch in reversed(stretches))
+        self._lows = list(accumulate(lows, min))[::-1]
+        self.begin()
+
+    @property
+    def lows(self) -> Iterator[tuple[int, int]]:
+        """From each stretch on, no record is older than this; and how many there are in it."""
+        rows = (stretch.rows for stretch in self._stretches)
+        return zip(self._lows, rows, strict=True)
+
+    def begin(self) -> None:
+        self._next = 0
+        self._held = Batch(self.introduction.origin, START, START)
+        self._reader.seek(self._stretches[0].start if self._stretches else START)
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def until(self, time_ns: int) -> Batch:
+        """All that is older, in the order in which it was written."""
+        found = [self._held]
+        while self._next < len(self._stretches) and self._lows[self._next] < time_ns:
+            found.append(self._wanted(self._read(self._stretches[self._next])))
+            self._next += 1
+        whole = _joined(found)
+        told, self._held = Batch(whole.origin, START, START), Batch(whole.origin, START, START)
+        older, newer = _split(whole.spans.time_ns, time_ns)
+        told.spans = _some_spans(whole.spans, older)
+        self._held.spans = _some_spans(whole.spans, newer)
+        older, newer = _split(whole.points.time_ns, time_ns)
+        points = _some_points(whole.points, older)
+        self._held.points = _some_points(whole.points, newer)
+        # As where an engine stores them, which keeps no order among points of one instant.
+        order = in_order(
+            np.zeros(len(points), np.int64), _numbers(points.time_ns),
+            _numbers(points.value, np.float64),
+        )  # fmt: skip
+        told.points = points if order is None else _some_points(points, order)
+        told.events = [event for event in whole.events if event.time_ns < time_ns]
+        self._held.events = [event for event in whole.events if event.time_ns >= time_ns]
+        return told
+
+    def _read(self, stretch: Stretch) -> Batch:
+        batch = self._reader.read(final=True, max_bytes=stretch.bytes)
+        self._reader.close()  # there may be more journals than files may be open
+        if batch is None or (batch.start, batch.end) != (stretch.start, stretch.end):
+            raise StoreDamaged(
+                f"the journal {self._reader.directory} changed while it was read; ask again"
+            )
+        return batch
+
+    def _wanted(self, batch: Batch) -> Batch:
+        since_ns, points, spans = self._since_ns, batch.points, batch.spans
+        rows = self._series.rows(points.series)
+        batch.points = points if rows is None else _some_points(points, rows)
+        rows = self._names.rows(spans.name)
+        batch.spans = spans if rows is None else _some_spans(spans, rows)
+        batch.events = [
+            e for e in batch.events if e.kind in self._kinds and e.scope in self._scopes
+        ]
+        if since_ns > LOWEST:
+            batch.points = _some_points(batch.points, _split(batch.points.time_ns, since_ns)[1])
+            batch.spans = _some_spans(batch.spans, _split(batch.spans.time_ns, since_ns)[1])
+            batch.events = [e for e in batch.events if e.time_ns >= since_ns]
+        return batch
+
+
+class _Chosen:
+    """Some of a journal's numbers, which mostly are small and few."""
+
+    def __init__(self, numbers: Iterable[int]) -> None:
+        self._numbers = sorted(set(numbers))
+        highest = max(self._numbers, default=0)
+        self._table = None if highest >= _DENSE else np.zeros(highest + 2, bool)
+        if self._table is not None:
+            self._table[self._numbers] = True
+
+    def rows(self, column: array[int]) -> Integers | None:
+        """Where they are in a column; None if everywhere."""
+        numbers = _numbers(column, np.uint32)
+        if self._table is None:
+            mine = np.isin(numbers, self._numbers)
+        else:
+            mine = self._table[np.minimum(numbers, len(self._table) - 1)]
+        return None if mine.all() else np.flatnonzero(mine)
+
+
+_Rows = slice | Integers
+_ALL: Final = slice(None)
+_DENSE: Final = 1 << 16
+
+
+def _split(times: array[int], time_ns: int) -> tuple[_Rows, _Rows]:
+    """The rows that are older, and those that are not."""
+    if time_ns > HIGHEST or not times:
+        return _ALL, slice(0, 0)
+    numbers = _numbers(times)
+    if not (numbers[1:] < numbers[:-1]).any():
+        at = int(np.searchsorted(numbers, time_ns))
+        return (slice(0, at), slice(at, None)) if at < len(times) else (_ALL, slice(0, 0))
+    older = numbers < time_ns
+    return np.flatnonzero(older), np.flatnonzero(~older)
+
+
+def _joined(batches: Sequence[Batch]) -> Batch:
+    """One after the other; the first may be changed."""
+    whole = next((batch for batch in batches if batch.records), batches[0])
+    for batch in batches:
+        if batch is whole or not batch.records:
+            continue
+        for name in Points.__slots__:
+            getattr(whole.points, name).extend(getattr(batch.points, name))
+        for name in Spans.__slots__:
+            getattr(whole.spans, name).extend(getattr(batch.spans, name))
+        whole.events.extend(batch.events)
+    return whole
+
+
+def _some_points(points: Points, rows: _Rows) -> Points:
+    return Points(
+        _some(points.series, rows), _some(points.time_ns, rows),
+        _some(points.step, rows), _some(points.value, rows),
+    )  # fmt: skip
+
+
+def _some_spans(spans: Spans, rows: _Rows) -> Spans:
+    some = Spans()
+    for name in Spans.__slots__:
+        setattr(some, name, _some(getattr(spans, name), rows))
+    return some
+
+
+def _some(column: array[Any], rows: _Rows) -> array[Any]:
+    if isinstance(rows, slice):
+        return column if rows == _ALL else column[rows]
+    made: array[Any] = array(column.typecode)
+    made.frombytes(_numbers(column, column.typecode)[rows].tobytes())
+    return made
+
+
+def _numbers(column: array[Any], kind: Any = np.int64) -> Any:
+    """The same memory."""
+    return np.frombuffer(column, kind) if column else np.empty(0, kind)
