@@ -139,10 +139,17 @@ def hours(spent: Mapping[str, int]) -> dict[str, float]:
 
 
 def queued_ns(states: Iterable[ProcessState], start_ns: int) -> int | None:
-    """How long the first attempt had been waited for when the run began; None: nobody told."""
+    """How long the first attempt was waited for; None: nobody told.
+
+    Until it had its machines, if that was told, too: who holds machines and has not begun yet is
+    not waiting for a scheduler.  Else until the run began.  Later attempts wait within the run.
+    """
     first = [state for state in states if state.attempt == 1]
     told = [state.queued_at_ns for state in first if state.queued_at_ns is not None]
-    return max(0, start_ns - min(told)) if told else None
+    if not told:
+        return None
+    granted = [at for state in first if (at := state.granted_at_ns) is not None and at >= min(told)]
+    return max(0, min([start_ns, *granted]) - min(told))
 
 
 def share(part: int, whole: int) -> float | None:

@@ -127,6 +127,15 @@ def test_who_waited_in_the_queue_is_the_first_attempt() -> None:
     assert figures.queued_ns([ahead], 100 * SECOND) == 0
 
 
+def test_who_has_its_machines_waits_for_no_scheduler() -> None:
+    first = replace(process(1, 0, start=100), queued_at_ns=20 * SECOND)
+    for granted, waited in ((70, 50), (100, 80), (130, 80), (10, 80)):  # the last: another's clock
+        told = replace(first, granted_at_ns=granted * SECOND)
+        assert figures.queued_ns([told], 100 * SECOND) == waited * SECOND
+    alone = replace(process(1, 0, start=100), granted_at_ns=70 * SECOND)
+    assert figures.queued_ns([alone], 100 * SECOND) is None
+
+
 def test_the_product_is_of_what_is_known(goodput: Goodput) -> None:
     account = goodput.account()
     whole = figures.product(account, 30 * SECOND, 0.5)
