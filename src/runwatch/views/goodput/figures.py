@@ -17,8 +17,9 @@ All is pure; who asks brings the account, the processes, the series and the samp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from math import isfinite
 from typing import Final, Literal
 
@@ -28,6 +29,9 @@ from runwatch.views.goodput.account import Account, Goodput, Range
 from runwatch.views.runs import ProcessState
 
 HOUR_NS: Final = 3600 * 10**9
+WEEK_NS: Final = 7 * 24 * HOUR_NS
+_MONDAY_NS: Final = 4 * 24 * HOUR_NS
+"""The first Monday of the epoch, 1970-01-05."""
 NEARLY_ALL: Final = 0.9
 EXCLUDED: Final = "excluded"
 MFU: Final = "mfu"
@@ -250,3 +254,23 @@ def summed(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
             found[name] = found.get(name, 0) + ns
     order = sorted(found, key=lambda name: (name != "productive", -found[name], name))
     return {name: found[name] for name in order}
+
+
+def largest_loss(spent: Mapping[str, int]) -> str:
+    """The class that took most of what was not productive; "" if nothing was lost."""
+    lost = {name: ns for name, ns in spent.items() if name not in ("productive", EXCLUDED) and ns}
+    return min(lost, key=lambda name: (-lost[name], name), default="")
+
+
+def weeks(start_ns: int, end_ns: int) -> Iterator[tuple[str, int, int]]:
+    """The weeks that a stretch of time lies in, each with its name (2026-W46) and its part of it.
+
+    They begin on Mondays at midnight UTC, as ISO 8601 counts them: a head and a command line that
+    are asked in different places give the same.
+    """
+    while start_ns < end_ns:
+        begin_ns = (start_ns - _MONDAY_NS) // WEEK_NS * WEEK_NS + _MONDAY_NS
+        year, week, _ = datetime.fromtimestamp(begin_ns // 10**9, UTC).isocalendar()
+        until_ns = min(begin_ns + WEEK_NS, end_ns)
+        yield f"{year}-W{week:02d}", start_ns, until_ns
+        start_ns = until_ns

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from math import nan
 
 import pytest
@@ -186,3 +187,25 @@ def test_a_disruption_costs_hang_lost_work_recovery_and_warm_up() -> None:
     assert replace(hung, warm_up_ns=None).cost_ns == 121 + 4 + 26
     down = replace(hung, warm_up_ns=None, recovery_ns=None, back_ns=None)
     assert down.cost_ns == 121 + 4
+
+
+def test_weeks_begin_on_mondays_wherever_one_is() -> None:
+    monday = 1_767_571_200 * SECOND  # 2026-01-05T00:00:00Z
+    assert [*figures.weeks(monday - 5, monday + 7)] == [
+        ("2026-W01", monday - 5, monday),
+        ("2026-W02", monday, monday + 7),
+    ]
+    assert [*figures.weeks(monday, monday)] == []
+    new_year = 1_609_459_200 * SECOND  # 2021-01-01, a Friday: still the last week of 2020
+    assert [*figures.weeks(new_year, new_year + 1)] == [("2020-W53", new_year, new_year + 1)]
+    parts = [*figures.weeks(monday - 30 * 24 * 3600 * SECOND, monday + 1)]
+    assert len(parts) == 6
+    assert all(one[2] == after[1] for one, after in pairwise(parts))
+
+
+def test_the_largest_loss_is_what_was_not_productive() -> None:
+    assert figures.largest_loss({"productive": 9, "excluded": 8, "stall": 2, "evaluation": 3}) == (
+        "evaluation"
+    )
+    assert figures.largest_loss({"stall": 2, "evaluation": 2}) == "evaluation"
+    assert figures.largest_loss({"productive": 9, "excluded": 8, "stall": 0}) == ""
