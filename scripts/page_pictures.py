@@ -52,6 +52,7 @@ def charts(count: int) -> str:
 
 PAGES = {
     "runs": Shown("", "document.querySelectorAll('tbody .goodput [role=img]').length === 3"),
+    "rollup": Shown("?sum=group", "document.querySelectorAll('td [role=img]').length === 6"),
     "compare": Shown(f"compare?runs={RUN},run-bert", charts(1)),
     "timeline": Shown(f"run/{RUN}", wide("[data-lane=heat] canvas")),
     "goodput": Shown(f"run/{RUN}/goodput", says("productive steps")),
@@ -89,14 +90,20 @@ def take(browser: Chromium, address: str, name: str) -> None:
         looking = Visitor(page, address)
         page.ask("Emulation.setTimezoneOverride", timezoneId="UTC")
         for look, (theme, width) in LOOKS.items():
-            looking.theme(theme)
             looking.size(width, HEIGHTS[width])
             page.ask("Page.navigate", url="about:blank")
+            prefer(looking, theme)
             looking.go(shown.place)
             looking.see(shown.ready)
             time.sleep(SETTLE_SECONDS)
             tallest = shown.tallest * (2 if width < 700 else 1)
             save(looking, width, tallest, IMAGES / f"{name}-{look}.png")
+
+
+def prefer(looking: Visitor, theme: str) -> None:
+    """What the system prefers, before there is a page that could tell: the login has no button."""
+    feature = {"name": "prefers-color-scheme", "value": theme}
+    looking.page.ask("Emulation.setEmulatedMedia", features=[feature])
 
 
 def save(looking: Visitor, width: int, tallest: int, path: Path) -> None:
