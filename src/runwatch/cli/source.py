@@ -16,7 +16,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -28,6 +28,7 @@ from runwatch.errors import HeadUnreachable, NotFound, RunwatchError, StoreBusy,
 from runwatch.goodput.remote import http_address
 from runwatch.head.local import HURRY_BYTES, LocalTail
 from runwatch.head.main import LocalHead, read_address
+from runwatch.sdk.place import fallback_place
 from runwatch.settings import runwatch_dir
 
 TIMEOUT_SECONDS: Final = 30.0
@@ -85,11 +86,14 @@ def _choose(given: argparse.Namespace) -> Source:
     if head:
         return RemoteSource(http_address(head), token)
     root = given.dir or runwatch_dir()
-    if not root.is_dir():
+    if not os.path.isdir(root):
+        moved = fallback_place()
+        there = f" (what could not be recorded there is in {moved})" if moved.is_dir() else ""
         raise NotFound(
-            f"there is no Runwatch directory {root}; name one with --dir, or record a run first "
-            "(`runwatch demo` makes one)"
+            f"there is no Runwatch directory {root}{there}; name one with --dir, or record a run "
+            "first (`runwatch demo` makes one)"
         )
+    check_open(root)
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
@@ -108,6 +112,16 @@ def _choose(given: argparse.Namespace) -> Source:
                 print(f"runwatch: {busy.args[0].split(';')[0]}: reading journals", file=sys.stderr)
                 return LocalSource(root, in_memory=True)
             time.sleep(0.05)
+
+
+def check_open(root: Path, *, may: Callable[[Path, int], bool] = os.access) -> None:
+    """Say it before half of it is read: another user's directory is closed, as a rule."""
+    for folder in (root, root / "journals"):
+        if os.path.exists(folder) and not may(folder, os.R_OK | os.X_OK):
+            raise UsageError(
+                f"{folder} is not yours to read; name another directory with --dir, or ask its "
+                "owner for a link (`runwatch share`)"
+            )
 
 
 def _query(path: str, parameters: Mapping[str, Any]) -> str:
