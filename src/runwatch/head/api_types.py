@@ -310,7 +310,8 @@ class FiguresInfo(Answer):
     """Effective training time ratio: productive time ÷ the time during which the run was wanted,
     from its submission on where that is known."""
     queued_ns: int | None = None
-    """From the submission to the first process; only if the window begins with the run."""
+    """From when it could have started until it had its machines, or else to its first process; only
+    if the window begins with the run."""
     scheduling_goodput: float | None = None
     """Counted time ÷ the same and the time in the queue."""
     runtime_goodput: float | None = None
