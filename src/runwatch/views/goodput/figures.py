@@ -64,8 +64,9 @@ def holdings(states: Iterable[ProcessState], series: Iterable[SeriesRow]) -> lis
     """One for each attempt, in order: the accelerators that are tied to its ranks on their hosts.
 
     `series` are the run's of WITNESSES.  What an earlier attempt held on another host is not
-    counted.  Where the agent of a node goes by another name than the containers of the ranks, a
-    rank's node is not known: the one with most of its devices stands for all.
+    counted; nor is anything while the job was in a scheduler's queue again.  Where the agent of a
+    node goes by another name than the containers of the ranks, a rank's node is not known: the one
+    with most of its devices stands for all.
     """
     tied: dict[tuple[str, int], set[tuple[str, str]]] = {}
     for row in series:
@@ -77,15 +78,32 @@ def holdings(states: Iterable[ProcessState], series: Iterable[SeriesRow]) -> lis
     members: dict[int, list[ProcessState]] = {}
     for state in states:
         members.setdefault(state.attempt, []).append(state)
-    found = []
+    found: list[Holding] = []
     for _, mine in sorted(members.items()):
         places = {(member.host, member.rank) for member in mine}
         ranks = {member.rank for member in mine}
         seen = len(set().union(*(tied.get(place, ()) for place in places)))
         seen = seen or sum(most.get(rank, 0) for rank in ranks)
         start_ns = min(member.started_ns for member in mine)
+        if found and (away := _away(mine, found[-1].start_ns, start_ns)):
+            found.append(Holding(away[0], 0, found[-1].seen))
+            start_ns = away[1]
         found.append(Holding(start_ns, seen or len(ranks), bool(seen)))
     return found
+
+
+def _away(mine: Sequence[ProcessState], before_ns: int, start_ns: int) -> Range | None:
+    """While the job of a later attempt was in the queue, and held nothing.
+
+    Only if it was put there after the attempt before it, at `before_ns`, had begun: who starts
+    again within one go of a job keeps its machines.
+    """
+    queued = [at for member in mine if (at := member.queued_at_ns) is not None and at > before_ns]
+    if not queued:
+        return None
+    granted = [at for one in mine if (at := one.granted_at_ns) is not None and at >= min(queued)]
+    away = min(queued), min([start_ns, *granted])
+    return away if away[0] < away[1] else None
 
 
 def counted_by(held: Iterable[Holding]) -> CountedBy:

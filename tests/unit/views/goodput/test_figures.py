@@ -128,6 +128,29 @@ def test_who_waited_in_the_queue_is_the_first_attempt() -> None:
     assert figures.queued_ns([ahead], 100 * SECOND) == 0
 
 
+def test_a_job_that_is_queued_again_holds_nothing() -> None:
+    first, again = process(1, 0, start=100), process(2, 0, start=300)
+    told = replace(again, queued_at_ns=200 * SECOND, granted_at_ns=280 * SECOND)
+    assert [(h.start_ns // SECOND, h.devices) for h in figures.holdings([first, told], [])] == [
+        (100, 1),
+        (200, 0),
+        (280, 1),
+    ]
+    assert figures.counted_by(figures.holdings([first, told], [])) == "ranks"
+    unsure = replace(again, queued_at_ns=200 * SECOND)
+    held = figures.holdings([first, unsure], [])
+    assert [h.start_ns // SECOND for h in held] == [100, 200, 300]
+    # Started again within one go of its job, or as a clock that is not ours tells it.
+    for queued, granted in ((50, 90), (310, 320), (None, 280)):
+        same = replace(
+            again,
+            queued_at_ns=None if queued is None else queued * SECOND,
+            granted_at_ns=granted * SECOND,
+        )
+        held = figures.holdings([first, same], [])
+        assert [(h.start_ns // SECOND, h.devices) for h in held] == [(100, 1), (300, 1)]
+
+
 def test_who_has_its_machines_waits_for_no_scheduler() -> None:
     first = replace(process(1, 0, start=100), queued_at_ns=20 * SECOND)
     for granted, waited in ((70, 50), (100, 80), (130, 80), (10, 80)):  # the last: another's clock
