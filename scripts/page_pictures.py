@@ -104,7 +104,8 @@ def take(browser: Chromium, address: str, name: str) -> None:
 def settle(looking: Visitor, shown: Shown) -> None:
     """All has been asked for, has come, and is drawn."""
     looking.see(shown.ready)
-    looking.place("body")
+    looking.place("body")  # brings it into view
+    looking.page.evaluate("scrollTo(0, 0)")
     time.sleep(SETTLE_SECONDS)
 
 
