@@ -52,11 +52,14 @@ def charts(count: int) -> str:
 
 PAGES = {
     "runs": Shown("", "document.querySelectorAll('tbody .goodput [role=img]').length === 3"),
+    "rollup": Shown("?sum=group", "document.querySelectorAll('td [role=img]').length === 6"),
     "compare": Shown(f"compare?runs={RUN},run-bert", charts(1)),
-    "timeline": Shown(f"run/{RUN}", wide("[data-lane=heat] canvas")),
+    "timeline": Shown(
+        f"run/{RUN}", f"{wide('[data-lane=heat] canvas')} && {says('restored checkpoint')}"
+    ),
     "goodput": Shown(f"run/{RUN}/goodput", says("productive steps")),
     "metrics": Shown(f"run/{RUN}/metrics", charts(2), tallest=1000),
-    "devices": Shown(f"run/{RUN}/devices", says("XID 31")),
+    "devices": Shown(f"run/{RUN}/devices", f"{says('XID 31')} && {says('thermal limit')}"),
     "stacks": Shown(f"run/{RUN}/stacks?incident=i1", says("rank 5 is in no collective")),
     "profiles": Shown(f"run/{RUN}/profiles?session=warm-up", says("aten::addmm")),
     "processes": Shown(f"run/{RUN}/processes", says("16 of 16 processes")),
@@ -89,23 +92,36 @@ def take(browser: Chromium, address: str, name: str) -> None:
         looking = Visitor(page, address)
         page.ask("Emulation.setTimezoneOverride", timezoneId="UTC")
         for look, (theme, width) in LOOKS.items():
-            looking.theme(theme)
             looking.size(width, HEIGHTS[width])
             page.ask("Page.navigate", url="about:blank")
+            prefer(looking, theme)
             looking.go(shown.place)
-            looking.see(shown.ready)
-            time.sleep(SETTLE_SECONDS)
+            settle(looking, shown)
             tallest = shown.tallest * (2 if width < 700 else 1)
-            save(looking, width, tallest, IMAGES / f"{name}-{look}.png")
+            save(looking, shown, width, tallest, IMAGES / f"{name}-{look}.png")
 
 
-def save(looking: Visitor, width: int, tallest: int, path: Path) -> None:
+def settle(looking: Visitor, shown: Shown) -> None:
+    """All has been asked for, has come, and is drawn."""
+    looking.see(shown.ready)
+    looking.place("body")  # brings it into view
+    looking.page.evaluate("scrollTo(0, 0)")
+    time.sleep(SETTLE_SECONDS)
+
+
+def prefer(looking: Visitor, theme: str) -> None:
+    """What the system prefers, before there is a page that could tell: the login has no button."""
+    feature = {"name": "prefers-color-scheme", "value": theme}
+    looking.page.ask("Emulation.setEmulatedMedia", features=[feature])
+
+
+def save(looking: Visitor, shown: Shown, width: int, tallest: int, path: Path) -> None:
     bottoms = (
         "[...document.querySelectorAll('main > *')].map(e => e.getBoundingClientRect().bottom)"
     )
     needed = looking.page.evaluate(f"Math.max(440, ...{bottoms}) + 20")
     looking.size(width, min(tallest, int(needed)))
-    time.sleep(SETTLE_SECONDS)
+    settle(looking, shown)
     looking.page.picture(path)
     shrink(path)
     size = path.stat().st_size

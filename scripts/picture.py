@@ -23,8 +23,9 @@ def main() -> None:
             text=True,
             check=True,
         )
+    told = done.stdout.replace(folder, "~/.runwatch/demo")  # where it would be by itself
     console = Console(record=True, width=92, file=io.StringIO(), force_terminal=True)
-    console.print(Text.from_ansi("$ make demo\n" + done.stdout))
+    console.print(Text.from_ansi("$ make demo\n" + told))
     svg = console.export_svg(title="make demo")
     svg = re.sub(r"@font-face\s*{[^}]*}", "", svg)  # no request to any outside host
     TARGET.parent.mkdir(parents=True, exist_ok=True)

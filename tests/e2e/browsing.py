@@ -356,7 +356,7 @@ class Visitor:
             .map(v => [v.id, v.impact, v.nodes.slice(0, 5).map(n => n.html.slice(0, 160) + " " +
                 (n.any[0]?.message ?? ""))]))"""
         )
-        assert found == []
+        assert found == [], found
 
 
 @contextmanager

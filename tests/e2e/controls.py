@@ -15,6 +15,7 @@ NAMING: Final = Path(__file__).with_name("controls.js").read_text()
 _DATA: Final = (
     (r"\b(?:run-)?(?:llama|bert|mistral|crowd|captured)\b|\bjob-\d+", "RUN"),
     (r"\bpretraining\b", "GROUP"),
+    (r"^(?:ada|bob)$", "USER"),
     (r"^(?:GROUP|no group) \d+ runs?:.*", "GROUP"),
     (r"^Compare \d+ runs?$", "Compare N"),
     (r"\b(?:dark|light) theme", "THEME theme"),
@@ -90,6 +91,17 @@ CONTROLS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "tick a metric",
         ),
         "test_it_tells_of_every_run_how_it_stands": ("link RUN",),
+        "test_runs_are_summed_by_group_user_and_week": (
+            "button All time",
+            "button Each group",
+            "button Each user",
+            "button Each week",
+            "button N days",
+            "button N weeks",
+            "button Roll-up",
+            "link GROUP",
+            "link USER",
+        ),
     },
     "compare": {
         "test_settings_that_differ_are_shown_and_those_alike_on_demand": (

@@ -39,6 +39,7 @@ LENGTH: Final = 24 * MINUTE
 AHEAD: Final = 20 * MINUTE
 """So far into the future it is to be built: a device that has not reported for half a minute is
 silent, and to look at everything takes longer, on a slow machine many minutes."""
+QUEUED: Final = 6 * MINUTE
 RUN: Final = "run-llama"
 RANKS: Final = 8
 PER_HOST: Final = 4
@@ -164,8 +165,11 @@ def beginning(start_ns: int, number: int) -> list[Event]:
     software = {"python": "3.11.9", "torch": "2.13.0", "git": {"commit": "41f8a7e", "dirty": False}}
     system = {"cpus": 96, "memory_bytes": 2 * 10**12, "gpu": "NVIDIA H200"}
     parts = {"user": user, "software": software, "system": system}
+    said: dict[str, Any] = {"argv": ["train.py", "--attempt", str(number)], "user": "ada"}
+    if number == 1:
+        said["queued_at_ns"] = start_ns - QUEUED
     return [
-        Event(start_ns, "run_start", {"argv": ["train.py", "--attempt", str(number)]}, scope=1),
+        Event(start_ns, "run_start", said, scope=1),
         *(
             Event(start_ns + 1, "config", {"part": part, "values": values}, scope=1)
             for part, values in parts.items()
@@ -332,12 +336,14 @@ def running(now_ns: int) -> Iterator[Batch]:
         start_ns = now_ns - AHEAD - 5 * MINUTE
         scope = RunScope(1, RunId("run-mistral"), "mistral", rank, 2)
         journal = Journal(f"mistral-{rank}", f"gpu-{rank + 1}", start_ns, scope, pid=5000 + rank)
-        journal.definitions += [Series(1, "loss", 1, ""), SpanName(1, "step", 1)]
+        journal.definitions += [Series(1, "loss", 1, ""), Series(2, "mfu", 1, "")]
+        journal.definitions.append(SpanName(1, "step", 1))
         batch = journal.batch()
         batch.events.append(Event(start_ns, "run_start", {"argv": ["train.py"]}, scope=1))
         for step, time_ns in enumerate(range(start_ns, now_ns - every_ns, every_ns)):
             spanned(batch, 1, step, time_ns, every_ns, step)
             batch.points.append(1, time_ns + every_ns, step, 4.0 / (1 + step / 30))
+            batch.points.append(2, time_ns + every_ns, step, 0.42)
         yield journal.closed(batch)
 
 
@@ -355,7 +361,7 @@ def other(start_ns: int) -> Batch:
         "max_steps": 50,
     }
     batch.events += [
-        Event(start_ns, "run_start", {"argv": ["train.py"]}, scope=1),
+        Event(start_ns, "run_start", {"argv": ["train.py"], "user": "bob"}, scope=1),
         Event(start_ns + 1, "config", {"part": "user", "values": user}, scope=1),
         Event(start_ns + MINUTE, "run_end", {"status": "completed", "explicit": True}, scope=1),
     ]

@@ -31,6 +31,8 @@ class View:
 
 WORLD = (
     View("?by=group&select=run-llama", "tbody .name a"),
+    View("?sum=group", "tfoot"),
+    View("?sum=user", "tfoot"),
     View("?group=pretraining", "tbody .name a", (".picker > button",)),
     View("compare", ".empty"),
     View("compare?runs=run-llama,run-bert&metrics=loss", ".u-over", (".picker > button",)),

@@ -7,7 +7,7 @@ import pytest
 from tests.e2e.browsing import Visitor, needs_browser, needs_page
 
 pytestmark = [needs_browser, needs_page, pytest.mark.xdist_group("page")]
-NAMES = "tbody tr:not([aria-hidden]) .name a"
+NAMES = ".scroller tbody tr:not([aria-hidden]) .name a"
 COMPARED = "compare?runs=run-llama,run-bert"
 
 
@@ -125,6 +125,59 @@ def test_values_of_chosen_metrics(runs: Visitor) -> None:
     runs.sees("None found.", ".menu")
     runs.click("h1")
     runs.see("!document.querySelector('.menu')")
+
+
+PARTS = "[aria-labelledby=sum-title] tbody tr"
+
+
+def parts(runs: Visitor, *expected: str) -> list[str]:
+    """The rows of the roll-up, once they begin so."""
+    shown = f"[...document.querySelectorAll('{PARTS} td:first-child')].map(e => e.innerText)"
+    runs.see(f"{shown}.map(t => t.split('\\n')[0]).join('|') === {'|'.join(expected)!r}")
+    return [" ".join(row.split()) for row in runs.texts(PARTS)]
+
+
+def test_runs_are_summed_by_group_user_and_week(runs: Visitor) -> None:
+    runs.click_text("Roll-up")
+    # Eight devices for twenty minutes, and one rank for one; two ranks that go on.
+    first, second = parts(runs, "pretraining", "no group")
+    assert first.startswith("pretraining 2 2.67 59.9 % waiting for data 12.5 %")
+    assert second.startswith("no group 1 ")
+    runs.see(f"document.querySelectorAll('{PARTS} [role=img]').length === 2")
+    together = runs.texts("[aria-labelledby=sum-title] tfoot tr")[0]
+    assert " ".join(together.split()).startswith("together 3 ")
+    runs.click_text("Each user")
+    rows = parts(runs, "ada", "no user", "bob")
+    assert rows[0].startswith("ada 1 ")
+    assert runs.query() == {"sum": "user"}
+    runs.click_text("7 days")
+    parts(runs, "ada", "no user", "bob")
+    runs.click_text("Each week")
+    runs.see(f"/^20\\d\\d-W\\d\\d$/.test(document.querySelector('{PARTS} td').innerText)")
+    runs.sees("weeks begin on Mondays", "[aria-labelledby=sum-title]")
+    runs.click_text("All time")
+    runs.reload()
+    runs.see(f"document.querySelectorAll('{PARTS}').length >= 1")
+    assert runs.query() == {"sum": "week", "span": "all"}
+    runs.click_text("4 weeks")
+    runs.click_text("Each group")
+    parts(runs, "pretraining", "no group")
+    runs.click_text("pretraining", f"{PARTS} a")
+    names(runs, "llama", "bert")
+    parts(runs, "pretraining")
+    assert runs.query() == {"sum": "group", "group": "pretraining"}
+    runs.click_text("Each user")
+    parts(runs, "ada", "bob")
+    runs.click_text("bob", f"{PARTS} a")
+    names(runs, "bert")
+    assert runs.query()["q"] == "user:bob"
+    runs.check_accessible()
+    runs.theme("dark")
+    runs.check_accessible()
+    runs.size(390, 800)
+    runs.see("document.documentElement.scrollWidth <= 390")
+    runs.click_text("Roll-up")
+    runs.see("!document.querySelector('#sum-title')")
 
 
 def test_a_link_to_nowhere_says_so(runs: Visitor) -> None:

@@ -49,9 +49,19 @@ def test_goodput_says_where_the_time_went_and_what_disruptions_cost(page: Visito
     assert "rank 3 killed by SIGKILL, out of memory" in disruption and "\t30\t" in disruption
     assert "lost work 60 s + recovery 1 min 50 s + warm-up" in disruption
     ettr, overall, hours = page.texts("[aria-labelledby=figures-title] tbody tr")
-    assert ettr.split("\t")[:2] == ["ETTR", "60.2 %"] and "queue is unknown" in ettr
-    assert "× program" in overall and "(tensor activity); scheduling unknown" in overall
+    assert ettr.split("\t")[:2] == ["ETTR", "46.3 %"] and "6 min in the queue" in ettr
+    assert "scheduling 76.8 % × runtime 60.2 % × program" in overall
+    assert overall.endswith("(tensor activity)")
     assert "on 8 accelerators" in hours
+
+
+def test_a_run_that_goes_on_tells_what_its_accelerators_do(page: Visitor) -> None:
+    page.go(f"{MISTRAL}/goodput")
+    page.sees("× program 42.0 % (MFU); scheduling unknown", "[aria-labelledby=figures-title]")
+    asked = [e["request"]["url"] for e in page.page.events("Network.requestWillBeSent")]
+    accounts = [url for url in asked if "/run-mistral/goodput?" in url]
+    assert sum("program=true" in url for url in accounts) == 1, "the rest is asked for more often"
+    assert any("program" not in url for url in accounts)
 
 
 def test_goodput_over_time_is_read_with_the_mouse_and_with_keys(page: Visitor) -> None:

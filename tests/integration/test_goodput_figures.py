@@ -101,3 +101,17 @@ def test_runs_are_found_by_group_user_and_time(
     found = asked(capsys, *words, "--dir", str(told))
     assert (len(found["runs"]), found["total"]) == (runs, runs)
     assert [(run["user"], run["group"]) for run in found["runs"]] == [("ada", "sweep")] * runs
+
+
+@pytest.mark.parametrize(("by", "name"), [("group", "sweep"), ("user", "ada"), ("week", "-W")])
+def test_sums_are_shown_by_group_user_and_week(
+    told: Path, capsys: pytest.CaptureFixture[str], by: str, name: str
+) -> None:
+    [part] = asked(capsys, "--by", by, "--dir", str(told))["parts"]
+    assert name in part["name"]
+    assert part["runs"] == 1
+    assert main(["goodput", "--by", by, "--price", "2", "--dir", str(told)]) == 0
+    shown = capsys.readouterr().out
+    assert name in shown and "largest loss" in shown and "cost" in shown
+    assert main(["goodput", "rl", "--by", by, "--dir", str(told)]) != 0
+    assert "either one run" in capsys.readouterr().err

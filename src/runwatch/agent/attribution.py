@@ -226,7 +226,7 @@ def _names(word: str, held: Held) -> bool:
 
 
 def _read_wish(path: Path, variables: tuple[str, ...]) -> _Wish:
-    environment = _environment(path)
+    environment = environment_of(path)
     if environment is None:
         return _Wish((), None, None)  # another user's: we do not guess
     words = next((environment[name] for name in variables if name in environment), None)
@@ -241,7 +241,8 @@ def _first(environment: Mapping[str, str], names: tuple[str, ...]) -> int | None
     return next((int(text) for text in texts if text.isascii() and text.isdigit()), None)
 
 
-def _environment(path: Path) -> Mapping[str, str] | None:
+def environment_of(path: Path) -> Mapping[str, str] | None:
+    """Of a process, as it began (`/proc/PID/environ`); None if it is not ours to read."""
     try:
         pairs = path.read_bytes().decode(errors="replace").split("\0")
     except OSError:

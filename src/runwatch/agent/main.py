@@ -43,6 +43,8 @@ from runwatch.agent.lanes import Lanes, Source
 from runwatch.agent.lock import AgentLock
 from runwatch.agent.neighbours import seen_from_here
 from runwatch.agent.profiles import ProfileErrand
+from runwatch.agent.queues import SCHEDULERS
+from runwatch.agent.queues.desk import QueueDesk, Said
 from runwatch.agent.settings import AgentSettings
 from runwatch.agent.watch import Exit, ProcessWatch
 from runwatch.capture.faulthandling import FATAL
@@ -92,6 +94,7 @@ class Agent:
         self._collectors = [make(settings.root, lambda: self._targets) for make in COLLECTORS]
         self._lanes = Lanes(self._sources() if sources is None else sources, self, clock=clock)
         self._book = Book(self._open_journal)
+        self._queues = QueueDesk(SCHEDULERS, clock=clock)
         self._dropped = self._said_dropped_ns = 0
         self._failed: set[str] = set()
         context = Context(settings.root, self.host, clock, lambda: self._targets, self._book.event)
@@ -171,6 +174,7 @@ class Agent:
         try:
             for tick in every(self.settings.period_seconds, until=self._wait, clock=self._clock):
                 self._look()
+                self._tell_queues(self._queues.look(self._targets))
                 for collector in self._collectors:
                     self.round(collector, self._late_seconds(tick))
                 self._hear_lanes()
@@ -183,6 +187,7 @@ class Agent:
                 self._record_exit(gone)
             self._kineto.stop()
             self._lanes.stop()
+            self._tell_queues(self._queues.stop())
             self._book.event("agent_end", {"pid": os.getpid()})
             self._end(shipping)
 
@@ -308,6 +313,10 @@ class Agent:
         found = (self._target(origin) for origin in self._watch.watched())
         self._targets = tuple(target for target in found if target is not None)
         self._attribution.refresh()
+
+    def _tell_queues(self, said: Sequence[Said]) -> None:
+        for each in said:
+            self._book.event(each.kind, each.body, scope=each.target.scope)
 
     # ── numbers ───────────────────────────────────────────────────────────────────────────────
 

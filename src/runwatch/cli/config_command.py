@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import fields
-from typing import Any
+from typing import Any, Final
 
+from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.text import Text
 
 from runwatch.agent.settings import AgentSettings
@@ -21,6 +23,7 @@ from runwatch.cli import tables
 from runwatch.head.settings import HeadSettings
 from runwatch.settings import load, runwatch_dir
 
+WIDE: Final = 120
 SECTIONS: dict[str, type[Any]] = {"agent": AgentSettings, "head": HeadSettings}
 
 
@@ -38,13 +41,30 @@ def run(arguments: argparse.Namespace) -> int:
     out = tables.console()
     out.print(f"settings file: {runwatch_dir() / 'config.toml'}", highlight=False)
     for name, rows in answer.items():
-        shown = tables.table("setting", "value", "from", "what it does", fold="what it does")
-        for row in rows:
-            help = f"{row['help']} [{row['environment']}]" if row["environment"] else row["help"]
-            shown.add_row(f"{name}.{row['name']}", str(row["value"]), row["from"], Text(help))
         out.print()
-        out.print(shown)
+        out.print(_table(name, rows) if out.width >= WIDE else _list(name, rows))
     return 0
+
+
+def _table(section: str, rows: list[dict[str, Any]]) -> RenderableType:
+    shown = tables.table("setting", "value", "from", "what it does", fold="what it does")
+    for row in rows:
+        shown.add_row(f"{section}.{row['name']}", str(row["value"]), row["from"], Text(_help(row)))
+    return shown
+
+
+def _list(section: str, rows: list[dict[str, Any]]) -> RenderableType:
+    """Where a fourth column would have no room: what it does is said below."""
+    shown: list[RenderableType] = []
+    for row in rows:
+        said = "" if row["from"] == "default" else f"  (from {row['from']})"
+        value = Text.assemble((f"{section}.{row['name']}", "bold"), f" = {row['value']}{said}")
+        shown += [value, Padding(Text(_help(row), style="dim"), (0, 0, 0, 4))]
+    return Group(*shown)
+
+
+def _help(row: dict[str, Any]) -> str:
+    return f"{row['help']} [{row['environment']}]" if row["environment"] else str(row["help"])
 
 
 def _rows(section: str, kind: type[Any]) -> list[dict[str, Any]]:

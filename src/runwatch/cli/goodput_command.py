@@ -12,6 +12,7 @@ example:
   runwatch goodput demo-spirals --explain 14:02:10
   runwatch goodput demo-spirals --price 2.5
   runwatch goodput --group sweep --since -7d
+  runwatch goodput --by week --since -28d
   runwatch goodput --import job_timeline.jsonl
 """
 
@@ -74,6 +75,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     several = parser.add_argument_group("several runs together")
     several.add_argument("--group", metavar="NAME", help="those of a group")
     several.add_argument("--user", metavar="NAME", help="those of a user")
+    several.add_argument(
+        "--by", choices=("group", "user", "week"), help="summed for each of these, not run by run"
+    )
     imports = parser.add_argument_group("logs of ml-goodput-measurement")
     imports.add_argument(
         "--import",
@@ -90,8 +94,8 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.run_name = _import(arguments)
     if not arguments.run_name:
         return _several(arguments)
-    if arguments.group or arguments.user:
-        raise UsageError("either one run, or those of --group and --user together")
+    if arguments.group or arguments.user or arguments.by:
+        raise UsageError("either one run, or those of --group and --user together, or --by")
     with source.open_source(arguments, only_goodput=not arguments.watch) as head:
         if arguments.explain:
             _explain(head, arguments)
@@ -177,10 +181,11 @@ def _price(arguments: argparse.Namespace) -> float | None:
 
 
 def _several(arguments: argparse.Namespace) -> int:
-    if not (arguments.group or arguments.user or arguments.since or arguments.until):
+    chosen = arguments.group or arguments.user or arguments.since or arguments.until
+    if not (chosen or arguments.by):
         raise UsageError(
             "say which run: `runwatch goodput RUN` (`runwatch runs` lists them); or several, by "
-            "--group, --user or --since"
+            "--group, --user, --since or --by"
         )
     if arguments.exclude or arguments.buckets or arguments.watch:
         raise UsageError("--exclude, --buckets and --watch are for one run: `runwatch goodput RUN`")
@@ -192,13 +197,14 @@ def _several(arguments: argparse.Namespace) -> int:
             user=arguments.user,
             since=_ago(arguments.since, now_ns),
             until=_ago(arguments.until, now_ns),
+            by=arguments.by,
             price_per_device_hour=_price(arguments),
         )
     if arguments.json:
         tables.print_json(answer)
         return 0
     out = tables.console()
-    out.print(rollup_picture.together(answer, _whose(arguments), out.width))
+    out.print(rollup_picture.together(answer, _whose(arguments), out.width, arguments.by))
     return 0
 
 

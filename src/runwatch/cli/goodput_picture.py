@@ -156,6 +156,11 @@ def _steps(answer: dict[str, Any]) -> str:
 # ── time ───────────────────────────────────────────────────────────────────────────────────────
 
 
+def title(name: str) -> str:
+    """A class as people read it."""
+    return _look(name)[0]
+
+
 def _look(name: str) -> tuple[str, str, str]:
     known = _CLASSES.get(name)
     return known or (name.removeprefix("custom:"), *_CUSTOM)

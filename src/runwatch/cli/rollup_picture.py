@@ -17,11 +17,14 @@ from runwatch.cli.goodput_picture import (
     headline,
     money,
     percent,
+    title,
 )
 
 
-def together(answer: dict[str, Any], whose: str, width: int) -> RenderableType:
-    """`whose` says in words what was asked for."""
+def together(
+    answer: dict[str, Any], whose: str, width: int, by: str | None = None
+) -> RenderableType:
+    """`whose` says in words what was asked for, `by` what it is summed for."""
     runs = answer["runs"]
     if not runs:
         return Text(f"no runs {whose}".strip())
@@ -30,7 +33,7 @@ def together(answer: dict[str, Any], whose: str, width: int) -> RenderableType:
     parts: list[RenderableType] = [
         _headline(answer, whose),
         Text(""),
-        _run_table(runs),
+        _part_table(answer["parts"], by) if by else _run_table(runs),
         Text(""),
         class_table(spent, words, min(width, WIDEST)),
         Text(""),
@@ -72,6 +75,30 @@ def _run_table(runs: list[dict[str, Any]]) -> RenderableType:
         row += [money(run["counted_cost"] or 0)] if priced else []
         shown.add_row(*row)
     return shown
+
+
+def _part_table(parts: list[dict[str, Any]], by: str) -> RenderableType:
+    priced = any(part["counted_cost"] is not None for part in parts)
+    right = ["runs", "device-hours", "goodput", "stops"] + (["cost"] if priced else [])
+    shown = tables.table(by, *right, "largest loss", right=tuple(right), fold=by)
+    for part in parts:
+        row = [
+            part["name"] or f"no {by}",
+            f"{part['runs']:,}",
+            amount(part["counted_device_hours"]),
+            _share(part["goodput"]),
+            f"{part['disruptions']:,}" if part["disruptions"] else "–",
+        ]
+        row += [money(part["counted_cost"] or 0)] if priced else []
+        shown.add_row(*row, _loss(part))
+    return shown
+
+
+def _loss(part: dict[str, Any]) -> str:
+    name, whole = part["largest_loss"], part["counted_device_hours"]
+    if not name or not whole:
+        return "–"
+    return f"{title(name)}, {percent(part['device_hours'][name] / whole)}"
 
 
 def _share(share: float | None) -> str:

@@ -18,7 +18,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -90,11 +90,16 @@ def _choose(given: argparse.Namespace, only_goodput: bool) -> Source:
     if head:
         return RemoteSource(http_address(head), token)
     root = given.dir or runwatch_dir()
-    if not root.is_dir():
+    if not os.path.isdir(root):
+        from runwatch.sdk.place import fallback_place
+
+        moved = fallback_place()
+        there = f" (what could not be recorded there is in {moved})" if moved.is_dir() else ""
         raise NotFound(
-            f"there is no Runwatch directory {root}; name one with --dir, or record a run first "
-            "(`runwatch demo` makes one)"
+            f"there is no Runwatch directory {root}{there}; name one with --dir, or record a run "
+            "first (`runwatch demo` makes one)"
         )
+    check_open(root)
     if only_goodput and is_bare(root):
         return LocalSource(root, bare=True)
     deadline = time.monotonic() + PATIENCE_SECONDS
@@ -131,6 +136,16 @@ def is_bare(root: Path) -> bool:
         if found >= MUCH_BYTES:
             return True
     return False
+
+
+def check_open(root: Path, *, may: Callable[[Path, int], bool] = os.access) -> None:
+    """Say it before half of it is read: another user's directory is closed, as a rule."""
+    for folder in (root, root / "journals"):
+        if os.path.exists(folder) and not may(folder, os.R_OK | os.X_OK):
+            raise UsageError(
+                f"{folder} is not yours to read; name another directory with --dir, or ask its "
+                "owner for a link (`runwatch share`)"
+            )
 
 
 def _query(path: str, parameters: Mapping[str, Any]) -> str:

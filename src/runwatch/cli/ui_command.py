@@ -10,6 +10,7 @@ example:
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from runwatch.errors import NotFound
@@ -26,14 +27,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from runwatch.cli.source import check_open
     from runwatch.head.address import Listening
     from runwatch.head.main import Head
     from runwatch.head.settings import HeadSettings
 
-    if arguments.dir is not None and not arguments.dir.is_dir():
+    if arguments.dir is not None and not os.path.isdir(arguments.dir):
         raise NotFound(f"no such directory: {arguments.dir}")
     flags = vars(arguments) | {"grpc_port": -1}
     settings = load(HeadSettings, section="head", flags=flags).values
+    check_open(settings.root)
 
     def ready(at: Listening) -> None:
         print(f"Runwatch serves {settings.root} at {at.link}", flush=True)

@@ -310,7 +310,8 @@ class FiguresInfo(Answer):
     """Effective training time ratio: productive time ÷ the time during which the run was wanted,
     from its submission on where that is known."""
     queued_ns: int | None = None
-    """From the submission to the first process; only if the window begins with the run."""
+    """From when it could have started until it had its machines, or else to its first process; only
+    if the window begins with the run."""
     scheduling_goodput: float | None = None
     """Counted time ÷ the same and the time in the queue."""
     runtime_goodput: float | None = None
@@ -406,6 +407,22 @@ class RolledRun(Answer):
     counted_cost: float | None = None
 
 
+class RolledPart(Answer):
+    """The runs of one group, user or week: a run that lies in two weeks is in both."""
+
+    name: str
+    """Of the group or user, which may be empty; of a week like 2026-W46, from Monday on, UTC."""
+    runs: int
+    goodput: float | None
+    """Productive ÷ counted device-hours."""
+    disruptions: int
+    device_hours: dict[str, float]
+    counted_device_hours: float
+    counted_cost: float | None = None
+    largest_loss: str = ""
+    """The class that took most of what was not productive."""
+
+
 class RolledUp(Answer):
     """Several runs together: sums of device-hours, and shares of their sum."""
 
@@ -421,6 +438,8 @@ class RolledUp(Answer):
     price_per_device_hour: float | None = None
     cost: dict[str, float] | None = None
     counted_cost: float | None = None
+    parts: list[RolledPart] | None = None
+    """If asked for by group or user, the one that held most first; by week, the newest first."""
 
 
 class EntryList(Answer):

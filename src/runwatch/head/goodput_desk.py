@@ -64,6 +64,7 @@ _ROLLED_UP: Final = (
     Parameter("user", "string", "only runs of this user"),
     _SINCE,
     _UNTIL,
+    Parameter("by", "string", "also summed for each of these", choices=("group", "user", "week")),
     _limit(200, 1000),
     _PRICE,
 )

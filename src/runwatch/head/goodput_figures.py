@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, Literal, NamedTuple
 
 from runwatch.errors import UsageError
-from runwatch.head.api_types import FiguresInfo, RolledRun, RolledUp, plain
+from runwatch.head.api_types import FiguresInfo, RolledPart, RolledRun, RolledUp, plain
 from runwatch.head.goodput import Accounts
 from runwatch.head.parameters import Given
 from runwatch.head.reading import Reading
@@ -122,6 +122,7 @@ def rolled_up(
     chosen = wanted[: given["limit"]]
     ask = accounts.of if len(chosen) <= KEPT_RUNS else accounts.in_passing
     listed: list[_Rolled] = []
+    slices: list[_Slice] = []
     for summary in chosen:
         mine = states.get(summary.run, [])
         with ask(summary.run, mine) as goodput:
@@ -129,6 +130,7 @@ def rolled_up(
                 held = reading.holdings(summary.run, mine)
                 found = goodput.account(since, until)
                 listed.append(_rolled(summary, goodput, found, mine, held, price))
+                slices += _slices(given["by"], listed[-1], goodput, held)
     listed.sort(key=lambda one: (-one[0].counted_device_hours, one[0].run))
     spent = views.summed(part for _, part in listed)
     cost, counted_cost = _cost(spent, price)
@@ -142,6 +144,56 @@ def rolled_up(
         price_per_device_hour=price,
         cost=cost,
         counted_cost=counted_cost,
+        parts=_parts(given["by"], slices, price) if given["by"] else None,
+    )
+
+
+class _Slice(NamedTuple):
+    """What a run has in one part."""
+
+    part: str
+    spent: Mapping[str, int]
+    disruptions: int
+
+
+def _slices(
+    by: str | None, rolled: _Rolled, goodput: Goodput, held: Sequence[views.Holding]
+) -> Iterator[_Slice]:
+    run, spent = rolled
+    if by == "week":
+        for week, start_ns, end_ns in views.weeks(run.start_ns, run.end_ns):
+            part = views.device_ns(goodput, held, start_ns, end_ns)
+            # An end belongs to the week before: with the last one the run is whole.
+            stops = sum(
+                start_ns <= d.time_ns < end_ns or d.time_ns == end_ns == run.end_ns
+                for d in goodput.disruptions
+            )
+            yield _Slice(week, part, stops)
+    elif by is not None:
+        yield _Slice(run.group if by == "group" else run.user, spent, run.disruptions)
+
+
+def _parts(by: str, slices: Iterable[_Slice], price: float | None) -> list[RolledPart]:
+    found: dict[str, list[_Slice]] = {}
+    for one in slices:
+        found.setdefault(one.part, []).append(one)
+    parts = [_part(name, members, price) for name, members in found.items()]
+    if by == "week":
+        return sorted(parts, key=lambda part: part.name, reverse=True)
+    return sorted(parts, key=lambda part: (-part.counted_device_hours, part.name))
+
+
+def _part(name: str, members: Sequence[_Slice], price: float | None) -> RolledPart:
+    spent = views.summed(member.spent for member in members)
+    return RolledPart(
+        name=name,
+        runs=len(members),
+        goodput=views.share(spent.get("productive", 0), views.counted(spent)),
+        disruptions=sum(member.disruptions for member in members),
+        device_hours=_hours(spent),
+        counted_device_hours=views.counted(spent) / views.HOUR_NS,
+        counted_cost=_cost(spent, price)[1],
+        largest_loss=plain(views.largest_loss(spent)),
     )
 
 

@@ -152,7 +152,7 @@ class Reading:
         if run is None:
             return events + self.store.events(None, kinds=list(LIFE_KINDS))
         events += self.store.events(run, kinds=["run_start", "run_end"])
-        return events + self.store.events(None, kinds=["process_exit"])
+        return events + self.store.events(None, kinds=["process_exit", "job_queued"])
 
     # ── the rest ───────────────────────────────────────────────────────────────────────────────
 

@@ -19,7 +19,7 @@ from runwatch.views.times import to_the_second
 State = Literal["running", "completed", "failed", "killed", "lost"]
 STATES: Final[tuple[State, ...]] = ("running", "completed", "failed", "killed", "lost")
 
-LIFE_KINDS: Final = ("run_start", "run_end", "process_exit")
+LIFE_KINDS: Final = ("run_start", "run_end", "process_exit", "job_queued")
 """The events that `process_states` reads whole; of `heartbeat` the recent ones are enough."""
 ALIVE_WINDOW_SECONDS: Final = 30.0
 
@@ -76,7 +76,9 @@ class ProcessState:
     user: str = ""
     """Whose it is, as it said itself."""
     queued_at_ns: int | None = None
-    """When its job was handed in, where somebody told it."""
+    """From when on its job was wanted, where somebody told it: the process, or a scheduler."""
+    granted_at_ns: int | None = None
+    """When its job had its machines, as a scheduler told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +214,8 @@ class _Evidence:
     """What each told when it began first."""
     ends: dict[_Key, list[EventRow]] = field(default_factory=lambda: defaultdict(list))
     exits: dict[JournalId, EventRow] = field(default_factory=dict)
+    queues: dict[JournalId, EventRow] = field(default_factory=dict)
+    """What a scheduler told first of its job."""
     seen_ns: dict[JournalId, int] = field(default_factory=dict)
     gone: frozenset[JournalId] = frozenset()
 
@@ -223,6 +227,8 @@ class _Evidence:
             self.ends[event.journal, event.run].append(event)
         elif event.kind == "process_exit":
             self._add_exit(event)
+        elif event.kind == "job_queued":
+            self._add_queue(event)
         elif event.kind == "heartbeat":
             self._add_heartbeat(event)
 
@@ -234,6 +240,12 @@ class _Evidence:
         # An agent that was restarted may say "gone" after its predecessor said "SIGKILL".
         if known is None or not _explained(known) and _explained(event):
             self.exits[JournalId(journal)] = event
+
+    def _add_queue(self, event: EventRow) -> None:
+        if isinstance(journal := event.body.get("journal"), str):
+            known = self.queues.get(JournalId(journal))
+            if known is None or event.time_ns < known.time_ns:
+                self.queues[JournalId(journal)] = event
 
     def _add_heartbeat(self, event: EventRow) -> None:
         alive = event.body.get("alive")
@@ -250,8 +262,16 @@ class _Evidence:
         return user if isinstance(user, str) else ""
 
     def queued_at_ns(self, row: ProcessRow) -> int | None:
-        queued = self.said.get((row.journal, row.run), {}).get("queued_at_ns")
-        return queued if type(queued) is int else None
+        """What the process said itself comes first: somebody may have told it better."""
+        own = _moment(self.said.get((row.journal, row.run), {}), "queued_at_ns")
+        return self._told(row, "queued_at_ns") if own is None else own
+
+    def granted_at_ns(self, row: ProcessRow) -> int | None:
+        return self._told(row, "granted_at_ns")
+
+    def _told(self, row: ProcessRow, name: str) -> int | None:
+        told = self.queues.get(row.journal)
+        return None if told is None else _moment(told.body, name)
 
     def end(self, row: ProcessRow) -> EventRow | None:
         """Its last word, unless it opened the run again after that; `finish()` is decisive."""
@@ -340,6 +360,7 @@ def _process_state(
         lived_ns=ending.ended_ns if ending.lived_ns is None else ending.lived_ns,
         user=evidence.user(row),
         queued_at_ns=evidence.queued_at_ns(row),
+        granted_at_ns=evidence.granted_at_ns(row),
     )
 
 
@@ -408,6 +429,11 @@ def _from_exit_code(end: EventRow | None, process_exit: EventRow) -> _Ending:
     reason = f"{exception} (exit code {code})" if exception else f"exit code {code}"
     lived_ns = end.time_ns if end and exception else _lived_ns(process_exit)
     return _Ending("failed", reason, process_exit.time_ns, code, lived_ns=lived_ns)
+
+
+def _moment(said: Mapping[str, Any], name: str) -> int | None:
+    moment = said.get(name)
+    return moment if type(moment) is int else None
 
 
 def _lived_ns(process_exit: EventRow) -> int:

@@ -225,8 +225,44 @@ def test_of_many_the_newest(several: World) -> None:
     assert several.get("/goodput", group="none") == {
         "runs": [], "total": 0, "goodput": None, "disruptions": 0, "device_hours": {},
         "counted_device_hours": 0.0, "price_per_device_hour": None, "cost": None,
-        "counted_cost": None,
+        "counted_cost": None, "parts": None,
     }  # fmt: skip
+
+
+def test_sums_by_group_by_user_and_by_week(several: World) -> None:
+    assert several.get("/goodput")["parts"] is None
+    several.run("d", 3000, took=40, idle=260)
+    parts = several.get("/goodput", by="group", price_per_device_hour=36)["parts"]
+    assert [(part["name"], part["runs"]) for part in parts] == [("", 1), ("g", 2), ("h", 1)]
+    hours = [part["counted_device_hours"] * HOUR for part in parts]
+    assert hours == [pytest.approx(300), pytest.approx(200), pytest.approx(200)]
+    assert [part["counted_cost"] for part in parts] == [pytest.approx(h / 100) for h in hours]
+    assert [part["goodput"] for part in parts] == [pytest.approx(40 / 300), 1.0, 1.0]
+    lost = parts[0]["device_hours"]
+    assert [part["largest_loss"] for part in parts] == [
+        max(set(lost) - {"productive"}, key=lost.get),
+        "",
+        "",
+    ]
+    parts = several.get("/goodput", by="user", since=at(0), until=at(2900))["parts"]
+    assert [(part["name"], part["runs"]) for part in parts] == [("ada", 2), ("bob", 1)]
+    whole = several.get("/goodput", by="week")
+    assert sum(part["runs"] for part in whole["parts"]) == 4, "all in one week"
+    assert several.get("/goodput", status=400, by="moon")
+
+
+def test_a_run_that_lies_in_two_weeks_is_in_both(world: World) -> None:
+    midnight = 4 * 24 * HOUR + (START // SECOND - 4 * 24 * HOUR) // (7 * 24 * HOUR) * 7 * 24 * HOUR
+    before = midnight + 7 * 24 * HOUR - START // SECOND - 60  # a minute before the next Monday
+    world.clock.now_ns = at(before + 7200)
+    world.run("a", before, took=100)
+    found = world.get("/goodput", by="week")
+    new, old = found["parts"]
+    assert old["name"] < new["name"], "the newest first"
+    assert (old["runs"], new["runs"]) == (1, 1)
+    assert old["counted_device_hours"] == pytest.approx(60 / HOUR)
+    assert new["counted_device_hours"] == pytest.approx(40 / HOUR)
+    assert old["disruptions"] + new["disruptions"] == found["disruptions"]
 
 
 def test_many_runs_leave_no_accounts_behind(

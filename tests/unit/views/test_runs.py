@@ -571,6 +571,21 @@ def test_a_process_says_whose_it_is_and_since_when_it_was_wanted() -> None:
         assert (state.user, state.queued_at_ns) == ("", None)
 
 
+def test_a_scheduler_says_since_when_a_job_was_wanted() -> None:
+    told = {"journal": "j0", "queued_at_ns": START - 90 * SECOND, "granted_at_ns": START - SECOND}
+    events = [event("job_queued", 1, by="agent", **told)]
+    events += [event("job_queued", 2, by="agent", **told | {"queued_at_ns": START})]
+    for order in (events, events[::-1]):
+        state = state_of(event("run_start", 0), *order)
+        assert (state.queued_at_ns, state.granted_at_ns) == (START - 90 * SECOND, START - SECOND)
+    own = event("run_start", 0, queued_at_ns=START - 50 * SECOND)
+    state = state_of(own, *events)
+    assert (state.queued_at_ns, state.granted_at_ns) == (START - 50 * SECOND, START - SECOND)
+    for odd in ({"journal": 7}, {"journal": "b"}, {"granted_at_ns": "x", "queued_at_ns": None}):
+        state = state_of(event("run_start", 0), event("job_queued", 1, by="agent", **told | odd))
+        assert (state.queued_at_ns, state.granted_at_ns) == (None, None)
+
+
 def test_a_run_is_the_newest_users() -> None:
     rows = [process("a"), process("b", start=100, last=110), process("c", start=200, last=210)]
     words = [event("run_start", at, by=by, user=user) for at, by, user in (

@@ -15,6 +15,7 @@ import type {
   MetricList,
   ProcessList,
   ProfileList,
+  RolledUp,
   RunDetail,
   RunList,
   SeriesList,
@@ -109,6 +110,8 @@ export const events = (id: string, query: Query = {}, signal?: AbortSignal) =>
   ask<EventList>(`${of(id)}/events`, query, signal);
 export const processes = (id: string, signal?: AbortSignal) =>
   ask<ProcessList>(`${of(id)}/processes`, {}, signal);
+/** Of several runs together. */
+export const rolledUp = (query: Query, signal?: AbortSignal) => ask<RolledUp>("goodput", query, signal);
 export const goodput = (id: string, query: Query = {}, signal?: AbortSignal) =>
   ask<Goodput>(`${of(id)}/goodput`, query, signal);
 export const profiles = (id: string, signal?: AbortSignal) => ask<ProfileList>(`${of(id)}/profiles`, {}, signal);

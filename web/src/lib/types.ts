@@ -26,6 +26,7 @@ export interface RunInfo {
   run: string;
   name: string;
   group: string;
+  user?: string;
   state: State;
   reason: string;
   attempts: number;
@@ -251,6 +252,30 @@ export interface Figures {
   price_per_device_hour: number | null;
   cost: Record<string, number> | null;
   counted_cost: number | null;
+}
+
+/** The runs of one group, user or week. */
+export interface RolledPart {
+  name: string;
+  runs: number;
+  goodput: number | null;
+  disruptions: number;
+  device_hours: Record<string, number>;
+  counted_device_hours: number;
+  counted_cost: number | null;
+  largest_loss: string;
+}
+
+/** Several runs together, as far as the page shows them. */
+export interface RolledUp {
+  runs: unknown[];
+  total: number;
+  goodput: number | null;
+  device_hours: Record<string, number>;
+  counted_device_hours: number;
+  counted_cost: number | null;
+  price_per_device_hour: number | null;
+  parts: RolledPart[] | null;
 }
 
 export interface Goodput {

@@ -17,8 +17,9 @@ All is pure; who asks brings the account, the processes, the series and the samp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from math import isfinite
 from typing import Final, Literal
 
@@ -28,6 +29,9 @@ from runwatch.views.goodput.account import Account, Goodput, Range
 from runwatch.views.runs import ProcessState
 
 HOUR_NS: Final = 3600 * 10**9
+WEEK_NS: Final = 7 * 24 * HOUR_NS
+_MONDAY_NS: Final = 4 * 24 * HOUR_NS
+"""The first Monday of the epoch, 1970-01-05."""
 NEARLY_ALL: Final = 0.9
 EXCLUDED: Final = "excluded"
 MFU: Final = "mfu"
@@ -60,8 +64,9 @@ def holdings(states: Iterable[ProcessState], series: Iterable[SeriesRow]) -> lis
     """One for each attempt, in order: the accelerators that are tied to its ranks on their hosts.
 
     `series` are the run's of WITNESSES.  What an earlier attempt held on another host is not
-    counted.  Where the agent of a node goes by another name than the containers of the ranks, a
-    rank's node is not known: the one with most of its devices stands for all.
+    counted; nor is anything while the job was in a scheduler's queue again.  Where the agent of a
+    node goes by another name than the containers of the ranks, a rank's node is not known: the one
+    with most of its devices stands for all.
     """
     tied: dict[tuple[str, int], set[tuple[str, str]]] = {}
     for row in series:
@@ -73,15 +78,32 @@ def holdings(states: Iterable[ProcessState], series: Iterable[SeriesRow]) -> lis
     members: dict[int, list[ProcessState]] = {}
     for state in states:
         members.setdefault(state.attempt, []).append(state)
-    found = []
+    found: list[Holding] = []
     for _, mine in sorted(members.items()):
         places = {(member.host, member.rank) for member in mine}
         ranks = {member.rank for member in mine}
         seen = len(set().union(*(tied.get(place, ()) for place in places)))
         seen = seen or sum(most.get(rank, 0) for rank in ranks)
         start_ns = min(member.started_ns for member in mine)
+        if found and (away := _away(mine, found[-1].start_ns, start_ns)):
+            found.append(Holding(away[0], 0, found[-1].seen))
+            start_ns = away[1]
         found.append(Holding(start_ns, seen or len(ranks), bool(seen)))
     return found
+
+
+def _away(mine: Sequence[ProcessState], before_ns: int, start_ns: int) -> Range | None:
+    """While the job of a later attempt was in the queue, and held nothing.
+
+    Only if it was put there after the attempt before it, at `before_ns`, had begun: who starts
+    again within one go of a job keeps its machines.
+    """
+    queued = [at for member in mine if (at := member.queued_at_ns) is not None and at > before_ns]
+    if not queued:
+        return None
+    granted = [at for one in mine if (at := one.granted_at_ns) is not None and at >= min(queued)]
+    away = min(queued), min([start_ns, *granted])
+    return away if away[0] < away[1] else None
 
 
 def counted_by(held: Iterable[Holding]) -> CountedBy:
@@ -139,10 +161,17 @@ def hours(spent: Mapping[str, int]) -> dict[str, float]:
 
 
 def queued_ns(states: Iterable[ProcessState], start_ns: int) -> int | None:
-    """How long the first attempt had been waited for when the run began; None: nobody told."""
+    """How long the first attempt was waited for; None: nobody told.
+
+    Until it had its machines, if that was told, too: who holds machines and has not begun yet is
+    not waiting for a scheduler.  Else until the run began.  Later attempts wait within the run.
+    """
     first = [state for state in states if state.attempt == 1]
     told = [state.queued_at_ns for state in first if state.queued_at_ns is not None]
-    return max(0, start_ns - min(told)) if told else None
+    if not told:
+        return None
+    granted = [at for state in first if (at := state.granted_at_ns) is not None and at >= min(told)]
+    return max(0, min([start_ns, *granted]) - min(told))
 
 
 def share(part: int, whole: int) -> float | None:
@@ -243,3 +272,23 @@ def summed(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
             found[name] = found.get(name, 0) + ns
     order = sorted(found, key=lambda name: (name != "productive", -found[name], name))
     return {name: found[name] for name in order}
+
+
+def largest_loss(spent: Mapping[str, int]) -> str:
+    """The class that took most of what was not productive; "" if nothing was lost."""
+    lost = {name: ns for name, ns in spent.items() if name not in ("productive", EXCLUDED) and ns}
+    return min(lost, key=lambda name: (-lost[name], name), default="")
+
+
+def weeks(start_ns: int, end_ns: int) -> Iterator[tuple[str, int, int]]:
+    """The weeks that a stretch of time lies in, each with its name (2026-W46) and its part of it.
+
+    They begin on Mondays at midnight UTC, as ISO 8601 counts them: a head and a command line that
+    are asked in different places give the same.
+    """
+    while start_ns < end_ns:
+        begin_ns = (start_ns - _MONDAY_NS) // WEEK_NS * WEEK_NS + _MONDAY_NS
+        year, week, _ = datetime.fromtimestamp(begin_ns // 10**9, UTC).isocalendar()
+        until_ns = min(begin_ns + WEEK_NS, end_ns)
+        yield f"{year}-W{week:02d}", start_ns, until_ns
+        start_ns = until_ns

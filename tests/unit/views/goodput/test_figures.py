@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from math import nan
 
 import pytest
@@ -127,6 +128,38 @@ def test_who_waited_in_the_queue_is_the_first_attempt() -> None:
     assert figures.queued_ns([ahead], 100 * SECOND) == 0
 
 
+def test_a_job_that_is_queued_again_holds_nothing() -> None:
+    first, again = process(1, 0, start=100), process(2, 0, start=300)
+    told = replace(again, queued_at_ns=200 * SECOND, granted_at_ns=280 * SECOND)
+    assert [(h.start_ns // SECOND, h.devices) for h in figures.holdings([first, told], [])] == [
+        (100, 1),
+        (200, 0),
+        (280, 1),
+    ]
+    assert figures.counted_by(figures.holdings([first, told], [])) == "ranks"
+    unsure = replace(again, queued_at_ns=200 * SECOND)
+    held = figures.holdings([first, unsure], [])
+    assert [h.start_ns // SECOND for h in held] == [100, 200, 300]
+    # Started again within one go of its job, or as a clock that is not ours tells it.
+    for queued, granted in ((50, 90), (310, 320), (None, 280)):
+        same = replace(
+            again,
+            queued_at_ns=None if queued is None else queued * SECOND,
+            granted_at_ns=granted * SECOND,
+        )
+        held = figures.holdings([first, same], [])
+        assert [(h.start_ns // SECOND, h.devices) for h in held] == [(100, 1), (300, 1)]
+
+
+def test_who_has_its_machines_waits_for_no_scheduler() -> None:
+    first = replace(process(1, 0, start=100), queued_at_ns=20 * SECOND)
+    for granted, waited in ((70, 50), (100, 80), (130, 80), (10, 80)):  # the last: another's clock
+        told = replace(first, granted_at_ns=granted * SECOND)
+        assert figures.queued_ns([told], 100 * SECOND) == waited * SECOND
+    alone = replace(process(1, 0, start=100), granted_at_ns=70 * SECOND)
+    assert figures.queued_ns([alone], 100 * SECOND) is None
+
+
 def test_the_product_is_of_what_is_known(goodput: Goodput) -> None:
     account = goodput.account()
     whole = figures.product(account, 30 * SECOND, 0.5)
@@ -177,3 +210,25 @@ def test_a_disruption_costs_hang_lost_work_recovery_and_warm_up() -> None:
     assert replace(hung, warm_up_ns=None).cost_ns == 121 + 4 + 26
     down = replace(hung, warm_up_ns=None, recovery_ns=None, back_ns=None)
     assert down.cost_ns == 121 + 4
+
+
+def test_weeks_begin_on_mondays_wherever_one_is() -> None:
+    monday = 1_767_571_200 * SECOND  # 2026-01-05T00:00:00Z
+    assert [*figures.weeks(monday - 5, monday + 7)] == [
+        ("2026-W01", monday - 5, monday),
+        ("2026-W02", monday, monday + 7),
+    ]
+    assert [*figures.weeks(monday, monday)] == []
+    new_year = 1_609_459_200 * SECOND  # 2021-01-01, a Friday: still the last week of 2020
+    assert [*figures.weeks(new_year, new_year + 1)] == [("2020-W53", new_year, new_year + 1)]
+    parts = [*figures.weeks(monday - 30 * 24 * 3600 * SECOND, monday + 1)]
+    assert len(parts) == 6
+    assert all(one[2] == after[1] for one, after in pairwise(parts))
+
+
+def test_the_largest_loss_is_what_was_not_productive() -> None:
+    assert figures.largest_loss({"productive": 9, "excluded": 8, "stall": 2, "evaluation": 3}) == (
+        "evaluation"
+    )
+    assert figures.largest_loss({"stall": 2, "evaluation": 2}) == "evaluation"
+    assert figures.largest_loss({"productive": 9, "excluded": 8, "stall": 0}) == ""

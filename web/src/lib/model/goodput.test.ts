@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Bucket, Disruption, Figures, Goodput } from "../types";
-import { awaited, barAt, costWords, facts, productWords, stackOrder, toBars } from "./goodput";
+import { awaited, barAt, costWords, facts, productWords, stackOrder, toBars, withProgram } from "./goodput";
 
 const bucket = (start: number, spent: Record<string, number>): Bucket => ({
   start_ns: start,
@@ -81,4 +81,21 @@ test("only ranks that were waited for, the worst first", () => {
   const rank = (number: number, ns: number) =>
     ({ rank: number, steps: 1, mean_step_ns: 1, awaited_steps: 1, awaited_ns: ns });
   expect(awaited([rank(0, 0), rank(1, 5), rank(2, 9), rank(3, 1)], 2).map((one) => one.rank)).toEqual([2, 1]);
+});
+
+describe("the use of accelerators", () => {
+  const asked = { ...figures, program_goodput: 0.5, program_goodput_by: "mfu" as const };
+  const without = { ...figures, program_goodput: null, program_goodput_by: "" as const, overall_goodput: 0.5, unknown: ["program"] };
+
+  test("is added where it was told another time", () => {
+    const whole = withProgram(without, asked);
+    expect([whole.program_goodput, whole.program_goodput_by, whole.overall_goodput, whole.unknown]).toEqual([0.5, "mfu", 0.25, []]);
+    expect(whole.ettr).toBe(figures.ettr);
+  });
+
+  test("stays as it is where it is told, or nobody knows it", () => {
+    expect(withProgram(figures, asked)).toBe(figures);
+    expect(withProgram(without, null)).toBe(without);
+    expect(withProgram(without, without)).toBe(without);
+  });
 });

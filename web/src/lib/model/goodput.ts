@@ -82,8 +82,8 @@ export interface Fact {
 }
 
 /** The figures beside goodput, by their names. */
-export function facts(account: Goodput): Fact[] {
-  const told = account.figures;
+export function facts(account: Goodput, used?: Figures | null): Fact[] {
+  const told = account.figures && withProgram(account.figures, used);
   if (!told || told.ettr === null) return [];
   const wanted = duration(account.counted_ns + (told.queued_ns ?? 0));
   const queue = told.queued_ns === null ? "since it began; its queue is unknown" : `since it was submitted; ${duration(told.queued_ns)} in the queue`;
@@ -115,9 +115,22 @@ function holders(told: Figures): string {
   return several(told.devices, "rank or accelerator", "ranks or accelerators");
 }
 
-const amount = (hours: number): string =>
+/** With the use of accelerators as it was asked for another time: it costs more, so it is asked for less often. */
+export function withProgram(told: Figures, used: Figures | null | undefined): Figures {
+  if (told.program_goodput !== null || !used || used.program_goodput === null) return told;
+  const program = used.program_goodput;
+  return {
+    ...told,
+    program_goodput: program,
+    program_goodput_by: used.program_goodput_by,
+    overall_goodput: (told.overall_goodput ?? 1) * program,
+    unknown: told.unknown.filter((name) => name !== "program"),
+  };
+}
+
+export const amount = (hours: number): string =>
   hours >= 100 ? count(hours) : hours > 0 && hours < 0.0001 ? "< 0.0001" : String(Number(hours.toPrecision(hours < 0.1 ? 2 : 3)));
-const money = (cost: number): string => cost.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+export const money = (cost: number): string => cost.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 
 /** Ranks that others waited for, the worst first. */
 export function awaited(ranks: readonly RankShare[], most = 8): RankShare[] {

@@ -13,10 +13,10 @@ const ALL: Criteria = { text: "", states: [], sort: "-started", grouped: false, 
 const ids = (runs: RunInfo[]) => runs.map((one) => one.run).join("");
 
 describe("filtering", () => {
-  const found = run("llama-7b", { group: "Sweep", hosts: ["gpu-17"], reason: "killed by SIGKILL", state: "killed" });
+  const found = run("llama-7b", { group: "Sweep", user: "Ada", hosts: ["gpu-17"], reason: "killed by SIGKILL", state: "killed" });
   it.each([
     ["", true], ["llama", true], ["LLAMA 7b", true], ["llama sigkill", true], ["bert", false],
-    ["group:sweep", true], ["group:swee", false], ["host:gpu-1", true], ["state:killed", true], ["state:lost", false],
+    ["user:ada", true], ["user:ad", false], ["group:sweep", true], ["group:swee", false], ["host:gpu-1", true], ["state:killed", true], ["state:lost", false],
   ])("%s", (text, hit) => expect(matcher(text)(found)).toBe(hit));
   it("takes only the states asked for", () => {
     const runs = (["running", "lost", "failed"] as State[]).map((state) => run(state[0]!, { state }));

@@ -43,7 +43,7 @@ export function value(run: RunInfo, metric: string): number | null {
   return known === undefined ? null : toNumber(known.value);
 }
 
-/** Every word must be in it somewhere; `group:x`, `host:x` and `state:x` look in one place. */
+/** Every word must be in it somewhere; `group:x`, `user:x`, `host:x` and `state:x` look in one place. */
 export function matcher(text: string): (run: RunInfo) => boolean {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   return (run) => words.every((word) => has(run, word));
@@ -53,6 +53,7 @@ function has(run: RunInfo, word: string): boolean {
   const at = word.indexOf(":");
   const [place, rest] = at > 0 ? [word.slice(0, at), word.slice(at + 1)] : ["", word];
   if (place === "group") return run.group.toLowerCase() === rest;
+  if (place === "user") return (run.user ?? "").toLowerCase() === rest;
   if (place === "state") return run.state === rest;
   if (place === "host") return run.hosts.some((host) => host.toLowerCase().includes(rest));
   return [run.name, run.run, run.group, run.reason].some((told) => told.toLowerCase().includes(word));

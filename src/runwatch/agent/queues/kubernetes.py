@@ -1,0 +1,167 @@
+"""Kubernetes: the API server, by the agent's own service account.
+
+A pod is not told when it was created (the downward API has no such field), so the server is asked,
+for the pod and for those that made it: `get` on pods, and on jobs, jobsets or whatever made the
+pod, is what the service account must be allowed.  Where it may read the pod only, that is used.
+
+The queue begins when the workload was created, since a Job that waits for its turn (suspended by
+Kueue, say) has no pods yet.  Of a workload that has failed before, that would be long ago, and it
+ran in between: then it begins when the pod was created that took another's place.  It ends when the
+pod's first container started; after a container was restarted, when the pod was given its node.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import ssl
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from runwatch.agent.queues.base import ANSWER_SECONDS, Job, QueueUnknown, Waited
+
+ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+MOST_BYTES: Final = 4 << 20
+_GENERATIONS: Final = 3
+# What is created for one piece of work.  Not what keeps making such (a CronJob), nor what serves.
+_WORKLOADS: Final = (
+    ("batch", "Job"), ("jobset.x-k8s.io", "JobSet"), ("batch.volcano.sh", "Job"),
+    ("trainer.kubeflow.org", "TrainJob"), ("kubeflow.org", "PyTorchJob"),
+    ("kubeflow.org", "TFJob"), ("kubeflow.org", "JAXJob"), ("kubeflow.org", "MPIJob"),
+)  # fmt: skip
+_FAILURES: Final = ("failed", "restarts", "retryCount")
+_RESTART_LABEL: Final = "jobset.sigs.k8s.io/restart-attempt"
+
+
+class Kubernetes:
+    name = "kubernetes"
+
+    def __init__(
+        self, *, account: Path = ACCOUNT, environment: Mapping[str, str] = os.environ
+    ) -> None:
+        """`account`, `environment`: the agent's own; the token goes to no other server."""
+        self._account = account
+        self._environment = environment
+
+    def job(self, environment: Mapping[str, str], root: Path) -> Job | None:
+        """Its pod.  A pod's host name is its name, unless it shares its node's network."""
+        if not environment.get("KUBERNETES_SERVICE_HOST"):
+            return None
+        pod = environment.get("POD_NAME") or environment.get("HOSTNAME", "")
+        namespace = environment.get("POD_NAMESPACE") or _read(
+            root / ACCOUNT.relative_to("/") / "namespace"
+        )
+        if not pod or not namespace:
+            return None
+        return Job(f"{namespace}/{pod}")
+
+    def ask(self, job: Job) -> Waited:
+        namespace, _, name = job.name.partition("/")
+        pod = self._get(f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}")
+        created = _created(pod)
+        if created is None:
+            raise QueueUnknown("the pod does not say when it was created")
+        above, first = pod, not _failed_before(pod)
+        for _ in range(_GENERATIONS):
+            place = _maker(above, namespace)
+            if not first or place is None:
+                break
+            try:
+                above = self._get(place)
+            except QueueUnknown:
+                break  # the pod may be read, and not who made it
+            first = not _failed_before(above)
+            if first:
+                created = min(created, _created(above) or created)
+        return Waited(created, granted(pod))
+
+    def _get(self, path: str) -> Mapping[str, Any]:
+        host = self._environment.get("KUBERNETES_SERVICE_HOST")
+        port = self._environment.get("KUBERNETES_SERVICE_PORT") or "443"
+        token = _read(self._account / "token")
+        if not host or not token:
+            raise QueueUnknown("no service account to ask with")
+        trust = ssl.create_default_context(cafile=str(self._account / "ca.crt"))
+        server = http.client.HTTPSConnection(host, int(port), timeout=ANSWER_SECONDS, context=trust)
+        try:
+            server.request("GET", path, headers={"Authorization": f"Bearer {token}"})
+            answer = server.getresponse()
+            if answer.status != 200:
+                raise QueueUnknown(f"{path}: {answer.status}")
+            found = json.loads(answer.read(MOST_BYTES))
+        except http.client.HTTPException as error:
+            raise QueueUnknown(f"{path}: {type(error).__name__}") from error
+        finally:
+            server.close()
+        if not isinstance(found, dict):
+            raise QueueUnknown(f"{path} is no object")
+        return found
+
+
+def granted(pod: Mapping[str, Any]) -> int | None:
+    """When its first container started, or, after that was restarted, when it had its node."""
+    status = _part(pod, "status")
+    containers = _parts(status.get("containerStatuses"))
+    started = [
+        _moment(_part(_part(container, "state"), "running").get("startedAt"))
+        for container in containers
+        if not container.get("restartCount")
+    ]
+    told = [at for at in started if at is not None]
+    if told and len(told) == len(containers):
+        return min(told)
+    for condition in _parts(status.get("conditions")):
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "True":
+            return _moment(condition.get("lastTransitionTime"))
+    return None
+
+
+def _maker(thing: Mapping[str, Any], namespace: str) -> str | None:
+    """Where the workload is read that made it."""
+    for owner in _parts(_part(thing, "metadata").get("ownerReferences")):
+        version, kind, name = (str(owner.get(key)) for key in ("apiVersion", "kind", "name"))
+        if owner.get("controller") and (version.partition("/")[0], kind) in _WORKLOADS:
+            where = f"/apis/{quote(version)}/namespaces/{quote(namespace)}"
+            return f"{where}/{kind.lower()}s/{quote(name)}"
+    return None
+
+
+def _failed_before(thing: Mapping[str, Any]) -> bool:
+    labels = _part(_part(thing, "metadata"), "labels")
+    status = _part(thing, "status")
+    return labels.get(_RESTART_LABEL, "0") != "0" or any(status.get(name) for name in _FAILURES)
+
+
+def _created(thing: Mapping[str, Any]) -> int | None:
+    return _moment(_part(thing, "metadata").get("creationTimestamp"))
+
+
+def _moment(said: object) -> int | None:
+    """RFC 3339, as the server writes it: 2026-01-31T12:00:00Z."""
+    if not isinstance(said, str) or not re.search(r"(Z|[+-]\d\d:\d\d)$", said):
+        return None
+    try:
+        return round(datetime.fromisoformat(said).timestamp() * 1_000_000) * 1_000
+    except (ValueError, OverflowError):
+        return None
+
+
+def _part(thing: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = thing.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _parts(found: object) -> Sequence[Mapping[str, Any]]:
+    return [part for part in found if isinstance(part, dict)] if isinstance(found, list) else []
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except (OSError, ValueError):
+        return ""
