@@ -18,6 +18,7 @@ import uvicorn
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import RunwatchError, UsageError
 from runwatch.exports.prometheus import HeadMetrics, HeadNumbers
+from runwatch.files import Folder, private
 from runwatch.head.access import AccessSettings
 from runwatch.head.captures import Captures
 from runwatch.head.clients import Clients
@@ -52,6 +53,7 @@ from runwatch.store.store import Retention
 from runwatch.views.sessions import Session
 
 ADDRESS_FILE: Final = "head.json"
+TOKEN_FILE: Final = "token"
 CLOCK_ROUNDS: Final = 20
 logger = logging.getLogger("runwatch.head")
 
@@ -75,7 +77,9 @@ class Listening:
 def read_address(root: Path) -> Listening | None:
     """The head that said it serves this directory, if one did; it may be gone."""
     try:
-        fields: dict[str, Any] = json.loads((root / ADDRESS_FILE).read_text())
+        with Folder.at(root) as folder:  # by another's we would tell him our token
+            text = folder.text(ADDRESS_FILE, owners=folder.trusted())
+        fields: dict[str, Any] = json.loads(text)
         return Listening(fields["http"], fields["grpc"], fields["token"], fields["pid"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -102,6 +106,8 @@ class LocalHead:
     ) -> None:
         self.live = Live()
         lasts = _writable(root) and not in_memory
+        if lasts:
+            private(root)
         self.store = DuckStore.open(root / "store" if lasts else None, clock=clock)
         self.ingest = Ingest(self.store, retention=retention, on_stored=self._stored, clock=clock)
         self.tail = LocalTail(root, self.ingest, clock=clock)
@@ -147,7 +153,7 @@ class LocalHead:
         )
         self.profiles = ProfileRoom(
             reading,
-            profiles or ProfileSettings((root / "profiles",)),
+            replace(profiles or ProfileSettings((root / "profiles",)), journals=root / "journals"),
             note=self.sessions.note if lasts else None,
         )
         metrics = HeadMetrics(self.store.health, self._numbers, self.accounts.brief)
@@ -430,11 +436,9 @@ def _certificate(settings: HeadSettings) -> tuple[bytes, bytes] | None:
 def _write_address(root: Path, at: Listening) -> None:
     if not root.is_dir() or not os.access(root, os.W_OK):
         return
-    part = root / f".{ADDRESS_FILE}.{at.pid}"
-    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(fd, "w") as file:
-        json.dump({"http": at.http, "grpc": at.grpc, "token": at.token, "pid": at.pid}, file)
-    part.replace(root / ADDRESS_FILE)
+    said = {"http": at.http, "grpc": at.grpc, "token": at.token, "pid": at.pid}
+    with Folder.at(root) as folder:
+        folder.write(ADDRESS_FILE, json.dumps(said).encode())
 
 
 def _forget_address(root: Path) -> None:
@@ -447,10 +451,13 @@ def _with_token(settings: HeadSettings) -> HeadSettings:
     """Anything but loopback needs a token; one is made at the first start and kept."""
     if settings.token or settings.is_loopback:
         return settings
-    path = settings.root / "token"
-    if not path.exists():
-        settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(fd, "w") as file:
-            file.write(secrets.token_urlsafe(24))
-    return replace(settings, token=path.read_text().strip())
+    private(settings.root)
+    with Folder.at(settings.root) as root:
+        try:
+            token = root.text(TOKEN_FILE, owners=root.trusted())
+        except FileNotFoundError:
+            token = secrets.token_urlsafe(24)
+            root.write(TOKEN_FILE, token.encode(), sync=True)
+        except OSError as error:
+            raise UsageError(f"the token cannot be read: {error}") from error
+    return replace(settings, token=token.strip())
