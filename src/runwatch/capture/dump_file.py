@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from runwatch.files import Folder, private, shelf
+from runwatch.files import Folder, Refused, private, shelf
 
 MAX_BYTES: Final = 16 << 20
 MAX_FILES: Final = 4
@@ -196,12 +196,17 @@ def shorten(fd: int, path: Path, max_bytes: int = MAX_BYTES) -> bool:
 
 
 def _copy(fd: int, folder: Folder, name: str, to: str) -> None:
-    """What we have written.  Who moved it away, and put another there, has the copy as well."""
+    """What we have written; not what somebody put in its place."""
     import shutil  # seldom needed, and slow to import
 
-    with open(folder.open(name), "rb") as ours, folder.writing(to) as copy:
-        if os.path.samestat(os.fstat(fd), os.fstat(ours.fileno())):
-            shutil.copyfileobj(ours, copy)
+    try:
+        opened = folder.open(name, owners=folder.ours())
+    except (FileNotFoundError, Refused):
+        return
+    with open(opened, "rb") as ours:
+        if os.path.samestat(os.fstat(fd), os.fstat(opened)):
+            with folder.writing(to) as copy:
+                shutil.copyfileobj(ours, copy)
 
 
 def _dumps_in(directory: Path) -> Folder:
