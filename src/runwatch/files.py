@@ -176,10 +176,10 @@ class Folder:
     # ── writing ───────────────────────────────────────────────────────────────────────────────
 
     @contextmanager
-    def writing(self, name: str, *, give: bool = False) -> Iterator[BinaryIO]:
+    def writing(self, name: str, *, give: bool = False, mode: int = 0o600) -> Iterator[BinaryIO]:
         """A file that gets its name when it is whole; `give`: it is then the folder's owner's."""
         part = _part(checked(name, self.path))
-        fd = os.open(part, os.O_WRONLY | _NEW, 0o600, dir_fd=self.fd)
+        fd = os.open(part, os.O_WRONLY | _NEW, mode, dir_fd=self.fd)
         try:
             with open(fd, "wb") as file:
                 if give:

@@ -89,9 +89,7 @@ def origin_of(pid: int, *, number: int = 0, **more: Any) -> Origin:
     return Origin(**{**made, **more})
 
 
-def forge(
-    root: Path, owner: int, origin: Origin, *events: tuple[str, str], name: str = ""
-) -> Path:
+def forge(root: Path, owner: int, origin: Origin, *events: tuple[str, str], name: str = "") -> Path:
     """A journal of that user that says what it likes; its run is called `forged`."""
     folder = root / "journals" / (name or origin.journal)
     folder.mkdir(mode=0o700)

@@ -338,3 +338,59 @@ def test_a_journal_that_cannot_be_read_is_set_aside(
         assert end(agent, signal.SIGTERM) == 0
     log = (tmp_path / "agent.log").read_text()
     assert "Permission denied" in log and "Traceback" not in log
+
+
+FEW = """
+import resource, sys
+from pathlib import Path
+from runwatch.ship.tail import Tail
+root = Path(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+tail = Tail(root, alive=lambda _: False)
+hoarded = []
+def hoard():
+    try:
+        while True:
+            hoarded.append(open("/dev/null"))
+    except OSError:
+        pass
+hoard()
+assert tail.discover(surely=True) == []
+while hoarded:
+    hoarded.pop().close()
+assert len(tail.discover(surely=True)) == 60, len(tail.journals)
+hoard()
+assert list(tail.read()) == [] and not any(f.done for f in tail.journals.values())
+while hoarded:
+    hoarded.pop().close()
+events = 0
+while not all(f.done for f in tail.journals.values()):
+    events += sum(len(batch.events) for _, batch in tail.read())
+assert events == 60, events
+"""
+
+
+def test_too_few_descriptors_delay_and_lose_nothing(shared: Path) -> None:
+    for number in range(60):
+        origin = origin_of(2**22 - 7, number=number)
+        forge(shared, 0, origin, ("run_end", '{"status": "completed"}'))
+    done = subprocess.run(
+        [sys.executable, "-c", FEW, str(shared)], capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("cannot be listed") == 1
+
+
+def test_escapes_in_a_record_do_not_reach_the_terminal(cluster: Cluster, shared: Path) -> None:
+    evil = "\x1b]0;owned\x07\x1b[2J\u202e"
+    end_of_it = {"status": "failed", "error": evil, "reason": evil, "exception": evil,
+                 "type": evil, "message": evil, "traceback": evil}  # fmt: skip
+    forge(shared, MALLORY, origin_of(2**22 - 7), ("run_end", json.dumps(end_of_it)))
+    for words in (["runs"], ["show", "forged", "--once"], ["show", "none\x1b[2J"]):
+        shown = subprocess.run(
+            [sys.executable, "-m", "runwatch.cli", *words, "--dir", str(shared)],
+            env=cluster.environment, capture_output=True, text=True, timeout=100,
+        )  # fmt: skip
+        said = shown.stdout + shown.stderr
+        assert "owned" in said or "none" in said or "forged" in said, said
+        assert "\x1b" not in said and "\x07" not in said and "\u202e" not in said

@@ -48,7 +48,7 @@ from runwatch.agent.watch import Exit, ProcessWatch
 from runwatch.capture.faulthandling import FATAL
 from runwatch.clock import Clock, Tick, every, system_clock
 from runwatch.errors import UsageError
-from runwatch.files import journal_folder
+from runwatch.files import journal_folder, shelf
 from runwatch.journal.liveness import (
     ENDED,
     boot_id,
@@ -496,6 +496,8 @@ def run_agent(settings: AgentSettings) -> bool:
     try:
         if not lock.acquire():
             return False
+        with shelf(settings.root, "journals", make=True):
+            pass  # somebody else's link would lead our own journal astray
     except OSError as error:
         raise UsageError(f"no agent can serve {settings.root}: {error}") from error
     while True:
