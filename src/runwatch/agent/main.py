@@ -48,7 +48,7 @@ from runwatch.agent.watch import Exit, ProcessWatch
 from runwatch.capture.faulthandling import FATAL
 from runwatch.clock import Clock, Tick, every, system_clock
 from runwatch.errors import UsageError
-from runwatch.files import journal_folder, shelf
+from runwatch.files import Refused, journal_folder, shelf
 from runwatch.journal.liveness import (
     ENDED,
     boot_id,
@@ -252,6 +252,9 @@ class Agent:
             stranger = stranger_at(origin, self._directory(origin))
             if stranger is None:
                 self._watch.add(origin)
+        except (FileNotFoundError, Refused) as error:
+            logger.warning("journal %s is gone: %s", origin.journal, error)
+            return
         except OSError as error:
             self._cannot_watch([origin], error)
             return

@@ -224,7 +224,7 @@ class Profiles:
             return False
         try:
             with journal_folder(self._journals / journal) as folder:
-                return folder.uid in folder.ours()
+                return folder.uid == os.geteuid()
         except OSError:
             return False
 
@@ -298,7 +298,7 @@ def _local(directory: str, session: str) -> Place | None:
         base = path.parents[3].resolve(strict=True)
         place = Place(base, base.joinpath(*path.parts[-4:]))
         with place.open() as folder:
-            return place if folder.uid in folder.ours() else None
+            return place if folder.uid == os.geteuid() else None
     except (OSError, ValueError):
         return None
 
