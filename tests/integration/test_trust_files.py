@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -15,9 +16,16 @@ from pathlib import Path
 import grpc
 import pytest
 
+from runwatch.agent import control
+from runwatch.agent.control import NoAnswer
 from runwatch.capture.dump_file import About, DumpFile
 from runwatch.cli.asgi import Exchange
-from runwatch.head.main import LocalHead
+from runwatch.errors import UsageError
+from runwatch.goodput.remote import head_of
+from runwatch.head.main import LocalHead, _with_token, read_address
+from runwatch.head.settings import HeadSettings
+from runwatch.head.shares import Shares
+from runwatch.journal.control import SOCKET
 from runwatch.journal.liveness import ENDED, this_host
 from runwatch.journal.segment import segment_name
 from runwatch.ship.courier import NOTES, Courier
@@ -222,6 +230,20 @@ def test_what_was_swapped_since_it_was_found_is_neither_served_nor_deleted(
         head.close()
 
 
+def test_a_head_believes_nothing_that_somebody_else_laid_beside_its_store(shared: Path) -> None:
+    said = {"http": "http://127.0.0.1:9", "grpc": "127.0.0.1:9", "token": "known", "pid": 1}
+    script = 'for name in head.json token shares.json; do printf %s "$1" > "$2/$name"; done'
+    do_as(MALLORY, script, json.dumps(said), shared)
+    assert read_address(shared) is None
+    assert head_of(shared, {}) is None
+    settings = _with_token(HeadSettings(dir=shared, bind="0.0.0.0"))
+    assert settings.token and "known" not in settings.token
+    assert (shared / "token").stat().st_uid == 0
+    assert _with_token(HeadSettings(dir=shared, bind="0.0.0.0")).token == settings.token
+    with pytest.raises(UsageError, match="belongs to user"):
+        Shares(shared / "shares.json").add("run", 1.0, "")
+
+
 # ── 4: processes of others ────────────────────────────────────────────────────────────────────
 
 
@@ -235,6 +257,23 @@ def test_a_process_is_its_own_users_journals(cluster: Cluster, shared: Path) -> 
         until(lambda: agent_sees(shared, alices), 60, cluster.words())
         assert not agent_sees(shared, target) and not agent_sees(shared, roots)
         assert f"process {target}, which is user {ALICE}'s" in cluster.words()
+
+
+def test_a_socket_that_leads_elsewhere_is_not_asked(shared: Path, tmp_path: Path) -> None:
+    journal = forge(shared, MALLORY, origin_of(os.getpid()))
+    with socket.socket(socket.AF_UNIX) as powerful:
+        powerful.bind(str(tmp_path / "powerful"))
+        powerful.listen()
+        powerful.settimeout(0)
+        do_as(MALLORY, LAY, tmp_path / "powerful", journal / SOCKET)
+        with pytest.raises(NoAnswer, match="is none"):
+            control.ask(journal, "ping", {})
+        (journal / SOCKET).unlink()
+        os.link(tmp_path / "powerful", journal / SOCKET)
+        with pytest.raises(NoAnswer, match="somebody else serves"):
+            control.ask(journal, "ping", {})
+        with powerful.accept()[0] as asked:
+            assert asked.recv(1) == b""  # it was told nothing
 
 
 # ── 5: names that lead out ────────────────────────────────────────────────────────────────────
@@ -336,8 +375,8 @@ def test_a_journal_that_cannot_be_read_is_set_aside(
             )  # fmt: skip
         until(lambda: agent_sees(shared, pid), 60)
         assert end(agent, signal.SIGTERM) == 0
-    log = (tmp_path / "agent.log").read_text()
-    assert "Permission denied" in log and "Traceback" not in log
+    words = (tmp_path / "agent.log").read_text()
+    assert "Permission denied" in words and "Traceback" not in words
 
 
 FEW = """

@@ -18,7 +18,7 @@ import uvicorn
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import RunwatchError, UsageError
 from runwatch.exports.prometheus import HeadMetrics, HeadNumbers
-from runwatch.files import Folder, private
+from runwatch.files import Folder, Refused, private
 from runwatch.head.access import AccessSettings
 from runwatch.head.captures import Captures
 from runwatch.head.clients import Clients
@@ -455,7 +455,7 @@ def _with_token(settings: HeadSettings) -> HeadSettings:
     with Folder.at(settings.root) as root:
         try:
             token = root.text(TOKEN_FILE, owners=root.trusted())
-        except FileNotFoundError:
+        except (FileNotFoundError, Refused):  # what somebody else put there is no secret
             token = secrets.token_urlsafe(24)
             root.write(TOKEN_FILE, token.encode(), sync=True)
         except OSError as error:
