@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from gsprof.command import DATA
 from runwatch.errors import UsageError
+from runwatch.settings import token_of
 
 READY_SECONDS: Final = 60.0
 MOST_HZ: Final = 20.0
@@ -42,7 +43,7 @@ def start(arguments: argparse.Namespace) -> int:
         bind="127.0.0.1" if arguments.host == "localhost" else arguments.host,
         grpc_port=arguments.port,
         http_port=arguments.http_port or -1,
-        token=arguments.token or os.environ.get("RUNWATCH_TOKEN", ""),
+        token=arguments.token or token_of(),
         tls_certificate=arguments.tls_certificate,
         tls_key=arguments.tls_key,
         device_period_ms=arguments.freq,

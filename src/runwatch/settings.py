@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, get_type_hints
 
 from runwatch.errors import UsageError
+from runwatch.files import Folder
 
 T = TypeVar("T")
+TOKEN_FILE_BYTES = 4096
 _UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 
 
@@ -33,6 +35,31 @@ class Loaded(Generic[T]):
 def runwatch_dir(environ: Mapping[str, str] = os.environ) -> Path:
     text = environ.get("RUNWATCH_DIR", "")
     return Path(text).expanduser() if text else Path.home() / ".runwatch"
+
+
+def read_token(file: Path) -> str:
+    """The token in a file, which nobody else may read: in a command line or an environment more
+    people see it than one thinks."""
+    path = file.expanduser()
+    try:
+        # The way there may have links, as a Kubernetes secret's has.
+        path = path.resolve(strict=True)
+        with Folder.at(path.parent) as folder:
+            about = folder.stat(path.name)
+            token = folder.text(path.name, TOKEN_FILE_BYTES).strip()
+    except OSError as error:
+        raise UsageError(f"the token cannot be read: {error}") from error
+    if about.st_mode & 0o027:
+        raise UsageError(f"everybody may read the token in {file}: chmod 600 {file}")
+    if not token:
+        raise UsageError(f"there is no token in {file}")
+    return token
+
+
+def token_of(environ: Mapping[str, str] = os.environ) -> str:
+    """The head's token that the environment tells, or says where to find; "" for none."""
+    file = environ.get("RUNWATCH_TOKEN_FILE", "")
+    return read_token(Path(file)) if file else environ.get("RUNWATCH_TOKEN", "")
 
 
 def load(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import subprocess
 import sys
@@ -11,12 +10,20 @@ from dataclasses import replace
 from pathlib import Path
 
 from runwatch import logs
+from runwatch.errors import RunwatchError
 from runwatch.settings import load
+from runwatch.terminal import log_to_stderr, shown
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dir", type=Path, help="where journals are (default $RUNWATCH_DIR)")
     parser.add_argument("--head", help="address of the head (default $RUNWATCH_HEAD)")
+    parser.add_argument(
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help="the head's token is in this file, mode 0600 (default $RUNWATCH_TOKEN_FILE)",
+    )
     parser.add_argument(
         "--idle", type=float, dest="idle_seconds", help="end after so many seconds without a run"
     )
@@ -69,9 +76,7 @@ def run(arguments: argparse.Namespace, argv: list[str]) -> bool:
     from runwatch.agent.main import run_agent
     from runwatch.agent.settings import AgentSettings
 
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    log_to_stderr("%(asctime)s %(levelname)s %(name)s: %(message)s")
     logs.spare()
     settings = load(AgentSettings, section="agent", flags=vars(arguments)).values
     # Not the directory of whoever started us: it may be on a file system that wants unmounting.
@@ -79,6 +84,7 @@ def run(arguments: argparse.Namespace, argv: list[str]) -> bool:
         settings,
         dir=settings.root.absolute(),
         ca=settings.ca and settings.ca.absolute(),
+        token_file=settings.token_file and settings.token_file.absolute(),
         device_replay=settings.device_replay and settings.device_replay.absolute(),
     )
     os.chdir("/")
@@ -90,7 +96,11 @@ def run(arguments: argparse.Namespace, argv: list[str]) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser("runwatch.agent", description=__doc__)
     arguments(parser)
-    run(parser.parse_args(), sys.argv[1:])
+    try:
+        run(parser.parse_args(), sys.argv[1:])
+    except RunwatchError as error:
+        sys.stderr.write(f"runwatch agent: {shown(str(error))}\n")
+        return error.exit_code
     return 0
 
 

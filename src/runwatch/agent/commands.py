@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -19,11 +19,14 @@ from typing import Any, Final, Protocol
 from runwatch.agent.collectors.base import Target
 from runwatch.clock import Clock
 from runwatch.errors import WireError
+from runwatch.files import Folder, safe_name, shelf
 from runwatch.record import Command
 from runwatch.wire.commands import FOLDER, command_from_json
 
 AT_ONCE: Final = 4
 REMEMBERED: Final = 1_000
+MOST_BYTES: Final = 1 << 20
+"""Of a command in a file."""
 logger = logging.getLogger("runwatch.agent")
 
 
@@ -68,8 +71,9 @@ class Errands:
         self._seen: OrderedDict[str, None] = OrderedDict()
         self._lock = threading.Lock()
         self._room = threading.Semaphore(AT_ONCE)
-        self._folder = context.root / FOLDER / context.host
+        self._name = safe_name(context.host)
         self._looked_ns = -1
+        self._said: set[str] = set()
 
     def take(self, command: Command) -> None:
         if not self._is_new(command.id):
@@ -80,31 +84,53 @@ class Errands:
         thread.start()
 
     def look(self) -> None:
-        """Files are taken away before they are carried out: at most once."""
+        """Files are taken away before they are carried out: at most once.
+
+        Who may write them commands us: only our own user may, root, and whose the directory is.
+        """
+        place = self._context.root / FOLDER / self._name
         try:
-            changed_ns = os.stat(self._folder).st_mtime_ns
+            changed_ns = os.stat(place).st_mtime_ns
         except OSError:
             return
         if changed_ns == self._looked_ns:
             return
         # Read again next time if something may have come since, within the clock's coarseness.
         self._looked_ns = changed_ns
-        for name in sorted(os.listdir(self._folder)):
-            if name.endswith(".json"):
-                self._take_file(self._folder / name)
+        try:
+            with Folder.at(self._context.root) as root:
+                trusted = root.trusted()
+            with shelf(self._context.root, FOLDER) as commands, commands.below(self._name) as ours:
+                self._look_in(ours, trusted)
+        except OSError as error:
+            self._say_once(f"commands in files cannot be read: {error}")
+
+    def _look_in(self, folder: Folder, trusted: Collection[int]) -> None:
+        if folder.uid not in trusted:
+            self._say_once(f"{folder.path} is user {folder.uid}'s: no commands are taken from it")
+            return
+        for name in sorted(folder.names()):
+            if name.endswith(".json") and self._take_file(folder, name, trusted):
                 self._looked_ns = -1
 
-    def _take_file(self, path: Path) -> None:
+    def _take_file(self, folder: Folder, name: str, trusted: Collection[int]) -> bool:
+        """Whether it was taken away."""
         try:
-            text = path.read_text()
-            path.unlink()
+            text = folder.text(name, MOST_BYTES, owners=trusted)
+            folder.remove(name)
         except OSError as error:
-            logger.warning("cannot take the command %s: %s", path, error)
-            return
+            self._say_once(f"cannot take the command {name!r}: {error}")
+            return False
         try:
             self.take(command_from_json(text))
         except WireError as error:
-            logger.warning("%s: %s", path, error)
+            logger.warning("%r: %s", name, error)
+        return True
+
+    def _say_once(self, problem: str) -> None:
+        if problem not in self._said and len(self._said) < REMEMBERED:
+            self._said.add(problem)
+            logger.warning("%s", problem)
 
     def _is_new(self, id: str) -> bool:
         with self._lock:

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import json
 import socket
+import stat
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import RunwatchError
-from runwatch.journal.control import socket_of
+from runwatch.files import journal_folder
+from runwatch.journal.control import SOCKET
 
+_PEER: Final = struct.Struct("3i")
 MAX_ANSWER: Final = 16 << 20
 
 
@@ -49,9 +53,16 @@ def ask(
 
 
 def _connect(line: socket.socket, journal: Path) -> None:
+    """To a socket of the journal's owner, who may have put anything in its place: a link to one
+    that does what root says, or a pipe."""
     try:
-        with socket_of(journal) as address:
-            line.connect(address)
+        with journal_folder(journal) as folder:
+            if not stat.S_ISSOCK(folder.stat(SOCKET).st_mode):
+                raise NoAnswer("what lies in the place of its control socket is none")
+            line.connect(f"/proc/self/fd/{folder.fd}/{SOCKET}")
+            peer = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+            if not folder.is_of(_PEER.unpack(peer)[1]):
+                raise NoAnswer("somebody else serves its control socket")
     except FileNotFoundError:
         raise NoAnswer("it serves no control socket (it has just begun, or has ended)") from None
     except ConnectionRefusedError:

@@ -8,10 +8,10 @@ or cut off gives what can be read.
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import os
 import re
-import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from runwatch.capture import watchdog
 from runwatch.capture.dump_file import CONSOLE, ELSEWHERE, PERIODIC
 from runwatch.capture.stacks import SIGNALS, Dump, How, Stacks, Thread, fault_of, read_dumps
 from runwatch.clock import Clock, system_clock
+from runwatch.files import Folder, journal_folder
 
 READ: Final = "dumps-read.json"
 FILES: Final = ("faults.txt", PERIODIC)
@@ -30,9 +31,6 @@ MAX_ELSEWHERE: Final = 32
 MAX_SMALL: Final = 1 << 20
 MAX_FAULT: Final = 4 << 20
 QUIET_SECONDS: Final = 1.0
-# The directory is the program's, and we may be root: no links, and no pipe that never ends.
-_READING: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_WRITING: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 _PAIR: Final = re.compile(r"(\w+)=(\S+)")
 _TIMEOUT: Final = re.compile(r"Timeout \((\d+):(\d+):(\d+)(\.\d+)?\)")
 
@@ -95,19 +93,21 @@ def last_fault(journal: Path) -> str:
 def _end_of(path: Path, journal: Path, start: int) -> tuple[int, str] | None:
     """When it was written, and what it ends with."""
     try:
-        with open(os.open(path, _READING), "rb") as file:
+        with open(_opened(path, journal), "rb") as file:
             found = os.fstat(file.fileno())
-            if not _is_theirs(found, journal):
-                return None
             file.seek(max(found.st_size - MAX_FAULT, start))
             return found.st_mtime_ns, file.read(MAX_FAULT).decode(errors="replace")
     except (OSError, ValueError):  # ValueError: a NUL in the path
         return None
 
 
-def _is_theirs(found: os.stat_result, journal: Path) -> bool:
+def _opened(path: Path, journal: Path) -> int:
     """The journal says where to look: only at files of whoever owns the journal."""
-    return stat.S_ISREG(found.st_mode) and found.st_uid == journal.stat().st_uid
+    with journal_folder(journal) as folder:
+        if path.parent == journal:
+            return folder.open(path.name, owners=(folder.uid,))
+        with Folder.at(path.parent) as elsewhere:
+            return elsewhere.open(path.name, owners=(folder.uid,))
 
 
 def _places(
@@ -123,13 +123,18 @@ def _files(journal: Path, asked: bool) -> Iterator[Path]:
     yield from (journal / name for name in FILES)
     if asked:
         yield journal / ASKED
-    told = _text(journal / ELSEWHERE).splitlines()
+    told = _text(journal, ELSEWHERE).splitlines()
     yield from map(Path, dict.fromkeys(told[-MAX_ELSEWHERE:]))
 
 
 def _consoles(journal: Path) -> Iterator[tuple[Path, _Place]]:
-    for told in sorted(journal.glob(CONSOLE))[:MAX_ELSEWHERE]:
-        opened, _, rest = _text(told).partition("\n")
+    try:
+        with journal_folder(journal) as folder:
+            names = fnmatch.filter(folder.names(), CONSOLE)
+    except OSError:
+        return
+    for told in sorted(names)[:MAX_ELSEWHERE]:
+        opened, _, rest = _text(journal, told).partition("\n")
         found = re.match(r"(\d+) (\d+) (.+)\n", rest)
         if found:
             heading = dict(_PAIR.findall(opened))
@@ -147,13 +152,11 @@ def _read(
     path: Path, place: _Place, journal: Path, clock: Clock | None
 ) -> Iterator[tuple[Stacks, dict[str, Any]]]:
     try:
-        fd = os.open(path, _READING)
+        fd = _opened(path, journal)
     except (OSError, ValueError):  # ValueError: a NUL in the path
         return
     try:
         found = os.fstat(fd)
-        if not _is_theirs(found, journal):
-            return
         if clock is not None and clock.wall_ns() - found.st_mtime_ns < QUIET_SECONDS * 1e9:
             return
         if found.st_ino != place.inode or found.st_size < place.offset:
@@ -280,7 +283,7 @@ def _number(heading: Mapping[str, str], key: str) -> int:
 
 def _load(journal: Path) -> dict[str, _Place]:
     try:
-        known = json.loads(_text(journal / READ))
+        known = json.loads(_text(journal, READ))
         return {path: _Place(**place) for path, place in known.items()}
     except (ValueError, TypeError, AttributeError):
         return {}
@@ -301,17 +304,16 @@ def _save(journal: Path, places: Mapping[str, _Place]) -> None:
     if not plain:
         return
     try:
-        fd = os.open(journal / READ, _WRITING, 0o644)
-        with open(fd, "w") as file:
-            json.dump(plain, file)
+        with journal_folder(journal) as folder:
+            folder.write(READ, json.dumps(plain).encode(), give=True)
     except OSError:
         return  # read again next time
 
 
-def _text(path: Path) -> str:
+def _text(journal: Path, name: str) -> str:
     """A small file's; "" where there is none."""
     try:
-        with open(os.open(path, _READING), "rb") as file:
+        with open(_opened(journal / name, journal), "rb") as file:
             return file.read(MAX_SMALL).decode(errors="replace")
     except OSError:
         return ""

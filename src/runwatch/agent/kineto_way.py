@@ -10,11 +10,11 @@ import gzip
 import os
 import re
 import shutil
-import stat
 import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -33,6 +33,7 @@ from runwatch.agent.profile_ways import (
 )
 from runwatch.capture.trace_checks import kineto_problems
 from runwatch.capture.traces import KINETO
+from runwatch.files import Folder
 from runwatch.journal.liveness import PROC, start_ticks
 
 LATE_NS: Final = 200_000_000
@@ -44,6 +45,30 @@ _END: Final = 256 << 10
 _BASE: Final = re.compile(rb'"baseTimeNanoseconds":\s*(\d+)')
 _FIRST: Final = re.compile(rb'"Iteration Start: PyTorch Profiler"[^}]*?"ts":\s*([\d.]+)')
 _LAST: Final = re.compile(rb'"Record Window End"[^}]*?"ts":\s*([\d.]+)')
+
+
+@dataclass(frozen=True, slots=True)
+class _Trace:
+    """A file that a program wrote, or says that it did; what lies there is of its choice."""
+
+    client: Client
+    path: Path
+    """As the program names it."""
+
+    def open(self) -> BinaryIO:
+        with self._folder() as folder:
+            return os.fdopen(folder.open(self.path.name, owners=(self.client.user,)), "rb")
+
+    def remove(self) -> None:
+        with self._folder() as folder:
+            folder.remove(self.path.name)
+
+    def _folder(self) -> Folder:
+        if same_namespace(self.client.pid, "mnt"):
+            return Folder.at(self.path.parent)
+        # A link in its container would lead us out of it.
+        with Folder.at(PROC / str(self.client.pid) / "root") as root:
+            return root.below(*self.path.parent.parts[1:])
 
 
 class KinetoWay(Writing):
@@ -94,9 +119,9 @@ class KinetoWay(Writing):
             self._daemon.has_ended(client.pid)
             return self.kept(subject, wish, outcome, lambda to: [_packed(plain, to, wish, outcome)])
 
-    def _written(self, subject: Subject, wish: Wish, client: Client, order: Order) -> Path | str:
+    def _written(self, subject: Subject, wish: Wish, client: Client, order: Order) -> _Trace | str:
         clock = self.context.clock
-        file = _seen(client, order.written_file)
+        file = _Trace(client, Path(order.written_file))
         wait_ns = max(0, order.start_ns - clock.wall_ns())
         deadline_ns = clock.mono_ns() + wait_ns + int((wish.seconds + WRITE_SECONDS) * 1e9)
         ticks = start_ticks(client.pid)
@@ -128,7 +153,7 @@ def _room_for(client: Client, wish: Wish) -> Iterator[str]:
         name = f"/tmp/runwatch-{wish.command or wish.session}.json"
         yield name
         with suppress(OSError):
-            _seen(client, name).with_stem(f"{Path(name).stem}_{client.own_pid}").unlink()
+            _Trace(client, Path(name).with_stem(f"{Path(name).stem}_{client.own_pid}")).remove()
         return
     with tempfile.TemporaryDirectory(prefix="runwatch-kineto-") as folder:
         if client.user != os.getuid():
@@ -136,16 +161,10 @@ def _room_for(client: Client, wish: Wish) -> Iterator[str]:
         yield f"{folder}/{LABEL}.json"
 
 
-def _seen(client: Client, path: str) -> Path:
-    if same_namespace(client.pid, "mnt"):
-        return Path(path)
-    return PROC / str(client.pid) / "root" / path.lstrip("/")
-
-
-def _is_whole(file: Path) -> bool:
+def _is_whole(file: _Trace) -> bool:
     """Its last entry is its own name."""
     try:
-        with _opened(file) as stream:
+        with file.open() as stream:
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - 4096))
             end = stream.read()
     except OSError:
@@ -153,20 +172,10 @@ def _is_whole(file: Path) -> bool:
     return b'"traceName"' in end and end.rstrip().endswith(b"}")
 
 
-def _opened(file: Path) -> BinaryIO:
-    """The program chose what lies there: a link, or a pipe, is no trace."""
-    number = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    stream = os.fdopen(number, "rb")
-    if not stat.S_ISREG(os.fstat(number).st_mode):
-        stream.close()
-        raise OSError(f"{file} is no plain file")
-    return stream
-
-
-def _packed(plain: Path, folder: Path, wish: Wish, outcome: Outcome) -> Path:
+def _packed(plain: _Trace, folder: Path, wish: Wish, outcome: Outcome) -> Path:
     target = folder / f"{LABEL}{KINETO}"
     with (
-        _opened(plain) as source,
+        plain.open() as source,
         target.open("wb") as raw,
         gzip.GzipFile(LABEL, "wb", _COMPRESSION, raw) as packed,
     ):
@@ -179,9 +188,9 @@ def _packed(plain: Path, folder: Path, wish: Wish, outcome: Outcome) -> Path:
     return target
 
 
-def _window(plain: Path) -> tuple[int, int] | None:
+def _window(plain: _Trace) -> tuple[int, int] | None:
     """From when to when it recorded, by its own word."""
-    with _opened(plain) as stream:
+    with plain.open() as stream:
         base = _BASE.search(stream.read(_BEGINNING))
         stream.seek(max(0, os.fstat(stream.fileno()).st_size - _END))
         tail = stream.read()

@@ -9,21 +9,29 @@ import signal
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
+from runwatch.files import Folder, private, safe_name, shelf
 from runwatch.journal.liveness import pid_namespace, this_host
+
+FOLDER: Final = "agent"
 
 
 class AgentLock:
-    """`acquire` says whether we are the one; the kernel lets go when we die, however we die."""
+    """`acquire` says whether we are the one; the kernel lets go when we die, however we die.
+
+    What somebody else put in the lock's place, whoever holds it, is no agent of this user's.
+    """
 
     def __init__(self, root: Path, host: str) -> None:
-        safe = "".join(c if c.isalnum() or c in "-." else "-" for c in host) or "host"
-        self.path = root / "agent" / f"{safe.lstrip('.')[:100]}.lock"
+        self.path = root / FOLDER / f"{safe_name(host)}.lock"
         self._fd: int | None = None
 
     def acquire(self) -> bool:
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        """Raises OSError where we can have none."""
+        private(self.path.parent.parent)
+        with self._folder(make=True) as folder:
+            fd = folder.keep(self.path.name)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -35,11 +43,15 @@ class AgentLock:
         self._fd = fd
         return True
 
+    def _folder(self, *, make: bool = False) -> Folder:
+        return shelf(self.path.parent.parent, FOLDER, make=make)
+
     def is_held(self) -> bool:
         """By someone, now.  Who asks has it for a moment, and does not say so in the file."""
         try:
-            fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
+            with self._folder() as folder:
+                fd = folder.open(self.path.name, owners=folder.ours(), how=os.O_RDWR)
+        except OSError:
             return False
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -55,7 +67,8 @@ class AgentLock:
         None for one of another container: its number would be somebody else's here.
         """
         try:
-            said = json.loads(self.path.read_text())
+            with self._folder() as folder:
+                said = json.loads(folder.text(self.path.name, owners=folder.ours()))
             number = int(said["pid"])
             return number if said.get("pid_namespace", 0) in (0, pid_namespace()) else None
         except (OSError, ValueError, KeyError, TypeError):
@@ -68,16 +81,19 @@ class AgentLock:
 
 
 def end_agents(root: Path, patience_seconds: float = 10.0) -> None:
-    """Ask the agents of a directory on this host to end, and wait until they have.
+    """Ask our agents of a directory on this host to end, and wait until they have.
 
     One that was asked for and has not begun yet finds a note that it need not (`is_unwanted`).
     """
-    with suppress(OSError):
-        note = _note(root)
-        note.parent.mkdir(mode=0o700, exist_ok=True)
-        note.write_text(str(time.time_ns()))
-    for path in (root / "agent").glob("*.lock"):
-        lock = AgentLock(root, path.stem)
+    names: list[str] = []
+    with suppress(OSError), shelf(root, FOLDER, make=True) as folder:
+        folder.write(_note(), str(time.time_ns()).encode())
+        names = folder.names()
+    for name in names:
+        if not name.endswith(".lock") or name.startswith("."):
+            continue
+        lock = AgentLock(root, "")
+        lock.path = root / FOLDER / name
         deadline = time.monotonic() + patience_seconds
         asked: int | None = None
         while lock.is_held() and time.monotonic() < deadline:
@@ -85,7 +101,7 @@ def end_agents(root: Path, patience_seconds: float = 10.0) -> None:
             if holder is not None and holder != asked:
                 asked = holder
                 # One that has the lock and has not said so yet: the file names the last one.
-                with suppress(ProcessLookupError):
+                with suppress(ProcessLookupError, PermissionError):
                     os.kill(holder, signal.SIGTERM)
             time.sleep(0.02)
 
@@ -93,11 +109,12 @@ def end_agents(root: Path, patience_seconds: float = 10.0) -> None:
 def is_unwanted(root: Path, asked_ns: int) -> bool:
     """Whether all agents were ended after one was asked for."""
     try:
-        ended_ns = int(_note(root).read_text())
+        with shelf(root, FOLDER) as folder:
+            ended_ns = int(folder.text(_note(), owners=folder.ours()))
     except (OSError, ValueError):
         return False
     return asked_ns < ended_ns <= time.time_ns()  # unless the clock was set back
 
 
-def _note(root: Path) -> Path:
-    return AgentLock(root, this_host()).path.with_suffix(".ended")
+def _note() -> str:
+    return f"{safe_name(this_host())}.ended"

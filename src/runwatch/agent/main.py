@@ -41,7 +41,7 @@ from runwatch.agent.errands import ERRANDS
 from runwatch.agent.kineto import KinetoDaemon
 from runwatch.agent.lanes import Lanes, Source
 from runwatch.agent.lock import AgentLock
-from runwatch.agent.neighbours import seen_from_here
+from runwatch.agent.neighbours import seen_from_here, stranger_at
 from runwatch.agent.profiles import ProfileErrand
 from runwatch.agent.queues import SCHEDULERS
 from runwatch.agent.queues.desk import QueueDesk, Said
@@ -49,7 +49,16 @@ from runwatch.agent.settings import AgentSettings
 from runwatch.agent.watch import Exit, ProcessWatch
 from runwatch.capture.faulthandling import FATAL
 from runwatch.clock import Clock, Tick, every, system_clock
-from runwatch.journal.liveness import ENDED, boot_id, pid_namespace, start_ticks, this_host
+from runwatch.errors import UsageError
+from runwatch.files import Refused, journal_folder, shelf
+from runwatch.journal.liveness import (
+    ENDED,
+    boot_id,
+    has_ended,
+    pid_namespace,
+    start_ticks,
+    this_host,
+)
 from runwatch.journal.reader import JournalReader
 from runwatch.journal.retention import Memory, enforce
 from runwatch.journal.segment import DEFAULT_SEGMENT_BYTES, new_journal_id
@@ -88,6 +97,7 @@ class Agent:
         of_host = None if settings.all_hosts else self.host
         self._tail = Tail(settings.root, of_host=of_host, clock=clock)
         self._watch = ProcessWatch()
+        self._unwatched: list[Origin] = []
         self._known: dict[JournalId, Target] = {}
         self._targets: tuple[Target, ...] = ()
         self._attribution = Attribution(lambda: self._targets, changed=self._owner_changed)
@@ -230,10 +240,44 @@ class Agent:
 
     def _look(self) -> None:
         """Take new processes under watch."""
-        came = (followed.origin for followed in self._tail.discover())
-        for origin in seen_from_here(filter(self._is_to_be_watched, came), self.host):
-            self._watch.add(origin)
+        came = [followed.origin for followed in self._tail.discover()]
+        waiting, self._unwatched = self._unwatched, []
+        to_watch = [*waiting, *filter(self._is_to_be_watched, came)]
+        try:
+            seen = list(seen_from_here(to_watch, self.host))
+        except OSError as error:
+            self._cannot_watch(to_watch, error)
+            seen = []
+        for origin in seen:
+            self._add(origin)
         self._know_targets()
+
+    def _add(self, origin: Origin) -> None:
+        try:
+            stranger = stranger_at(origin, self._directory(origin))
+            if stranger is None:
+                self._watch.add(origin)
+        except (FileNotFoundError, Refused) as error:
+            logger.warning("journal %s is gone: %s", origin.journal, error)
+            return
+        except OSError as error:
+            self._cannot_watch([origin], error)
+            return
+        if stranger is not None:
+            logger.warning(
+                "journal %s says that it is of process %d, which is user %d's and not its owner's: "
+                "we do not look at it",
+                origin.journal,
+                origin.pid,
+                stranger,
+            )
+
+    def _cannot_watch(self, origins: Sequence[Origin], error: OSError) -> None:
+        """Too many open files, most likely: at the next look, perhaps."""
+        self._unwatched += origins
+        if "watch" not in self._failed:
+            self._failed.add("watch")
+            logger.warning("processes cannot be watched at the moment: %s", error)
 
     def has_missed_someone(self) -> bool:
         """Asked in the end: whether a process has come since the last look."""
@@ -242,7 +286,7 @@ class Agent:
         return any(map(self._is_to_be_watched, came))
 
     def _is_to_be_watched(self, origin: Origin) -> bool:
-        return origin.role != "agent" and not self._ended_path(origin).exists()
+        return origin.role != "agent" and not has_ended(self._directory(origin))
 
     def _record_exit(self, gone: Exit) -> None:
         journal = gone.origin.journal
@@ -265,7 +309,8 @@ class Agent:
         self._know_targets()
         try:
             # For an agent that comes after us: this end has been recorded.
-            self._ended_path(gone.origin).write_text(json.dumps(body))
+            with journal_folder(self._directory(gone.origin)) as folder:
+                folder.write(ENDED, json.dumps(body).encode(), give=True)
         except OSError as error:
             logger.warning("cannot note the end of %s: %s", journal, error)
 
@@ -273,7 +318,7 @@ class Agent:
         """Of what it died, where the exit status need not be the answer."""
         if gone.signal not in FATAL and (gone.signal is not None or gone.code is not None):
             return ""
-        return dumps.last_fault(self.settings.root / "journals" / gone.origin.journal)
+        return dumps.last_fault(self._directory(gone.origin))
 
     def _read_dumps(self, target: Target, *, ended: bool) -> None:
         """Stacks that the process wrote by itself: of a fault, or one of its periodic dumps."""
@@ -285,15 +330,19 @@ class Agent:
         except Exception as error:
             self._has_failed("dumps", error)
 
-    def _ended_path(self, origin: Origin) -> Path:
-        return self.settings.root / "journals" / origin.journal / ENDED
+    def _directory(self, origin: Origin) -> Path:
+        """The tail follows none that calls itself by another name than its directory has."""
+        return self.settings.root / "journals" / origin.journal
 
     def _target(self, origin: Origin) -> Target | None:
         """A process and its part in a run; None until it says which."""
         known = self._known.get(origin.journal)
         if known is not None:
             return known
-        reader = JournalReader(self.settings.root / "journals" / origin.journal, clock=self._clock)
+        try:
+            reader = JournalReader(self._directory(origin), clock=self._clock)
+        except OSError:
+            return None
         batch = reader.read()
         reader.close()
         runs = [d for d in batch.definitions if isinstance(d, RunScope)] if batch else []
@@ -456,8 +505,13 @@ def run_agent(settings: AgentSettings) -> bool:
     stop = threading.Event()
     _set_on_signals(stop)
     lock = AgentLock(settings.root, settings.host or this_host())
-    if not lock.acquire():
-        return False
+    try:
+        if not lock.acquire():
+            return False
+        with shelf(settings.root, "journals", make=True):
+            pass  # somebody else's link would lead our own journal astray
+    except OSError as error:
+        raise UsageError(f"no agent can serve {settings.root}: {error}") from error
     while True:
         try:
             agent = Agent(settings, stop=stop)

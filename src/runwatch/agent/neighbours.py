@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from runwatch.files import journal_folder
 from runwatch.journal.liveness import PROC, boot_id, pid_namespace, read_stat
 from runwatch.record import Origin
 
@@ -57,3 +58,28 @@ def _is(origin: Origin, process: Path) -> bool:
     status = (process / "status").read_text(errors="replace")
     numbers = next((line for line in status.splitlines() if line.startswith("NSpid:")), "")
     return numbers.split()[-1:] == [str(origin.pid)]
+
+
+def stranger_at(origin: Origin, journal: Path, *, proc: Path = PROC) -> int | None:
+    """The user of the process that a journal says it is of, if that is not the journal's owner.
+
+    Anyone can write another's number into a journal, and would then see where that process is.
+    """
+    stat = read_stat(origin.pid, proc=proc)
+    if stat is None or origin.process_start_ticks not in (0, stat.start_ticks):
+        return None  # it has ended: whose the number is now is of no interest
+    uid = real_uid(origin.pid, proc=proc)
+    if uid is None:
+        return None
+    with journal_folder(journal) as folder:
+        return None if folder.is_of(uid) else uid
+
+
+def real_uid(pid: int, *, proc: Path = PROC) -> int | None:
+    """Who started it; None when it is gone."""
+    try:
+        status = (proc / str(pid) / "status").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    words = next((line for line in status.splitlines() if line.startswith("Uid:")), "").split()
+    return int(words[1]) if len(words) > 1 else None

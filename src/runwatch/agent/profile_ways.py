@@ -9,6 +9,7 @@ came of the last two is written and told by the agent.
 from __future__ import annotations
 
 import shutil
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ from runwatch.capture.session_files import Published, as_host, place, publish, s
 from runwatch.capture.trace_checks import xplane_problems, xplane_window
 from runwatch.capture.traces import KINETO, XPLANE
 from runwatch.errors import RunwatchError
+from runwatch.files import Folder
 from runwatch.journal.liveness import PROC, start_ticks
 
 USUAL_PORTS: Final = (9012, 9999)
@@ -298,12 +300,24 @@ class Writing:
 
     @contextmanager
     def staging(self, subject: Subject, wish: Wish) -> Iterator[Path]:
-        folder = self.context.root / STAGING / f"{wish.command or wish.session}-{subject.pid}"
-        folder.mkdir(parents=True, exist_ok=True)
+        name = f"{wish.command or wish.session}-{subject.pid}-"
+        folder = Path(tempfile.mkdtemp(prefix=name, dir=self._staging_place()))
         try:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _staging_place(self) -> Path | None:
+        """On the same disk, if nobody else can put something in its place; None: the system's."""
+        try:
+            with (
+                Folder.at(self.context.root) as root,
+                root.own(STAGING, make=True) as captures,
+            ):
+                safe = root.uid in root.ours() | {0} and captures.uid in captures.ours()
+        except OSError:
+            safe = False
+        return self.context.root / STAGING if safe else None
 
     def kept(
         self, subject: Subject, wish: Wish, outcome: Outcome, make: Callable[[Path], list[Path]]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from runwatch.errors import UsageError
 from runwatch.journal.segment import MIN_SEGMENT_BYTES
-from runwatch.settings import runwatch_dir, setting
+from runwatch.settings import read_token, runwatch_dir, setting
 
 LEAST_SECONDS = 0.05
 LEAST_BYTES = 3 * MIN_SEGMENT_BYTES
@@ -18,6 +18,9 @@ class AgentSettings:
     dir: Path | None = setting(None, env="RUNWATCH_DIR", help="where journals are")
     head: str = setting("", env="RUNWATCH_HEAD", help="address of the head, host:8090")
     token: str = setting("", env="RUNWATCH_TOKEN", help="the head's token", secret=True)
+    token_file: Path | None = setting(
+        None, env="RUNWATCH_TOKEN_FILE", help="where the token is, for our eyes only (0600)"
+    )
     ca: Path | None = setting(None, env="RUNWATCH_CA", help="certificate to check the head's by")
     host: str = setting("", env="RUNWATCH_HOST", help="this node's name, if not the host name")
     all_hosts: bool = setting(False, help="take every host's journals, not just this one's")
@@ -57,6 +60,8 @@ class AgentSettings:
     )
 
     def __post_init__(self) -> None:
+        if self.token_file is not None:
+            object.__setattr__(self, "token", read_token(self.token_file))
         if not self.period_seconds >= LEAST_SECONDS:
             raise UsageError(
                 f"period_seconds is {self.period_seconds:g}; at least {LEAST_SECONDS} can be kept"

@@ -21,6 +21,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from runwatch.files import Folder, Refused, private, shelf
+
 MAX_BYTES: Final = 16 << 20
 MAX_FILES: Final = 4
 PERIODIC: Final = "dumps.txt"
@@ -30,7 +32,9 @@ ELSEWHERE: Final = "dumps.path"
 CONSOLE: Final = "console-*.path"
 """In a journal's directory, as long as a fault would be told on standard error and a file is behind
 it: one of our lines, then another with its size at that time, its inode and its path."""
-_APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+_APPEND: Final = (
+    os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+)
 
 
 class About(NamedTuple):
@@ -123,7 +127,13 @@ class DumpFile(Target):
         cls, directory: Path, about: About, time_ns: int, max_bytes: int = MAX_BYTES
     ) -> DumpFile:
         """`stack_trace_<local time>_<host>_<rank>_<pid>.txt`, as others look for them."""
-        directory.mkdir(parents=True, exist_ok=True)
+        with _dumps_in(directory) as folder:
+            return cls._created(folder, directory, about, time_ns, max_bytes)
+
+    @classmethod
+    def _created(
+        cls, folder: Folder, directory: Path, about: About, time_ns: int, max_bytes: int
+    ) -> DumpFile:
         shown = time.strftime("%Y_%m_%d_%H_%M_%S", time.localtime(time_ns / 1e9))
         host = re.sub(r"[^A-Za-z0-9.-]", "-", about.host)[:64]
         stem = f"stack_trace_{shown}_{host}_{about.rank}_{about.pid}"
@@ -131,7 +141,7 @@ class DumpFile(Target):
             path = directory / f"{stem}{more}.txt"
             try:
                 # Anyone may write where this lies: never what someone else has put there.
-                fd = os.open(path, _APPEND | os.O_EXCL, 0o644)
+                fd = os.open(path.name, _APPEND | os.O_EXCL, 0o600, dir_fd=folder.fd)
             except FileExistsError:
                 continue
             return cls._begun(fd, path, heading("opened", about.pairs(), time_ns), max_bytes)
@@ -175,15 +185,36 @@ def shorten(fd: int, path: Path, max_bytes: int = MAX_BYTES) -> bool:
     """Copy aside and empty a file that has become large."""
     if os.fstat(fd).st_size < max_bytes:
         return False
-    import shutil  # seldom needed, and slow to import
-
-    aside = [path.with_suffix(f".{n}.txt") for n in range(1, MAX_FILES)]
-    for older, newer in zip(aside[:0:-1], aside[-2::-1], strict=True):
-        if newer.exists():
-            newer.replace(older)
-    shutil.copyfile(path, aside[0])
+    aside = [path.with_suffix(f".{n}.txt").name for n in range(1, MAX_FILES)]
+    with Folder.at(path.parent) as folder:
+        for older, newer in zip(aside[:0:-1], aside[-2::-1], strict=True):
+            if folder.has(newer):
+                os.rename(newer, older, src_dir_fd=folder.fd, dst_dir_fd=folder.fd)
+        _copy(fd, folder, path.name, aside[0])
     os.ftruncate(fd, 0)
     return True
+
+
+def _copy(fd: int, folder: Folder, name: str, to: str) -> None:
+    """What we have written; not what somebody put in its place."""
+    import shutil  # seldom needed, and slow to import
+
+    try:
+        opened = folder.open(name, owners=folder.ours())
+    except (FileNotFoundError, Refused):
+        return
+    with open(opened, "rb") as ours:
+        if os.path.samestat(os.fstat(fd), os.fstat(opened)):
+            with folder.writing(to) as copy:
+                shutil.copyfileobj(ours, copy)
+
+
+def _dumps_in(directory: Path) -> Folder:
+    """The directory, made if it is missing.  A link to it may be the caller's, but not one that
+    somebody else laid."""
+    path = Path(os.path.abspath(directory))
+    private(path.parent)
+    return shelf(path.parent, path.name, make=True) if path.name else Folder.at(path)
 
 
 def append(path: Path, text: str) -> None:
@@ -196,7 +227,7 @@ def append(path: Path, text: str) -> None:
 
 
 def append_to(path: Path) -> int:
-    fd = os.open(path, _APPEND, 0o644)
+    fd = os.open(path, _APPEND, 0o600)
     if not stat.S_ISREG(os.fstat(fd).st_mode):  # a pipe would block who writes to it
         os.close(fd)
         raise OSError(f"{path} is not a regular file")

@@ -21,6 +21,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import unquote, urlsplit
 
 from runwatch.errors import UsageError
+from runwatch.files import Folder, private
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 PLUGIN: Final = ("plugins", "profile")
@@ -70,6 +71,9 @@ class Place(Protocol):
 
     directory: str
 
+    def claims(self, otherwise: Path) -> Folder:
+        """Where marks go: to the place itself if it is a folder."""
+
     def names(self) -> set[str]: ...
     def put(self, source: Path, name: str) -> None: ...
 
@@ -82,7 +86,7 @@ def publish(
     `claims` is a folder of this host, for the marks by which two of its processes that come at the
     same moment do not take the same stem; where the place itself is a folder, they are there.
     """
-    with _claimed(place, stems, local_folder(place.directory) or claims) as stem:
+    with place.claims(claims) as marks, _claimed(place, stems, marks) as stem:
         names = [stem + file.name.removeprefix(label) for file in files]
         size = sum(file.stat().st_size for file in files)
         for file, name in zip(files, names, strict=True):
@@ -102,13 +106,12 @@ def stems(host: str, rank: int, *, first: bool) -> Iterator[str]:
 
 
 @contextmanager
-def _claimed(place: Place, stems: Iterator[str], claims: Path) -> Iterator[str]:
-    claims.mkdir(parents=True, exist_ok=True)
+def _claimed(place: Place, stems: Iterator[str], claims: Folder) -> Iterator[str]:
     mark = re.sub(r"[^A-Za-z0-9._-]+", "-", place.directory)[-100:]
     for stem in itertools.islice(stems, MAX_TAKEN):
-        claim = claims / f".{mark}.{stem}"[-250:]
+        claim = f".{mark}.{stem}"[-250:]
         try:
-            claim.mkdir()
+            os.mkdir(claim, 0o700, dir_fd=claims.fd)
         except FileExistsError:
             continue
         try:
@@ -117,7 +120,7 @@ def _claimed(place: Place, stems: Iterator[str], claims: Path) -> Iterator[str]:
                 yield stem
                 return
         finally:
-            claim.rmdir()
+            os.rmdir(claim, dir_fd=claims.fd)
     raise OSError(f"{place.directory} holds {MAX_TAKEN} traces of this process already")
 
 
@@ -130,24 +133,32 @@ def _belongs(name: str, stem: str) -> bool:
 class LocalPlace:
     def __init__(self, directory: str) -> None:
         self.directory = directory
-        self._folder = Path(directory)
+        path = local_folder(directory) or Path(directory)
+        self._base, self._below = path.parents[3], path.parts[-4:]
+
+    def _open(self) -> Folder:
+        """What leads to `<path>` is as we were told; below it others may have laid links."""
+        with Folder.at(private(self._base)) as base:
+            return base.below(*self._below, make=True)
+
+    def claims(self, otherwise: Path) -> Folder:
+        return self._open()
 
     def names(self) -> set[str]:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        return set(os.listdir(self._folder))
+        with self._open() as folder:
+            return set(folder.names())
 
     def put(self, source: Path, name: str) -> None:
         """Whoever lists the folder sees whole files only."""
-        target = self._folder / name
-        try:
-            source.rename(target)
-        except OSError:  # another file system
-            part = self._folder / f".{name}.part"
+        with self._open() as folder:
             try:
-                shutil.copyfile(source, part)
-                part.rename(target)
-            finally:
-                part.unlink(missing_ok=True)
+                os.chmod(source, 0o600)
+                if os.stat(source).st_uid != folder.uid:  # a copy is the folder's owner's
+                    raise OSError
+                os.rename(source, name, dst_dir_fd=folder.fd)
+            except OSError:  # another file system
+                with source.open("rb") as from_, folder.writing(name, give=True) as to:
+                    shutil.copyfileobj(from_, to)
 
 
 class RemotePlace:
@@ -162,6 +173,9 @@ class RemotePlace:
             ) from None
         self._system: Any
         self._system, self._root = core.url_to_fs(directory)
+
+    def claims(self, otherwise: Path) -> Folder:
+        return Folder.at(private(otherwise))
 
     def names(self) -> set[str]:
         try:

@@ -12,6 +12,7 @@ from typing import Final
 
 from runwatch._version import __version__
 from runwatch.errors import RunwatchError, UsageError
+from runwatch.terminal import shown
 
 COMMANDS: Final = {
     "demo": "a real training job with a crash and a restart, and its report",
@@ -79,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except RunwatchError as error:
-        print(f"runwatch: {error}", file=sys.stderr)
+        print(f"runwatch: {shown(str(error))}", file=sys.stderr)
         return error.exit_code
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("runwatch"):

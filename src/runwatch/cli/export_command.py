@@ -13,14 +13,15 @@ example:
 from __future__ import annotations
 
 import argparse
-import os
+import codecs
 import sys
-import tempfile
 from pathlib import Path
 
 from runwatch.cli import source
 from runwatch.cli.progress import progress
 from runwatch.errors import UsageError
+from runwatch.files import Folder
+from runwatch.terminal import shown
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,13 +48,19 @@ def run(arguments: argparse.Namespace) -> int:
         path = f"/runs/{arguments.run_name}/export"
         chunks = head.stream(path, format=arguments.format, metric=arguments.metric)
         if output is None:
-            for chunk in chunks:
+            for chunk in _for_terminal(chunks) if sys.stdout.isatty() else chunks:
                 sys.stdout.buffer.write(chunk)
             sys.stdout.buffer.flush()
             return 0
         write_file(output, chunks)
     print(f"Wrote {output}")
     return 0
+
+
+def _for_terminal(chunks: source.Chunks) -> source.Chunks:
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    for chunk in chunks:
+        yield shown(decoder.decode(chunk)).encode()
 
 
 def check_output(output: Path, *, force: bool) -> None:
@@ -65,14 +72,11 @@ def check_output(output: Path, *, force: bool) -> None:
 
 def write_file(output: Path, chunks: source.Chunks) -> None:
     """Into a file beside it first: what stands under the name asked for is always whole."""
-    fd, name = tempfile.mkstemp(prefix=f".{output.name}.", dir=output.parent)
-    try:
-        with os.fdopen(fd, "wb") as file, progress(f"writing {output}", "kB") as step:
-            for chunk in chunks:
-                file.write(chunk)
-                step(max(1, len(chunk) // 1000))
-        os.chmod(name, 0o644)
-        os.replace(name, output)
-    except BaseException:
-        os.unlink(name)
-        raise
+    with (
+        Folder.at(output.parent) as folder,
+        folder.writing(output.name, mode=0o666) as file,  # as the user's umask has it
+        progress(f"writing {output}", "kB") as step,
+    ):
+        for chunk in chunks:
+            file.write(chunk)
+            step(max(1, len(chunk) // 1000))

@@ -1,7 +1,8 @@
 """Serve a cluster: take what agents send, keep it, answer people and programs.
 
 Listens on this machine only unless told otherwise; any other address needs a token, which is made
-at the first start and printed.  Agents and programs find it by RUNWATCH_HEAD and RUNWATCH_TOKEN.
+at the first start and printed.  Agents and programs find it by RUNWATCH_HEAD and RUNWATCH_TOKEN, or
+RUNWATCH_TOKEN_FILE, which names a file that it is in.
 
 example:
   runwatch head
@@ -11,10 +12,10 @@ example:
 from __future__ import annotations
 
 import argparse
-import logging
 from pathlib import Path
 
 from runwatch.settings import load
+from runwatch.terminal import log_to_stderr
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +23,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bind", help="address to listen on (default 127.0.0.1)")
     parser.add_argument("--grpc-port", type=int, help="port for agents (default 8090)")
     parser.add_argument("--http-port", type=int, help="port for people (default 8091)")
-    parser.add_argument("--token", help="what callers must know (default $RUNWATCH_TOKEN)")
+    parser.add_argument(
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help="what callers must know is in this file, mode 0600 (default $RUNWATCH_TOKEN_FILE)",
+    )
+    parser.add_argument(
+        "--token", help="the same as a word, which every user of this machine sees in `ps`"
+    )
     parser.add_argument("--base-path", help="the path that a proxy serves it under: /team/x")
     parser.add_argument("--tls-certificate", type=Path, help="PEM file; turns TLS on")
     parser.add_argument("--tls-key", type=Path, help="PEM file of its key")
@@ -33,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     from runwatch.head.main import Head
     from runwatch.head.settings import HeadSettings
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    log_to_stderr("%(asctime)s %(levelname)s %(message)s")
     settings = load(HeadSettings, section="head", flags=vars(arguments)).values
 
     def ready(at: Listening) -> None:

@@ -27,7 +27,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("where", metavar="DIR|URL", help="where the profiles are")
     parser.add_argument("--port", type=int, dest="http_port", help="default 8091; 0 = any free one")
     parser.add_argument("--bind", help="address to listen on (default 127.0.0.1)")
-    parser.add_argument("--token", help="what callers must know (default $RUNWATCH_TOKEN)")
+    parser.add_argument(
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help="what callers must know is in this file, mode 0600 (default $RUNWATCH_TOKEN_FILE)",
+    )
+    parser.add_argument(
+        "--token", help="the same as a word, which every user of this machine sees in `ps`"
+    )
     parser.add_argument("--base-path", help="the path that a proxy serves it under: /team/x")
 
 

@@ -13,7 +13,7 @@ from runwatch.agent.old_buffers import Written, write
 from runwatch.cli import source, tables
 from runwatch.errors import UsageError
 from runwatch.head.address import read_address
-from runwatch.settings import runwatch_dir
+from runwatch.settings import runwatch_dir, token_of
 from runwatch.ship.client import Address
 from runwatch.ship.once import ship_once
 from runwatch.wire import gswarm_pickle
@@ -62,7 +62,7 @@ def _read(file: Path, is_only: bool) -> list[object]:
 
 
 def _deliver(place: Path, written: Sequence[Written], given: argparse.Namespace) -> None:
-    token = getattr(given, "token", None) or os.environ.get("RUNWATCH_TOKEN", "")
+    token = getattr(given, "token", None) or token_of()
     if given.head:
         _ship(place, written, given.head, token)
         return

@@ -29,7 +29,8 @@ from runwatch.cli.progress import progress
 from runwatch.errors import HeadUnreachable, NotFound, RunwatchError, StoreBusy, UsageError
 from runwatch.goodput.remote import http_address
 from runwatch.head.address import read_address
-from runwatch.settings import runwatch_dir
+from runwatch.settings import runwatch_dir, token_of
+from runwatch.terminal import shown_all
 
 TIMEOUT_SECONDS: Final = 30.0
 PATIENCE_SECONDS: Final = 1.0
@@ -85,10 +86,11 @@ def open_source(given: argparse.Namespace, *, only_goodput: bool = False) -> Ite
 
 
 def _choose(given: argparse.Namespace, only_goodput: bool) -> Source:
-    token = os.environ.get("RUNWATCH_TOKEN", "")
+    token = token_of()
+    raw = bool(getattr(given, "json", False))
     head = given.head or ("" if given.dir else os.environ.get("RUNWATCH_HEAD", ""))
     if head:
-        return RemoteSource(http_address(head), token)
+        return RemoteSource(http_address(head), token, raw=raw)
     root = given.dir or runwatch_dir()
     if not os.path.isdir(root):
         from runwatch.sdk.place import fallback_place
@@ -101,11 +103,11 @@ def _choose(given: argparse.Namespace, only_goodput: bool) -> Source:
         )
     check_open(root)
     if only_goodput and is_bare(root):
-        return LocalSource(root, bare=True)
+        return LocalSource(root, bare=True, raw=raw)
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
-            return LocalSource(root)
+            return LocalSource(root, raw=raw)
         except StoreBusy as busy:
             serving = read_address(root)
             if serving is not None and not serving.http:
@@ -114,11 +116,11 @@ def _choose(given: argparse.Namespace, only_goodput: bool) -> Source:
                     "with one"
                 ) from busy
             if serving is not None:
-                return RemoteSource(serving.http, serving.token or token)
+                return RemoteSource(serving.http, serving.token or token, raw=raw)
             if time.monotonic() > deadline:
                 # Another command follows a run: what the journals still hold answers as well.
                 print(f"runwatch: {busy.args[0].split(';')[0]}: reading journals", file=sys.stderr)
-                return LocalSource(root, in_memory=True)
+                return LocalSource(root, in_memory=True, raw=raw)
             time.sleep(0.05)
 
 
@@ -159,26 +161,34 @@ def _refused(status: int, body: bytes) -> RunwatchError:
     except (ValueError, KeyError, TypeError):
         message = f"the head answered {status}"
     if status == 401:
-        return UsageError(f"{message} (set RUNWATCH_TOKEN)")
+        return UsageError(f"{message} (set RUNWATCH_TOKEN or RUNWATCH_TOKEN_FILE)")
     return NotFound(message) if status in (404, 409) else UsageError(message)
 
 
+def _answer(chunks: Iterator[bytes], raw: bool) -> Any:
+    """What users recorded is in it, and a terminal would obey some of that; `raw`: it is printed
+    as JSON, which shows such characters as what they are."""
+    answer = json.loads(b"".join(chunks))
+    return answer if raw else shown_all(answer)
+
+
 class RemoteSource:
-    def __init__(self, address: str, token: str) -> None:
+    def __init__(self, address: str, token: str, *, raw: bool = False) -> None:
         self.name = address
+        self._raw = raw
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     def get(self, path: str, **parameters: Any) -> Any:
-        return json.loads(b"".join(self.stream(path, **parameters)))
+        return _answer(self.stream(path, **parameters), self._raw)
 
     def stream(self, path: str, **parameters: Any) -> Iterator[bytes]:
         return self._ask(_query(path, parameters), None)
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        return json.loads(b"".join(self._ask(_query(path, {}), json.dumps(body).encode())))
+        return _answer(self._ask(_query(path, {}), json.dumps(body).encode()), self._raw)
 
     def delete(self, path: str, **parameters: Any) -> Any:
-        return json.loads(b"".join(self._ask(_query(path, parameters), None, "DELETE")))
+        return _answer(self._ask(_query(path, parameters), None, "DELETE"), self._raw)
 
     def _ask(self, target: str, said: bytes | None, method: str | None = None) -> Iterator[bytes]:
         headers = self._headers | ({"Content-Type": "application/json"} if said else {})
@@ -213,10 +223,13 @@ class LocalSource:
     `bare`: nothing is stored, and only goodput can be asked for.
     """
 
-    def __init__(self, root: Path, *, in_memory: bool = False, bare: bool = False) -> None:
+    def __init__(
+        self, root: Path, *, in_memory: bool = False, bare: bool = False, raw: bool = False
+    ) -> None:
         from runwatch.head.main import LocalHead
 
         self.name = str(root)
+        self._raw = raw
         self._lasts = os.access(root, os.W_OK) and not (in_memory or bare)
         self._head = LocalHead(root, in_memory=in_memory, bare=bare)
         self._head.ingest.keeps_house = False
@@ -243,16 +256,16 @@ class LocalSource:
                 step(1)
 
     def get(self, path: str, **parameters: Any) -> Any:
-        return json.loads(b"".join(self.stream(path, **parameters)))
+        return _answer(self.stream(path, **parameters), self._raw)
 
     def stream(self, path: str, **parameters: Any) -> Iterator[bytes]:
         return self._ask(_query(path, parameters), None)
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        return json.loads(b"".join(self._ask(_query(path, {}), json.dumps(body).encode())))
+        return _answer(self._ask(_query(path, {}), json.dumps(body).encode()), self._raw)
 
     def delete(self, path: str, **parameters: Any) -> Any:
-        return json.loads(b"".join(self._ask(_query(path, parameters), None, "DELETE")))
+        return _answer(self._ask(_query(path, parameters), None, "DELETE"), self._raw)
 
     def _ask(self, target: str, said: bytes | None, method: str = "") -> Iterator[bytes]:
         self._exchange = answer = Exchange(self._head.app, self._loop, target, said, method)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
+
+from runwatch.terminal import shown
 
 STATE_STYLE: Final = {
     "running": "green",
@@ -24,8 +27,21 @@ STATE_MARK: Final = {
 }  # fmt: skip
 
 
+class _Plain(Console):
+    """Escapes are ours: for colours.  None comes out of what is printed."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable():
+                yield segment
+            else:
+                yield Segment(shown(segment.text), segment.style)
+
+
 def console() -> Console:
-    return Console(soft_wrap=False)
+    return _Plain(soft_wrap=False)
 
 
 def table(*columns: str, right: tuple[str, ...] = (), fold: str = "") -> Table:

@@ -282,7 +282,10 @@ class Journals:
             yield parts[0] if len(parts) == 1 else _merged(self.marks, parts)
 
     def _look(self, directory: Path) -> None:
-        reader = JournalReader(directory, clock=self._clock)
+        try:
+            reader = JournalReader(directory, clock=self._clock)
+        except OSError:
+            return  # not ours to read, or not now
         try:
             batch = reader.read(max_bytes=_ENOUGH_FOR_THE_SCOPE)
         finally:

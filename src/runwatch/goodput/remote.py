@@ -10,6 +10,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
 from runwatch.errors import HeadUnreachable, RunwatchError, UsageError, WireError
+from runwatch.files import Folder
 from runwatch.goodput.entries import (
     AsEvent,
     AsPoint,
@@ -21,6 +22,7 @@ from runwatch.goodput.entries import (
     to_record,
 )
 from runwatch.sdk.identity import slug
+from runwatch.settings import token_of
 
 TIMEOUT_SECONDS: Final = 10.0
 ADDRESS_FILE: Final = "head.json"
@@ -159,14 +161,15 @@ def run_names(job_name: str) -> list[str]:
 def named_head(environment: Mapping[str, str] = os.environ) -> tuple[str, str] | None:
     """(address, token) of the head that the environment names."""
     named = environment.get("RUNWATCH_HEAD", "")
-    return (http_address(named), environment.get("RUNWATCH_TOKEN", "")) if named else None
+    return (http_address(named), token_of(environment)) if named else None
 
 
 def head_of(root: Path, environment: Mapping[str, str] = os.environ) -> tuple[str, str] | None:
     """(address, token) of the head that said it serves this directory; it may be gone."""
     try:
-        said = json.loads((root / ADDRESS_FILE).read_text())
-        return str(said["http"]), str(said["token"] or environment.get("RUNWATCH_TOKEN", ""))
+        with Folder.at(root) as folder:  # by another's we would tell him our token
+            said = json.loads(folder.text(ADDRESS_FILE, owners=folder.trusted()))
+        return str(said["http"]), str(said["token"] or token_of(environment))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

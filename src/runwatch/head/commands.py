@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from runwatch.clock import Clock, system_clock
+from runwatch.files import safe_name, shelf
 from runwatch.record import Batch, Command
 from runwatch.wire.commands import FOLDER, command_to_json
 
@@ -114,11 +115,15 @@ class Outbox:
 
     def _write(self, host: str, command: Command) -> None:
         assert self._root is not None
-        folder = self._root / FOLDER / host
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        part = folder / f".{command.id}"
-        part.write_text(command_to_json(command))
-        part.rename(folder / f"{command.id}.json")
+        try:
+            with (
+                shelf(self._root, FOLDER, make=True) as commands,
+                commands.below(safe_name(host), make=True) as folder,
+            ):
+                folder.write(f"{command.id}.json", command_to_json(command).encode())
+        except OSError as error:
+            why = f"its command cannot be left for it: {error}"
+            self._note(host, {"command": command.id, "state": "failed", "why": why})
 
     def find(self, id: str) -> Sent | None:
         return self._sent.get(id)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from runwatch.errors import UsageError
+from runwatch.files import Folder, private, shelf
 from runwatch.wire import spine_pb2 as pb
 
 MAX_BYTES: Final = 64 << 30
@@ -32,53 +33,50 @@ class Keeping:
             return pb.Kept(problem="a file begins with its header")
         header = first.header
         try:
-            target = self._target(header.path)
-            if _has(target, header.bytes):
-                return pb.Kept(bytes=header.bytes)
+            *folders, name = _parts(header.path)
             self._check_room(header)
-            await self._write(target, header, pieces)
+            with (
+                shelf(self._root.parent, self._root.name, make=True) as profiles,
+                profiles.below(*folders, make=True) as folder,
+            ):
+                if _has(folder, name, header.bytes):
+                    return pb.Kept(bytes=header.bytes)
+                await _write(folder, name, header, pieces)
         except (UsageError, OSError) as error:
             return pb.Kept(problem=str(error))
-        self._on_kept(target)
+        self._on_kept(self._root.joinpath(*folders, name))
         return pb.Kept(bytes=header.bytes)
-
-    def _target(self, path: str) -> Path:
-        parts = path.split("/")
-        plain = len(parts) == 5 and all(_NAME.fullmatch(part) for part in parts)
-        if not plain or parts[1:3] != ["plugins", "profile"]:
-            raise UsageError(f"not a profile's place: {path[:200]!r}")
-        return self._root.joinpath(*parts)
 
     def _check_room(self, header: pb.FileHeader) -> None:
         if header.bytes > MAX_BYTES:
             raise UsageError(f"{header.bytes} bytes are more than a profile may have ({MAX_BYTES})")
-        self._root.mkdir(parents=True, exist_ok=True)
+        private(self._root)
         free = os.statvfs(self._root)
         if free.f_bavail * free.f_frsize < header.bytes + SPARE_BYTES:
             raise UsageError(f"the head's disk has no room for {header.bytes} bytes")
 
-    async def _write(
-        self, target: Path, header: pb.FileHeader, pieces: AsyncIterator[pb.Piece]
-    ) -> None:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_name(f".{target.name}.{os.urandom(4).hex()}")
-        try:
-            with part.open("wb") as file:
-                async for piece in pieces:
-                    if file.tell() + len(piece.data) > header.bytes:
-                        raise UsageError("it has more bytes than was said")
-                    await asyncio.to_thread(file.write, piece.data)
-                await asyncio.to_thread(_finish, file, header.bytes)
-            part.replace(target)
-        finally:
-            part.unlink(missing_ok=True)
+
+def _parts(path: str) -> list[str]:
+    parts = path.split("/")
+    plain = len(parts) == 5 and all(_NAME.fullmatch(part) for part in parts)
+    if not plain or parts[1:3] != ["plugins", "profile"]:
+        raise UsageError(f"not a profile's place: {path[:200]!r}")
+    return parts
 
 
-def _has(target: Path, size: int) -> bool:
-    try:
-        return target.stat().st_size == size
-    except OSError:
-        return False
+async def _write(
+    folder: Folder, name: str, header: pb.FileHeader, pieces: AsyncIterator[pb.Piece]
+) -> None:
+    with folder.writing(name) as file:
+        async for piece in pieces:
+            if file.tell() + len(piece.data) > header.bytes:
+                raise UsageError("it has more bytes than was said")
+            await asyncio.to_thread(file.write, piece.data)
+        await asyncio.to_thread(_finish, file, header.bytes)
+
+
+def _has(folder: Folder, name: str, size: int) -> bool:
+    return folder.has(name) and folder.stat(name).st_size == size
 
 
 def _finish(file: BinaryIO, size: int) -> None:

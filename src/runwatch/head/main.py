@@ -19,6 +19,7 @@ from runwatch import logs
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import RunwatchError, UsageError
 from runwatch.exports.prometheus import HeadMetrics, HeadNumbers
+from runwatch.files import Folder, Refused, private
 from runwatch.head.access import AccessSettings
 from runwatch.head.address import ADDRESS_FILE, Listening, read_address
 from runwatch.head.admission import Admission
@@ -59,6 +60,7 @@ from runwatch.store.journals import JournalStore, stretch_bytes
 from runwatch.store.store import Retention
 from runwatch.views.sessions import Session
 
+TOKEN_FILE: Final = "token"
 CLOCK_ROUNDS: Final = 20
 logger = logging.getLogger("runwatch.head")
 
@@ -89,6 +91,8 @@ class LocalHead:
     ) -> None:
         self.live = Live()
         lasts = _writable(root) and not (in_memory or bare)
+        if lasts:
+            private(root)
         self.store = (
             JournalStore(root, keeps=LOOKED_UP.__contains__, clock=clock)
             if bare
@@ -139,7 +143,7 @@ class LocalHead:
         )
         self.profiles = ProfileRoom(
             reading,
-            profiles or ProfileSettings((root / "profiles",)),
+            replace(profiles or ProfileSettings((root / "profiles",)), journals=root / "journals"),
             note=self.sessions.note if lasts else None,
         )
         metrics = HeadMetrics(self.store.health, self._numbers, self.accounts.brief)
@@ -430,11 +434,9 @@ def _certificate(settings: HeadSettings) -> tuple[bytes, bytes] | None:
 def _write_address(root: Path, at: Listening) -> None:
     if not root.is_dir() or not os.access(root, os.W_OK):
         return
-    part = root / f".{ADDRESS_FILE}.{at.pid}"
-    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(fd, "w") as file:
-        json.dump({"http": at.http, "grpc": at.grpc, "token": at.token, "pid": at.pid}, file)
-    part.replace(root / ADDRESS_FILE)
+    said = {"http": at.http, "grpc": at.grpc, "token": at.token, "pid": at.pid}
+    with Folder.at(root) as folder:
+        folder.write(ADDRESS_FILE, json.dumps(said).encode())
 
 
 def _forget_address(root: Path) -> None:
@@ -447,10 +449,13 @@ def _with_token(settings: HeadSettings) -> HeadSettings:
     """Anything but loopback needs a token; one is made at the first start and kept."""
     if settings.token or settings.is_loopback:
         return settings
-    path = settings.root / "token"
-    if not path.exists():
-        settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(fd, "w") as file:
-            file.write(secrets.token_urlsafe(24))
-    return replace(settings, token=path.read_text().strip())
+    private(settings.root)
+    with Folder.at(settings.root) as root:
+        try:
+            token = root.text(TOKEN_FILE, owners=root.trusted())
+        except (FileNotFoundError, Refused):  # what somebody else put there is no secret
+            token = secrets.token_urlsafe(24)
+            root.write(TOKEN_FILE, token.encode(), sync=True)
+        except OSError as error:
+            raise UsageError(f"the token cannot be read: {error}") from error
+    return replace(settings, token=token.strip())

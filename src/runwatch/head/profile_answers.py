@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import quote
@@ -9,6 +10,7 @@ from urllib.parse import quote
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
+from starlette.types import Receive, Scope, Send
 
 from runwatch.errors import NotFound
 from runwatch.head.api_types import Answer, plain
@@ -176,9 +178,11 @@ class ProfileDesk:
         file = await run_in_threadpool(self.file, given["run"], given["session"], given["name"])
         packed = file.name.endswith(".gz")
         media = "application/gzip" if packed else JSON if file.name.endswith(".json") else BYTES
-        return FileResponse(
-            file.path, media_type=media, filename=file.name, headers={"Cache-Control": "no-cache"}
-        )
+        try:
+            opened = await run_in_threadpool(file.open)
+        except OSError as error:
+            raise NotFound(f"{file.name} cannot be read: {error.strerror}") from error
+        return _Opened(opened, file.name, media)
 
     def file(self, run: str, session: str, name: str) -> File:
         kept = self.profiles.find(run, session)
@@ -205,6 +209,26 @@ class ProfileDesk:
             return json_reply(await run_in_threadpool(gone))
         except SessionRunning as error:
             return error_reply(409, "active", str(error))
+
+
+class _Opened(FileResponse):
+    """What was opened, whatever bears its name by now."""
+
+    def __init__(self, fd: int, name: str, media: str) -> None:
+        self._fd = fd
+        super().__init__(
+            f"/proc/self/fd/{fd}",
+            media_type=media,
+            filename=name,
+            headers={"Cache-Control": "no-cache"},
+            stat_result=os.fstat(fd),
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            os.close(self._fd)
 
 
 async def _list(find: Callable[[], list[Kept]]) -> Response:

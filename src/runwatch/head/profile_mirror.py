@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from runwatch.errors import UsageError
+from runwatch.files import private
 from runwatch.head.profiles import kind_of
 
 ROUND_SECONDS: Final = 30.0
@@ -27,7 +28,7 @@ class Mirror:
         self._thread = threading.Thread(target=self._follow, name="runwatch-mirror", daemon=True)
 
     def __enter__(self) -> Mirror:
-        self.folder.mkdir(parents=True)
+        private(self.folder)
         self.round()
         self._thread.start()
         return self
@@ -51,9 +52,10 @@ class Mirror:
         target = self.folder.joinpath(*parts)
         if target.exists() and target.stat().st_size == size:
             return False
-        target.parent.mkdir(parents=True, exist_ok=True)
+        private(target.parent)
         part = target.with_name(f".{target.name}.part")
         self._system.get_file(path, str(part))
+        part.chmod(0o600)
         part.replace(target)
         return True
 

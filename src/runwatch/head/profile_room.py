@@ -43,6 +43,8 @@ class ProfileSettings:
     idle_seconds: float = IDLE_SECONDS
     eager: bool = False
     """Summaries are made when a session ends, not when somebody looks."""
+    journals: Path | None = None
+    """Where those lie whose word on the place of a profile counts, if they are our own."""
 
 
 class ProfileRoom:
@@ -54,7 +56,13 @@ class ProfileRoom:
         note: Note | None = None,
     ) -> None:
         settings = settings or ProfileSettings()
-        self.profiles = Profiles(reading, settings.places, note=note, loose=settings.loose)
+        self.profiles = Profiles(
+            reading,
+            settings.places,
+            note=note,
+            loose=settings.loose,
+            journals=settings.journals,
+        )
         self.desk = ProfileDesk(self.profiles, Summaries(self.profiles.all))
         self.viewer = Viewer(
             self.profiles.all,

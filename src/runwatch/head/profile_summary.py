@@ -17,7 +17,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -27,6 +28,7 @@ from runwatch.head.profiles import File, Kept, refusal
 from runwatch.traces.summary import combine, summarise
 
 CACHE: Final = ".runwatch-summary.json"
+MOST_CACHED: Final = 16 << 20
 MEMORY_BYTES: Final = 4 << 30
 """Of address space."""
 SECONDS: Final = 300.0
@@ -133,11 +135,16 @@ class Summaries:
         good = [file for file in files if not refusal(file)][:MOST_FILES]
         if not good:
             return Outcome("failed", why="; ".join(bad)[:2000])
-        with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as cried:
+        with (
+            tempfile.TemporaryFile() as said,
+            tempfile.TemporaryFile() as cried,
+            _handed_on(good) as (opened, paths),
+        ):
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "runwatch.head.profile_summary",
-                 str(self._memory_bytes), *(str(file.path) for file in good)],
+                 str(self._memory_bytes), *map(str, paths)],
                 stdin=subprocess.DEVNULL, stdout=said, stderr=cried, start_new_session=True,
+                pass_fds=opened,
             )  # fmt: skip
             code = self._waited(process)
             said.seek(0)
@@ -155,6 +162,23 @@ class Summaries:
         process.kill()
         process.wait()
         return None
+
+
+@contextmanager
+def _handed_on(files: Sequence[File]) -> Iterator[tuple[list[int], list[Path]]]:
+    """The files as we found them, for a process that gets the descriptors: by their paths it might
+    find others."""
+    with tempfile.TemporaryDirectory(prefix="runwatch-summary-") as folder, ExitStack() as closing:
+        opened, paths = [], []
+        for file in files:
+            with suppress(OSError):
+                fd = file.open()
+                closing.callback(os.close, fd)
+                path = Path(folder, file.name)
+                path.symlink_to(f"/proc/self/fd/{fd}")
+                opened.append(fd)
+                paths.append(path)
+        yield opened, paths
 
 
 def _is_whole(kept: Kept) -> bool:
@@ -191,9 +215,10 @@ def _outcome(code: int | None, said: bytes, cried: bytes, bad: Sequence[str]) ->
 
 
 def _cached(kept: Kept, stamp: Stamp) -> Outcome | None:
-    for folder in kept.folders:
+    for place in kept.places:
         try:
-            found = json.loads((folder / CACHE).read_text())
+            with place.open() as folder:
+                found = json.loads(folder.text(CACHE, MOST_CACHED, owners=folder.ours()))
             if found["stamp"] == stamp:
                 return Outcome(found["state"], found["summary"], found["why"])
         except (OSError, ValueError, KeyError, TypeError):
@@ -202,14 +227,13 @@ def _cached(kept: Kept, stamp: Stamp) -> Outcome | None:
 
 
 def _keep(kept: Kept, stamp: Stamp, outcome: Outcome) -> None:
-    folder = kept.folders[0]
+    place = kept.places[0]
     body = {"stamp": stamp, "state": outcome.state, "summary": outcome.summary, "why": outcome.why}
-    part = folder / f"{CACHE}.{os.getpid()}"
     try:
-        part.write_text(json.dumps(body))
-        part.replace(folder / CACHE)
+        with place.open() as folder:
+            folder.write(CACHE, json.dumps(body).encode())
     except OSError as error:  # a directory that we may only read: it is in memory
-        logger.debug("a summary cannot be kept in %s: %s", folder, error)
+        logger.debug("a summary cannot be kept in %s: %s", place.path, error)
 
 
 # ── the process that reads ────────────────────────────────────────────────────────────────────

@@ -2,14 +2,15 @@
 
 A session is known because processes told of it, or because its folder lies where we look: those
 that somebody put there by hand are as good.  Nothing that a caller or a record says becomes a path
-unchecked: a session's folder ends in `plugins/profile/<session>` or lies where this head was told
-to look, and a file is served only if it is one of those found in that folder.
+unchecked: a session's folder lies where this head was told to look, or ends in
+`plugins/profile/<session>`, is our own user's, and was named by a process that our own user ran.
+A file is served only if it is one of those found in that folder, and opened below it: what somebody
+put in its place meanwhile is not.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,8 +20,9 @@ from typing import Any, Final, Literal
 from urllib.parse import unquote, urlsplit
 
 from runwatch.errors import NotFound, RunwatchError, UsageError
+from runwatch.files import Folder, journal_folder, shelf
 from runwatch.head.reading import Reading
-from runwatch.record import RunId
+from runwatch.record import JournalId, RunId
 from runwatch.views import profiles as view
 from runwatch.views.profiles import Session
 
@@ -44,12 +46,38 @@ class SessionRunning(RunwatchError):
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """A session's folder: what leads to `base` is taken as it is, below no link is followed."""
+
+    base: Path
+    path: Path
+
+    def open(self) -> Folder:
+        with Folder.at(self.base) as base:
+            return base.below(*self.path.relative_to(self.base).parts)
+
+    def remove(self) -> None:
+        above = Place(self.base, self.path.parent)
+        with above.open() as parent:
+            parent.remove_tree(self.path.name)
+
+
+@dataclass(frozen=True, slots=True)
 class File:
     name: str
     kind: Kind
     bytes: int
     modified_ns: int
-    path: Path
+    place: Place
+
+    @property
+    def path(self) -> Path:
+        return self.place.path / self.name
+
+    def open(self) -> int:
+        """A descriptor to read it by.  Raises OSError for what is not a file to be served."""
+        with self.place.open() as folder:
+            return folder.open(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +87,13 @@ class Kept:
     run: RunId
     run_name: str
     id: str
-    folders: tuple[Path, ...]
+    places: tuple[Place, ...]
     files: tuple[File, ...]
     told: Session | None
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        return tuple(place.path for place in self.places)
 
     @property
     def state(self) -> view.State:
@@ -88,7 +120,7 @@ class Found:
 
     run: str
     session: str
-    folder: Path
+    place: Place
 
 
 class Profiles:
@@ -104,8 +136,12 @@ class Profiles:
         *,
         note: Note | None = None,
         loose: bool = False,
+        journals: Path | None = None,
     ) -> None:
+        """`journals`: of processes whose journals lie there and are our own, we believe where they
+        say that their profiles are."""
         self._reading = reading
+        self._journals = journals
         self._places = tuple(places)
         self._note = note
         self._loose = loose
@@ -117,7 +153,7 @@ class Profiles:
         found = self._folders()
         kept = [self._kept(session, names.get(session.run, ""), found) for session in told.values()]
         taken = {folder for item in kept for folder in item.folders}
-        kept += [_by_hand(spot, names) for spot in found if spot.folder not in taken]
+        kept += [_by_hand(spot, names) for spot in found if spot.place.path not in taken]
         return sorted((k for k in kept if k.told or k.files), key=lambda k: -k.start_ns)
 
     def of(self, run: str) -> list[Kept]:
@@ -151,11 +187,11 @@ class Profiles:
             if self._note is None:
                 raise UsageError("what is known of it can only be read here")
             self._note(view.DELETED, {"run": kept.run, "session": kept.id})
-        for folder in kept.folders:
+        for place in kept.places:
             try:
-                shutil.rmtree(folder)
+                place.remove()
             except OSError as error:
-                raise UsageError(f"cannot delete {folder}: {error.strerror}") from error
+                raise UsageError(f"cannot delete {place.path}: {error.strerror}") from error
 
     # ── what was told ─────────────────────────────────────────────────────────────────────────
 
@@ -171,15 +207,42 @@ class Profiles:
 
     def _kept(self, session: Session, name: str, found: Iterable[Found]) -> Kept:
         names = session.run, name
-        lying = [f.folder for f in found if f.session == session.id and f.run in names]
-        named = (_local(directory, session.id) for directory in session.directories)
-        folders = tuple(dict.fromkeys([*lying, *(f for f in named if f is not None)]))
-        return Kept(session.run, name, session.id, folders, _files(folders), session)
+        lying = [f.place for f in found if f.session == session.id and f.run in names]
+        told = ((p.directory, p.journal) for p in session.parts if p.directory)
+        named = (
+            _local(directory, session.id)
+            for directory, journal in dict.fromkeys(told)
+            if self._is_our_own(journal)
+        )
+        by_path = {place.path: place for place in (*named, *lying) if place is not None}
+        places = tuple(sorted(by_path.values(), key=lambda place: place not in lying))
+        return Kept(session.run, name, session.id, places, _files(places), session)
+
+    def _is_our_own(self, journal: JournalId) -> bool:
+        """Whether a process of our own user recorded it here: anybody can send us a record."""
+        if self._journals is None:
+            return False
+        try:
+            with journal_folder(self._journals / journal) as folder:
+                return folder.uid == os.geteuid()
+        except OSError:
+            return False
 
     # ── what lies here ────────────────────────────────────────────────────────────────────────
 
     def _folders(self) -> list[Found]:
-        return [spot for place in self._places for spot in look(place, loose=self._loose)]
+        places = filter(self._is_to_be_looked_in, self._places)
+        return [spot for place in places for spot in look(place, loose=self._loose)]
+
+    def _is_to_be_looked_in(self, place: Path) -> bool:
+        """A place that lies beside journals may be a link that somebody else laid there."""
+        if self._journals is None or place.parent != self._journals.parent:
+            return True
+        try:
+            with shelf(place.parent, place.name):
+                return True
+        except OSError:
+            return False
 
 
 def _by_hand(spot: Found, names: Mapping[RunId, str]) -> Kept:
@@ -191,8 +254,8 @@ def _by_hand(spot: Found, names: Mapping[RunId, str]) -> Kept:
         run,
         names.get(run, spot.run),
         spot.session,
-        (spot.folder,),
-        _files((spot.folder,)),
+        (spot.place,),
+        _files((spot.place,)),
         None,
     )
 
@@ -212,58 +275,64 @@ def look(place: Path, *, loose: bool = False) -> Iterator[Found]:
             below.clear()
         if parts[-2:] == _LAYOUT:
             run = ":".join(parts[:-2]) or root.name
-            yield from (Found(run, name, here / name) for name in below if view.is_safe(name))
+            yield from (
+                Found(run, name, Place(root, here / name)) for name in below if view.is_safe(name)
+            )
             below.clear()
         elif loose and any(kind_of(name) != "other" for name in files):
             run = ":".join(parts[:-1]) or root.name
             session = parts[-1] if parts else root.name
-            yield Found(run, session if view.is_safe(session) else "traces", here)
+            yield Found(run, session if view.is_safe(session) else "traces", Place(root, here))
 
 
-def _local(directory: str, session: str) -> Path | None:
-    """The folder that a record names, if it is one of a session and on this machine."""
+def _local(directory: str, session: str) -> Place | None:
+    """The folder that a record names, if it is one of a session, ours, and on this machine."""
     parts = urlsplit(directory)
     if parts.scheme not in ("", "file") or parts.netloc not in ("", "localhost"):
         return None
     path = Path(unquote(parts.path) if parts.scheme else directory)
+    if not path.is_absolute() or not _is_session(path, session) or len(path.parts) < 5:
+        return None
     try:
-        folder = path.resolve(strict=True) if path.is_absolute() else None
+        # Above <run> links may be: the program was told to write there.
+        base = path.parents[3].resolve(strict=True)
+        place = Place(base, base.joinpath(*path.parts[-4:]))
+        with place.open() as folder:
+            return place if folder.uid == os.geteuid() else None
     except (OSError, ValueError):
         return None
-    return folder if folder is not None and _is_session(folder, session) else None
 
 
 def _is_session(folder: Path, session: str) -> bool:
-    is_own = folder.is_dir() and not folder.is_symlink()
-    return is_own and folder.parts[-3:] == (*_LAYOUT, session)
+    return folder.parts[-3:] == (*_LAYOUT, session)
 
 
-def _files(folders: Sequence[Path]) -> tuple[File, ...]:
+def _files(places: Sequence[Place]) -> tuple[File, ...]:
     """Regular files that really lie in the folders, each name once."""
     found: dict[str, File] = {}
-    for folder in folders:
+    for place in places:
         try:
-            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+            with place.open() as folder:
+                for name in sorted(folder.names()):
+                    if name not in found and (file := _file(folder, place, name)) is not None:
+                        found[name] = file
         except OSError:
             continue
-        for entry in entries:
-            file = _file(folder, entry)
-            if file is not None:
-                found.setdefault(file.name, file)
     return tuple(found.values())
 
 
-def _file(folder: Path, entry: os.DirEntry[str]) -> File | None:
-    if entry.name.startswith(".") or entry.name in CACHES or entry.name.endswith(".SSTABLE"):
+def _file(folder: Folder, place: Place, name: str) -> File | None:
+    if name.startswith(".") or name in CACHES or name.endswith(".SSTABLE"):
         return None
     try:
-        path = Path(entry.path).resolve(strict=True)
-        about = path.stat()
+        about = folder.stat(name)
     except OSError:
         return None
-    if not path.is_relative_to(folder) or not stat.S_ISREG(about.st_mode):
+    if not stat.S_ISREG(about.st_mode):
         return None
-    return File(entry.name, kind_of(entry.name), about.st_size, about.st_mtime_ns, path)
+    if about.st_uid != folder.uid and not about.st_mode & stat.S_IROTH:
+        return None  # a second name for somebody else's file
+    return File(name, kind_of(name), about.st_size, about.st_mtime_ns, place)
 
 
 def kind_of(name: str) -> Kind:
@@ -279,7 +348,7 @@ def kind_of(name: str) -> Kind:
 def refusal(file: File) -> str:
     """Why no viewer is given this file; empty when it may have it."""
     try:
-        with file.path.open("rb") as opened:
+        with open(file.open(), "rb") as opened:
             start = opened.read(16 if file.kind == "xplane" else _LOOKED_AT)
     except OSError as error:
         return f"{file.name} cannot be read: {error.strerror}"

@@ -8,15 +8,14 @@ again replaces its file.
 from __future__ import annotations
 
 import logging
-import os
 import queue
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 from runwatch.errors import RunwatchError
+from runwatch.files import Folder
 from runwatch.views.sessions import Session
 
 SETTLE_SECONDS: Final = 1.0
@@ -66,13 +65,6 @@ class SessionFiles:
 
 def write_whole(path: Path, pieces: Iterator[bytes]) -> None:
     """Into a file beside it first: what stands under the name is always whole."""
-    fd, name = tempfile.mkstemp(prefix=".session-", dir=path.parent)
-    try:
-        with os.fdopen(fd, "wb") as file:
-            for piece in pieces:
-                file.write(piece)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+    with Folder.at(path.parent) as folder, folder.writing(path.name) as file:
+        for piece in pieces:
+            file.write(piece)

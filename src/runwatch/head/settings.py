@@ -9,7 +9,7 @@ from typing import Final
 
 from runwatch.errors import UsageError
 from runwatch.head.base_path import check_base_path
-from runwatch.settings import runwatch_dir, setting
+from runwatch.settings import read_token, runwatch_dir, setting
 from runwatch.views.pace import Limits
 
 MOST_EXPENSIVE: Final = 10**9
@@ -33,6 +33,9 @@ class HeadSettings:
     http_port: int = setting(8091, help="port for people; 0 = any free one, -1 = none")
     token: str = setting(
         "", env="RUNWATCH_TOKEN", help="what callers must know; made when needed", secret=True
+    )
+    token_file: Path | None = setting(
+        None, env="RUNWATCH_TOKEN_FILE", help="where the token is, for our eyes only (0600)"
     )
     tls_certificate: Path | None = setting(None, help="PEM file; turns TLS on")
     tls_key: Path | None = setting(None, help="PEM file of its key")
@@ -71,6 +74,8 @@ class HeadSettings:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "base_path", check_base_path(self.base_path))
+        if self.token_file is not None:
+            object.__setattr__(self, "token", read_token(self.token_file))
         if not 1 <= self.device_period_ms <= 3_600_000:
             raise UsageError(
                 f"device_period_ms is {self.device_period_ms}: a number from 1 to 3600000"

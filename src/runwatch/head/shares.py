@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import NotFound, UsageError
+from runwatch.files import Folder
 
 FILE: Final = "shares.json"
 TOKEN: Final = "rws_"
@@ -26,6 +27,7 @@ TOKEN: Final = "rws_"
 COOKIE: Final = "share-"
 """… a cookie that was made of one."""
 MOST: Final = 1000
+MOST_BYTES: Final = 16 << 20
 LONGEST_NOTE: Final = 200
 MOST_DAYS: Final = 3650.0
 _VERSION: Final = 1
@@ -163,7 +165,9 @@ class Shares:
         if self._path is None or self._stamp is None:
             return
         try:
-            self._known = _shares(json.loads(self._path.read_text("utf-8")))
+            with Folder.at(self._path.parent) as root:
+                text = root.text(self._path.name, MOST_BYTES, owners=root.trusted())
+            self._known = _shares(json.loads(text))
         except (OSError, ValueError, TypeError, KeyError) as error:
             self._damage = f"{self._path} cannot be read ({error})"
             logger.error("no shared link opens anything: %s", self._damage)
@@ -173,20 +177,11 @@ class Shares:
             raise UsageError("links cannot be kept here: this directory may only be read")
         body = {"version": _VERSION, "shares": [asdict(share) for share in shares.values()]}
         try:
-            _replace(self._path, json.dumps(body, indent=1))
+            with Folder.at(self._path.parent) as root:
+                root.write(self._path.name, json.dumps(body, indent=1).encode(), sync=True)
         except OSError as error:
             raise UsageError(f"cannot keep links in {self._path}: {error.strerror}") from error
         self._known, self._stamp = shares, self._stamp_now()
-
-
-def _replace(path: Path, text: str) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(fd, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
 
 
 def _shares(body: Any) -> dict[str, Share]:

@@ -218,7 +218,8 @@ def _private_folder() -> Path:
 
 def _environment() -> dict[str, str]:
     """Ours without our secret."""
-    return {name: value for name, value in os.environ.items() if name != "RUNWATCH_TOKEN"}
+    ours = ("RUNWATCH_TOKEN", "RUNWATCH_TOKEN_FILE")
+    return {name: value for name, value in os.environ.items() if name not in ours}
 
 
 def _says_ready(process: subprocess.Popen[bytes], seconds: float) -> bool:

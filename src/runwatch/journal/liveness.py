@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from runwatch.files import journal_folder
 from runwatch.record import Origin
 
 PROC = Path("/proc")
@@ -91,10 +92,19 @@ def is_alive(
         return None  # not Linux, or a /proc that is not ours to ask
     try:
         stat = read_stat(origin.pid, proc=proc)
-    except PermissionError:
-        return None  # /proc hides other users' processes
+    except OSError:
+        return None  # /proc hides other users' processes, or we have too many files open
     if stat is None or stat.dead:
         return False
     if not origin.process_start_ticks and not (boot and origin.boot):
         return None  # any process may have that pid by now
     return origin.process_start_ticks in (0, stat.start_ticks)
+
+
+def has_ended(journal: Path) -> bool:
+    """Whether an agent saw its writer end."""
+    try:
+        with journal_folder(journal) as folder:
+            return folder.has(ENDED)
+    except OSError:
+        return False

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import NewerJournalError, SegmentError
+from runwatch.files import Refused, journal_folder
 from runwatch.journal.columns import (
     PLAIN_SPAN,
     RUN,
@@ -67,6 +68,8 @@ from runwatch.journal.steps import STEP_LENGTH, Expander
 from runwatch.record import START, Batch, Event, Origin, Points, Position, position
 
 READ_BYTES: Final = 1 << 20
+MOST_BYTES: Final = 256 << 20
+"""Of one segment held at once, whatever its header says; they have four MiB as a rule."""
 _MOST_MARKS: Final = 1024
 _PEEK_BYTES: Final = 16 << 10
 HOLE_GRACE_SECONDS: Final = 2.0
@@ -106,30 +109,41 @@ class _Open:
 def read_origin(directory: Path) -> Origin | None:
     """Who wrote the journal: from its oldest segment that says so, else from its name.
 
-    None while there is no segment yet.
+    None while there is no segment yet.  Raises OSError if there is one, and none can be read.
     """
     damaged = False
+    problem: OSError | None = None
     for index in segment_indexes(directory):
         path = directory / segment_name(index)
         try:
-            with path.open("rb") as file:
+            with open(open_segment(path), "rb") as file:
                 head = file.read(HEADER_LENGTH + 4096)
             Header.unpack(head, path)
             record = _checked(head, HEADER_LENGTH)
             if record is not None and record[6] == ORIGIN:
                 return origin_from_json(_text(record))
-        except OSError:
+        except OSError as error:
+            problem = problem or error
             continue
         except (SegmentError, ValueError, TypeError):
             pass
         # All zeros is not damage: on a network file system the pages may come later.
         damaged = damaged or _SOMETHING.search(head) is not None
+    if problem is not None and not damaged and not isinstance(problem, FileNotFoundError):
+        raise problem
     return origin_from_name(directory.name) if damaged else None
+
+
+def open_segment(path: Path) -> int:
+    """A descriptor to read it by; in its journal's folder may lie anything."""
+    with journal_folder(path.parent) as folder:
+        return folder.open(path.name)
 
 
 def count_records(path: Path, offset: int = HEADER_LENGTH) -> int:
     """Records in one segment from `offset` on that check out; definitions do not count."""
-    data = path.read_bytes()
+    with open(open_segment(path), "rb") as file:
+        data = file.read(MOST_BYTES)
     at, count = max(offset, HEADER_LENGTH), 0
     while True:
         record = _checked(data, at)
@@ -171,6 +185,8 @@ class JournalReader:
         self.origin: Origin | None = read_origin(directory)
         self.heartbeat_ns = 0
         """Wall time at which the writer was last known to live."""
+        self.problem = ""
+        """Why the last `read` could not read on: there may be more."""
         self._clock = clock
         self._open: _Open | None = None
         self._said = ""
@@ -197,22 +213,36 @@ class JournalReader:
 
         `final` says that the writer is dead: what looks unfinished will stay so.
         """
-        if self.origin is None:
-            self.origin = read_origin(self.directory)
+        self.problem = ""
+        try:
+            self.origin = self.origin or read_origin(self.directory)
             if self.origin is None:
                 return None
-        batch = Batch(self.origin, self.position, self.position)
+            batch = Batch(self.origin, self.position, self.position)
+        except OSError as error:
+            self._cannot(error)
+            return None
+        try:
+            self._advance(batch, final, max_bytes)
+        except OSError as error:
+            self._cannot(error)  # what was read before is in the batch
+        batch.end = self.position
+        self._mark()
+        return batch if batch.end != batch.start else None
+
+    def _advance(self, batch: Batch, final: bool, max_bytes: int) -> None:
         while (segment := self._segment(batch, final)) is not None:
             used = self._read_some(segment, batch, max_bytes)
             if used:
                 segment.offset += used
                 self.position = position(segment.header.index, segment.offset)
-                break
+                return
             if not self._step_over(segment, batch, final):
-                break
-        batch.end = self.position
-        self._mark()
-        return batch if batch.end != batch.start else None
+                return
+
+    def _cannot(self, error: OSError) -> None:
+        self.problem = f"{self.directory.name} cannot be read: {error}"
+        self._say_once(self.problem)
 
     def _mark(self) -> None:
         if self._passed is not None:
@@ -228,12 +258,19 @@ class JournalReader:
             if self._open is not None and self._open.header.index == wanted:
                 return self._open
             self.close()
-            index, fd = wanted, self._opened(wanted)
-            if fd is None:
-                later = [i for i in segment_indexes(self.directory) if i >= wanted]
-                if not later:
-                    return None
-                index, fd = later[0], self._opened(later[0])
+            index = wanted
+            try:
+                fd = self._opened(index)
+                if fd is None:
+                    later = [i for i in segment_indexes(self.directory) if i >= wanted]
+                    if not later:
+                        return None
+                    index = later[0]
+                    fd = self._opened(index)
+            except Refused as error:
+                self._note(batch, f"{segment_name(index)} {error.strerror}", index)
+                self.position = position(index + 1, 0)
+                continue
             if fd is None:
                 return None  # dropped between listing and opening; the next call sees the gap
             path = self.directory / segment_name(index)
@@ -264,7 +301,7 @@ class JournalReader:
     def _opened(self, index: int) -> int | None:
         """Without a look at what else there is: the one that is wanted is mostly there."""
         try:
-            return os.open(f"{self.directory}/{segment_name(index)}", os.O_RDONLY | os.O_CLOEXEC)
+            return open_segment(self.directory / segment_name(index))
         except (FileNotFoundError, NotADirectoryError):
             return None
 
@@ -296,7 +333,7 @@ class JournalReader:
         complete = bool(header.end) or segment_indexes(self.directory)[-1:] > [header.index]
         if not complete and not final and not any(os.pread(segment.fd, 8, segment.offset)):
             return False  # the live tail, most of the time
-        rest = os.pread(segment.fd, header.length, segment.offset)
+        rest = os.pread(segment.fd, min(header.length, MOST_BYTES), segment.offset)
         if _checked(rest, 0) is not None:
             return True  # it came just now
         if header.end and segment.offset >= header.end:

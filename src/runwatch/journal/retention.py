@@ -8,6 +8,7 @@ budget of its own), its newest segment is never touched, and no file is ever tru
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,8 +17,9 @@ from typing import Final
 
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import SegmentError
+from runwatch.files import Folder, journal_folder, shelf
 from runwatch.journal.liveness import is_alive
-from runwatch.journal.reader import JournalReader, count_records, read_origin
+from runwatch.journal.reader import JournalReader, count_records, open_segment, read_origin
 from runwatch.journal.segment import (
     HEADER_LENGTH,
     MADE_IN_TURN,
@@ -33,6 +35,7 @@ from runwatch.record import START, JournalId, Origin, Position
 
 SILENT_SECONDS: Final = 24 * 3600.0
 """A writer that cannot be asked (another host's) and was not heard of for so long is dead."""
+logger = logging.getLogger("runwatch.journal")
 
 
 @dataclass(slots=True)
@@ -82,14 +85,17 @@ class _Journal:
             return True
         if self.acknowledged == START:
             return False
-        reader = JournalReader(self.directory, start=self.acknowledged)
+        try:
+            reader = JournalReader(self.directory, start=self.acknowledged)
+        except OSError:
+            return False
         try:
             while (batch := reader.read(final=True)) is not None:
                 if batch.records:
                     return False
+            return not reader.problem
         finally:
             reader.close()
-        return True
 
 
 class Memory:
@@ -97,6 +103,13 @@ class Memory:
 
     def __init__(self) -> None:
         self._dead: dict[str, _Journal] = {}
+        self._said: set[str] = set()
+
+    def set_aside(self, directory: Path, error: OSError) -> None:
+        """Said once: it takes its space, and we cannot tell whose and how much."""
+        if directory.name not in self._said:
+            self._said.add(directory.name)
+            logger.warning("journal %r is not tidied up: %s", directory.name, error)
 
     def recall(self, directory: Path) -> _Journal | None:
         known = self._dead.get(directory.name)
@@ -104,7 +117,7 @@ class Memory:
             return None
         try:
             changed_ns = directory.stat().st_mtime_ns
-        except FileNotFoundError:
+        except OSError:
             return None
         known.is_known = changed_ns == known.changed_ns
         return known if known.is_known else None
@@ -133,7 +146,11 @@ def enforce(
     now, memory = clock.wall_ns(), memory or Memory()
     journals: list[_Journal] = []
     for directory in journal_directories(root):
-        journal = memory.recall(directory) or _look(directory, live, alive, now)
+        try:
+            journal = memory.recall(directory) or _look(directory, live, alive, now)
+        except OSError as error:
+            memory.set_aside(directory, error)
+            continue
         if journal is None:
             continue
         journal.acknowledged = acknowledged.get(JournalId(directory.name), START)
@@ -170,7 +187,7 @@ class _Tidying:
         for journal in self.journals:
             if journal.dead and not journal.is_known:
                 for name in (PREPARED, MADE_IN_TURN):
-                    self._unlink(journal.directory / name)
+                    self._unlink(journal.directory, name)
 
     def remove_stored(self, before_ns: int | None) -> None:
         """Stored segments last written before `before_ns`; None: any, while over the budget."""
@@ -201,7 +218,7 @@ class _Tidying:
                 self._remove_directory(journal)
 
     def _remove(self, journal: _Journal, segment: _Segment) -> bool:
-        if not self._unlink(segment.path):
+        if not self._unlink(journal.directory, segment.path.name):
             return False
         journal.segments.remove(segment)
         self.report.segments += 1
@@ -210,19 +227,21 @@ class _Tidying:
     def _remove_directory(self, journal: _Journal) -> None:
         for segment in list(journal.segments):
             self._remove(journal, segment)
-        for path in _files(journal.directory):
-            self._unlink(Path(path.path))
+        for entry in _files(journal.directory):
+            self._unlink(journal.directory, entry.name)
         try:
-            journal.directory.rmdir()
+            with shelf(journal.directory.parent.parent, journal.directory.parent.name) as journals:
+                os.rmdir(journal.directory.name, dir_fd=journals.fd)
         except OSError:
             return  # something in it is not ours or not deletable; it stays
         self.journals.remove(journal)
         self.report.journals += 1
 
-    def _unlink(self, path: Path) -> bool:
+    def _unlink(self, directory: Path, name: str) -> bool:
         try:
-            size = path.stat().st_size
-            path.unlink()
+            with journal_folder(directory) as folder:
+                size = folder.stat(name).st_size
+                folder.remove(name)
         except OSError:
             return False
         self.report.bytes_freed += size
@@ -236,24 +255,29 @@ def _look(
     alive: Callable[[Origin], bool | None],
     now: int,
 ) -> _Journal | None:
-    """None for a directory that vanished while we looked."""
+    """None for a directory that vanished while we looked; OSError for one that cannot be read."""
     name = JournalId(directory.name)
     origin = read_origin(directory) or origin_from_name(name)
     try:
-        changed_ns = directory.stat().st_mtime_ns
+        folder = journal_folder(directory)
     except FileNotFoundError:
         return None
-    segments = []
-    for index in segment_indexes(directory):
-        path = directory / segment_name(index)
-        with contextlib.suppress(FileNotFoundError):  # its writer has dropped it just now
-            stat = path.stat()
-            segments.append(_Segment(path, index, stat.st_size, stat.st_mtime_ns))
+    with folder:
+        changed_ns = os.fstat(folder.fd).st_mtime_ns
+        segments = list(_segments(folder, directory))
     written_ns = max([changed_ns, *(s.written_ns for s in segments)])
     answer = True if name in live else alive(origin)
     silent = answer is None and now - _heard_ns(segments, written_ns) > SILENT_SECONDS * 1e9
     gone = answer is False
     return _Journal(directory, gone or silent, gone, segments, changed_ns, written_ns)
+
+
+def _segments(folder: Folder, directory: Path) -> Iterator[_Segment]:
+    for index in segment_indexes(directory):
+        with contextlib.suppress(FileNotFoundError):  # its writer has dropped it just now
+            stat = folder.stat(segment_name(index))
+            path = directory / segment_name(index)
+            yield _Segment(path, index, stat.st_size, stat.st_mtime_ns)
 
 
 def _heard_ns(segments: list[_Segment], written_ns: int) -> int:
@@ -284,7 +308,7 @@ def _records_unseen(journal: _Journal, segment: _Segment) -> int:
 
 def _header(path: Path) -> Header | None:
     try:
-        with path.open("rb") as file:
+        with open(open_segment(path), "rb") as file:
             return Header.unpack(file.read(HEADER_LENGTH), path)
     except (OSError, SegmentError):
         return None
@@ -294,7 +318,7 @@ def _files(directory: Path) -> Iterator[os.DirEntry[str]]:
     try:
         with os.scandir(directory) as entries:
             yield from [e for e in entries if e.is_file(follow_symlinks=False)]
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError:
         return
 
 

@@ -302,8 +302,8 @@ def journal_directories(root: Path) -> list[Path]:
     """The journals under a Runwatch directory, oldest name first."""
     try:
         with os.scandir(root / "journals") as entries:
-            names = sorted(e.name for e in entries if e.is_dir())
-    except (FileNotFoundError, NotADirectoryError):
+            names = sorted(e.name for e in entries if e.is_dir(follow_symlinks=False))
+    except OSError:
         return []
     return [root / "journals" / name for name in names]
 

@@ -9,15 +9,17 @@ agent notes in `agent/<host>.head`.
 from __future__ import annotations
 
 import contextlib
-import os
 from pathlib import Path
 from typing import Final
 
+from runwatch.files import journal_folder, safe_name, shelf
 from runwatch.journal.segment import HEADER_LENGTH, segment_name
 from runwatch.record import START, Position
 
 STORED: Final = "stored"
 _AWAY: Final = "away"
+_AGENTS: Final = "agent"
+_LONGEST: Final = 100
 
 
 def note_stored(directory: Path, reached: Position, *, exactly: bool = False) -> None:
@@ -26,45 +28,39 @@ def note_stored(directory: Path, reached: Position, *, exactly: bool = False) ->
     noted = stored_in(directory)
     if noted == reached or not exactly and noted >> 32 == reached >> 32:
         return
-    _write(directory / STORED, str(reached))
-
-
-def _write(path: Path, text: str) -> None:
-    part = path.with_name(f"{path.name}.tmp")
-    with contextlib.suppress(OSError):
-        part.write_text(text)
-        os.replace(part, path)
+    with contextlib.suppress(OSError), journal_folder(directory) as folder:
+        folder.write(STORED, str(reached).encode(), give=True)
 
 
 def stored_in(directory: Path) -> Position:
     """What was noted last; `START` if nothing was."""
     try:
-        return Position(int((directory / STORED).read_text()))
+        with journal_folder(directory) as folder:
+            return Position(int(folder.text(STORED, _LONGEST)))
     except (OSError, ValueError):
         return START
 
 
 def note_head(root: Path, host: str, there: bool | None) -> None:
     """Whether the head answers the agent of this host; None: it is not known."""
-    path = _head_note(root, host)
-    if there is None:
-        with contextlib.suppress(OSError):
-            path.unlink()
-    else:
-        _write(path, "connected" if there else _AWAY)
+    with contextlib.suppress(OSError), shelf(root, _AGENTS) as folder:
+        if there is None:
+            folder.remove(_head_note(host))
+        else:
+            folder.write(_head_note(host), b"connected" if there else _AWAY.encode())
 
 
 def has_head(root: Path, host: str) -> bool | None:
     """Whether the head answers the agent of this host; None: that is not known."""
     try:
-        return _head_note(root, host).read_text() != _AWAY
+        with shelf(root, _AGENTS) as folder:
+            return folder.text(_head_note(host), _LONGEST) != _AWAY
     except OSError:
         return None
 
 
-def _head_note(root: Path, host: str) -> Path:
-    safe = "".join(c if c.isalnum() or c in "-." else "-" for c in host)[:100]
-    return root / "agent" / f"{safe.lstrip('.') or 'host'}.head"
+def _head_note(host: str) -> str:
+    return f"{safe_name(host)}.head"
 
 
 def count_unseen(directory: Path, index: int, records: int, reached: Position) -> int:

@@ -10,21 +10,27 @@ from __future__ import annotations
 import json
 import logging
 import os
+import stat
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import grpc
 
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import HeadUnreachable
+from runwatch.files import Folder, Refused, shelf
 from runwatch.wire import spine_pb2 as pb
 
 METHOD: Final = "/runwatch.v1.Spine/Keep"
 FOLDER: Final = "profiles"
 NOTES: Final = ".brought.json"
+MOST_NOTES: Final = 64 << 20
+DEEPEST: Final = 4
+"""So many folders above a file of a session."""
 PIECE_BYTES: Final = 1 << 20
 LOOK_SECONDS: Final = 1.0
 QUIET_SECONDS: Final = 0.5
@@ -61,8 +67,10 @@ class Courier:
         """Why the last file could not be brought; empty when all is well."""
         self.settled = False
         """Whether the last look found nothing to bring."""
-        self._root = root / FOLDER
+        self._root = root
         self._channel = channel
+        self._refused: dict[str, Stamp] = {}
+        """What is not what it should be; one that changed since is another file."""
         self._host = host
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
         self._keep_ns = int(keep_days * 86_400e9)
@@ -102,11 +110,11 @@ class Courier:
         return not self.problem
 
     def _waiting(self) -> Iterator[tuple[str, Stamp]]:
-        if not self._root.is_dir():
-            return
         old_ns = self._clock.wall_ns() - self._keep_ns
         quiet_ns = self._clock.wall_ns() - int(QUIET_SECONDS * 1e9)
-        for path, stamp in _files(self._root):
+        for path, stamp in self._files():
+            if self._refused.get(path) == stamp:
+                continue
             if self._notes.get(path) != stamp:
                 if stamp.modified_ns < quiet_ns:
                     yield path, stamp
@@ -121,8 +129,14 @@ class Courier:
         )
         header = pb.FileHeader(path=path, bytes=stamp.bytes, host=self._host)
         seconds = 30 + stamp.bytes / BYTES_PER_SECOND
-        with (self._root / path).open("rb") as file:
-            pieces = iter(lambda: file.read(PIECE_BYTES), b"")
+        try:
+            opened = self._open(path)
+        except Refused as error:
+            self._refused[path] = stamp
+            logger.warning("a profile is not brought: %s", error)
+            return
+        with open(opened, "rb") as file:
+            pieces = _cut(file, stamp.bytes)
             kept = call(_pieces(header, pieces), metadata=self._metadata, timeout=seconds)
         self.problem = kept.problem
         if kept.problem:
@@ -132,24 +146,58 @@ class Courier:
         self._notes[path] = stamp
         self._write_notes()
 
+    def _open(self, path: str) -> int:
+        *folders, name = path.split("/")
+        with self._shelf() as profiles, profiles.below(*folders) as folder:
+            return folder.open(name)
+
+    def _shelf(self, *, make: bool = False) -> Folder:
+        return shelf(self._root, FOLDER, make=make)
+
+    def _files(self) -> list[tuple[str, Stamp]]:
+        try:
+            with self._shelf() as profiles:
+                return list(_files(profiles))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            if self.problem != str(error):
+                self.problem = str(error)
+                logger.warning("profiles are not brought: %s", error)
+            return []
+
     def _forget(self, path: str) -> None:
         """The head has had it for long."""
-        (self._root / path).unlink(missing_ok=True)
+        *folders, name = path.split("/")
+        with (
+            suppress(FileNotFoundError),
+            self._shelf() as profiles,
+            profiles.below(*folders) as folder,
+        ):
+            folder.remove(name)
         self._notes.pop(path, None)
         self._write_notes()
 
     def _read_notes(self) -> dict[str, Stamp]:
+        """Only our own: by another's we would delete what nobody has."""
         try:
-            read = json.loads((self._root / NOTES).read_text())
+            with self._shelf() as profiles:
+                read = json.loads(profiles.text(NOTES, MOST_NOTES, owners=profiles.ours()))
             return {path: Stamp(int(size), int(when)) for path, (size, when) in read.items()}
         except (OSError, ValueError, TypeError, AttributeError):
             return {}
 
     def _write_notes(self) -> None:
         notes = {path: (stamp.bytes, stamp.modified_ns) for path, stamp in self._notes.items()}
-        part = self._root / f"{NOTES}.part"
-        part.write_text(json.dumps(notes))
-        part.replace(self._root / NOTES)
+        with self._shelf() as profiles:
+            profiles.write(NOTES, json.dumps(notes).encode())
+
+
+def _cut(file: BinaryIO, size: int) -> Iterator[bytes]:
+    """No more than was said: it may grow meanwhile."""
+    while size > 0 and (piece := file.read(min(PIECE_BYTES, size))):
+        size -= len(piece)
+        yield piece
 
 
 def _pieces(header: pb.FileHeader, data: Iterator[bytes]) -> Iterator[pb.Piece]:
@@ -158,18 +206,19 @@ def _pieces(header: pb.FileHeader, data: Iterator[bytes]) -> Iterator[pb.Piece]:
         yield pb.Piece(data=piece)
 
 
-def _files(root: Path) -> Iterator[tuple[str, Stamp]]:
-    """Whole files of sessions, as paths below `root`."""
-    for folder, folders, names in os.walk(root):
+def _files(profiles: Folder) -> Iterator[tuple[str, Stamp]]:
+    """Whole files of sessions, as paths below the folder.  Links are not followed."""
+    for at, folders, names, fd in os.fwalk(".", dir_fd=profiles.fd, onerror=None):
         folders[:] = [name for name in folders if not name.startswith(".")]
+        relative = Path(at).parts
+        if len(relative) >= DEEPEST:
+            folders.clear()
+        if len(relative) != DEEPEST or relative[1:3] != ("plugins", "profile"):
+            continue
         for name in names:
-            path = Path(folder) / name
-            relative = path.relative_to(root).parts
-            in_session = len(relative) == 5 and relative[1:3] == ("plugins", "profile")
-            if name.startswith(".") or not in_session:
-                continue
             try:
-                found = path.lstat()
+                found = os.stat(name, dir_fd=fd, follow_symlinks=False)
             except OSError:
                 continue
-            yield "/".join(relative), Stamp(found.st_size, found.st_mtime_ns)
+            if stat.S_ISREG(found.st_mode) and not name.startswith("."):
+                yield "/".join((*relative, name)), Stamp(found.st_size, found.st_mtime_ns)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import resource
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from runwatch.clock import Clock, system_clock
-from runwatch.journal.liveness import ENDED, is_alive
+from runwatch.journal.liveness import has_ended, is_alive
 from runwatch.journal.reader import READ_BYTES, JournalReader
 from runwatch.record import START, Batch, JournalId, Origin, Position
 
@@ -18,6 +20,17 @@ LISTED_SECONDS = 5.0
 """So often a folder is listed anew though nothing says that it has changed."""
 SETTLED_SECONDS = 2.0
 """A folder may change twice within one tick of the clock that says when it did."""
+ASIDE_SECONDS = 10.0
+"""What cannot be read is tried again so often."""
+logger = logging.getLogger("runwatch.journal")
+
+
+@dataclass(slots=True)
+class Aside:
+    """A journal that cannot be followed, and why."""
+
+    why: str
+    again_ns: int
 
 
 @dataclass(slots=True)
@@ -48,6 +61,7 @@ class _Listing:
         self._clock = clock
         self._changed_ns = -1
         self._noticed_ns = self._listed_ns = 0
+        self._said = ""
 
     def look(self) -> set[str] | None:
         """None if they are surely what they were when we looked last."""
@@ -63,6 +77,12 @@ class _Listing:
             return set(os.listdir(self._folder))
         except (FileNotFoundError, NotADirectoryError):
             return set()
+        except OSError as error:
+            self._changed_ns = -1
+            if self._said != str(error):
+                self._said = str(error)
+                logger.warning("journals cannot be listed: %s", error)
+            return None
 
     def insist(self) -> None:
         """Something in it will change that it does not tell: list it at the next look."""
@@ -96,6 +116,9 @@ class Tail:
         self._clock = clock
         self._listing = _Listing(root / "journals", clock)
         self._ignored: set[str] = set()
+        self.aside: dict[str, Aside] = {}
+        """By their names: journals that cannot be read, or are not what they say."""
+        self._most_open = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
 
     def close(self) -> None:
         for followed in self.journals.values():
@@ -112,29 +135,49 @@ class Tail:
         if names is None:
             return []
         self._ignored &= names
+        self.aside = {name: aside for name, aside in self.aside.items() if name in names}
         for gone in [name for name in self.journals if name not in names]:
             self.journals.pop(gone).reader.close()
-        new = (name for name in names if name not in self.journals and name not in self._ignored)
-        return [followed for name in sorted(new) if (followed := self._follow(name)) is not None]
+        now = self._clock.mono_ns()
+        known = self.journals.keys() | self._ignored
+        new = (name for name in sorted(names - known) if not self._waits(name, now))
+        return [followed for name in new if (followed := self._follow(name)) is not None]
+
+    def _waits(self, name: str, now: int) -> bool:
+        aside = self.aside.get(name)
+        return aside is not None and now < aside.again_ns
 
     def _follow(self, name: str) -> Followed | None:
         directory = self.root / "journals" / name
-        reader = JournalReader(directory, clock=self._clock)
-        if reader.origin is None:
-            if directory.is_dir():
-                self._listing.insist()  # being created, or beyond reading
+        try:
+            reader = JournalReader(directory, clock=self._clock)
+            if reader.origin is None:
+                if directory.is_dir():
+                    self._listing.insist()  # being created, or beyond reading
+                return None
+        except OSError as error:
+            self._set_aside(name, f"cannot be read: {error}")
             return None
         if self._of_host is not None and reader.origin.host != self._of_host:
             self._ignored.add(name)
             return None
+        if reader.origin.journal != name:
+            self._set_aside(name, f"says that it is {str(reader.origin.journal)[:200]!r}")
+            return None
+        self.aside.pop(name, None)
         followed = self.journals[JournalId(name)] = Followed(reader, reader.origin)
         return followed
 
+    def _set_aside(self, name: str, why: str) -> None:
+        known = self.aside.get(name)
+        if known is None or known.why != why:
+            logger.warning("journal %r is set aside: it %s", name, why)
+        self.aside[name] = Aside(why, self._clock.mono_ns() + int(ASIDE_SECONDS * 1e9))
+
     def read(self) -> Iterator[tuple[Followed, Batch]]:
         """One stretch from each journal that has something new."""
-        for name, followed in list(self.journals.items()):
-            if followed.done:
-                continue
+        going = [(name, each) for name, each in self.journals.items() if not each.done]
+        for name, followed in going:
             if not followed.started:
                 start = self._start(name)
                 if start is None:
@@ -143,8 +186,12 @@ class Tail:
             final = self._is_dead(followed)
             looked_ns = self._clock.mono_ns()
             batch = followed.reader.read(final=final, max_bytes=self.read_bytes)
+            if len(going) > self._most_open:
+                followed.reader.close()  # it is opened again where we are
             if batch is not None:
                 yield followed, batch
+                continue
+            if followed.reader.problem:
                 continue
             followed.idle_ns = looked_ns
             if final:
@@ -200,7 +247,7 @@ class Tail:
         if now >= followed.checked_ns + LIVENESS_SECONDS * 1e9:
             followed.checked_ns = now
             alive = self._alive(followed.origin)
-            if alive is None and (followed.reader.directory / ENDED).exists():
+            if alive is None and has_ended(followed.reader.directory):
                 alive = False
             followed.dead, followed.known_alive = alive is False, alive is True
         return followed.dead

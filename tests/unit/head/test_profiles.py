@@ -121,6 +121,8 @@ def test_a_session_that_processes_told_of(api: Api) -> None:
 def test_a_session_elsewhere_on_this_machine(api: Api, tmp_path: Path) -> None:
     lying = drop(tmp_path / "elsewhere", run="any")
     Producer(api.head.store, "j").write([], [ended("s1", lying)])
+    assert api.sessions()[0]["files"] == []  # anybody could have said so
+    (api.root / "journals" / "j").mkdir(parents=True)
     (found,) = api.sessions()
     assert len(found["files"]) == 2
     status, body = api.raw("/api/v1/profiles/run-1/s1/files/gpu-17.xplane.pb")
@@ -157,8 +159,8 @@ def test_links_lead_nowhere_else(api: Api, tmp_path: Path) -> None:
     os.mkfifo(lying / "pipe.json")
     (found,) = api.sessions()
     names = {file["name"] for file in found["files"]}
-    assert names == {"gpu-17.xplane.pb", "gpu-17.kineto.json.gz", "in.json"}
-    for name in ("out.json", ".hidden.json", "pipe.json"):
+    assert names == {"gpu-17.xplane.pb", "gpu-17.kineto.json.gz"}
+    for name in ("in.json", "out.json", ".hidden.json", "pipe.json"):
         assert api.ask(f"/api/v1/profiles/llama/s1/files/{name}")[0] == 404
 
 

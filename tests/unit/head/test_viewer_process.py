@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from runwatch.head.profiles import File, Kept
+from runwatch.head.profiles import File, Kept, Place
 from runwatch.head.viewer_process import Viewer, ViewerFailed, arrange, folder_name
 from runwatch.record import RunId
 from tests.integration.processes import until
@@ -24,7 +24,9 @@ XPLANE = Path(__file__).parents[2] / "fixtures" / "profiles" / "jax.xplane.pb"
 
 
 def kept(run: str, session: str, *paths: Path) -> Kept:
-    files = tuple(File(path.name, "xplane", 1, 1, path) for path in paths)
+    files = tuple(
+        File(path.name, "xplane", 1, 1, Place(path.parent, path.parent)) for path in paths
+    )
     return Kept(RunId(run), run, session, (), files, None)
 
 

@@ -1,0 +1,302 @@
+"""Files in directories that others may write: the one way to open, make and remove them.
+
+A Runwatch directory may be everybody's, and who reads it may be root.  So a name is opened below
+an open folder, and nothing on the way to it is followed that somebody else could have laid there:
+a link, a pipe that never ends, another user's file.  What is written gets a name of its own first
+and then the one that was meant, in place of whatever bears it.  And what a file says is never a
+path: a name has no slash in it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import zlib
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, Final
+
+SMALL_BYTES: Final = 1 << 20
+LONGEST_NAME: Final = 100
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_BARE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+_NEW: Final = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NOT_PLAIN: Final = (errno.ELOOP, errno.ENXIO, errno.ENOTDIR, errno.EISDIR, errno.ENODEV)
+_TRIES: Final = 3
+
+
+class Refused(OSError):
+    """It is there, and is not what it should be: a link, a pipe, somebody else's."""
+
+    def __init__(self, why: str, path: Path) -> None:
+        super().__init__(errno.EPERM, why, str(path))
+
+
+class Folder:
+    """An open directory; `with` closes it.  Names in it are opened below it and never followed."""
+
+    __slots__ = ("_uid", "fd", "path")
+
+    def __init__(self, fd: int, path: Path) -> None:
+        self.fd = fd
+        self.path = path
+        """For words only: by now something else may lie there."""
+        self._uid: int | None = None
+
+    @classmethod
+    def at(cls, path: Path) -> Folder:
+        """Where the caller's own word leads, links and all."""
+        return cls(os.open(path, _FOLDER), path)
+
+    def __enter__(self) -> Folder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.fd)
+
+    @property
+    def uid(self) -> int:
+        """Whose it is."""
+        if self._uid is None:
+            self._uid = os.fstat(self.fd).st_uid
+        return self._uid
+
+    def ours(self) -> frozenset[int]:
+        """Whose what we make here is: our own, or where the file system squashes users or knows
+        none, whom it makes the owner."""
+        here = () if self.uid == os.geteuid() else self._given_uid()
+        return frozenset((os.geteuid(), *here))
+
+    def trusted(self) -> frozenset[int]:
+        """Whose word counts in it: ours, its owner's, and root's."""
+        return self.ours() | {self.uid, 0}
+
+    def is_of(self, uid: int) -> bool:
+        """Whether who runs as this user may have made the folder."""
+        return uid == self.uid or uid == os.geteuid() and self.uid in self.ours()
+
+    def _given_uid(self) -> tuple[int, ...]:
+        name = _part("owner")
+        try:
+            fd = os.open(name, os.O_WRONLY | _NEW, 0o600, dir_fd=self.fd)
+        except OSError:
+            return ()
+        try:
+            return (os.fstat(fd).st_uid,)
+        finally:
+            os.close(fd)
+            with suppress(OSError):
+                os.unlink(name, dir_fd=self.fd)
+
+    # ── folders in it ─────────────────────────────────────────────────────────────────────────
+
+    def below(self, *names: str, make: bool = False) -> Folder:
+        """The folder that these lead to, step by step; `make`: and those that are missing, 0700."""
+        for name in names:
+            checked(name, self.path)
+        fd, path = os.dup(self.fd), self.path
+        for name in names:
+            path = path / name
+            try:
+                inner = _folder_in(fd, name, path, make)
+            finally:
+                os.close(fd)
+            fd = inner
+        return Folder(fd, path)
+
+    def own(self, name: str, *, make: bool = False) -> Folder:
+        """Like `below`, but a link that we or root laid leads on."""
+        path = self.path / checked(name, self.path)
+        try:
+            return Folder(_folder_in(self.fd, name, path, make), path)
+        except Refused:
+            return Folder(_by_own_link(self.fd, name, path), path)
+
+    # ── reading ───────────────────────────────────────────────────────────────────────────────
+
+    def names(self) -> list[str]:
+        return os.listdir(self.fd)
+
+    def stat(self, name: str) -> os.stat_result:
+        """Of what bears the name, a link itself."""
+        return os.stat(checked(name, self.path), dir_fd=self.fd, follow_symlinks=False)
+
+    def has(self, name: str) -> bool:
+        """Whether a regular file bears the name."""
+        try:
+            return stat.S_ISREG(self.stat(name).st_mode)
+        except OSError:
+            return False
+
+    def open(
+        self, name: str, *, owners: Collection[int] | None = None, how: int = os.O_RDONLY
+    ) -> int:
+        """A descriptor for a regular file: one of the `owners`', or else the folder's owner's, or
+        one that everybody may read anyway."""
+        fd = self._opened(name, how)
+        about = os.fstat(fd)
+        is_everybodys = owners is None and about.st_mode & stat.S_IROTH
+        if about.st_uid not in (owners or (self.uid,)) and not is_everybodys:
+            os.close(fd)
+            raise Refused(f"belongs to user {about.st_uid}", self.path / name)
+        return fd
+
+    def read(
+        self, name: str, most: int = SMALL_BYTES, *, owners: Collection[int] | None = None
+    ) -> bytes:
+        """All of a file of at most so many bytes."""
+        with open(self.open(name, owners=owners), "rb", buffering=0) as file:
+            data = bytearray()
+            while len(data) <= most and (piece := file.read(most + 1 - len(data))):
+                data += piece
+        if len(data) > most:
+            raise Refused(f"has more than {most} bytes", self.path / name)
+        return bytes(data)
+
+    def text(
+        self, name: str, most: int = SMALL_BYTES, *, owners: Collection[int] | None = None
+    ) -> str:
+        return self.read(name, most, owners=owners).decode(errors="replace")
+
+    def _opened(self, name: str, how: int) -> int:
+        path = self.path / checked(name, self.path)
+        try:
+            fd = os.open(name, how | _BARE, dir_fd=self.fd)
+        except OSError as error:
+            if error.errno in _NOT_PLAIN:
+                raise Refused("is not a regular file", path) from None
+            raise
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise Refused("is not a regular file", path)
+        return fd
+
+    # ── writing ───────────────────────────────────────────────────────────────────────────────
+
+    @contextmanager
+    def writing(self, name: str, *, give: bool = False, mode: int = 0o600) -> Iterator[BinaryIO]:
+        """A file that gets its name when it is whole; `give`: it is then the folder's owner's."""
+        part = _part(checked(name, self.path))
+        fd = os.open(part, os.O_WRONLY | _NEW, mode, dir_fd=self.fd)
+        try:
+            with open(fd, "wb") as file:
+                if give:
+                    self._give(fd)
+                yield file
+            os.rename(part, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(part, dir_fd=self.fd)
+            raise
+
+    def write(self, name: str, data: bytes, *, give: bool = False, sync: bool = False) -> None:
+        """`sync`: it is on the disk before it gets its name."""
+        with self.writing(name, give=give) as file:
+            file.write(data)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+
+    def _give(self, fd: int) -> None:
+        if os.fstat(fd).st_uid == self.uid:
+            return
+        try:
+            os.fchown(fd, self.uid, -1)
+        except PermissionError:  # we are not root: then they may at least read it
+            os.fchmod(fd, 0o644)
+
+    def keep(self, name: str) -> int:
+        """A descriptor to read and write a file of our own by, which is made if it is missing.
+
+        What somebody else put in its place is taken away.
+        """
+        for _ in range(_TRIES):
+            with suppress(FileExistsError):
+                return os.open(checked(name, self.path), os.O_RDWR | _NEW, 0o600, dir_fd=self.fd)
+            try:
+                fd = self._opened(name, os.O_RDWR)
+                about = os.fstat(fd)
+                if about.st_nlink == 1 and about.st_uid in self.ours():
+                    return fd
+                os.close(fd)
+            except FileNotFoundError:
+                continue
+            except Refused:
+                pass
+            os.unlink(name, dir_fd=self.fd)
+        raise Refused("is put back by somebody else", self.path / name)
+
+    def remove(self, name: str) -> None:
+        os.unlink(checked(name, self.path), dir_fd=self.fd)
+
+    def remove_tree(self, name: str) -> None:
+        """A folder with all that is in it; what links in it lead to stays."""
+        import shutil  # seldom needed, and slow to import
+
+        shutil.rmtree(checked(name, self.path), dir_fd=self.fd)
+
+
+def shelf(root: Path, name: str, *, make: bool = False) -> Folder:
+    """`<root>/<name>`: what leads to the root is our own word, what lies in it need not be."""
+    with Folder.at(root) as folder:
+        return folder.own(name, make=make)
+
+
+def journal_folder(directory: Path) -> Folder:
+    """A journal's own, `<root>/journals/<id>`."""
+    with shelf(directory.parent.parent, directory.parent.name) as journals:
+        return journals.below(directory.name)
+
+
+def checked(name: str, where: Path) -> str:
+    """A name that is one: no way up, and no way further."""
+    if name in ("", ".", "..") or "/" in name or "\0" in name:
+        raise Refused(f"cannot hold {name[:80]!r}", where)
+    return name
+
+
+def safe_name(text: str, otherwise: str = "host") -> str:
+    """What a record calls something, as a name in a folder: the same for the same, and another
+    for another."""
+    plain = "".join(c if c.isascii() and (c.isalnum() or c in "-._") else "-" for c in text)
+    plain = plain.lstrip(".-")[:LONGEST_NAME]
+    if plain == text:
+        return plain or otherwise
+    return f"{plain or otherwise}-{zlib.crc32(text.encode(errors='replace')):08x}"
+
+
+def private(path: Path) -> Path:
+    """A directory of our own, made with those above it that are missing, for nobody else."""
+    missing = [each for each in (path, *path.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(mode=0o700, exist_ok=True)
+    return path
+
+
+def _part(name: str) -> str:
+    return f".{name[:200]}.{os.urandom(6).hex()}"
+
+
+def _folder_in(fd: int, name: str, path: Path, make: bool) -> int:
+    if make:
+        with suppress(FileExistsError):
+            os.mkdir(name, 0o700, dir_fd=fd)
+    try:
+        return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=fd)
+    except OSError as error:
+        if error.errno in _NOT_PLAIN:
+            raise Refused("is not a directory", path) from None
+        raise
+
+
+def _by_own_link(fd: int, name: str, path: Path) -> int:
+    link = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+    try:
+        about = os.fstat(link)
+        if not stat.S_ISLNK(about.st_mode) or about.st_uid not in (0, os.geteuid()):
+            raise Refused("is not a directory, or a link that somebody else laid", path)
+        return os.open(os.readlink("", dir_fd=link), _FOLDER, dir_fd=fd)
+    finally:
+        os.close(link)
