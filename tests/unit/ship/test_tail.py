@@ -158,8 +158,8 @@ def test_who_is_gone_is_known_when_all_was_read_and_no_agent_can_tell_more(
     clock.advance(2 * LIVENESS_SECONDS)
     assert tail.gone() == []  # there may be a last word of it that was not read yet
     assert look() == ["agent", "process"]
-    JournalWriter(tmp_path, replace(origin("next agent"), role="agent")).close()
-    alive["next agent"] = True
+    JournalWriter(tmp_path, replace(origin("next-agent"), role="agent")).close()
+    alive["next-agent"] = True
     tail.discover(surely=True)
     assert look() == ["agent", "process"]  # what was said is not taken back
     tail.resume(JournalId("process"), START)
