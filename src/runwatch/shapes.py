@@ -13,11 +13,11 @@ typed columns already: nothing is asked of each.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from runwatch.record import Definition, Event, Origin, RunScope, Series, Spans
+from runwatch.record import Batch, Definition, Event, Origin, RunScope, Series, Spans
 
 LONGEST_BODY: Final = 0xFFFF * 8
 """Bytes of JSON: no journal holds a longer record."""
@@ -260,8 +260,7 @@ def origin_problem(origin: Origin) -> str:
     journal: Any = origin.journal
     if not isinstance(journal, str) or not _JOURNAL.fullmatch(journal):
         return "its id is no journal's"
-    host: Any = origin.host
-    if not isinstance(host, str) or len(host) > 255 or not _is_host(host):
+    if not is_host_name(origin.host):
         return "its host is no name of one"
     for name, check in _ORIGIN.items():
         if wrong := check(getattr(origin, name)):
@@ -269,9 +268,11 @@ def origin_problem(origin: Origin) -> str:
     return ""
 
 
-def _is_host(text: str) -> bool:
-    """A name may become part of a path or of a line on a terminal."""
-    return not text.startswith(".") and "/" not in text and text.isprintable()
+def is_host_name(given: Any) -> bool:
+    """It may become part of a path, or of a line on a terminal; "" stands for one not known."""
+    if not isinstance(given, str) or len(given) > 255:
+        return False
+    return not given.startswith(".") and "/" not in given and given.isprintable()
 
 
 _ORIGIN: Final[Mapping[str, Check]] = {
@@ -359,5 +360,11 @@ class Refused:
             reason = "refused: other records that are not what they must be"
         self._counts[reason] = self._counts.get(reason, 0) + 1
 
-    def reasons(self) -> Iterable[tuple[str, int]]:
-        return self._counts.items()
+    def tell(self, batch: Batch, time_ns: int) -> None:
+        """In the batch itself, each cause once: a gap is never silent."""
+        # A process defines its run first, as 1: so the gap is seen with the run that it is in.
+        scope = 0 if batch.origin.role == "agent" else 1
+        for reason, count in self._counts.items():
+            body = {"reason": reason, "records": count}
+            batch.events.append(Event(time_ns, GAP, body, scope=scope))
+            batch.skipped_records += count

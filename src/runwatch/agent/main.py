@@ -53,14 +53,15 @@ from runwatch.journal.retention import Memory, enforce
 from runwatch.journal.segment import DEFAULT_SEGMENT_BYTES, new_journal_id
 from runwatch.journal.stored import note_head
 from runwatch.journal.writer import JournalWriter
-from runwatch.record import Command, JournalId, Origin, RunScope
+from runwatch.record import Batch, Command, JournalId, Origin, RunScope
 from runwatch.ship.client import Address, Shipper
 from runwatch.ship.courier import Courier
-from runwatch.ship.tail import Tail
+from runwatch.ship.tail import FAILURES, Tail
 
 TIDY_SECONDS: Final = 30.0
 SAY_SECONDS: Final = 60.0
 SEGMENTS: Final = 8
+MOST_ASIDE: Final = 1_000
 POLL_SECONDS: Final = 0.25
 SHIP_ON_EXIT_SECONDS: Final = 5.0
 logger = logging.getLogger("runwatch.agent")
@@ -87,6 +88,8 @@ class Agent:
         self._tail = Tail(settings.root, of_host=of_host, clock=clock)
         self._watch = ProcessWatch()
         self._known: dict[JournalId, Target] = {}
+        self._aside: dict[JournalId, str] = {}
+        """Journals that are left alone, and why, as was told last."""
         self._targets: tuple[Target, ...] = ()
         self._attribution = Attribution(lambda: self._targets, changed=self._owner_changed)
         self._collectors = [make(settings.root, lambda: self._targets) for make in COLLECTORS]
@@ -228,7 +231,19 @@ class Agent:
         came = (followed.origin for followed in self._tail.discover())
         for origin in seen_from_here(filter(self._is_to_be_watched, came), self.host):
             self._watch.add(origin)
+        self._tell_aside()
         self._know_targets()
+
+    def _tell_aside(self) -> None:
+        """Which journals are left alone, each when that begins and ends; not for ever more."""
+        both = self._tail.aside() + (self._shipper.aside() if self._shipper else [])
+        now = {aside.journal: aside.why for aside in both[:MOST_ASIDE]}
+        for journal in sorted(now.keys() | self._aside.keys()):
+            if now.get(journal) != self._aside.get(journal):
+                why, state = now.get(journal, ""), "aside" if journal in now else "back"
+                body = {"journal": journal, "why": why, "state": state, "version": __version__}
+                self._book.event("journal_aside", body)
+        self._aside = now
 
     def has_missed_someone(self) -> bool:
         """Asked in the end: whether a process has come since the last look."""
@@ -237,7 +252,7 @@ class Agent:
         return any(map(self._is_to_be_watched, came))
 
     def _is_to_be_watched(self, origin: Origin) -> bool:
-        return origin.role != "agent" and not self._ended_path(origin).exists()
+        return origin.role != "agent" and not os.path.exists(self._ended_path(origin))
 
     def _record_exit(self, gone: Exit) -> None:
         journal = gone.origin.journal
@@ -288,9 +303,13 @@ class Agent:
         known = self._known.get(origin.journal)
         if known is not None:
             return known
-        reader = JournalReader(self.settings.root / "journals" / origin.journal, clock=self._clock)
-        batch = reader.read()
-        reader.close()
+        if self._tail.is_aside(origin.journal):
+            return None
+        try:
+            batch = self._first_words(origin.journal)
+        except FAILURES as error:
+            self._tail.set_aside(origin.journal, error)
+            return None
         runs = [d for d in batch.definitions if isinstance(d, RunScope)] if batch else []
         if not runs:
             return None
@@ -302,6 +321,13 @@ class Agent:
         )
         self._known[origin.journal] = target
         return target
+
+    def _first_words(self, journal: JournalId) -> Batch | None:
+        reader = JournalReader(self.settings.root / "journals" / journal, clock=self._clock)
+        try:
+            return reader.read()
+        finally:
+            reader.close()
 
     def _know_targets(self) -> None:
         """Every live process of a run, for collectors; replaced as a whole, other threads look."""

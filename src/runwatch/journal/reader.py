@@ -361,10 +361,7 @@ class JournalReader:
 
     def _set_aside(self, batch: Batch, refused: Refused) -> None:
         """Told as gaps, each cause once.  They were passed like those that are taken."""
-        passed = self._passed
-        for reason, count in refused.reasons():
-            self._note(batch, reason, self.position >> 32, records=count)
-        self._passed = passed
+        refused.tell(batch, self._clock.wall_ns())
 
     # ── bytes to records ──────────────────────────────────────────────────────────────────────
 

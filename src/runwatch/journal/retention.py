@@ -133,7 +133,10 @@ def enforce(
     now, memory = clock.wall_ns(), memory or Memory()
     journals: list[_Journal] = []
     for directory in journal_directories(root):
-        journal = memory.recall(directory) or _look(directory, live, alive, now)
+        try:
+            journal = memory.recall(directory) or _look(directory, live, alive, now)
+        except OSError:
+            continue  # what we may not read is not ours to tidy
         if journal is None:
             continue
         journal.acknowledged = acknowledged.get(JournalId(directory.name), START)
@@ -274,7 +277,7 @@ def _records_unseen(journal: _Journal, segment: _Segment) -> int:
         header = _header(segment.path)
         next_header = _header(following.path) if following is not None else None
         if header is not None and next_header is not None:
-            return next_header.records_before - header.records_before
+            return max(0, next_header.records_before - header.records_before)
     try:
         offset = journal.acknowledged & 0xFFFFFFFF if segment.index == reached else 0
         return count_records(segment.path, offset)
