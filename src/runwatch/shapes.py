@@ -345,6 +345,17 @@ def edges_problem(spans: Spans) -> str:
 # ── what was refused ───────────────────────────────────────────────────────────────────────────
 
 
+_REFUSED: Final = "refused: "
+
+
+def refused_records(event: Event) -> int:
+    """How many records an event says to have been set aside at a door."""
+    if event.kind != GAP or not str(event.body.get("reason")).startswith(_REFUSED):
+        return 0
+    records = event.body.get("records")
+    return records if isinstance(records, int) else 1
+
+
 class Refused:
     """Counts what was set aside of one batch, by what was wrong: a flood of them is few words."""
 
@@ -355,9 +366,9 @@ class Refused:
         return bool(self._counts)
 
     def add(self, what: str, problem: str) -> None:
-        reason = f"refused: {what[:80]!r}: {problem[:300]}"
+        reason = f"{_REFUSED}{what[:80]!r}: {problem[:300]}"
         if reason not in self._counts and len(self._counts) >= MOST_KINDS:
-            reason = "refused: other records that are not what they must be"
+            reason = f"{_REFUSED}other records that are not what they must be"
         self._counts[reason] = self._counts.get(reason, 0) + 1
 
     def tell(self, batch: Batch, time_ns: int) -> None:

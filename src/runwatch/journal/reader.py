@@ -72,6 +72,7 @@ from runwatch.shapes import (
     GAP,
     Refused,
     definition_problem,
+    edges_problem,
     event_problem,
     in_unicode,
     origin_problem,
@@ -477,6 +478,8 @@ class JournalReader:
                 records += kind != ORIGIN
         append_points(b"".join(runs) if points is None else points, shift, batch.points)
         append_spans(b"".join(spans), shift, batch.spans)
+        if problem := edges_problem(batch.spans):
+            raise SegmentError(problem)
         self._decode_events(data, events, batch, refused)
         return records + len(spans) + len(events)
 

@@ -104,6 +104,7 @@ LONGEST_SEGMENT: Final = 64 << 20
 """What a reader looks at of one: a header may say anything."""
 MOST_SEGMENTS: Final = 1 << 31
 _FARTHEST_NS: Final = 1 << 62
+_MOST_RECORDS: Final = 1 << 60
 PREPARED: Final = "next.tmp"
 MADE_IN_TURN: Final = "turn.tmp"
 
@@ -283,7 +284,7 @@ class Header:
             raise NewerJournalError(
                 f"{path} is of journal version {version}; this Runwatch reads up to {VERSION}"
             )
-        if max(abs(wall), abs(mono), before) > _FARTHEST_NS:
+        if max(abs(wall), abs(mono)) > _FARTHEST_NS or before > _MOST_RECORDS:
             raise SegmentError(f"the header of {path} says what cannot be")
         (heartbeat,) = WORD.unpack_from(data, HEARTBEAT_OFFSET)
         (end,) = WORD.unpack_from(data, END_OFFSET)

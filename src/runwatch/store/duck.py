@@ -318,6 +318,7 @@ class DuckStore:
         end_ns: int | None = None,
         limit: int | None = None,
         newest_first: bool = False,
+        most_bytes: int | None = None,
     ) -> list[EventRow]:
         number = None if run is None else self._catalog.find_run(run)
         if (run is not None and number is None) or kinds == []:
@@ -332,6 +333,7 @@ class DuckStore:
                 end_ns=end_ns,
                 limit=limit,
                 newest_first=newest_first,
+                most_bytes=most_bytes,
             )
         )
         return [self._catalog.event_row(*row) for row in rows]
@@ -427,14 +429,14 @@ class DuckStore:
         if self._files is None:
             return 0
         with self._maintaining:
-            self._leases.sweep()
             try:
+                self._leases.sweep()
                 self._switch_if_ripe(force)
                 moved = sum(self._close_generation(g) for g in self._view.generations[:-1])
                 self._merge_ripe()
+                self._leases.sweep()
             except (duckdb.Error, OSError) as error:
                 raise self._translated(error) from error
-            self._leases.sweep()
             return moved
 
     def _switch_if_ripe(self, force: bool) -> None:
@@ -504,9 +506,12 @@ class DuckStore:
         with self._maintaining:
             view = self._view.blocks
             old = [b for b in view if b.kind in before and b.time_max < before[b.kind]]
-            if old:
-                self._replace([], old)
-            self._leases.sweep()
+            try:
+                if old:
+                    self._replace([], old)
+                self._leases.sweep()
+            except (duckdb.Error, OSError) as error:
+                raise self._translated(error) from error
         return {kind: sum(block.rows for block in old if block.kind == kind) for kind in days}
 
     def _delete_hot(self, before: dict[Kind, int]) -> dict[str, Any]:

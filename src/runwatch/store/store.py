@@ -207,7 +207,10 @@ class Store(Protocol):
         end_ns: int | None = None,
         limit: int | None = None,
         newest_first: bool = False,
-    ) -> list[EventRow]: ...
+        most_bytes: int | None = None,
+    ) -> list[EventRow]:
+        """By time; at most `limit`, with bodies of `most_bytes` together, but at least one."""
+        ...
 
     def spans(
         self,

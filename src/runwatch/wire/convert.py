@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from runwatch.errors import WireError
 from runwatch.record import (
+    BEGIN,
+    END,
     Batch,
     Definition,
     Event,
@@ -172,7 +174,8 @@ def batch_from_message(message: pb.Batch, *, host: str = "", now_ns: int = 0) ->
     batch = Batch(Origin(journal, host, 0, now_ns), start, end)
     try:
         batch.origin = _origin(message.origin)
-        batch.points, batch.spans = _points(message.points), _spans(message.spans)
+        batch.points = _points(message.points)
+        batch.spans = _whole_spans(_spans(message.spans), refused)
     except WireError as error:
         batch.points, batch.spans = Points(), Spans()
         refused.add("batch", str(error))
@@ -273,9 +276,20 @@ def _spans(message: pb.Spans) -> Spans:
     lengths = {len(column) for column in columns}
     if len(lengths) > 1:
         raise WireError(f"span columns of different lengths: {sorted(lengths)}")
-    if problem := edges_problem(spans):
-        raise WireError(problem)
     return spans
+
+
+def _whole_spans(spans: Spans, refused: Refused) -> Spans:
+    problem = edges_problem(spans)
+    if not problem:
+        return spans
+    whole = Spans()
+    for row in zip(spans.name, spans.span, spans.edge, spans.time_ns, spans.step, strict=True):
+        if row[2] in (BEGIN, END):
+            whole.append(*row)
+        else:
+            refused.add("span", problem)
+    return whole
 
 
 def _event(message: pb.Event) -> Event:
