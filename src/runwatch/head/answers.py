@@ -63,7 +63,7 @@ def health(reading: Reading, given: Given) -> Health:
         blocks=found.blocks,
         bytes_on_disk=found.bytes_on_disk,
         problem=problem,
-        notes=list(found.notes),
+        notes=[*found.notes, *standing.notes],
         aside=[_aside_info(aside) for aside in reading.aside()],
         records_refused=standing.records_refused,
     )

@@ -19,6 +19,7 @@ from typing import Final
 
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import StoreDamaged, StoreFull
+from runwatch.head.steady import SteadyClock
 from runwatch.record import Batch, JournalId, Position, Verdict
 from runwatch.store.store import Retention, Store
 
@@ -55,6 +56,8 @@ class Ingest:
         self.keeps_house = True
         """Whether what is stored is put in order now and then: who is here for one answer need not
         wait for that, nor have memory for it."""
+        self.steady = SteadyClock(clock)
+        """Whether the clock is believed; what is old is deleted only then."""
         self._retention = retention
         self._on_stored = on_stored
         self._clock = clock
@@ -206,7 +209,7 @@ class Ingest:
         """Returns how long to wait for the next time."""
         try:
             self.store.compact()
-            if self._retention is not None:
+            if self._retention is not None and self._may_delete():
                 self.store.retain(self._retention, now_ns=self._clock.wall_ns())
         except (StoreFull, StoreDamaged, OSError) as error:
             longer = min(pause * 2, LONGEST_PAUSE_SECONDS)
@@ -218,6 +221,13 @@ class Ingest:
             logger.warning("what is stored is put in order again")
         self.neglected = ""
         return HOUSEKEEPING_SECONDS
+
+    def _may_delete(self) -> bool:
+        before = self.steady.why
+        steady = self.steady.is_steady(self.store.health().newest_block_ns)
+        if self.steady.why != before:
+            logger.warning("%s", self.steady.why or "what is old is deleted again")
+        return steady
 
 
 def _weight(batch: Batch) -> int:

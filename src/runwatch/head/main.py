@@ -189,7 +189,8 @@ class LocalHead:
             LeftAlone(host, a.journal, a.why, a.version, a.since_ns) for a in self.tail.aside()
         ]
         problem = self.ingest.problem or self.ingest.neglected
-        return Standing(problem, aside, self._refused)
+        notes = [self.ingest.steady.why] if self.ingest.steady.why else []
+        return Standing(problem, aside, self._refused, notes)
 
     def _known_ns(self, host: str) -> int | None:
         """Until when what a host recorded is known to have come here; None: that is not known."""

@@ -77,6 +77,7 @@ class Standing:
     aside: Sequence[LeftAlone] = ()
     """By this head itself."""
     records_refused: int = 0
+    notes: Sequence[str] = ()
 
 
 class Reading:
@@ -104,7 +105,8 @@ class Reading:
         """Journals that are left alone, here or on a node, as was said of each last."""
         found = {(each.host, each.journal): each for each in self.standing().aside}
         told = self.store.events(None, kinds=[ASIDE], limit=MOST_ASIDE, newest_first=True)
-        for row in told:
+        agents = {row.journal for row in self.store.processes() if row.role == "agent"}
+        for row in (row for row in told if row.journal in agents):
             body, key = row.body, (row.host, str(row.body.get("journal")))
             why, version = str(body.get("why") or ""), str(body.get("version") or "")
             state = LeftAlone(*key, why, version, row.time_ns)
