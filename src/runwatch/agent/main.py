@@ -64,14 +64,15 @@ from runwatch.journal.retention import Memory, enforce
 from runwatch.journal.segment import DEFAULT_SEGMENT_BYTES, new_journal_id
 from runwatch.journal.stored import note_head
 from runwatch.journal.writer import JournalWriter
-from runwatch.record import Command, JournalId, Origin, RunScope
+from runwatch.record import Batch, Command, JournalId, Origin, RunScope
 from runwatch.ship.client import Address, Shipper
 from runwatch.ship.courier import Courier
-from runwatch.ship.tail import Tail
+from runwatch.ship.tail import FAILURES, Tail
 
 TIDY_SECONDS: Final = 30.0
 SAY_SECONDS: Final = 60.0
 SEGMENTS: Final = 8
+MOST_ASIDE: Final = 1_000
 POLL_SECONDS: Final = 0.25
 SHIP_ON_EXIT_SECONDS: Final = 5.0
 logger = logging.getLogger("runwatch.agent")
@@ -99,6 +100,8 @@ class Agent:
         self._watch = ProcessWatch()
         self._unwatched: list[Origin] = []
         self._known: dict[JournalId, Target] = {}
+        self._aside: dict[JournalId, str] = {}
+        """Journals that are left alone, and why, as was told last."""
         self._targets: tuple[Target, ...] = ()
         self._attribution = Attribution(lambda: self._targets, changed=self._owner_changed)
         self._collectors = [make(settings.root, lambda: self._targets) for make in COLLECTORS]
@@ -250,6 +253,7 @@ class Agent:
             seen = []
         for origin in seen:
             self._add(origin)
+        self._tell_aside()
         self._know_targets()
 
     def _add(self, origin: Origin) -> None:
@@ -278,6 +282,17 @@ class Agent:
         if "watch" not in self._failed:
             self._failed.add("watch")
             logger.warning("processes cannot be watched at the moment: %s", error)
+
+    def _tell_aside(self) -> None:
+        """Which journals are left alone, each when that begins and ends; not for ever more."""
+        both = self._tail.aside() + (self._shipper.aside() if self._shipper else [])
+        now = {aside.journal: aside.why for aside in both[:MOST_ASIDE]}
+        for journal in sorted(now.keys() | self._aside.keys()):
+            if now.get(journal) != self._aside.get(journal):
+                why, state = now.get(journal, ""), "aside" if journal in now else "back"
+                body = {"journal": journal, "why": why, "state": state, "version": __version__}
+                self._book.event("journal_aside", body)
+        self._aside = now
 
     def has_missed_someone(self) -> bool:
         """Asked in the end: whether a process has come since the last look."""
@@ -339,12 +354,13 @@ class Agent:
         known = self._known.get(origin.journal)
         if known is not None:
             return known
-        try:
-            reader = JournalReader(self._directory(origin), clock=self._clock)
-        except OSError:
+        if self._tail.is_aside(origin.journal):
             return None
-        batch = reader.read()
-        reader.close()
+        try:
+            batch = self._first_words(origin.journal)
+        except FAILURES as error:
+            self._tail.set_aside(origin.journal, error)
+            return None
         runs = [d for d in batch.definitions if isinstance(d, RunScope)] if batch else []
         if not runs:
             return None
@@ -356,6 +372,13 @@ class Agent:
         )
         self._known[origin.journal] = target
         return target
+
+    def _first_words(self, journal: JournalId) -> Batch | None:
+        reader = JournalReader(self.settings.root / "journals" / journal, clock=self._clock)
+        try:
+            return reader.read()
+        finally:
+            reader.close()
 
     def _know_targets(self) -> None:
         """Every live process of a run, for collectors; replaced as a whole, other threads look."""

@@ -70,7 +70,9 @@ class Frames:
         now_ns: int,
         window_points: int = WINDOW_POINTS,
         columns: Sequence[str] = tuple(DEVICE_METRICS),
+        sparse_windows: int | None = None,
     ) -> None:
+        """After so many windows with next to nothing in them it is enough; None: never."""
         self._store = store
         self._session = session
         self._now_ns = now_ns
@@ -82,6 +84,7 @@ class Frames:
         place = {label: number for number, label in enumerate(self.senders)}
         self._sender = np.array([place[label] for label in labels], np.int64)
         self._columns = tuple(columns)
+        self._sparse = sparse_windows
         self._reader = _Reader(store, session.clocks)
         for column in self._columns:
             for number, device in enumerate(self.devices):
@@ -120,6 +123,13 @@ class Frames:
             if found is None:
                 width = max(1, width // 4)
                 continue
+            if not found.rows:
+                at = self._behind_nothing(until, end_ns, widest * period)
+                continue
+            if self._sparse is not None and found.rows < self._most // 400:
+                self._sparse -= 1
+                if self._sparse < 0:
+                    return
             part = self._part(found, start_ns, state)
             state.keep(found)
             if len(part):
@@ -129,6 +139,16 @@ class Frames:
                 width = min(2 * width, widest)
             elif found.rows > self._most:
                 width = max(1, width // 2)
+
+    def _behind_nothing(self, at: int, end_ns: int, stride: int) -> int:
+        """Where something may begin: a session says itself how far back it reaches, and to 1970 it
+        is half a million windows of nothing."""
+        while at < end_ns:
+            until = min(at + stride, end_ns)
+            if self._reader.read(at, until, 0) is None:
+                return at
+            at, stride = until, 2 * stride
+        return at
 
     def _part(self, found: _Found, origin_ns: int, state: _State) -> Part:
         has_devices = bool(self.devices)

@@ -8,6 +8,7 @@ from typing import Any, Final
 from runwatch._version import __version__
 from runwatch.errors import UsageError
 from runwatch.head.api_types import (
+    AsideInfo,
     AttemptInfo,
     ConfigsInfo,
     CurveInfo,
@@ -32,7 +33,7 @@ from runwatch.head.api_types import (
     plain,
 )
 from runwatch.head.parameters import Given
-from runwatch.head.reading import Card, Reading
+from runwatch.head.reading import Card, LeftAlone, Reading
 from runwatch.record import RunId
 from runwatch.rows import Curve, EventRow, Latest, SeriesRow
 from runwatch.views.runs import (
@@ -44,27 +45,43 @@ from runwatch.views.runs import (
 )
 from runwatch.views.series import AttemptOf, Question, attempt_of, curve_labels
 
+MOST_EVENT_BYTES: Final = 16 << 20
+"""Of bodies, in one answer: each may be half a megabyte."""
 MOST_CELLS: Final = 2_000_000
 """Series × buckets that one answer may hold."""
 
 
 def health(reading: Reading, given: Given) -> Health:
-    found = reading.store.health()
+    found, standing = reading.store.health(), reading.standing()
+    problem = found.problem or standing.problem
     return Health(
-        status="degraded" if found.problem else "ok",
+        status="degraded" if problem else "ok",
         version=__version__,
         engine=found.engine,
         schema_version=found.schema_version,
         hot_points=found.hot_points,
         blocks=found.blocks,
         bytes_on_disk=found.bytes_on_disk,
-        problem=found.problem,
-        notes=list(found.notes),
+        problem=problem,
+        notes=[*found.notes, *standing.notes],
+        aside=[_aside_info(aside) for aside in reading.aside()],
+        records_refused=standing.records_refused,
+    )
+
+
+def _aside_info(aside: LeftAlone) -> AsideInfo:
+    return AsideInfo(
+        host=plain(aside.host),
+        journal=plain(aside.journal),
+        why=plain(aside.why),
+        version=plain(aside.version),
+        since_ns=aside.since_ns,
     )
 
 
 def public_health(reading: Reading) -> Health:
-    return Health(status="degraded" if reading.store.health().problem else "ok")
+    problem = reading.store.health().problem or reading.standing().problem
+    return Health(status="degraded" if problem else "ok")
 
 
 def _page(found: Sequence[Any], given: Given) -> tuple[Sequence[Any], int | None]:
@@ -304,6 +321,7 @@ def events(reading: Reading, given: Given) -> EventList:
         end_ns=given["end"],
         limit=given["limit"],
         newest_first=given["newest_first"],
+        most_bytes=MOST_EVENT_BYTES,
     )
     return EventList(run=id, events=[_event_info(event) for event in found])
 

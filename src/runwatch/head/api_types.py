@@ -36,6 +36,17 @@ class ErrorAnswer(Answer):
     error: ErrorInfo
 
 
+class AsideInfo(Answer):
+    """A journal that is left alone since something is wrong with it, and with none beside it."""
+
+    host: str
+    journal: str
+    why: str
+    version: str
+    """Of the Runwatch that could not read it; another one tries again."""
+    since_ns: int
+
+
 class Health(Answer, omit_defaults=True):
     """Without a token only `status` is told."""
 
@@ -48,6 +59,9 @@ class Health(Answer, omit_defaults=True):
     bytes_on_disk: int | None = None
     problem: str | None = None
     notes: list[str] | None = None
+    aside: list[AsideInfo] | None = None
+    records_refused: int | None = None
+    """Since this head began: records that had not their shape, and were left out."""
 
 
 class PointInfo(Answer):

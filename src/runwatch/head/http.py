@@ -51,7 +51,7 @@ from runwatch.head.page_desk import PageDesk
 from runwatch.head.pages import Pages
 from runwatch.head.parameters import BadRequest, Given, Parameter, decoded, parse
 from runwatch.head.profile_room import ProfileRoom
-from runwatch.head.reading import Ambiguous, Reading
+from runwatch.head.reading import Ambiguous, Reading, Standing
 from runwatch.head.replies import error_reply, json_reply
 from runwatch.head.run_board import RunBoard
 from runwatch.head.session_answers import SessionDesk
@@ -78,6 +78,7 @@ def create_app(
     metrics: HeadMetrics | None = None,
     alive: Callable[[], Collection[JournalId]] = tuple,
     gone: Callable[[], Collection[JournalId]] = tuple,
+    standing: Callable[[], Standing] = Standing,
     pace: Pace | None = None,
     accounts: Accounts | None = None,
     clock_offsets: device_answers.Offsets = dict,
@@ -93,7 +94,7 @@ def create_app(
     price_per_device_hour: float | None = None,
 ) -> Starlette:
     """The app of one store.  Whoever stops the server calls `live.close()` first."""
-    reading = Reading(store, clock=clock, alive=alive, gone=gone)
+    reading = Reading(store, clock=clock, alive=alive, gone=gone, standing=standing)
     api = Api(
         reading,
         live or Live(),

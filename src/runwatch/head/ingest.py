@@ -18,7 +18,8 @@ from concurrent.futures import Future
 from typing import Final
 
 from runwatch.clock import Clock, system_clock
-from runwatch.errors import StoreFull
+from runwatch.errors import StoreDamaged, StoreFull
+from runwatch.head.steady import SteadyClock
 from runwatch.record import Batch, JournalId, Position, Verdict
 from runwatch.store.store import Retention, Store
 
@@ -31,6 +32,7 @@ MUCH_POINTS: Final = 20_000
 """A transaction of so many is worth its cost, whenever it comes."""
 RETRY_SECONDS: Final = 1.0
 HOUSEKEEPING_SECONDS: Final = 30.0
+LONGEST_PAUSE_SECONDS: Final = 3600.0
 logger = logging.getLogger("runwatch.head")
 
 
@@ -47,11 +49,15 @@ class Ingest:
         self.problem = ""
         """Why nothing is being stored at the moment; empty when all is well."""
         self.points_stored = self.batches_stored = self.batches_refused = 0
+        self.neglected = ""
+        """Why what is stored is not put in order at the moment; empty when all is well."""
         self.failure: BaseException | None = None
         """What ended the writer, if anything did: the head then goes down with it."""
         self.keeps_house = True
         """Whether what is stored is put in order now and then: who is here for one answer need not
         wait for that, nor have memory for it."""
+        self.steady = SteadyClock(clock)
+        """Whether the clock is believed; what is old is deleted only then."""
         self._retention = retention
         self._on_stored = on_stored
         self._clock = clock
@@ -188,15 +194,40 @@ class Ingest:
     # ── housekeeping ──────────────────────────────────────────────────────────────────────────
 
     def _keep(self) -> None:
-        while not self._stopping.wait(HOUSEKEEPING_SECONDS):
-            if not self.keeps_house:
-                continue
-            try:
-                self.store.compact()
-                if self._retention is not None:
-                    self.store.retain(self._retention, now_ns=self._clock.wall_ns())
-            except StoreFull as error:
-                self.problem = str(error)
+        """What fails is tried again, after pauses that grow: a disk that is full or ill may come
+        back, and until then health says what is not done."""
+        pause = HOUSEKEEPING_SECONDS
+        try:
+            while not self._stopping.wait(pause):
+                if self.keeps_house:
+                    pause = self._keep_once(pause)
+        except BaseException as error:
+            self.neglected = f"nothing is put in order any more: {type(error).__name__}: {error}"
+            raise
+
+    def _keep_once(self, pause: float) -> float:
+        """Returns how long to wait for the next time."""
+        try:
+            self.store.compact()
+            if self._retention is not None and self._may_delete():
+                self.store.retain(self._retention, now_ns=self._clock.wall_ns())
+        except (StoreFull, StoreDamaged, OSError) as error:
+            longer = min(pause * 2, LONGEST_PAUSE_SECONDS)
+            if not self.neglected:
+                logger.error("what is stored is not put in order: %s", error)
+            self.neglected = f"what is stored is not put in order: {error}"
+            return longer
+        if self.neglected:
+            logger.warning("what is stored is put in order again")
+        self.neglected = ""
+        return HOUSEKEEPING_SECONDS
+
+    def _may_delete(self) -> bool:
+        before = self.steady.why
+        steady = self.steady.is_steady(self.store.health().newest_block_ns)
+        if self.steady.why != before:
+            logger.warning("%s", self.steady.why or "what is old is deleted again")
+        return steady
 
 
 def _weight(batch: Batch) -> int:

@@ -11,7 +11,7 @@ from runwatch.clock import Clock, system_clock
 from runwatch.head.ingest import Ingest
 from runwatch.journal.reader import READ_BYTES
 from runwatch.record import JournalId, Verdict
-from runwatch.ship.tail import Tail
+from runwatch.ship.tail import Aside, Tail
 
 POLL_SECONDS: Final = 0.1
 HURRY_BYTES: Final = 256 << 10
@@ -50,6 +50,10 @@ class LocalTail:
 
     def gone(self) -> frozenset[JournalId]:
         return frozenset(self._tail.gone())
+
+    def aside(self) -> list[Aside]:
+        """Journals that are left alone, and why."""
+        return self._tail.aside()
 
     def agents(self) -> set[str]:
         """Hosts that have an agent which sees this directory."""

@@ -10,6 +10,7 @@ import secrets
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,7 +43,7 @@ from runwatch.head.local import LocalTail
 from runwatch.head.nodes import Nodes
 from runwatch.head.own_journal import OwnJournal
 from runwatch.head.profile_room import ProfileRoom, ProfileSettings
-from runwatch.head.reading import Reading
+from runwatch.head.reading import LeftAlone, Reading, Standing
 from runwatch.head.run_board import RunBoard
 from runwatch.head.session_answers import SessionDesk
 from runwatch.head.session_files import SessionFiles
@@ -51,9 +52,11 @@ from runwatch.head.settings import HangSettings, HeadSettings
 from runwatch.head.shares import FILE as SHARES_FILE
 from runwatch.head.shares import Shares
 from runwatch.head.stream import AgentState, SpineService, serve_grpc
+from runwatch.journal.liveness import this_host
 from runwatch.journal.reader import READ_BYTES
 from runwatch.journal.segment import journal_directories
 from runwatch.record import Batch, JournalId
+from runwatch.shapes import refused_records
 from runwatch.store.duck import DuckStore
 from runwatch.store.folds import FoldFiles
 from runwatch.store.journals import JournalStore, stretch_bytes
@@ -104,6 +107,7 @@ class LocalHead:
         self._agents = agents
         self._clock = clock
         self._lag_seconds: float | None = None
+        self._refused = 0
         self.nodes = Nodes(agents, self.tail, self.store, clock=clock)
         self.outbox = Outbox(
             root if lasts else None,
@@ -155,6 +159,7 @@ class LocalHead:
             metrics=metrics,
             alive=self.alive,
             gone=self.tail.gone,
+            standing=self._standing,
             accounts=self.accounts,
             clock_offsets=self.nodes.clock_offsets,
             desk=self.desk,
@@ -173,6 +178,15 @@ class LocalHead:
         """Journals whose processes live, by the word of those who can tell."""
         said = [agent.alive for agent in self.nodes.agents()]
         return self.tail.alive().union(*said)
+
+    def _standing(self) -> Standing:
+        host = this_host()
+        aside = [
+            LeftAlone(host, a.journal, a.why, a.version, a.since_ns) for a in self.tail.aside()
+        ]
+        problem = self.ingest.problem or self.ingest.neglected
+        notes = [self.ingest.steady.why] if self.ingest.steady.why else []
+        return Standing(problem, aside, self._refused, notes)
 
     def _known_ns(self, host: str) -> int | None:
         """Until when what a host recorded is known to have come here; None: that is not known."""
@@ -210,6 +224,8 @@ class LocalHead:
         newest = max((b.points.time_ns[-1] for b in batches if len(b.points)), default=None)
         if newest is not None:
             self._lag_seconds = (self._clock.wall_ns() - newest) / 1e9
+        told = chain.from_iterable(batch.events for batch in batches)
+        self._refused += sum(refused_records(event) for event in told)
         self.outbox.stored(batches)
         self.clients.stored(batches)
         self.sessions.stored(batches)

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from runwatch.errors import RunwatchError, UsageError
-from runwatch.head.answers import attempt_infos, run_info
+from runwatch.head.answers import MOST_EVENT_BYTES, attempt_infos, run_info
 from runwatch.head.api_types import GoodputShare, PointInfo, RunInfo, RunList, number, plain
 from runwatch.head.goodput import Accounts
 from runwatch.head.goodput_answers import disruption_infos
@@ -316,7 +316,8 @@ def _steps(reading: Reading, run: RunId, window: Window, pixels: int) -> StepCol
         lowest[attempt] = min(lowest.get(attempt, (row.rank, row.series)), (row.rank, row.series))
     buckets = min(pixels, MOST_BUCKETS)
     cells = grid("time", *window, buckets)
-    assert cells is not None
+    if cells is None:
+        raise UsageError(f"[{window[0]}, {window[1]}) is no stretch of time that has a picture")
     curves: Sequence[Curve] = ()
     if lowest:
         ids = [series for _, series in lowest.values()]
@@ -387,6 +388,7 @@ class _Events:
             start_ns=self._window.start_ns,
             end_ns=self._window.end_ns + 1,  # the run's own end is in its window
             limit=MOST_COUNTED + 1,
+            most_bytes=MOST_EVENT_BYTES,
         )
         self.more = self.more or len(found) > MOST_COUNTED
         return found[:MOST_COUNTED]

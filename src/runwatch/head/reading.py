@@ -31,6 +31,8 @@ from runwatch.views.runs import (
 from runwatch.views.series import AttemptOf, Headline, Question, choose, headline
 from runwatch.views.steps import last_steps
 
+ASIDE: Final = "journal_aside"
+MOST_ASIDE: Final = 1_000
 INCIDENT_SECONDS: Final = 3600.0
 FEW_RUNS: Final = 200
 """For so many it is quicker to ask for the series of each than for all there are."""
@@ -56,6 +58,28 @@ class Card:
     """How many accelerators were seen to be its."""
 
 
+@dataclass(frozen=True, slots=True)
+class LeftAlone:
+    """A journal that somebody set aside: this head, or the agent of a host."""
+
+    host: str
+    journal: str
+    why: str
+    version: str
+    since_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How it goes with taking data in; the store knows the rest."""
+
+    problem: str = ""
+    aside: Sequence[LeftAlone] = ()
+    """By this head itself."""
+    records_refused: int = 0
+    notes: Sequence[str] = ()
+
+
 class Reading:
     def __init__(
         self,
@@ -66,6 +90,7 @@ class Reading:
         alive: Callable[[], Collection[JournalId]] = tuple,
         gone: Callable[[], Collection[JournalId]] = tuple,
         clock_offsets: Callable[[], Mapping[str, int]] = dict,
+        standing: Callable[[], Standing] = Standing,
     ) -> None:
         """`clock_offsets`: how far each host's clock is ahead of ours, as its agent found."""
         self.store = store
@@ -74,6 +99,21 @@ class Reading:
         self.window_s = alive_window_s
         self.alive = alive
         self.gone = gone
+        self.standing = standing
+
+    def aside(self) -> list[LeftAlone]:
+        """Journals that are left alone, here or on a node, as was said of each last."""
+        found = {(each.host, each.journal): each for each in self.standing().aside}
+        told = self.store.events(None, kinds=[ASIDE], limit=MOST_ASIDE, newest_first=True)
+        agents = {row.journal for row in self.store.processes() if row.role == "agent"}
+        for row in (row for row in told if row.journal in agents):
+            body, key = row.body, (row.host, str(row.body.get("journal")))
+            why, version = str(body.get("why") or ""), str(body.get("version") or "")
+            state = LeftAlone(*key, why, version, row.time_ns)
+            if body.get("state") == "back":
+                state = replace(state, why="")
+            found.setdefault(key, state)
+        return sorted((a for a in found.values() if a.why), key=lambda a: (a.host, a.journal))
 
     # ── runs ───────────────────────────────────────────────────────────────────────────────────
 

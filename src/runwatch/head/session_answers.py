@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -23,6 +24,7 @@ from runwatch.head.replies import json_reply
 from runwatch.head.sessions import Sessions
 from runwatch.views.sessions import Session
 
+MOST_LISTED: Final = 1_000
 PARQUET: Final = "application/vnd.apache.parquet"
 Body = TypeVar("Body", bound=msgspec.Struct)
 
@@ -135,7 +137,7 @@ class SessionDesk:
 
     async def _list(self, request: Request, given: Given) -> Response:
         def made() -> SessionList:
-            found = reversed(self.sessions.all())
+            found = islice(reversed(self.sessions.all()), MOST_LISTED)
             return SessionList(sessions=[self.info(session) for session in found])
 
         return json_reply(await run_in_threadpool(made))

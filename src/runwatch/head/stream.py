@@ -20,6 +20,7 @@ from runwatch.head.admission import Admission
 from runwatch.head.ingest import Ingest
 from runwatch.head.keeping import Keeping
 from runwatch.record import Command, JournalId, Verdict
+from runwatch.shapes import is_host_name
 from runwatch.wire import spine_pb2 as pb
 from runwatch.wire.commands import command_to_message
 from runwatch.wire.convert import (
@@ -34,6 +35,8 @@ from runwatch.wire.convert import (
 HELLO_SECONDS: Final = 10.0
 ROOM_POLL_SECONDS: Final = 0.02
 STOPPING: Final = "this head is stopping"
+FARTHEST_CLOCK: Final = 4e9
+"""Seconds: a time shifted by more would no longer be one."""
 CLOCK_WORDS: Final = 20
 """So many times a host's clock is told in a minute."""
 _CURSORS: Final = pb.Down()
@@ -63,7 +66,8 @@ class AgentState:
     def hear_clock(self, theirs_ns: int, now_ns: int) -> None:
         """A word that waited on its way, behind what an agent kept while we were away, makes its
         clock look slow and never fast: the quickest of the last minute's is believed."""
-        self._told.append((theirs_ns - now_ns) / 1e9)
+        ahead = (theirs_ns - now_ns) / 1e9
+        self._told.append(min(max(ahead, -FARTHEST_CLOCK), FARTHEST_CLOCK))
         self.clock_offset_seconds = max(self._told)
 
 
@@ -157,6 +161,8 @@ class SpineService:
             version = agree_on_version(hello.oldest_wire_version, hello.newest_wire_version)
         except WireError as error:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        if not is_host_name(hello.host):
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "that is no name of a host")
         now = self._clock.wall_ns()
         commands = tuple(hello.commands)
         agent = AgentState(
@@ -229,7 +235,7 @@ class _Conversation:
         # Not reading on is the back-pressure: gRPC's window fills and the agent waits.
         while not self._ingest.has_room:
             await asyncio.sleep(ROOM_POLL_SECONDS)
-        batch = batch_from_message(message)
+        batch = batch_from_message(message, host=self._agent.host, now_ns=self._clock.wall_ns())
         self._ingest.submit(batch).add_done_callback(self._stored(batch.end))
 
     def _stored(self, end: int) -> Callable[[Future[Verdict]], None]:

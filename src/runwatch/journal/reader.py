@@ -12,6 +12,7 @@ import os
 import re
 import struct
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -41,6 +42,7 @@ from runwatch.journal.segment import (
     EVENT_REST,
     HEADER_LENGTH,
     KINDS,
+    LONGEST_SEGMENT,
     MAX_RECORD,
     NOT_COUNTED,
     ORIGIN,
@@ -52,6 +54,7 @@ from runwatch.journal.segment import (
     SPAN,
     SPAN_LENGTH,
     STEP_BEGIN,
+    STEP_BEGIN_WORDS,
     STEP_END,
     TEXT_HEAD,
     UNCHECKED,
@@ -66,10 +69,17 @@ from runwatch.journal.segment import (
 )
 from runwatch.journal.steps import STEP_LENGTH, Expander
 from runwatch.record import START, Batch, Event, Origin, Points, Position, position
+from runwatch.shapes import (
+    GAP,
+    Rejected,
+    definition_problem,
+    edges_problem,
+    event_problem,
+    in_unicode,
+    origin_problem,
+)
 
 READ_BYTES: Final = 1 << 20
-MOST_BYTES: Final = 256 << 20
-"""Of one segment held at once, whatever its header says; they have four MiB as a rule."""
 _MOST_MARKS: Final = 1024
 _PEEK_BYTES: Final = 16 << 10
 HOLE_GRACE_SECONDS: Final = 2.0
@@ -84,7 +94,15 @@ _Place = tuple[int, int, int]
 """Where an event begins and ends, and its time."""
 
 logger = logging.getLogger("runwatch.journal")
-_UNREADABLE: Final = (ValueError, TypeError, struct.error, RecursionError)
+UNREADABLE: Final = (
+    SegmentError,
+    ValueError,
+    TypeError,
+    OverflowError,
+    struct.error,
+    RecursionError,
+)
+"""What bytes that check out, and yet are no record, may make us raise."""
 
 
 @dataclass(slots=True)
@@ -121,11 +139,13 @@ def read_origin(directory: Path) -> Origin | None:
             Header.unpack(head, path)
             record = _checked(head, HEADER_LENGTH)
             if record is not None and record[6] == ORIGIN:
-                return origin_from_json(_text(record))
+                origin = origin_from_json(_text(record))
+                if not origin_problem(origin):
+                    return origin
         except OSError as error:
             problem = problem or error
             continue
-        except (SegmentError, ValueError, TypeError):
+        except UNREADABLE:
             pass
         # All zeros is not damage: on a network file system the pages may come later.
         damaged = damaged or _SOMETHING.search(head) is not None
@@ -143,7 +163,7 @@ def open_segment(path: Path) -> int:
 def count_records(path: Path, offset: int = HEADER_LENGTH) -> int:
     """Records in one segment from `offset` on that check out; definitions do not count."""
     with open(open_segment(path), "rb") as file:
-        data = file.read(MOST_BYTES)
+        data = file.read(LONGEST_SEGMENT)
     at, count = max(offset, HEADER_LENGTH), 0
     while True:
         record = _checked(data, at)
@@ -171,7 +191,9 @@ def _checked(data: bytes, at: int) -> bytes | None:
 def _text(record: bytes) -> dict[str, Any]:
     _, _, _, length = TEXT_HEAD.unpack_from(record, 4)
     start = 4 + TEXT_HEAD.size
-    fields: dict[str, Any] = json.loads(record[start : start + length])
+    fields: Any = json.loads(record[start : start + length])
+    if not isinstance(fields, dict):
+        raise SegmentError("what is said in it is not an object")
     return fields
 
 
@@ -333,7 +355,7 @@ class JournalReader:
         complete = bool(header.end) or segment_indexes(self.directory)[-1:] > [header.index]
         if not complete and not final and not any(os.pread(segment.fd, 8, segment.offset)):
             return False  # the live tail, most of the time
-        rest = os.pread(segment.fd, min(header.length, MOST_BYTES), segment.offset)
+        rest = os.pread(segment.fd, LONGEST_SEGMENT, segment.offset)
         if _checked(rest, 0) is not None:
             return True  # it came just now
         if header.end and segment.offset >= header.end:
@@ -378,7 +400,11 @@ class JournalReader:
             self._passed += records or 1
         # A process defines its run first, as 1: so the gap is seen with the run that it is in.
         scope = 0 if batch.origin.role == "agent" else 1
-        batch.events.append(Event(self._clock.wall_ns(), "journal_gap", body, scope=scope))
+        batch.events.append(Event(self._clock.wall_ns(), GAP, body, scope=scope))
+
+    def _set_aside(self, batch: Batch, refused: Rejected) -> None:
+        """Told as gaps, each cause once.  They were passed like those that are taken."""
+        refused.tell(batch, self._clock.wall_ns())
 
     # ── bytes to records ──────────────────────────────────────────────────────────────────────
 
@@ -411,15 +437,42 @@ class JournalReader:
             parts, block = cut(parts, whole), block[: whole * POINT_LENGTH]
         if not parts:
             return 0
-        before = len(batch.points)
+        before, had, refused = len(batch.points), _lengths(batch), Rejected()
         runs = block if _BETWEEN.isdisjoint(kinds) else None
-        records = self._decode_parts(parts, data, runs, segment, batch)
+        try:
+            records = self._decode_parts(parts, data, runs, segment, batch, refused)
+        except UNREADABLE:
+            _cut_back(batch, had)
+            refused = Rejected()
+            records = self._decode_singly(parts, data, segment, batch, refused)
         if self._passed is not None:
             self._passed += len(batch.points) - before + records
+        self._set_aside(batch, refused)
         return parts[-1][2]
 
+    def _decode_singly(
+        self, parts: list[Part], data: bytes, segment: _Open, batch: Batch, refused: Rejected
+    ) -> int:
+        """The same where a record is not what its bytes say: that one alone is left out."""
+        records = 0
+        for part in _records(parts):
+            had = _lengths(batch)
+            try:
+                records += self._decode_parts([part], data, None, segment, batch, refused)
+            except UNREADABLE as error:
+                _cut_back(batch, had)
+                refused.add("record", f"it cannot be read: {error}")
+                records += 1
+        return records
+
     def _decode_parts(
-        self, parts: list[Part], data: bytes, points: bytes | None, segment: _Open, batch: Batch
+        self,
+        parts: list[Part],
+        data: bytes,
+        points: bytes | None,
+        segment: _Open,
+        batch: Batch,
+        refused: Rejected,
     ) -> int:
         """Returns how many records there were besides points; `points` are all runs, if known."""
         shift = segment.header.wall_ns - segment.header.mono_ns
@@ -458,43 +511,84 @@ class JournalReader:
                 elif kind == POINT:  # a newer writer's, with more to it
                     append_singly(data[at : at + POINT_LENGTH], shift, batch.points)
                 else:
-                    records += 1 - _append_row(data, at, time_ns + shift, batch.points)
+                    records += 1 - _append_row(data[at:end], time_ns + shift, batch.points)
             elif kind == EVENT:
                 events.append((at, end, time_ns + shift))
             elif kind == DEFINE:
-                self._decode_definition(data[at:end], batch)
+                self._decode_definition(data[at:end], batch, refused)
             else:  # a newer writer's: passed over
                 records += kind != ORIGIN
         append_points(b"".join(runs) if points is None else points, shift, batch.points)
         append_spans(b"".join(spans), shift, batch.spans)
-        return records + len(spans) + self._decode_events(data, events, batch)
+        if problem := edges_problem(batch.spans):
+            raise SegmentError(problem)
+        self._decode_events(data, events, batch, refused)
+        return records + len(spans) + len(events)
 
-    def _decode_definition(self, record: bytes, batch: Batch) -> None:
+    def _decode_definition(self, record: bytes, batch: Batch, refused: Rejected) -> None:
         try:
-            batch.definitions.append(definition_from_json(_text(record)))
-        except (ValueError, TypeError, SegmentError, struct.error) as error:
-            self._note(batch, f"unreadable: {error}", self.position >> 32)
+            definition = definition_from_json(_text(record))
+        except UNREADABLE as error:
+            refused.add("definition", f"it cannot be read: {error}")
+            return
+        if problem := definition_problem(definition):
+            refused.add("definition", problem)
+        else:
+            batch.definitions.append(in_unicode(definition))
 
-    def _decode_events(self, data: bytes, places: list[_Place], batch: Batch) -> int:
+    def _decode_events(
+        self, data: bytes, places: list[_Place], batch: Batch, refused: Rejected
+    ) -> None:
         try:
-            batch.events += _events(data, places)
-            return len(places)
-        except _UNREADABLE:
-            return sum(self._decode_event(data, place, batch) for place in places)
+            found = _events(data, places)
+        except UNREADABLE as error:
+            if len(places) == 1:
+                refused.add("event", f"it cannot be read: {error}")
+                return
+            for place in places:
+                self._decode_events(data, [place], batch, refused)
+            return
+        for event in found:
+            if problem := event_problem(event):
+                refused.add(event.kind, problem)
+            else:
+                batch.events.append(event)
 
-    def _decode_event(self, data: bytes, place: _Place, batch: Batch) -> int:
-        try:
-            batch.events += _events(data, [place])
-            return 1
-        except _UNREADABLE as error:
-            self._note(batch, f"unreadable: {error}", self.position >> 32)
-            return 0  # `_note` counts it
+
+def _records(parts: list[Part]) -> Iterator[Part]:
+    """Runs, one record at a time."""
+    for kind, at, end, time_ns in parts:
+        if kind == RUN:
+            for each in range(at, end, POINT_LENGTH):
+                yield kind, each, each + POINT_LENGTH, time_ns
+        elif kind == STEPS:
+            for each in range(at, end, STEP_LENGTH):
+                middle = each + STEP_BEGIN_WORDS.size
+                yield STEP_BEGIN, each, middle, time_ns
+                yield STEP_END, middle, each + STEP_LENGTH, time_ns
+        else:
+            yield kind, at, end, time_ns
 
 
-def _append_row(data: bytes, at: int, time_ns: int, points: Points) -> int:
+def _lengths(batch: Batch) -> tuple[int, int, int, int]:
+    return len(batch.definitions), len(batch.points), len(batch.spans), len(batch.events)
+
+
+def _cut_back(batch: Batch, lengths: tuple[int, int, int, int]) -> None:
+    """As it was when it had these: a record that fails halfway leaves columns of any length."""
+    points, spans = batch.points, batch.spans
+    of_points: list[Any] = [points.series, points.time_ns, points.step, points.value]
+    of_spans: list[Any] = [spans.name, spans.span, spans.edge, spans.time_ns, spans.step]
+    together: list[list[Any]] = [[batch.definitions], of_points, of_spans, [batch.events]]
+    for columns, length in zip(together, lengths, strict=True):
+        for column in columns:
+            del column[length:]
+
+
+def _append_row(record: bytes, time_ns: int, points: Points) -> int:
     """A record of several points at one time; returns how many."""
-    _, _, _, step, count = POINTS_HEAD.unpack_from(data, at + 4)
-    row = points_body(count).unpack_from(data, at + 4)
+    _, _, _, step, count = POINTS_HEAD.unpack_from(record, 4)
+    row = points_body(count).unpack_from(record, 4)
     points.series.extend(row[5 : 5 + count])
     points.time_ns.extend([time_ns] * count)
     points.step.extend([step] * count)
@@ -504,7 +598,8 @@ def _append_row(data: bytes, at: int, time_ns: int, points: Points) -> int:
 
 def _count_records(segment: _Open) -> int:
     """Records between the header and the offset, by their lengths alone."""
-    data = os.pread(segment.fd, segment.offset - HEADER_LENGTH, HEADER_LENGTH)
+    length = min(segment.offset - HEADER_LENGTH, LONGEST_SEGMENT)
+    data = os.pread(segment.fd, length, HEADER_LENGTH)
     at = count = 0
     while at + 16 <= len(data):
         _, units, kind, _ = RECORD.unpack_from(data, at)

@@ -298,7 +298,7 @@ def _records_unseen(journal: _Journal, segment: _Segment) -> int:
         header = _header(segment.path)
         next_header = _header(following.path) if following is not None else None
         if header is not None and next_header is not None:
-            return next_header.records_before - header.records_before
+            return max(0, next_header.records_before - header.records_before)
     try:
         offset = journal.acknowledged & 0xFFFFFFFF if segment.index == reached else 0
         return count_records(segment.path, offset)

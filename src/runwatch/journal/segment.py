@@ -71,6 +71,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
@@ -99,6 +100,11 @@ STEPS_OFFSET: Final = 72
 MAX_RECORD: Final = 0xFFFF * 8
 DEFAULT_SEGMENT_BYTES: Final = 4 << 20
 MIN_SEGMENT_BYTES: Final = 1 << 20
+LONGEST_SEGMENT: Final = 64 << 20
+"""What a reader looks at of one: a header may say anything."""
+MOST_SEGMENTS: Final = 1 << 31
+_FARTHEST_NS: Final = 1 << 62
+_MOST_RECORDS: Final = 1 << 60
 PREPARED: Final = "next.tmp"
 MADE_IN_TURN: Final = "turn.tmp"
 
@@ -278,11 +284,16 @@ class Header:
             raise NewerJournalError(
                 f"{path} is of journal version {version}; this Runwatch reads up to {VERSION}"
             )
+        if max(abs(wall), abs(mono)) > _FARTHEST_NS or before > _MOST_RECORDS:
+            raise SegmentError(f"the header of {path} says what cannot be")
         (heartbeat,) = WORD.unpack_from(data, HEARTBEAT_OFFSET)
         (end,) = WORD.unpack_from(data, END_OFFSET)
         *ids, shift = STEPS_HEAD.unpack_from(data, STEPS_OFFSET)
         name, seconds, wait = ids
         return cls(index, length, before, wall, mono, heartbeat, end, (name, seconds, wait), shift)
+
+
+_SEGMENT_NAME: Final = re.compile(r"([0-9]{8,10})\.seg", re.ASCII)
 
 
 def segment_name(index: int) -> str:
@@ -295,7 +306,8 @@ def segment_indexes(directory: Path) -> list[int]:
         names = os.listdir(directory)
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted(int(n[:-4]) for n in names if n.endswith(".seg") and n[:-4].isdigit())
+    found = (int(match[1]) for name in names if (match := _SEGMENT_NAME.fullmatch(name)))
+    return sorted(index for index in found if index < MOST_SEGMENTS)
 
 
 def journal_directories(root: Path) -> list[Path]:

@@ -25,7 +25,7 @@ from runwatch.errors import HeadUnreachable, UsageError, WireError
 from runwatch.journal.liveness import this_host
 from runwatch.journal.stored import note_stored
 from runwatch.record import Command, JournalId, Position
-from runwatch.ship.tail import Followed, Tail
+from runwatch.ship.tail import FAILURES, Aside, Followed, Tail
 from runwatch.wire import spine_pb2 as pb
 from runwatch.wire.commands import command_from_message
 from runwatch.wire.convert import (
@@ -161,6 +161,10 @@ class Shipper:
             and self.acknowledged.get(journal, -1) >= followed.reader.position
         )
 
+    def aside(self) -> list[Aside]:
+        """Journals that are not sent, and why."""
+        return self._tail.aside()
+
     def run(self) -> None:
         while not self._stop.is_set():
             try:
@@ -282,7 +286,11 @@ class _Session:
         for _, batch in tail.read():
             if any(event.kind == GOODBYE for event in batch.events):
                 self._shipper._ending.add(batch.origin.journal)
-            message = batch_to_message(batch)
+            try:
+                message = batch_to_message(batch)
+            except FAILURES as error:
+                tail.set_aside(batch.origin.journal, error)
+                continue
             size = message.ByteSize()
             if size > room or self._wire_version < SEVERAL_AT_ONCE:
                 self._send_batches(together)

@@ -1,18 +1,28 @@
-"""Following every journal of a directory, each from its own cursor."""
+"""Following every journal of a directory, each from its own cursor.
+
+Whatever is wrong with one journal stays with that one: it is set aside, with the reason, and the
+others go on.  What is wrong with its files may pass, so it is tried again after a while; what is
+wrong with its contents is tried again by the next version of us, which may know better.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import resource
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
+from runwatch._version import __version__
 from runwatch.clock import Clock, system_clock
+from runwatch.errors import SegmentError
 from runwatch.journal.liveness import has_ended, is_alive
 from runwatch.journal.reader import READ_BYTES, JournalReader
 from runwatch.record import START, Batch, JournalId, Origin, Position
+from runwatch.shapes import origin_problem
 
 LIVENESS_SECONDS = 1.0
 HEARTBEAT_SECONDS = 15.0
@@ -20,17 +30,36 @@ LISTED_SECONDS = 5.0
 """So often a folder is listed anew though nothing says that it has changed."""
 SETTLED_SECONDS = 2.0
 """A folder may change twice within one tick of the clock that says when it did."""
-ASIDE_SECONDS = 10.0
-"""What cannot be read is tried again so often."""
-logger = logging.getLogger("runwatch.journal")
+AGAIN_SECONDS: Final = 10.0
+LONGEST_AGAIN_SECONDS: Final = 600.0
+"""A journal whose files cannot be read is tried again after so long, then twice as long …"""
+FAILURES: Final = (
+    OSError,
+    SegmentError,
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    struct.error,
+    RecursionError,
+)
+"""What may rise from one journal, and stays with it."""
+_MOST_ASIDE: Final = 10_000
+logger = logging.getLogger("runwatch.ship")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Aside:
-    """A journal that cannot be followed, and why."""
+    """A journal that is left alone, and why."""
 
+    journal: JournalId
     why: str
-    again_ns: int
+    since_ns: int
+    """Wall clock."""
+    again_ns: int | None = None
+    """When it is tried again, monotonic; None: by another version than this one."""
+    pause_seconds: float = AGAIN_SECONDS
+    version: str = __version__
 
 
 @dataclass(slots=True)
@@ -116,8 +145,8 @@ class Tail:
         self._clock = clock
         self._listing = _Listing(root / "journals", clock)
         self._ignored: set[str] = set()
-        self.aside: dict[str, Aside] = {}
-        """By their names: journals that cannot be read, or are not what they say."""
+        self._aside: dict[str, Aside] = {}
+        self._said = ""
         self._most_open = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
 
     def close(self) -> None:
@@ -131,48 +160,59 @@ class Tail:
         """
         if surely:
             self._listing.insist()
-        names = self._listing.look()
+        due = self._due()
+        if due:
+            self._listing.insist()
+        try:
+            names = self._listing.look()
+        except OSError as error:  # no more files may be open, or the folder is not ours to read
+            self._say(f"{self.root / 'journals'} cannot be listed: {error}")
+            return []
         if names is None:
             return []
         self._ignored &= names
-        self.aside = {name: aside for name, aside in self.aside.items() if name in names}
+        for gone in [name for name in self._aside if name not in names]:
+            del self._aside[gone]
         for gone in [name for name in self.journals if name not in names]:
             self.journals.pop(gone).reader.close()
-        now = self._clock.mono_ns()
-        known = self.journals.keys() | self._ignored
-        new = (name for name in sorted(names - known) if not self._waits(name, now))
-        return [followed for name in new if (followed := self._follow(name)) is not None]
+        known = self.journals.keys() | self._ignored | (self._aside.keys() - due)
+        new = sorted(names - known)
+        return [followed for name in new if (followed := self._try_to_follow(name)) is not None]
 
-    def _waits(self, name: str, now: int) -> bool:
-        aside = self.aside.get(name)
-        return aside is not None and now < aside.again_ns
+    def _due(self) -> set[str]:
+        now = self._clock.mono_ns()
+        found = [a for a in self._aside.values() if a.again_ns is not None and a.again_ns <= now]
+        return {aside.journal for aside in found}
+
+    def _try_to_follow(self, name: str) -> Followed | None:
+        try:
+            followed = self._follow(name)
+        except FAILURES as error:
+            self.set_aside(JournalId(name), error)
+            return None
+        if followed is not None and self._aside.pop(name, None) is not None:
+            logger.warning("journal %s can be read again", name)
+        return followed
 
     def _follow(self, name: str) -> Followed | None:
         directory = self.root / "journals" / name
-        try:
-            reader = JournalReader(directory, clock=self._clock)
-            if reader.origin is None:
-                if directory.is_dir():
-                    self._listing.insist()  # being created, or beyond reading
-                return None
-        except OSError as error:
-            self._set_aside(name, f"cannot be read: {error}")
+        reader = JournalReader(directory, clock=self._clock)
+        if reader.origin is None:
+            if directory.is_dir():
+                self._listing.insist()  # being created, or beyond reading
             return None
+        if problem := origin_problem(reader.origin):
+            raise SegmentError(f"nobody can have written it: {problem}")
+        if reader.origin.journal != name:
+            # Its records would be taken for those of the journal that it says to be.
+            raise SegmentError(
+                f"it says to be journal {reader.origin.journal!r}: a copy, or forged"
+            )
         if self._of_host is not None and reader.origin.host != self._of_host:
             self._ignored.add(name)
             return None
-        if reader.origin.journal != name:
-            self._set_aside(name, f"says that it is {str(reader.origin.journal)[:200]!r}")
-            return None
-        self.aside.pop(name, None)
         followed = self.journals[JournalId(name)] = Followed(reader, reader.origin)
         return followed
-
-    def _set_aside(self, name: str, why: str) -> None:
-        known = self.aside.get(name)
-        if known is None or known.why != why:
-            logger.warning("journal %r is set aside: it %s", name, why)
-        self.aside[name] = Aside(why, self._clock.mono_ns() + int(ASIDE_SECONDS * 1e9))
 
     def read(self) -> Iterator[tuple[Followed, Batch]]:
         """One stretch from each journal that has something new."""
@@ -183,9 +223,13 @@ class Tail:
                 if start is None:
                     continue
                 self.resume(name, start)
-            final = self._is_dead(followed)
             looked_ns = self._clock.mono_ns()
-            batch = followed.reader.read(final=final, max_bytes=self.read_bytes)
+            try:
+                final = self._is_dead(followed)
+                batch = followed.reader.read(final=final, max_bytes=self.read_bytes)
+            except FAILURES as error:
+                self.set_aside(name, error)
+                continue
             if len(going) > self._most_open:
                 followed.reader.close()  # it is opened again where we are
             if batch is not None:
@@ -197,6 +241,36 @@ class Tail:
             if final:
                 followed.done = True
                 followed.reader.close()
+
+    def set_aside(self, journal: JournalId, error: Exception) -> None:
+        """Leave one alone from now on: who reads it, or sends what was read, has failed."""
+        followed, before = self.journals.pop(journal, None), self._aside.get(journal)
+        if followed is not None:
+            followed.reader.close()
+        if before is None and len(self._aside) >= _MOST_ASIDE:
+            self._ignored.add(journal)
+            return
+        why, pause, again_ns = _words(error), AGAIN_SECONDS, None
+        if before is not None:
+            pause = min(before.pause_seconds * 2, LONGEST_AGAIN_SECONDS)
+        if isinstance(error, OSError):
+            again_ns = self._clock.mono_ns() + int(pause * 1e9)
+        if before is None or before.why != why:
+            logger.warning("journal %s is set aside: %s", journal, why)
+        since_ns = self._clock.wall_ns() if before is None else before.since_ns
+        self._aside[journal] = Aside(journal, why, since_ns, again_ns, pause)
+
+    def is_aside(self, journal: JournalId) -> bool:
+        return journal in self._aside
+
+    def aside(self) -> list[Aside]:
+        """The journals that are left alone, by name; any thread may ask."""
+        return sorted(dict(self._aside).values(), key=lambda aside: aside.journal)
+
+    def _say(self, problem: str) -> None:
+        if problem != self._said:
+            self._said = problem
+            logger.warning("%s", problem)
 
     def resume(self, journal: JournalId, position: Position) -> None:
         """Go on reading at `position`: where a head says it has got to."""
@@ -251,3 +325,8 @@ class Tail:
                 alive = False
             followed.dead, followed.known_alive = alive is False, alive is True
         return followed.dead
+
+
+def _words(error: Exception) -> str:
+    text = str(error).strip()[:500]
+    return text if isinstance(error, SegmentError | OSError) else f"{type(error).__name__}: {text}"

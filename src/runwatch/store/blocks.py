@@ -64,13 +64,24 @@ class BlockFiles:
     def temporary(self, file: str) -> Path:
         return self.directory / (file + ".tmp")
 
-    def publish(self, file: str) -> int:
-        """Make a temporary file durable under its own name; returns its size."""
+    def publish(self, file: str, taken_ns: int) -> int:
+        """Make a temporary file durable under its own name; returns its size.
+
+        Its time is when the store took the newest of its rows.
+        """
         temporary = self.temporary(file)
+        os.utime(temporary, ns=(taken_ns, taken_ns))
         fsync(temporary)
         temporary.rename(self.path(file))
         fsync(self.directory)
         return self.path(file).stat().st_size
+
+    def taken_ns(self, file: str) -> int:
+        """When the newest of its rows was taken; 0 for a file that is gone."""
+        try:
+            return self.path(file).stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
 
     def intact(self, block: Block) -> bool:
         """Cheap: size and magic bytes.  What this misses shows when the block is read."""

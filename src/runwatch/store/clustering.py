@@ -113,6 +113,7 @@ class Clusterer:
         self._connection = connection
         self._files = files
         self._next_part = next_part
+        self._taken_ns = 0
         self._wrote: list[str] = []
 
     def discard(self) -> None:
@@ -123,8 +124,9 @@ class Clusterer:
     def close(self) -> None:
         self._connection.close()
 
-    def close_generation(self, generation: int) -> list[Block]:
+    def close_generation(self, generation: int, *, taken_ns: int) -> list[Block]:
         made: list[Block] = []
+        self._taken_ns = taken_ns
         for kind in _LAYOUT:
             table = f"{kind}_{generation}"
             for day, where in self._days(table):
@@ -135,6 +137,7 @@ class Clusterer:
     def merge(self, merge: Merge, *, rows: int) -> list[Block]:
         source = scan(self._files, (block.file for block in merge.inputs))
         made: list[Block] = []
+        self._taken_ns = max(self._files.taken_ns(block.file) for block in merge.inputs)
         part = family = self._next_part()
         for low, high in self._ranges(merge, source, rows):
             where = f"{_LAYOUT[merge.kind][1]} BETWEEN {low} AND {high}"
@@ -193,7 +196,7 @@ class Clusterer:
         self._wrote.append(place.file)
         quoted = str(self._files.temporary(place.file)).replace("'", "''")
         self._connection.execute(f"COPY ({query}) TO '{quoted}' ({_FORMAT})")
-        size = self._files.publish(place.file)
+        size = self._files.publish(place.file, self._taken_ns)
         row = self._connection.execute(
             f"SELECT count(*), min({key}), max({key}), min({low}), max({high}) "
             f"FROM {scan(self._files, [place.file])}"

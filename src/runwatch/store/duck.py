@@ -31,7 +31,7 @@ from runwatch.rows import Curve, EventRow, Latest, ProcessRow, SeriesRow, SpanRo
 from runwatch.store import hot, ingest, opening
 from runwatch.store.blocks import Block, BlockFiles, Kind
 from runwatch.store.clustering import Clusterer, Merge, plan_merges
-from runwatch.store.grid import grid
+from runwatch.store.grid import LOWEST, grid
 from runwatch.store.hot import Seed
 from runwatch.store.leases import Leases
 from runwatch.store.lock import DirectoryLock
@@ -86,6 +86,7 @@ class DuckStore:
         self._leases = Leases()
         self._row_groups = RowGroups(self._files)
         self._broken: duckdb.Error | None = None
+        self._opened_ns = clock.wall_ns()
         self._adopt(self._open_files())
         self._part = max((block.part for block in self._view.blocks), default=0)
 
@@ -318,6 +319,7 @@ class DuckStore:
         end_ns: int | None = None,
         limit: int | None = None,
         newest_first: bool = False,
+        most_bytes: int | None = None,
     ) -> list[EventRow]:
         number = None if run is None else self._catalog.find_run(run)
         if (run is not None and number is None) or kinds == []:
@@ -332,6 +334,7 @@ class DuckStore:
                 end_ns=end_ns,
                 limit=limit,
                 newest_first=newest_first,
+                most_bytes=most_bytes,
             )
         )
         return [self._catalog.event_row(*row) for row in rows]
@@ -427,14 +430,14 @@ class DuckStore:
         if self._files is None:
             return 0
         with self._maintaining:
-            self._leases.sweep()
             try:
+                self._leases.sweep()
                 self._switch_if_ripe(force)
                 moved = sum(self._close_generation(g) for g in self._view.generations[:-1])
                 self._merge_ripe()
+                self._leases.sweep()
             except (duckdb.Error, OSError) as error:
                 raise self._translated(error) from error
-            self._leases.sweep()
             return moved
 
     def _switch_if_ripe(self, force: bool) -> None:
@@ -442,7 +445,7 @@ class DuckStore:
             self._mend()
             rows = self._rows[self._seed.generation]
             age = (self._clock.wall_ns() - self._seed.created_ns) / 1e9
-            ripe = force or age >= self._settings.compact_seconds
+            ripe = force or not 0 <= age < self._settings.compact_seconds
             if not (rows["points"] > self._settings.compact_rows or (ripe and any(rows.values()))):
                 return
             seed = self._next_seed()
@@ -465,7 +468,7 @@ class DuckStore:
 
     def _close_generation(self, generation: int) -> int:
         with self._clustering() as clusterer:
-            made = clusterer.close_generation(generation)
+            made = clusterer.close_generation(generation, taken_ns=self._clock.wall_ns())
         self._settings.reached("written")
         points = self._rows[generation]["points"]
         self._register(add=made, remove=(), generation=generation)
@@ -503,17 +506,26 @@ class DuckStore:
             return self._delete_hot(before)
         with self._maintaining:
             view = self._view.blocks
-            old = [b for b in view if b.kind in before and b.time_max < before[b.kind]]
-            if old:
-                self._replace([], old)
-            self._leases.sweep()
+            old = [b for b in view if b.kind in before and self._is_old(b, before[b.kind])]
+            try:
+                if old:
+                    self._replace([], old)
+                self._leases.sweep()
+            except (duckdb.Error, OSError) as error:
+                raise self._translated(error) from error
         return {kind: sum(block.rows for block in old if block.kind == kind) for kind in days}
+
+    def _is_old(self, block: Block, before_ns: int) -> bool:
+        """By what its rows say and by when we took them: a node's clock may be years behind."""
+        assert self._files is not None
+        return block.time_max < before_ns and self._files.taken_ns(block.file) < before_ns
 
     def _delete_hot(self, before: dict[Kind, int]) -> dict[str, Any]:
         counts: dict[str, Any] = {"points": 0, "rollup": 0, "spans": 0, "events": 0}
         generation = self._seed.generation
         with self._writing:
-            for kind in set(before) & set(hot.FACTS):
+            # Nothing in memory was taken before we began.
+            for kind in {k for k in hot.FACTS if before.get(k, LOWEST) > self._opened_ns}:
                 row = self._writer.execute(
                     f"DELETE FROM {kind}_{generation} WHERE time_ns < {before[kind]}"
                 ).fetchone()
@@ -558,7 +570,7 @@ class DuckStore:
         with self._leases.shared():
             cursor = self._base.cursor()
             blocks = list(self._view.blocks)
-            opening.save_manifest(self._directory, cursor, self._seed, blocks, self._change)
+            opening.save_manifest(self._directory, cursor, blocks, self._change)
             cursor.close()
         self._settings.reached("manifest")
 
@@ -595,7 +607,14 @@ class DuckStore:
             bytes_on_disk=self._bytes_on_disk(),
             problem=problem,
             notes=tuple(self._notes),
+            newest_block_ns=self._newest_block_ns(),
         )
+
+    def _newest_block_ns(self) -> int | None:
+        if self._files is None or not self._view.blocks:
+            return None
+        newest = max(self._view.blocks, key=lambda block: block.part)
+        return self._files.taken_ns(newest.file) or None
 
     def _hot_points(self) -> int:
         return sum(rows["points"] for rows in tuple(self._rows.values()))

@@ -74,15 +74,20 @@ def open_directory(
     opened = _open_or_recover(directory, files, config, clock, manifest, notes)
     opened.notes = notes
     _check_blocks(directory, files, opened, clock)
-    save_manifest(directory, opened.connection, opened.seed, opened.blocks, opened.change)
+    save_manifest(directory, opened.connection, opened.blocks, opened.change)
     files.delete_others(block.file for block in opened.blocks)
     return opened
 
 
 def save_manifest(
-    directory: Path, connection: Connection, seed: Seed, blocks: list[Block], change: int
+    directory: Path, connection: Connection, blocks: list[Block], change: int
 ) -> None:
-    """The catalogue may be newer than the cursors: producers define again what they send again."""
+    """The cursors are those of the oldest generation that is in no block yet: whoever begins again
+    from here has nothing of it, and must ask for all that came since it began.
+
+    The catalogue may be newer than the cursors: producers define again what they send again.
+    """
+    seed = hot.load_seed(connection, *hot.load_generations(connection)[0])
     columns = zip(*(column.tolist() for column in seed.latest), strict=True)
     Manifest(
         change=change,

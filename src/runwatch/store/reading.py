@@ -24,6 +24,7 @@ from runwatch.store.matrix import ROLLED, Sheet
 from runwatch.store.reduction import Cells, Found
 from runwatch.store.store import Axis, PointColumns, Statistic
 
+_SOME_ROWS: Final = 64
 _MANY_RANGES: Final = 16
 
 _POINTS_PAGE_ROWS: Final = 250_000
@@ -397,7 +398,9 @@ class Reader:
         end_ns: int | None = None,
         limit: int | None = None,
         newest_first: bool = False,
+        most_bytes: int | None = None,
     ) -> list[tuple[Any, ...]]:
+        """`most_bytes`: of their bodies together; fewer rows then, as with a limit."""
         blocks = [
             block
             for block in self._view.closed(kind)
@@ -412,7 +415,18 @@ class Reader:
         if limit is not None:
             query += f" LIMIT {limit}"
         given = {"kinds": list(kinds)} if kinds else None
-        return self._connection.execute(query, given).fetchall()
+        found = self._connection.execute(query, given)
+        if most_bytes is None:
+            return found.fetchall()
+        place = columns.split(", ").index("body")
+        rows: list[tuple[Any, ...]] = []
+        while most_bytes > 0 and (some := found.fetchmany(_SOME_ROWS)):
+            for row in some:
+                most_bytes -= len(row[place])
+                if most_bytes <= 0 and rows:
+                    break
+                rows.append(row)
+        return rows
 
     # ── replay ─────────────────────────────────────────────────────────────────────────────────
 

@@ -70,6 +70,8 @@ class StoreHealth:
     """Why the store cannot take data now (disk full …); empty when it can."""
     notes: Sequence[str] = field(default_factory=tuple)
     """What was found damaged at opening and set aside, in words."""
+    newest_block_ns: int | None = None
+    """When the newest closed file was written; None without any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +209,10 @@ class Store(Protocol):
         end_ns: int | None = None,
         limit: int | None = None,
         newest_first: bool = False,
-    ) -> list[EventRow]: ...
+        most_bytes: int | None = None,
+    ) -> list[EventRow]:
+        """By time; at most `limit`, with bodies of `most_bytes` together, but at least one."""
+        ...
 
     def spans(
         self,
@@ -229,7 +234,8 @@ class Store(Protocol):
         ...
 
     def retain(self, retention: Retention, *, now_ns: int) -> dict[str, Any]:
-        """Delete what is older than its kind is kept; returns counts by kind."""
+        """Delete what is older than its kind is kept, by its own times and by when the store took
+        it; returns counts by kind."""
         ...
 
     def health(self) -> StoreHealth: ...

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from array import array
-from typing import Any, Final, cast
+from collections.abc import Iterator
+from typing import Any, Final
 
 from runwatch.errors import WireError
 from runwatch.record import (
+    BEGIN,
+    END,
     Batch,
     Definition,
     Event,
@@ -23,6 +26,15 @@ from runwatch.record import (
     SpanName,
     Spans,
 )
+from runwatch.shapes import (
+    LATEST_NS,
+    LONGEST_BODY,
+    Rejected,
+    definition_problem,
+    edges_problem,
+    event_problem,
+    origin_problem,
+)
 from runwatch.wire import spine_pb2 as pb
 
 OLDEST_VERSION: Final = 1
@@ -31,6 +43,7 @@ SEVERAL_AT_ONCE: Final = 2
 """The version from which on a message may hold several batches, or several cursors."""
 MAX_MESSAGE_BYTES: Final = 8 << 20
 MAX_JOURNAL_ID: Final = 200
+_FARTHEST: Final = 1 << 63
 _ROLES: Final[dict[str, Role]] = {"agent": "agent", "child": "child"}
 
 
@@ -147,23 +160,61 @@ def _definition_to_message(definition: Definition) -> pb.Definition:
     )
 
 
-def batch_from_message(message: pb.Batch) -> Batch:
-    if message.end <= message.start:
-        raise WireError(f"batch [{message.start}, {message.end}) is empty or runs backwards")
-    return Batch(
-        origin=_origin(message.origin),
-        start=Position(message.start),
-        end=Position(message.end),
-        definitions=[_definition(d) for d in message.definitions],
-        points=_points(message.points),
-        spans=_spans(message.spans),
-        events=[_event(e) for e in message.events],
-        skipped_records=message.skipped_records,
-    )
+def batch_from_message(message: pb.Batch, *, host: str = "", now_ns: int = 0) -> Batch:
+    """What in it has not its shape is left out, and told as a gap at `now_ns`.
+
+    A batch of which nothing can be taken is all gap, of a journal on `host`; only one that does
+    not say which stretch of which journal it is raises WireError.
+    """
+    if not message.start < message.end < _FARTHEST:
+        raise WireError(f"[{message.start}, {message.end}) is no stretch of a journal")
+    journal = check_journal_id(message.origin.journal)
+    start, end = Position(message.start), Position(message.end)
+    refused = Rejected()
+    batch = Batch(Origin(journal, host, 0, now_ns), start, end)
+    try:
+        batch.origin = _origin(message.origin)
+        batch.points = _points(message.points)
+        batch.spans = _whole_spans(_spans(message.spans), refused)
+    except WireError as error:
+        batch.points, batch.spans = Points(), Spans()
+        refused.add("batch", str(error))
+    else:
+        batch.definitions = list(_definitions(message, refused))
+        batch.events = list(_events(message, refused))
+    batch.skipped_records = min(message.skipped_records, LATEST_NS)
+    refused.tell(batch, now_ns)
+    return batch
+
+
+def _definitions(message: pb.Batch, refused: Rejected) -> Iterator[Definition]:
+    for each in message.definitions:
+        try:
+            definition = _definition(each)
+        except WireError as error:
+            refused.add("definition", str(error))
+            continue
+        if problem := definition_problem(definition):
+            refused.add("definition", problem)
+        else:
+            yield definition
+
+
+def _events(message: pb.Batch, refused: Rejected) -> Iterator[Event]:
+    for each in message.events:
+        try:
+            event = _event(each)
+        except WireError as error:
+            refused.add(each.kind, str(error))
+            continue
+        if problem := event_problem(event):
+            refused.add(event.kind, problem)
+        else:
+            yield event
 
 
 def _origin(message: pb.Origin) -> Origin:
-    return Origin(
+    origin = Origin(
         journal=check_journal_id(message.journal),
         host=message.host,
         pid=message.pid,
@@ -173,6 +224,9 @@ def _origin(message: pb.Origin) -> Origin:
         role=_ROLES.get(message.role, "process"),
         version=message.version,
     )
+    if problem := origin_problem(origin):
+        raise WireError(f"nobody can have written it: {problem}")
+    return origin
 
 
 def _definition(message: pb.Definition) -> Definition:
@@ -225,12 +279,24 @@ def _spans(message: pb.Spans) -> Spans:
     return spans
 
 
+def _whole_spans(spans: Spans, refused: Rejected) -> Spans:
+    problem = edges_problem(spans)
+    if not problem:
+        return spans
+    whole = Spans()
+    for row in zip(spans.name, spans.span, spans.edge, spans.time_ns, spans.step, strict=True):
+        if row[2] in (BEGIN, END):
+            whole.append(*row)
+        else:
+            refused.add("span", problem)
+    return whole
+
+
 def _event(message: pb.Event) -> Event:
+    if len(message.body_json) > LONGEST_BODY:
+        raise WireError(f"its body is longer than {LONGEST_BODY} characters")
     try:
-        body = json.loads(message.body_json)
+        body: Any = json.loads(message.body_json)
     except (ValueError, RecursionError) as error:
-        raise WireError(f"event {message.kind!r} whose body is not JSON: {error}") from error
-    if not isinstance(body, dict):
-        raise WireError(f"event {message.kind!r} whose body is not an object")
-    body = cast(dict[str, Any], body)
+        raise WireError(f"its body is not JSON: {error}") from error
     return Event(message.time_ns, message.kind, body, message.step, message.scope)

@@ -49,7 +49,8 @@ class Head:
 
     def __init__(self) -> None:
         self.clock = Clock(0)
-        self.store = DuckStore.open(None, settings=DuckSettings(threads=1))
+        settings = DuckSettings(threads=1)
+        self.store = DuckStore.open(None, settings=settings, clock=self.clock)
         self.reading = Reading(self.store, clock=self.clock)
         self.still = threading.Lock()
         self.accounts = Accounts(self.reading, self.still)

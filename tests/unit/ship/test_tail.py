@@ -14,7 +14,13 @@ from runwatch.journal.liveness import ENDED
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import START, JournalId, Role
 from runwatch.ship import tail as tail_module
-from runwatch.ship.tail import LISTED_SECONDS, LIVENESS_SECONDS, SETTLED_SECONDS, Tail
+from runwatch.ship.tail import (
+    AGAIN_SECONDS,
+    LISTED_SECONDS,
+    LIVENESS_SECONDS,
+    SETTLED_SECONDS,
+    Tail,
+)
 from tests.unit.journal.journal_help import FakeClock, origin
 
 
@@ -158,12 +164,56 @@ def test_who_is_gone_is_known_when_all_was_read_and_no_agent_can_tell_more(
     clock.advance(2 * LIVENESS_SECONDS)
     assert tail.gone() == []  # there may be a last word of it that was not read yet
     assert look() == ["agent", "process"]
-    JournalWriter(tmp_path, replace(origin("next agent"), role="agent")).close()
-    alive["next agent"] = True
+    JournalWriter(tmp_path, replace(origin("next-agent"), role="agent")).close()
+    alive["next-agent"] = True
     tail.discover(surely=True)
     assert look() == ["agent", "process"]  # what was said is not taken back
     tail.resume(JournalId("process"), START)
     assert sorted(tail.gone()) == ["agent"]
     (tmp_path / "journals" / "elsewhere" / ENDED).touch()  # the agent of its node has seen it
     assert look() == ["agent", "elsewhere"]
+    tail.close()
+
+
+def test_a_journal_is_set_aside_alone_and_tried_again(tmp_path: Path) -> None:
+    clock = FakeClock()
+    for name in ("one", "two"):
+        JournalWriter(tmp_path, origin(name)).close()
+    tail = Tail(tmp_path, clock=clock, alive=lambda _: True)
+    assert len(tail.discover()) == 2
+    tail.set_aside(JournalId("one"), OSError("too many open files"))
+    assert {f.origin.journal for f, _ in tail.read()} == {"two"}
+    assert tail.discover(surely=True) == []
+    (aside,) = tail.aside()
+    assert (aside.journal, aside.why) == ("one", "too many open files")
+    clock.advance(AGAIN_SECONDS)
+    assert [followed.origin.journal for followed in tail.discover()] == ["one"]
+    assert tail.aside() == []
+    tail.set_aside(JournalId("one"), ValueError("no number"))  # so it is, whoever reads it
+    clock.advance(100 * AGAIN_SECONDS)
+    assert tail.discover(surely=True) == []
+    (aside,) = tail.aside()
+    assert aside.why == "ValueError: no number" and aside.version
+    tail.close()
+
+
+def test_a_journal_that_says_to_be_another_is_set_aside(tmp_path: Path) -> None:
+    JournalWriter(tmp_path, origin("mine")).close()
+    (tmp_path / "journals" / "mine").rename(tmp_path / "journals" / "stolen")
+    JournalWriter(tmp_path, origin("mine")).close()
+    tail = Tail(tmp_path, clock=FakeClock(), alive=lambda _: True)
+    assert [followed.origin.journal for followed in tail.discover()] == ["mine"]
+    (aside,) = tail.aside()
+    assert aside.journal == "stolen" and "says to be journal 'mine'" in aside.why
+    tail.close()
+
+
+@pytest.mark.parametrize("name", ["a b", "..x", "é", "x" * 220, os.fsdecode(b"x\xff")])
+def test_a_folder_that_no_journal_is_called_is_set_aside(name: str, tmp_path: Path) -> None:
+    JournalWriter(tmp_path, origin("mine")).close()
+    (tmp_path / "journals" / name).mkdir()
+    (tmp_path / "journals" / name / "00000000.seg").write_bytes(b"x" * 500)
+    tail = Tail(tmp_path, clock=FakeClock(), alive=lambda _: True)
+    assert [followed.origin.journal for followed in tail.discover()] == ["mine"]
+    assert [aside.journal for aside in tail.aside()] == [name]
     tail.close()

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from runwatch.clock import system_clock
 from runwatch.errors import UsageError
 from runwatch.record import (
     BEGIN,
@@ -488,15 +489,18 @@ def test_retention_forgets_by_kind(store: Store) -> None:
     writer = Writer()
     old = Event(EPOCH, "old", {}, NO_STEP)
     store.write([writer.batch(ramp(100), events=[old])])
-    store.write([writer.batch(ramp(5, start=EPOCH + 30 * DAY, first=100))])
+    taken_ns = system_clock.wall_ns()
+    store.write([writer.batch(ramp(5, start=taken_ns + 30 * DAY, first=100))])
     store.compact(force=True)
-    nothing = store.retain(Retention(None, None, None, None), now_ns=EPOCH + 3000 * DAY)
+    nothing = store.retain(Retention(None, None, None, None), now_ns=taken_ns + 3000 * DAY)
     assert not any(nothing.values())
-    counts = store.retain(Retention(points_days=10), now_ns=EPOCH + 31 * DAY)
+    counts = store.retain(Retention(points_days=10), now_ns=taken_ns + 9 * DAY)
+    assert not any(counts.values())  # old as they are, they came nine days ago
+    counts = store.retain(Retention(points_days=10), now_ns=taken_ns + 31 * DAY)
     assert (counts["points"], counts["events"]) == (100, 0)
     assert [row[3] for row in stored(store)] == [100, 101, 102, 103, 104]
     assert len(store.events()) == 1
-    store.retain(Retention(events_days=1), now_ns=EPOCH + 31 * DAY)
+    store.retain(Retention(events_days=1), now_ns=taken_ns + 31 * DAY)
     assert store.events() == []
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -72,6 +73,36 @@ def crash_image(directory: Path) -> Path:
     image = directory.with_name("image")
     shutil.copytree(directory, image)
     return image
+
+
+@pytest.mark.parametrize("unclosed", [1, 2])
+def test_a_generation_that_is_in_no_block_is_asked_for_again(
+    unclosed: int, directory: Path
+) -> None:
+    """Killed between the switch and the close, opened again, and then the database is damaged."""
+    batches = consecutive(6)
+
+    def stop(place: str) -> None:
+        if place == "switched":
+            raise OSError("killed here")
+
+    store = DuckStore.open(directory, settings=SMALL)
+    store.write(batches[:2])
+    store.compact(force=True)
+    store.close()
+    for number in range(unclosed):
+        store = DuckStore.open(directory, settings=replace(SMALL, reached=stop))
+        store.write(batches[2 + number : 3 + number])
+        with pytest.raises(StoreDamaged, match="killed here"):
+            store.compact(force=True)
+        store.close()
+    DuckStore.open(directory, settings=SMALL).close()
+    (directory / "hot.duckdb").write_bytes(b"not a database")
+    store = DuckStore.open(directory, settings=SMALL)
+    assert store.cursor(JOURNAL) == batches[1].end  # what the blocks hold, and nothing more
+    send_rest(store, batches)
+    assert steps(store) == list(range(60))
+    store.close()
 
 
 # ── one process at a time ──────────────────────────────────────────────────────────────────────
@@ -504,8 +535,26 @@ def test_which_parts_are_merged(
     assert [merge.level for merge in merges] == expected
 
 
+def test_what_a_slow_clock_wrote_is_kept_as_long_as_the_rest(directory: Path) -> None:
+    """A node's clock is 200 days behind: its points are old when they come, and came just now."""
+    clock = FixedClock(EPOCH + 200 * DAY)
+    store = DuckStore.open(directory, settings=SMALL, clock=clock)
+    batches = consecutive(4)
+    for batch in batches:  # each a file, which become one
+        store.write([batch])
+        store.compact(force=True)
+    assert store.health().newest_block_ns == clock.now_ns
+    clock.now_ns += 89 * DAY
+    store.compact()
+    assert store.retain(Retention(), now_ns=clock.now_ns)["points"] == 0
+    assert len(steps(store)) == 40
+    clock.now_ns += 2 * DAY
+    assert store.retain(Retention(), now_ns=clock.now_ns)["points"] == 40
+    store.close()
+
+
 def test_roll_ups_outlive_their_points(directory: Path) -> None:
-    store = DuckStore.open(directory, settings=SMALL)
+    store = DuckStore.open(directory, settings=SMALL, clock=FixedClock())
     store.write([Writer().batch(ramp(1000))])
     store.compact(force=True)
     store.retain(Retention(points_days=1), now_ns=EPOCH + 5 * DAY)

@@ -35,6 +35,7 @@ from runwatch.wire.convert import (
 SOURCE = Path(__file__).parents[3] / "src"
 int64 = st.integers(-(2**63), 2**63 - 1)
 uint32 = st.integers(0, 2**32 - 1)
+time_ns = st.integers(0, 2**62)
 rows = st.tuples(uint32, int64, int64, st.floats(allow_nan=False))
 text = st.text(st.characters(blacklist_categories=("Cs",)), max_size=20)
 
@@ -70,7 +71,7 @@ def test_a_batch_survives_the_wire() -> None:
     assert got.events == sent.events
 
 
-@given(st.lists(rows, max_size=50), st.lists(st.tuples(int64, text, int64, uint32), max_size=5))
+@given(st.lists(rows, max_size=50), st.lists(st.tuples(time_ns, text, int64, uint32), max_size=5))
 def test_any_points_and_events_survive_the_wire(
     points: list[tuple[int, int, int, float]], events: list[tuple[int, str, int, int]]
 ) -> None:
@@ -83,26 +84,71 @@ def test_any_points_and_events_survive_the_wire(
     assert got.events == batch.events
 
 
-@pytest.mark.parametrize(
-    ("spoil", "words"),
-    [
-        (lambda m: setattr(m, "end", 0), "runs backwards"),
-        (lambda m: setattr(m.origin, "journal", "../x"), "not a journal id"),
-        (lambda m: setattr(m.points, "series", b"123"), "points.series of 3 bytes"),
-        (lambda m: setattr(m.points, "series", b""), "different lengths"),
-        (lambda m: setattr(m.spans, "edge", b""), "different lengths"),
-        (lambda m: setattr(m.events[0], "body_json", "{"), "not JSON"),
-        (lambda m: setattr(m.events[0], "body_json", "[" * 9999 + "]" * 9999), "not JSON"),
-        (lambda m: setattr(m.events[0], "body_json", "[]"), "not an object"),
-        (lambda m: m.definitions.append(pb.Definition()), "does not know"),
-    ],
-)
-def test_nonsense_is_refused_with_a_reason(spoil: object, words: str) -> None:
+def spoiled(spoil: object) -> pb.Batch:
     message = batch_to_message(a_batch())
     assert callable(spoil)
     spoil(message)
+    return message
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda m: setattr(m, "end", 0), "no stretch of a journal"),
+        (lambda m: setattr(m, "end", 2**63), "no stretch of a journal"),
+        (lambda m: setattr(m.origin, "journal", "../x"), "not a journal id"),
+    ],
+)
+def test_what_is_of_no_journal_is_refused_with_a_reason(spoil: object, words: str) -> None:
     with pytest.raises(WireError, match=words):
-        batch_from_message(message)
+        batch_from_message(spoiled(spoil))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda m: setattr(m.points, "series", b"123"), "points.series of 3 bytes"),
+        (lambda m: setattr(m.points, "series", b""), "different lengths"),
+        (lambda m: setattr(m.spans, "edge", b""), "different lengths"),
+        (lambda m: setattr(m.origin, "host", "../../x"), "its host is no name"),
+        (lambda m: setattr(m.origin, "pid", 1 << 40), "its pid is not"),
+    ],
+)
+def test_a_batch_that_makes_no_sense_is_a_gap_of_its_length(spoil: object, words: str) -> None:
+    got = batch_from_message(spoiled(spoil), host="node-1", now_ns=5)
+    assert (got.start, got.end) == (a_batch().start, a_batch().end)
+    assert got.origin.journal == a_batch().origin.journal
+    assert got.skipped_records == a_batch().skipped_records + 1
+    assert not len(got.points) and not len(got.spans) and not got.definitions
+    ((time_ns, kind, body, _, _),) = got.events
+    assert (time_ns, kind, body["records"]) == (5, "journal_gap", 1)
+    assert words in body["reason"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda m: setattr(m.events[0], "body_json", "{"), "not JSON"),
+        (lambda m: setattr(m.events[0], "body_json", "[" * 9999 + "]" * 9999), "not JSON"),
+        (lambda m: setattr(m.events[0], "body_json", "[]"), "not an object"),
+        (lambda m: setattr(m.events[0], "body_json", '"' + "x" * 7_000_000 + '"'), "longer than"),
+        (lambda m: setattr(m.events[0], "time_ns", -1), "its time is not"),
+        (lambda m: setattr(m.spans, "edge", m.spans.edge[:-1] + b"\2"), "neither a begin nor"),
+        (lambda m: m.definitions.append(pb.Definition()), "does not know"),
+        (
+            lambda m: m.definitions.append(pb.Definition(run=pb.RunScope(id=9, world_size=2**31))),
+            "its world_size is not",
+        ),
+    ],
+)
+def test_a_record_that_makes_no_sense_takes_no_other_along(spoil: object, words: str) -> None:
+    whole, got = a_batch(), batch_from_message(spoiled(spoil))
+    assert columns(got.points) == columns(whole.points)
+    assert got.definitions == whole.definitions
+    assert [e for e in got.events if e in whole.events] == got.events[:-1]
+    assert len(got.events) >= len(whole.events)
+    assert words in got.events[-1].body["reason"]
+    assert got.skipped_records == whole.skipped_records + 1
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "a\0b", "x" * 201, "a b"])

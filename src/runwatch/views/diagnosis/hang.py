@@ -61,6 +61,9 @@ class HangReport:
         }
 
 
+MOST_UNKNOWN: Final = 1 << 16
+
+
 def diagnose(
     evidence: Mapping[int, RankEvidence],
     *,
@@ -69,11 +72,12 @@ def diagnose(
 ) -> HangReport:
     """Who keeps the run from getting on, as far as the evidence tells.
 
-    Of `world_size` ranks those without evidence count as not looked at.
+    Of `world_size` ranks those without evidence count as not looked at; a process says itself how
+    many there are.
     """
     unknown = {
         rank: RankEvidence(rank, problems=("nothing is known of it",))
-        for rank in range(world_size)
+        for rank in range(min(world_size, MOST_UNKNOWN))
         if rank not in evidence
     }
     scene = Scene({**evidence, **unknown}, flight)

@@ -43,6 +43,7 @@ BACKGROUND: Final = "/background"
 USEFUL: Final = "/useful"
 """Ends the name of a span that does what the run is for, though it is no step."""
 ENTRY_PREFIX: Final = "goodput."
+_SANE_SECONDS: Final = 4e9
 ENTRY_EVENT: Final = "goodput_entry"
 ELAPSED_EVENT: Final = "elapsed"
 
@@ -349,7 +350,7 @@ class Scribe:
             return
         columns = zip(points.series, points.time_ns, points.step, points.value, strict=True)
         for series, time_ns, step, value in columns:
-            if series in waits:
+            if series in waits and abs(value) < _SANE_SECONDS:
                 yield time_ns, step, round(value * 1e9)
 
     def _edges(self, journal: _Journal, batch: Batch, told: list[Event]) -> None:

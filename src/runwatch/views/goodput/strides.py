@@ -115,7 +115,9 @@ class Waits:
     def tell(self, track: Track, before_ns: int) -> None:
         """All that was said before then."""
         while self.next_ns < before_ns:
-            track.waited(self._steps[self._at], round(self._seconds[self._at] * 1e9))
+            seconds = self._seconds[self._at]
+            if abs(seconds) < _SANE_SECONDS:  # a number, too: who records says what he likes
+                track.waited(self._steps[self._at], round(seconds * 1e9))
             self._go_on(self._at + 1)
 
     def tell_all(self, track: Track) -> None:
