@@ -230,10 +230,13 @@ class JournalReader:
         # Records of this journal before `position`; None when that is not known.
         self._passed: int | None = 0 if start == START else self._marks.get(start)
 
-    def read(self, *, final: bool = False, max_bytes: int = READ_BYTES) -> Batch | None:
+    def read(
+        self, *, final: bool = False, max_bytes: int = READ_BYTES, until: Position | None = None
+    ) -> Batch | None:
         """The next stretch, or None when there is nothing new.
 
-        `final` says that the writer is dead: what looks unfinished will stay so.
+        `final` says that the writer is dead: what looks unfinished will stay so.  With `until`, a
+        place that a reader came to, it is as if there were nothing behind it.
         """
         self.problem = ""
         try:
@@ -254,6 +257,10 @@ class JournalReader:
 
     def _advance(self, batch: Batch, final: bool, max_bytes: int) -> None:
         while (segment := self._segment(batch, final)) is not None:
+            if until is not None and segment.header.index >= until >> 32:
+                max_bytes = min(max_bytes, until - position(segment.header.index, segment.offset))
+                if max_bytes <= 0:
+                    break
             used = self._read_some(segment, batch, max_bytes)
             if used:
                 segment.offset += used

@@ -33,6 +33,7 @@ from runwatch.record import (
     SpanName,
     Spans,
     Verdict,
+    position,
 )
 from runwatch.store.catalog import Integers
 from runwatch.store.duck import DuckSettings, DuckStore
@@ -67,13 +68,6 @@ class Stretch:
     low_ns: int
     """No record in it is older."""
     rows: int
-
-    @property
-    def bytes(self) -> int:
-        """To be read of the segment that it ends in."""
-        same = self.start >> 32 == self.end >> 32
-        begun = self.start & 0xFFFFFFFF if same else 0
-        return max((self.end & 0xFFFFFFFF) - max(begun, HEADER_LENGTH), 0)
 
 
 @dataclass(slots=True)
@@ -281,9 +275,9 @@ class _Part:
         return told
 
     def _read(self, stretch: Stretch) -> Batch:
-        batch = self._reader.read(final=True, max_bytes=stretch.bytes)
+        batch = self._reader.read(final=True, until=stretch.end)
         self._reader.close()  # there may be more journals than files may be open
-        if batch is None or (batch.start, batch.end) != (stretch.start, stretch.end):
+        if batch is None or not _is_of(batch, stretch):
             raise StoreDamaged(
                 f"the journal {self._reader.directory} changed while it was read; ask again"
             )
@@ -303,6 +297,16 @@ class _Part:
             batch.spans = _some_spans(batch.spans, _split(batch.spans.time_ns, since_ns)[1])
             batch.events = [e for e in batch.events if e.time_ns >= since_ns]
         return batch
+
+
+def _is_of(batch: Batch, stretch: Stretch) -> bool:
+    found, noted = (batch.start, batch.end), (stretch.start, stretch.end)
+    return tuple(map(_place, found)) == tuple(map(_place, noted))
+
+
+def _place(at: Position) -> Position:
+    """Before a segment's first record is its beginning."""
+    return position(at >> 32, max(at & 0xFFFFFFFF, HEADER_LENGTH))
 
 
 class _Chosen:

@@ -319,6 +319,42 @@ def test_what_is_told_is_what_a_store_tells(
             assert ours.tally() == stored.tally()
 
 
+def test_what_is_damaged_is_left_out_as_by_a_store(
+    tmp_path: Path, stores: tuple[DuckStore, JournalStore]
+) -> None:
+    whole, bare = stores
+    write_three(tmp_path, with_steps=False)
+    segment = tmp_path / "journals" / "r.j-1" / segment_name(0)
+    data = bytearray(segment.read_bytes())
+    for at in range(5_000, len(data) - 5_000, 4_001):
+        data[at] ^= 0xFF
+    segment.write_bytes(data)
+    fill(whole, tmp_path, READ_BYTES)
+    fill(bare, tmp_path, READ_BYTES)
+    at_once = replace(WANTED, rows=1_000_000)
+    found = told(bare, at_once)
+    assert found == told(whole, at_once)
+    sound, damaged = (len(dict(found)[f"r.j-{rank}"][1]) for rank in (0, 1))
+    assert sound // 2 < damaged < sound
+
+
+def test_a_journal_that_goes_on_is_told_as_far_as_it_was_read(
+    tmp_path: Path, stores: tuple[DuckStore, JournalStore]
+) -> None:
+    whole, bare = stores
+    Journal(history(500), "r", with_steps=True).write(tmp_path)
+    segment = tmp_path / "journals" / "r.j" / segment_name(0)
+    data = segment.read_bytes()
+    data = replace(Header.unpack(data, segment), end=0).pack() + data[HEADER_LENGTH:]
+    segment.write_bytes(data[:20_008].ljust(len(data), b"\0"))  # in the middle of a record
+    fill(whole, tmp_path, 1 << 20)
+    fill(bare, tmp_path, READ_BYTES)
+    segment.write_bytes(data)
+    found = told(bare, WANTED)
+    assert found == told(whole, replace(WANTED, rows=1_000_000))
+    assert 100 < len(found[0][1][1]) < 1_000
+
+
 def test_no_stretch_has_what_is_older_than_one_before(
     tmp_path: Path, stores: tuple[DuckStore, JournalStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:

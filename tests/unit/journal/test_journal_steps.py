@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 
 from runwatch.clock import SystemClock, tick_shift
@@ -25,6 +26,7 @@ from runwatch.journal.segment import (
 )
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import BEGIN, END
+from runwatch.vectors import Switch
 from tests.unit.journal.journal_help import SECOND, SMALL, origin, read_everything
 from tests.unit.journal.test_journal_kill import Victim, follow_and_kill
 
@@ -93,9 +95,14 @@ def test_a_step_stands_for_its_edges_and_how_long_it_took(
     assert count_records(book.writer.directory / segment_name(0)) == 1
 
 
+@pytest.mark.parametrize("vectors", [True, False])
 @pytest.mark.parametrize("seed", range(12))
-def test_steps_in_a_run_are_read_as_each_by_itself(tmp_path: Path, seed: int) -> None:
-    """Those that are sealed are read one by one."""
+def test_steps_in_a_run_are_read_as_each_by_itself(
+    tmp_path: Path, seed: int, vectors: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that are sealed are read one by one; others with numpy, and without."""
+    monkeypatch.setattr(Switch, "numpy", numpy)
+    monkeypatch.setattr(Switch, "on", vectors)
     found = []
     for sealed in (True, False):
         dice = random.Random(seed)
@@ -173,6 +180,26 @@ def test_the_shift_is_that_of_the_least_disturbed_look() -> None:
 
     clock.mono_ns = mono
     assert tick_shift(clock) == 1_000 * SECOND
+
+
+@pytest.mark.parametrize("tick", [1 << 61, -(1 << 61), (1 << 61) - 1])
+def test_a_time_that_cannot_be_is_read_as_it_is(
+    tmp_path: Path, tick: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for vectors in (True, False):
+        monkeypatch.setattr(Switch, "numpy", numpy)
+        monkeypatch.setattr(Switch, "on", vectors)
+        book = Book(tmp_path / str(vectors))
+        for step in range(8):
+            book.writer._append(plain_begin(step, tick + step), 0)
+            book.writer._append(plain_end(step, tick + step, tick, tick + step + 1))
+        book.writer.close()
+        whole = read_everything(book.writer.directory)
+        found.append([(edge, step) for _, _, edge, step in whole.spans])
+        found[-1] += whole.values("step_seconds") + whole.values("data_wait_seconds")
+    assert found[0] == found[1]
+    assert len(found[0]) == 32
 
 
 @pytest.mark.parametrize("words", range(9))
