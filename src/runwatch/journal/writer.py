@@ -19,7 +19,6 @@ A segment gets its name when its header, origin and definitions are in it: whoev
 
 from __future__ import annotations
 
-import contextlib
 import json
 import mmap
 import os
@@ -34,6 +33,7 @@ from typing import Any, Final, Protocol
 
 from runwatch.clock import Clock, system_clock, tick_of, tick_shift
 from runwatch.errors import SegmentError
+from runwatch.interruption import let_pass
 from runwatch.journal.file_system import is_network_file_system
 from runwatch.journal.mapped import MappedSegment, populate
 from runwatch.journal.segment import (
@@ -392,7 +392,8 @@ class JournalWriter:
             new = self._next_segment()
             if new is not None:
                 self._begin(new)
-        except OSError:
+        except OSError as error:
+            let_pass(error)
             new = None
         finally:
             self._turning = False
@@ -434,8 +435,10 @@ class JournalWriter:
         self._turning = False
 
     def _wake_keeper(self) -> None:
-        with contextlib.suppress(RuntimeError):  # it is awake already
+        try:
             self._wake.release()
+        except RuntimeError as error:  # it is awake already
+            let_pass(error)
 
     def _header(self, index: int) -> Header:
         return Header(

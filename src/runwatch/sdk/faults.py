@@ -23,6 +23,7 @@ from runwatch.capture.dump_file import append_to, heading, write_all
 from runwatch.capture.faulthandling import Desk, SignalDesk, faults
 from runwatch.capture.stack_signal import STACK_SIGNAL
 from runwatch.clock import Clock, system_clock
+from runwatch.interruption import let_pass
 from runwatch.journal.liveness import this_host
 from runwatch.sdk.guard import guarded, tally
 
@@ -64,6 +65,7 @@ def _add(path: Path, header: str, desk: Desk) -> None:
         fd = append_to(path)
         write_all(fd, header)
     except OSError as error:
+        let_pass(error)
         tally.count("no fault file", f"{path}: {error}: a crash will leave no stacks")
         return
     if desk.add(fd):
