@@ -1,9 +1,11 @@
 """Appending to a journal from inside a training process.
 
 The calls that run in the training thread (`point`, `points`, `span`, `event`) read the clock once
-and store into mapped memory.  Everything slow happens in one small daemon thread, the *keeper*:
+and store into mapped memory; on file systems where that might kill they write to the file, under
+the lock (`segment_file.py`).  Everything slow happens in one small daemon thread, the *keeper*:
 making the next segment ready (allocated for real and its pages touched), unmapping the last one,
-dropping the oldest beyond the budget, beating the heart.
+dropping the oldest beyond the budget, beating the heart.  The keeper itself stores to no mapped
+page unless a write has just come through: a file system that stands still would stop the program.
 
 No lock in the common case.  A record is packed and sealed first; then its bytes are claimed
 (`_offset` moved) and stored.  CPython switches threads and runs signal handlers only after calls,
@@ -19,6 +21,7 @@ A segment gets its name when its header, origin and definitions are in it: whoev
 
 from __future__ import annotations
 
+import contextlib
 import json
 import mmap
 import os
@@ -33,14 +36,12 @@ from typing import Any, Final, Protocol
 
 from runwatch.clock import Clock, system_clock, tick_of, tick_shift
 from runwatch.errors import SegmentError
-from runwatch.interruption import let_pass
-from runwatch.journal.file_system import is_network_file_system
-from runwatch.journal.mapped import MappedSegment, populate
+from runwatch.interruption import is_interruption, let_pass
+from runwatch.journal.file_system import is_network_file_system, may_be_mapped
 from runwatch.journal.segment import (
     DEFAULT_SEGMENT_BYTES,
     DEFINE,
     END_OFFSET,
-    HEADER_LENGTH,
     HEARTBEAT_OFFSET,
     MADE_IN_TURN,
     MAX_RECORD,
@@ -67,6 +68,7 @@ from runwatch.journal.segment import (
     segment_name,
     text_record,
 )
+from runwatch.journal.segment_file import SegmentFile, populate
 from runwatch.journal.stored import count_unseen, stored_in
 from runwatch.record import (
     NO_STEP,
@@ -117,10 +119,11 @@ class JournalWriter:
         "acknowledged", "budget_bytes", "closed", "directory", "dropped_records", "lost_records",
         "origin", "point", "segment_bytes", "_clock", "_clock_offset",
         "_definition_room", "_definitions", "_keeper", "_keeping", "_kept", "_known",
-        "_last_definition", "_lock", "_map", "_mono_ns", "_next_span", "_now", "_offset",
-        "_on_keep", "_own_scope", "_pid", "_placed", "_plain_room", "_prepared", "_reported",
-        "_retired", "_room", "_scratch", "_segment", "_shared", "_starved", "_step_ids", "_stop",
-        "_tick", "_tick_shift", "_turning", "_wake", "_wall_ns", "__weakref__",
+        "_last_definition", "_limit", "_lock", "_map", "_mapped", "_mono_ns", "_next_span", "_now",
+        "_offset", "_on_keep", "_own_scope", "_pid", "_placed", "_plain_room", "_prepared",
+        "_reported", "_retired", "_room", "_scratch", "_segment", "_shared", "_short", "_starved",
+        "_step_ids", "_stop", "_tick", "_tick_shift", "_turning", "_wake", "_wall_ns",
+        "__weakref__",
     )  # fmt: skip
 
     def __init__(
@@ -160,8 +163,8 @@ class JournalWriter:
         self._known: dict[object, int] = {}
         self._next_span = 0
         self._own_scope = 0
-        self._retired: list[MappedSegment] = []
-        self._prepared: MappedSegment | None = None
+        self._retired: list[SegmentFile] = []
+        self._prepared: SegmentFile | None = None
         self._kept: list[tuple[int, int]] = []  # (index, records before it) of segments on disk
         self._on_keep = on_keep
         self._lock = threading.RLock()
@@ -173,7 +176,7 @@ class JournalWriter:
         # while it was being set.
         self._wake = threading.Lock()
         self._stop = False
-        self._room = self._plain_room = 0
+        self._limit = self._room = self._plain_room = 0
         self._offset = 0
         self._step_ids = (0, 0, 0)
         self._tick, self._tick_shift = tick_of(clock), tick_shift(clock)
@@ -182,9 +185,10 @@ class JournalWriter:
             if not folder.is_dir():
                 os.makedirs(folder, mode=0o700, exist_ok=True)
         self._shared = is_network_file_system(self.directory)
-        self._segment: MappedSegment | None = None
+        self._mapped = may_be_mapped(self.directory)
+        self._segment: SegmentFile | None = None
         self._map: mmap.mmap | bytearray = bytearray()
-        self._starved = self._turning = False
+        self._starved = self._turning = self._short = False
         self._scratch: list[tuple[bytes, int]] = []
         first = self._new_segment(self.directory / MADE_IN_TURN, 0)
         populate(first, 0, _FIRST_TOUCH)
@@ -252,9 +256,39 @@ class JournalWriter:
                     self._placed += count
                     self._map[offset:end] = record
                     return True
+                if end <= self._limit and self._segment is not None and self._segment.map is None:
+                    return self._write(self._segment, record, count)
                 if not self._turn():
                     self.lost_records += count
                     return False
+
+    def _write(self, segment: SegmentFile, record: bytes, count: int) -> bool:
+        """Into a file that is not mapped.  Under the lock; what cannot be written is counted.
+
+        On a full btrfs to be refused takes milliseconds: once a second is enough."""
+        if self._short:
+            self.lost_records += count
+            return False
+        known = len(self._definitions)
+        missing = b"".join(self._definitions[segment.definitions : known])
+        record = missing + record
+        offset = self._offset
+        end = self._offset = offset + len(record)  # a signal handler that logs goes behind it
+        try:
+            if end > self._limit:
+                raise OSError("no room for what it was not possible to define before")
+            segment.write(offset, record)
+        except BaseException as error:
+            self.lost_records += count
+            if self._offset == end:
+                self._offset = offset
+            if not isinstance(error, OSError) or is_interruption(error):
+                raise
+            self._short = True
+            return False
+        segment.definitions = max(segment.definitions, known)
+        self._placed += count
+        return True
 
     def points(
         self,
@@ -351,8 +385,7 @@ class JournalWriter:
         with self._lock:
             self._step_ids = (name, seconds, wait)
             if self._segment is not None:
-                end = STEPS_OFFSET + STEP_IDS.size
-                self._segment.map[STEPS_OFFSET:end] = STEP_IDS.pack(name, seconds, wait)
+                self._segment.write(STEPS_OFFSET, STEP_IDS.pack(name, seconds, wait))
 
     def new_span(self) -> int:
         with self._lock:
@@ -373,7 +406,9 @@ class JournalWriter:
             self._definition_room -= len(record)
             self._definitions.append(record)
             # It must lie before any record that uses it; a later segment repeats it anyway.
-            if self._append(record, count=0) and self._segment is not None:
+            if not self._mapped:
+                self._append_slowly(b"", count=0)  # takes along what is not defined yet
+            elif self._append(record, count=0) and self._segment is not None:
                 self._segment.definitions = len(self._definitions)
             self._known[key] = number
             return number
@@ -387,7 +422,7 @@ class JournalWriter:
             return False
         new = None
         try:
-            self._turning, self._room, self._plain_room = True, 0, 0
+            self._turning, self._limit, self._room, self._plain_room = True, 0, 0, 0
             self._finish()
             new = self._next_segment()
             if new is not None:
@@ -405,31 +440,37 @@ class JournalWriter:
     def _finish(self) -> None:
         old = self._segment
         if old is not None:
-            old.map[END_OFFSET : END_OFFSET + 8] = WORD.pack(self._offset)
             self._segment = None
             self._retired.append(old)
+            # Without it a reader goes on when it sees the next segment.
+            with contextlib.suppress(OSError):
+                old.write(END_OFFSET, WORD.pack(self._offset))
 
-    def _next_segment(self) -> MappedSegment | None:
+    def _next_segment(self) -> SegmentFile | None:
         new, self._prepared = self._prepared, None
         # On a full disk only the keeper tries again, once a second.
         if new is not None or self._starved:
             return new
         return self._new_segment(self.directory / MADE_IN_TURN, self._kept[-1][0] + 1)
 
-    def _begin(self, segment: MappedSegment) -> None:
+    def _begin(self, segment: SegmentFile) -> None:
         # `records before` is known only now; the header's crc covers it, so it is written again.
-        segment.map[:HEADER_LENGTH] = self._header(segment.index).pack()
-        for record in self._definitions[segment.definitions :]:
-            segment.put(record)
-        segment.definitions = len(self._definitions)
-        os.rename(segment.path, self.directory / segment_name(segment.index))
+        segment.write(0, self._header(segment.index).pack())
+        known = len(self._definitions)
+        segment.put(b"".join(self._definitions[segment.definitions : known]))
+        segment.definitions = known
+        name = self.directory / segment_name(segment.index)
+        os.rename(segment.path, name)
+        segment.path = name
         self._kept.append((segment.index, self.records))
         while self._scratch and segment.offset + len(self._scratch[0][0]) <= self.segment_bytes:
             record, count = self._scratch.pop(0)
             segment.put(record)
             self._placed += count
         self._segment = segment
-        self._map, self._offset, self._room = segment.map, segment.offset, self.segment_bytes
+        self._offset, self._limit = segment.offset, self.segment_bytes
+        if segment.map is not None:
+            self._map, self._room = segment.map, self._limit
         # On a network file system a page may be seen that was taken in the middle of a record.
         self._plain_room = self._room if STORES_IN_ORDER and not self._shared else 0
         self._turning = False
@@ -452,8 +493,8 @@ class JournalWriter:
             tick_shift=self._tick_shift,
         )
 
-    def _new_segment(self, path: Path, index: int) -> MappedSegment:
-        segment = MappedSegment(path, self._header(index))
+    def _new_segment(self, path: Path, index: int) -> SegmentFile:
+        segment = SegmentFile(path, self._header(index), mapped=self._mapped)
         segment.put(text_record(ORIGIN, self._now(), origin_to_json(self.origin)))
         return segment
 
@@ -474,15 +515,16 @@ class JournalWriter:
             self._keep_house()
 
     def _keep_house(self) -> None:
+        self._beat()
+        if self._short:
+            self._short = False
+            self._make_room()
         self._prepare()
         with self._lock:
             if self._starved and self._prepared is not None:
                 self._turn()  # there is space again
             retired, self._retired = self._retired, []
             segment = self._segment
-            if segment is not None and not self.closed:
-                beat = WORD.pack(self._now())
-                segment.map[HEARTBEAT_OFFSET : HEARTBEAT_OFFSET + 8] = beat
         for old in retired:
             if self._shared:
                 old.sync()
@@ -493,6 +535,41 @@ class JournalWriter:
         if self._shared and segment is not None and not self.closed:
             segment.sync()  # another host sees the pages only once they are written
 
+    def _beat(self) -> None:
+        """Says that we live; and that what is mapped can be stored to, or is not any more.
+
+        Without the lock: nobody waits for a file system that stands still, but we."""
+        segment = self._segment
+        if segment is None or self.closed:
+            return
+        try:
+            segment.write(HEARTBEAT_OFFSET, WORD.pack(self._now()))
+            whole = segment.map is None or segment.holds(self.segment_bytes)
+        except OSError:
+            self._stop_mapping(segment)
+            return
+        if not whole:
+            self._leave(segment)
+
+    def _stop_mapping(self, segment: SegmentFile) -> None:
+        """The disk fails, or there is none any more: from here on calls fail, not pages."""
+        with self._lock:
+            if self._mapped and segment is self._segment:
+                self._mapped = False
+                self._room = self._plain_room = 0
+                self._map = bytearray()
+                segment.unmap()
+                prepared, self._prepared = self._prepared, None
+                if prepared is not None:
+                    prepared.close()
+
+    def _leave(self, segment: SegmentFile) -> None:
+        """Somebody has made the file shorter: pages are gone, and with them what was there."""
+        with self._lock:
+            if segment is self._segment and not self.closed:
+                self.dropped_records += self.records - self._kept[-1][1]
+                self._turn()
+
     def _prepare(self) -> None:
         with self._lock:
             if self._prepared is not None or self.closed:
@@ -502,11 +579,10 @@ class JournalWriter:
         try:
             os.makedirs(self.directory, mode=0o700, exist_ok=True)  # someone may have tidied up
             segment = self._new_segment(self.directory / PREPARED, index)
+            segment.put(b"".join(definitions))
         except OSError:
             self._make_room()
             return
-        for record in definitions:
-            segment.put(record)
         segment.definitions = len(definitions)
         populate(segment, 0, self.segment_bytes)
         if self._shared:
@@ -552,9 +628,10 @@ class JournalWriter:
         """Losses are records too, so that a person sees them."""
         counts = (self.dropped_records, self.lost_records)
         if counts != self._reported and self._segment is not None and not self.closed:
-            self._reported = counts
             body = {"dropped_records": counts[0], "lost_records": counts[1]}
             self.event("journal_loss", body, scope=self._own_scope)
+            if self.lost_records == counts[1]:  # else it is lost itself
+                self._reported = counts
         offset = self._clock.wall_ns() - self._clock.mono_ns()
         moved = (offset - self._clock_offset) / 1e9
         if abs(moved) > 1.0 and not self.closed:
@@ -588,7 +665,7 @@ class JournalWriter:
                 return
             self._report()
             self.closed = True
-            self._room = self._plain_room = 0
+            self._limit = self._room = self._plain_room = 0
             segment, self._segment = self._segment, None
             prepared, self._prepared = self._prepared, None
             retired, self._retired = self._retired, []
@@ -603,15 +680,15 @@ class JournalWriter:
             prepared.close()
             prepared.path.unlink(missing_ok=True)
         if segment is not None:
-            segment.map[END_OFFSET : END_OFFSET + 8] = WORD.pack(end)
-            segment.map.close()
-            segment.file.truncate(end)  # ours alone and unmapped: no one can be hurt by it
+            with contextlib.suppress(OSError):
+                segment.write(END_OFFSET, WORD.pack(end))
+                segment.cut(end)  # ours alone and unmapped: no one can be hurt by it
             segment.close()
 
     def abandon(self) -> None:
         """In a forked child: let go of the parent's journal without touching it."""
         self.closed = True
-        self._room = self._plain_room = 0
+        self._limit = self._room = self._plain_room = 0
         self._lock = threading.RLock()
         self._stop = True
         for segment in (self._segment, self._prepared, *self._retired):

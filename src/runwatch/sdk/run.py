@@ -16,7 +16,7 @@ from runwatch.record import Role, RunScope
 from runwatch.sdk import collect, farewell, launch
 from runwatch.sdk.config import ConfigDict
 from runwatch.sdk.ending import EndWatch, describe, when_worker_ends
-from runwatch.sdk.faults import unwatch_faults, watch_faults
+from runwatch.sdk.faults import mind_faults, unwatch_faults, watch_faults
 from runwatch.sdk.guard import attempt, guarded, tally, text_of
 from runwatch.sdk.hooks.install import Hooks
 from runwatch.sdk.identity import Identity, queued_at_ns
@@ -371,7 +371,16 @@ class Run(Intake):
             self._collect()
             self._ask_for_agent()
             self._listen()
+        self._mind_descriptors()
         self._report()
+
+    def _mind_descriptors(self) -> None:
+        """The program may have closed them, as code that makes a daemon does."""
+        mind_faults()
+        if self._control is not None and self._control.is_lost() and not self._is_child:
+            self._control.stop()
+            self._control = None
+            self._listen()
 
     def _is_worth_a_look(self) -> bool:
         """Once nothing was imported for a while there is hardly anything to find any more."""
