@@ -22,6 +22,7 @@ A segment gets its name when its header, origin and definitions are in it: whoev
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import mmap
 import os
@@ -38,11 +39,11 @@ from runwatch.clock import Clock, system_clock, tick_of, tick_shift
 from runwatch.errors import SegmentError
 from runwatch.interruption import is_interruption, let_pass
 from runwatch.journal.file_system import is_network_file_system, may_be_mapped
+from runwatch.journal.keeping import keep_house, report
 from runwatch.journal.segment import (
     DEFAULT_SEGMENT_BYTES,
     DEFINE,
     END_OFFSET,
-    HEARTBEAT_OFFSET,
     MADE_IN_TURN,
     MAX_RECORD,
     MIN_SEGMENT_BYTES,
@@ -50,7 +51,6 @@ from runwatch.journal.segment import (
     POINT,
     POINT_BODY,
     POINTS,
-    PREPARED,
     PUT_40,
     SPAN,
     SPAN_BODY,
@@ -69,7 +69,6 @@ from runwatch.journal.segment import (
     text_record,
 )
 from runwatch.journal.segment_file import SegmentFile, populate
-from runwatch.journal.stored import count_unseen, stored_in
 from runwatch.record import (
     NO_STEP,
     START,
@@ -87,7 +86,6 @@ KEEPER_SECONDS: Final = 1.0
 ONE_THREAD_AT_A_TIME: Final = getattr(sys, "_is_gil_enabled", lambda: True)()
 STORES_IN_ORDER: Final = os.uname().machine == "x86_64"
 """Whether who sees a store of another processor's also sees those before it."""
-SLEPT_NS: Final = 100_000_000
 _FIRST_TOUCH: Final = 256 << 10
 
 
@@ -118,7 +116,7 @@ class JournalWriter:
     __slots__ = (
         "acknowledged", "budget_bytes", "closed", "directory", "dropped_records", "lost_records",
         "origin", "point", "segment_bytes", "_clock", "_clock_offset",
-        "_definition_room", "_definitions", "_keeper", "_keeping", "_kept", "_known",
+        "_definition_room", "_definitions", "_full", "_keeper", "_keeping", "_kept", "_known",
         "_last_definition", "_limit", "_lock", "_map", "_mapped", "_mono_ns", "_next_span", "_now",
         "_offset", "_on_keep", "_own_scope", "_pid", "_placed", "_plain_room", "_prepared",
         "_reported", "_retired", "_room", "_scratch", "_segment", "_shared", "_short", "_starved",
@@ -188,7 +186,7 @@ class JournalWriter:
         self._mapped = may_be_mapped(self.directory)
         self._segment: SegmentFile | None = None
         self._map: mmap.mmap | bytearray = bytearray()
-        self._starved = self._turning = self._short = False
+        self._starved = self._turning = self._short = self._full = False
         self._scratch: list[tuple[bytes, int]] = []
         first = self._new_segment(self.directory / MADE_IN_TURN, 0)
         populate(first, 0, _FIRST_TOUCH)
@@ -284,7 +282,7 @@ class JournalWriter:
                 self._offset = offset
             if not isinstance(error, OSError) or is_interruption(error):
                 raise
-            self._short = True
+            self._short, self._full = True, error.errno in (errno.ENOSPC, errno.EDQUOT)
             return False
         segment.definitions = max(segment.definitions, known)
         self._placed += count
@@ -512,142 +510,7 @@ class JournalWriter:
     def keep(self) -> None:
         """One round of housekeeping; also what a test calls to have it happen now."""
         with self._keeping:
-            self._keep_house()
-
-    def _keep_house(self) -> None:
-        self._beat()
-        if self._short:
-            self._short = False
-            self._make_room()
-        self._prepare()
-        with self._lock:
-            if self._starved and self._prepared is not None:
-                self._turn()  # there is space again
-            retired, self._retired = self._retired, []
-            segment = self._segment
-        for old in retired:
-            if self._shared:
-                old.sync()
-            old.close()
-        self._drop_beyond_budget()
-        self._report()
-        self._mind_sleep()
-        if self._shared and segment is not None and not self.closed:
-            segment.sync()  # another host sees the pages only once they are written
-
-    def _beat(self) -> None:
-        """Says that we live; and that what is mapped can be stored to, or is not any more.
-
-        Without the lock: nobody waits for a file system that stands still, but we."""
-        segment = self._segment
-        if segment is None or self.closed:
-            return
-        try:
-            segment.write(HEARTBEAT_OFFSET, WORD.pack(self._now()))
-            whole = segment.map is None or segment.holds(self.segment_bytes)
-        except OSError:
-            self._stop_mapping(segment)
-            return
-        if not whole:
-            self._leave(segment)
-
-    def _stop_mapping(self, segment: SegmentFile) -> None:
-        """The disk fails, or there is none any more: from here on calls fail, not pages."""
-        with self._lock:
-            if self._mapped and segment is self._segment:
-                self._mapped = False
-                self._room = self._plain_room = 0
-                self._map = bytearray()
-                segment.unmap()
-                prepared, self._prepared = self._prepared, None
-                if prepared is not None:
-                    prepared.close()
-
-    def _leave(self, segment: SegmentFile) -> None:
-        """Somebody has made the file shorter: pages are gone, and with them what was there."""
-        with self._lock:
-            if segment is self._segment and not self.closed:
-                self.dropped_records += self.records - self._kept[-1][1]
-                self._turn()
-
-    def _prepare(self) -> None:
-        with self._lock:
-            if self._prepared is not None or self.closed:
-                return
-            index = self._kept[-1][0] + 1
-            definitions = self._definitions.copy()
-        try:
-            os.makedirs(self.directory, mode=0o700, exist_ok=True)  # someone may have tidied up
-            segment = self._new_segment(self.directory / PREPARED, index)
-            segment.put(b"".join(definitions))
-        except OSError:
-            self._make_room()
-            return
-        segment.definitions = len(definitions)
-        populate(segment, 0, self.segment_bytes)
-        if self._shared:
-            segment.sync()
-        with self._lock:
-            if not self.closed and self._kept[-1][0] + 1 == index:
-                self._prepared = segment
-                return
-        segment.close()  # the writer was faster and made its own, or has ended
-        segment.path.unlink(missing_ok=True)
-
-    def _make_room(self) -> None:
-        """A full disk: our own oldest segment goes first; what is new matters more."""
-        while self._drop_oldest() is False:
-            pass
-
-    def _drop_beyond_budget(self) -> None:
-        most = self.budget_bytes // self.segment_bytes - 1  # one more is being made ready
-        while len(self._kept) > most and self._drop_oldest() is not None:
-            pass
-
-    def _drop_oldest(self) -> bool | None:
-        """Whether it took up space; None when none can be dropped.  Unlinks without the lock."""
-        with self._lock:
-            if len(self._kept) < 2:
-                return None
-            (index, before), (_, after) = self._kept[:2]
-        reached = max(self.acknowledged, stored_in(self.directory))
-        lost = count_unseen(self.directory, index, after - before, reached)
-        try:
-            os.unlink(self.directory / segment_name(index))
-            took_space = True
-        except FileNotFoundError:
-            took_space = False  # stored by a head and removed by its shipper: nothing is lost
-        except OSError:
-            return None
-        with self._lock:
-            del self._kept[0]
-        self.dropped_records += lost * took_space
-        return took_space
-
-    def _report(self) -> None:
-        """Losses are records too, so that a person sees them."""
-        counts = (self.dropped_records, self.lost_records)
-        if counts != self._reported and self._segment is not None and not self.closed:
-            body = {"dropped_records": counts[0], "lost_records": counts[1]}
-            self.event("journal_loss", body, scope=self._own_scope)
-            if self.lost_records == counts[1]:  # else it is lost itself
-                self._reported = counts
-        offset = self._clock.wall_ns() - self._clock.mono_ns()
-        moved = (offset - self._clock_offset) / 1e9
-        if abs(moved) > 1.0 and not self.closed:
-            self._clock_offset = offset
-            self.event("clock_jump", {"seconds": round(moved, 3)}, scope=self._own_scope)
-
-    def _mind_sleep(self) -> None:
-        """After the machine has slept ticks are shifted anew, from the next segment on."""
-        if abs(self._now() - self._tick() - self._tick_shift) <= SLEPT_NS:
-            return
-        shift = tick_shift(self._clock)  # it may only be that we were held up between the two
-        if abs(shift - self._tick_shift) > SLEPT_NS:
-            with self._lock:
-                self._tick_shift = shift
-                if self._segment is not None and not self.closed:
-                    self._turn()
+            keep_house(self)
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 
@@ -663,7 +526,7 @@ class JournalWriter:
         with self._lock:
             if self.closed:
                 return
-            self._report()
+            report(self)
             self.closed = True
             self._limit = self._room = self._plain_room = 0
             segment, self._segment = self._segment, None
