@@ -188,9 +188,14 @@ class JournalWriter:
         self._map: mmap.mmap | bytearray = bytearray()
         self._starved = self._turning = self._short = self._full = False
         self._scratch: list[tuple[bytes, int]] = []
-        first = self._new_segment(self.directory / MADE_IN_TURN, 0)
-        populate(first, 0, _FIRST_TOUCH)
-        self._begin(first)
+        try:
+            first = self._new_segment(self.directory / MADE_IN_TURN, 0)
+            populate(first, 0, _FIRST_TOUCH)
+            self._begin(first)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.directory.rmdir()
+            raise
         _writers.add(self)
         self._keeper = threading.Thread(target=self._keep, name="runwatch-keeper", daemon=True)
         self._keeper.start()

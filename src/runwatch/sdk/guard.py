@@ -42,7 +42,8 @@ class Tally:
         self.listener: Callable[[], None] | None = None
         """Called when a kind is seen for the first time."""
 
-    def count(self, what: str, message: str = "", *, by: int = 1) -> None:
+    def count(self, what: str, message: str = "", *, by: int = 1, quiet: bool = False) -> None:
+        """`quiet`: it is as it should be, and only to be seen by who looks."""
         if what not in self.counts and len(self.counts) >= MAX_KINDS:
             what, message = "other", "more kinds of trouble than are counted apart"
         seen = self.counts.get(what, 0)
@@ -50,7 +51,8 @@ class Tally:
         if seen:
             return
         # Counted first: a log handler that records metrics may bring us here again.
-        logger.warning("%s (said once; counted from now on)", message or what)
+        if not quiet:
+            logger.warning("%s (said once; counted from now on)", message or what)
         if self.listener is not None:
             self.listener()
 

@@ -49,7 +49,13 @@ _UNITS: Final[Mapping[str, str]] = {
 
 
 class Run(Intake):
-    """Made by `runwatch.init`.  Nothing here raises into the program or waits for anything."""
+    """Made by `runwatch.init`.  Nothing here raises into the program or waits for anything.
+
+    There is one of it in a process: a copy, however deep, is the run itself.  It can be pickled,
+    with a dataset for a loader's workers, say.  Where it is unpickled it is that process's run of
+    the same id, if there is one, now or later; until then all can be called and nothing is
+    recorded, which is counted and not warned about (`sdk/elsewhere.py`).
+    """
 
     _profiler: Profiler | None = None
 
@@ -103,6 +109,20 @@ class Run(Intake):
     def __repr__(self) -> str:
         return f"<runwatch run {self.id} rank {self.rank}/{self.world_size} {self.status}>"
 
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from runwatch.sdk.elsewhere import told, unpickled
+
+        return unpickled, (self._identity, told(self))
+
+    def _itself(self) -> Run:
+        return self
+
     # ── what a program calls ──────────────────────────────────────────────────────────────────
 
     def steps(self, items: Iterable[T], *, start: int = 0) -> Iterator[tuple[int, T]]:
@@ -121,7 +141,7 @@ class Run(Intake):
 
     def data(self, items: Iterable[T]) -> Iterable[T]:
         """The loader `items`, with each wait for an item recorded; for loops that use `step`."""
-        return data(lambda: self, items)
+        return data(self._itself, items)
 
     def span(self, name: Kind | str, *, useful: bool = False) -> Span:
         """`with run.span("checkpoint_save"):` or `@run.span(…)`: records begin and end.

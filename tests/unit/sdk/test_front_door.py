@@ -42,7 +42,7 @@ def test_importing_and_using_it_loads_the_standard_library_only(tmp_path: Path) 
         """,
         tmp_path,
     )
-    assert done.stdout.splitlines() == ["['runwatch', 'runwatch._version']", "['runwatch']", "[]"]
+    assert done.stdout.splitlines() == ["['runwatch', 'runwatch._nothing', 'runwatch._version']", "['runwatch']", "[]"]
 
 
 def test_another_room_does_not_bring_the_sdk_along(tmp_path: Path) -> None:
