@@ -96,7 +96,7 @@ class Run(Intake):
         self._opening = self._homeless = self._finishing = self._finished = False
         self._collected: tuple[str, ...] | None = None
         self._collecting = threading.Lock()
-        self._agent_asked = False
+        self._caretaker: launch.Caretaker | None = None
         self._modules = self._calm = 0
         self._parent_journal = ""
         self._span_ids: dict[str, int] = {}
@@ -241,6 +241,7 @@ class Run(Intake):
             self._record_config()
         self._hooks.look()
         self._report()
+        self._ask_for_agent()
 
     def _details(self) -> Mapping[str, Any]:
         """More for `run_start`."""
@@ -389,8 +390,9 @@ class Run(Intake):
         if not self._is_child and self._is_worth_a_look():
             self._hooks.look()
             self._collect()
-            self._ask_for_agent()
             self._listen()
+        if self._caretaker is not None and not self._is_child:
+            self._caretaker.look()
         self._mind_descriptors()
         self._report()
 
@@ -441,13 +443,15 @@ class Run(Intake):
             self._control.serve("profile", lambda body: self._profiles.answer(body))
             self._control.start()
 
+    @guarded("ask for an agent")
     def _ask_for_agent(self) -> None:
-        if self._agent_asked:
-            launch.reap()
+        """In `init`, so that no child of ours is about when it returns; then by the keeper."""
+        if self._writer is None or not launch.wanted():
             return
-        self._agent_asked = True
-        if self._writer is not None and self.local_rank == 0 and launch.wanted():
-            launch.start_agent(self._writer.directory.parents[1], this_host())
+        root, host, first = self._writer.directory.parents[1], this_host(), self.local_rank == 0
+        caretaker = launch.Caretaker(root, host, first=first, clock=self._clock)
+        caretaker.look()
+        self._caretaker = caretaker
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 
@@ -537,7 +541,7 @@ class Run(Intake):
             self._report()
             unwatch_faults(writer.directory)
             writer.close()  # and its keeper, which may just have begun to listen
-            ask = self.local_rank == 0 and not self._agent_asked
+            ask = self.local_rank == 0
             farewell.expect(writer.directory, writer.position, ask_for_agent=ask)
             self._writer = None
         if self._control is not None:
