@@ -10,7 +10,8 @@ page unless a write has just come through: a file system that stands still would
 No lock in the common case.  A record is packed and sealed first; then its bytes are claimed
 (`_offset` moved) and stored.  CPython switches threads and runs signal handlers only after calls,
 at loop ends and at function starts; there is none of these between reading `_offset` and the store,
-so the two are one step (a free-threaded interpreter takes the lock instead).  Neither another
+so the two are one step (a free-threaded interpreter takes the lock instead; `undivided.py` says
+what a tracer would do).  Neither another
 thread nor an exception can come in between; only a kill can, and it leaves one torn record.
 Going on to the next segment is under a lock, re-entrant so that a signal handler that logs cannot
 dead-lock; see `_append_slowly`.
@@ -69,6 +70,7 @@ from runwatch.journal.segment import (
     text_record,
 )
 from runwatch.journal.segment_file import SegmentFile, populate
+from runwatch.journal.undivided import undivided
 from runwatch.record import (
     NO_STEP,
     START,
@@ -212,6 +214,7 @@ class JournalWriter:
         state, now, append_slowly = self, self._now, self._append_slowly
         pack, put, join, crc32 = POINT_BODY.pack, PUT_40.pack_into, PUT_40.pack, zlib.crc32
 
+        @undivided
         def point(series: int, value: float, step: int = NO_STEP) -> None:
             """One number.  `value` must be a float, or an int that fits one."""
             body = pack(5, POINT, now(), step, series, value)
@@ -231,6 +234,7 @@ class JournalWriter:
 
         return point if ONE_THREAD_AT_A_TIME else point_with_lock
 
+    @undivided
     def _append(self, record: bytes, count: int = 1) -> bool:
         """Store a sealed record; False when there is no room to be had (the loss is counted)."""
         length = len(record)
@@ -243,6 +247,7 @@ class JournalWriter:
             return True
         return self._append_slowly(record, count)
 
+    @undivided
     def _append_slowly(self, record: bytes, count: int = 1) -> bool:
         length = len(record)
         with self._lock:
@@ -323,6 +328,7 @@ class JournalWriter:
         state, now, append_slowly, units = self, self._now, self._append_slowly, length // 8
         pack, put, join, crc32 = plan.pack, whole.pack_into, whole.pack, zlib.crc32
 
+        @undivided
         def record(values: Sequence[float], step: int = NO_STEP) -> None:
             body = pack(units, POINTS, now(), step, count, ids, *values)
             crc = crc32(body)
