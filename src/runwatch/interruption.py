@@ -95,4 +95,6 @@ def _is_set_from_outside(error: BaseException, last: TracebackType) -> bool:
 
 def _finds_own_words(kind: type[BaseException]) -> bool:
     """Whether a class of the user's, of which only the class was given, may have arguments."""
-    return any(isinstance(vars(each).get("__init__"), FunctionType) for each in kind.__mro__)
+    return kind.__module__ != "builtins" and any(
+        isinstance(vars(each).get("__init__"), FunctionType) for each in kind.__mro__
+    )

@@ -88,6 +88,8 @@ KEEPER_SECONDS: Final = 1.0
 ONE_THREAD_AT_A_TIME: Final = getattr(sys, "_is_gil_enabled", lambda: True)()
 STORES_IN_ORDER: Final = os.uname().machine == "x86_64"
 """Whether who sees a store of another processor's also sees those before it."""
+LARGE_DEFINITION: Final = 4 << 10
+"""One that does not fit says nothing about others."""
 _FIRST_TOUCH: Final = 256 << 10
 
 
@@ -406,11 +408,15 @@ class JournalWriter:
             known = self._known.get(key)
             if known is not None:
                 return known
+            if not self._definition_room:
+                raise SegmentError("too many metrics and spans")  # at once, from here on
             # Taken before anything else: a signal handler may come and define something, too.
             number = self._last_definition = self._last_definition + 1
             fields = definition_to_json(definition) | {"id": number}
             record = text_record(DEFINE, self._now(), fields)
             if len(record) > self._definition_room:
+                if len(record) < LARGE_DEFINITION:
+                    self._definition_room = 0
                 raise SegmentError(f"too many metrics and spans: no room to define {definition}")
             self._definition_room -= len(record)
             self._definitions.append(record)
