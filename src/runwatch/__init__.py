@@ -14,6 +14,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from runwatch._nothing import instead_of
 from runwatch._version import __version__
 
 if TYPE_CHECKING:
@@ -84,7 +85,10 @@ def __getattr__(name: str) -> Any:
         return import_module(f"runwatch.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'runwatch' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    try:
+        value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    except (OSError, ImportError) as error:
+        return instead_of(name, error)  # not kept: the next time it may be there
     return value
 
 

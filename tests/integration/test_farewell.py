@@ -97,6 +97,26 @@ def test_all_of_it_is_there(site: Site, ending: str, state: str, code: int) -> N
         assert "ValueError: bad batch 7" in done.stderr
 
 
+def test_an_agent_that_was_killed_has_a_successor_that_sends_it(site: Site) -> None:
+    """Else the program would wait for longer than it is waited for here, and for nothing."""
+    site.start_head()
+    done = site.run(
+        "import time\n"
+        "from runwatch.sdk.farewell import wait\n"
+        "wait.__wrapped__.__defaults__ = (120,)  # seconds\n"
+        "run = work(500)\n"
+        "deadline = time.monotonic() + 50\n"
+        "while not (run._writer.directory / 'stored').exists() and time.monotonic() < deadline:\n"
+        "    run.log(step=499, loss=2.0); run._writer._turn(); time.sleep(0.05)\n"
+        "kill_agent()\n"
+        "run.log(step=499, last=3.0)\n"
+        "run.finish()\n"
+    )
+    assert done.returncode == 0, done
+    found = site.told()
+    assert (found["state"], found["last_step"]) == ("completed", 499), found
+
+
 def test_a_head_that_is_away_is_not_waited_for(site: Site) -> None:
     """The agent says so.  Else this program would wait for longer than it is waited for here."""
     done = site.run(

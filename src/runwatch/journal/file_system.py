@@ -5,22 +5,40 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-_NETWORK_FILE_SYSTEMS: Final = frozenset(
+_NETWORK: Final = frozenset(
     (
         "9p", "beegfs", "ceph", "cifs", "gpfs", "lustre", "nfs", "nfs4", "smb3", "wekafs",
         "fuse.ceph", "fuse.gcsfuse", "fuse.glusterfs", "fuse.juicefs", "fuse.s3fs", "fuse.sshfs",
     )
 )  # fmt: skip
 
+_WRITES_IN_PLACE: Final = frozenset(("ext2", "ext3", "ext4", "ramfs", "tmpfs"))
+MOUNTS: Final = Path("/proc/self/mounts")
 
-def is_network_file_system(path: Path, mounts: Path = Path("/proc/self/mounts")) -> bool:
+
+def is_network_file_system(path: Path, mounts: Path = MOUNTS) -> bool:
     """Whether other hosts may see `path`, and see its pages in any order."""
+    return kind_of(path, mounts) in _NETWORK
+
+
+def may_be_mapped(path: Path, mounts: Path = MOUNTS) -> bool:
+    """Whether a page of an allocated file can always be stored to.
+
+    Not where a block is copied before it is written (btrfs, XFS with its reflinks, ZFS, bcachefs),
+    or where a device, a server or a program may refuse it by then: all that is not known to be
+    safe is not.  What is below an overlay cannot be told from inside a container.
+    """
+    return kind_of(path, mounts) in _WRITES_IN_PLACE
+
+
+def kind_of(path: Path, mounts: Path = MOUNTS) -> str:
+    """As the kernel names it; "" if that cannot be told."""
     best, kind = "", ""
     try:
         target = str(path.resolve())
         lines = mounts.read_text(errors="replace").splitlines()
     except OSError:
-        return False
+        return ""
     for line in lines:
         fields = line.split()
         if len(fields) < 3:
@@ -28,4 +46,4 @@ def is_network_file_system(path: Path, mounts: Path = Path("/proc/self/mounts"))
         mount = fields[1].replace("\\040", " ").rstrip("/")
         if f"{target}/".startswith(f"{mount}/") and len(mount) >= len(best):
             best, kind = mount, fields[2]
-    return kind in _NETWORK_FILE_SYSTEMS
+    return kind

@@ -1,14 +1,17 @@
 """Appending to a journal from inside a training process.
 
 The calls that run in the training thread (`point`, `points`, `span`, `event`) read the clock once
-and store into mapped memory.  Everything slow happens in one small daemon thread, the *keeper*:
+and store into mapped memory; on file systems where that might kill they write to the file, under
+the lock (`segment_file.py`).  Everything slow happens in one small daemon thread, the *keeper*:
 making the next segment ready (allocated for real and its pages touched), unmapping the last one,
-dropping the oldest beyond the budget, beating the heart.
+dropping the oldest beyond the budget, beating the heart.  The keeper itself stores to no mapped
+page unless a write has just come through: a file system that stands still would stop the program.
 
 No lock in the common case.  A record is packed and sealed first; then its bytes are claimed
 (`_offset` moved) and stored.  CPython switches threads and runs signal handlers only after calls,
 at loop ends and at function starts; there is none of these between reading `_offset` and the store,
-so the two are one step (a free-threaded interpreter takes the lock instead).  Neither another
+so the two are one step (a free-threaded interpreter takes the lock instead; `undivided.py` says
+what a tracer would do).  Neither another
 thread nor an exception can come in between; only a kill can, and it leaves one torn record.
 Going on to the next segment is under a lock, re-entrant so that a signal handler that logs cannot
 dead-lock; see `_append_slowly`.
@@ -20,6 +23,7 @@ A segment gets its name when its header, origin and definitions are in it: whoev
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import mmap
 import os
@@ -34,14 +38,13 @@ from typing import Any, Final, Protocol
 
 from runwatch.clock import Clock, system_clock, tick_of, tick_shift
 from runwatch.errors import SegmentError
-from runwatch.journal.file_system import is_network_file_system
-from runwatch.journal.mapped import MappedSegment, populate
+from runwatch.interruption import is_interruption, let_pass
+from runwatch.journal.file_system import is_network_file_system, may_be_mapped
+from runwatch.journal.keeping import keep_house, report
 from runwatch.journal.segment import (
     DEFAULT_SEGMENT_BYTES,
     DEFINE,
     END_OFFSET,
-    HEADER_LENGTH,
-    HEARTBEAT_OFFSET,
     MADE_IN_TURN,
     MAX_RECORD,
     MIN_SEGMENT_BYTES,
@@ -49,7 +52,6 @@ from runwatch.journal.segment import (
     POINT,
     POINT_BODY,
     POINTS,
-    PREPARED,
     PUT_40,
     SPAN,
     SPAN_BODY,
@@ -67,7 +69,8 @@ from runwatch.journal.segment import (
     segment_name,
     text_record,
 )
-from runwatch.journal.stored import count_unseen, stored_in
+from runwatch.journal.segment_file import SegmentFile, populate
+from runwatch.journal.undivided import undivided
 from runwatch.record import (
     NO_STEP,
     START,
@@ -85,7 +88,8 @@ KEEPER_SECONDS: Final = 1.0
 ONE_THREAD_AT_A_TIME: Final = getattr(sys, "_is_gil_enabled", lambda: True)()
 STORES_IN_ORDER: Final = os.uname().machine == "x86_64"
 """Whether who sees a store of another processor's also sees those before it."""
-SLEPT_NS: Final = 100_000_000
+LARGE_DEFINITION: Final = 4 << 10
+"""One that does not fit says nothing about others."""
 _FIRST_TOUCH: Final = 256 << 10
 
 
@@ -116,11 +120,12 @@ class JournalWriter:
     __slots__ = (
         "acknowledged", "budget_bytes", "closed", "directory", "dropped_records", "lost_records",
         "origin", "point", "segment_bytes", "_clock", "_clock_offset",
-        "_definition_room", "_definitions", "_keeper", "_keeping", "_kept", "_known",
-        "_last_definition", "_lock", "_map", "_mono_ns", "_next_span", "_now", "_offset",
-        "_on_keep", "_own_scope", "_pid", "_placed", "_plain_room", "_prepared", "_reported",
-        "_retired", "_room", "_scratch", "_segment", "_shared", "_starved", "_step_ids", "_stop",
-        "_tick", "_tick_shift", "_turning", "_wake", "_wall_ns", "__weakref__",
+        "_definition_room", "_definitions", "_full", "_keeper", "_keeping", "_kept", "_known",
+        "_last_definition", "_limit", "_lock", "_map", "_mapped", "_mono_ns", "_next_span", "_now",
+        "_offset", "_on_keep", "_own_scope", "_pid", "_placed", "_plain_room", "_prepared",
+        "_reported", "_retired", "_room", "_scratch", "_segment", "_shared", "_short", "_starved",
+        "_step_ids", "_stop", "_tick", "_tick_shift", "_turning", "_wake", "_wall_ns",
+        "__weakref__",
     )  # fmt: skip
 
     def __init__(
@@ -160,8 +165,8 @@ class JournalWriter:
         self._known: dict[object, int] = {}
         self._next_span = 0
         self._own_scope = 0
-        self._retired: list[MappedSegment] = []
-        self._prepared: MappedSegment | None = None
+        self._retired: list[SegmentFile] = []
+        self._prepared: SegmentFile | None = None
         self._kept: list[tuple[int, int]] = []  # (index, records before it) of segments on disk
         self._on_keep = on_keep
         self._lock = threading.RLock()
@@ -173,7 +178,7 @@ class JournalWriter:
         # while it was being set.
         self._wake = threading.Lock()
         self._stop = False
-        self._room = self._plain_room = 0
+        self._limit = self._room = self._plain_room = 0
         self._offset = 0
         self._step_ids = (0, 0, 0)
         self._tick, self._tick_shift = tick_of(clock), tick_shift(clock)
@@ -182,13 +187,19 @@ class JournalWriter:
             if not folder.is_dir():
                 os.makedirs(folder, mode=0o700, exist_ok=True)
         self._shared = is_network_file_system(self.directory)
-        self._segment: MappedSegment | None = None
+        self._mapped = may_be_mapped(self.directory)
+        self._segment: SegmentFile | None = None
         self._map: mmap.mmap | bytearray = bytearray()
-        self._starved = self._turning = False
+        self._starved = self._turning = self._short = self._full = False
         self._scratch: list[tuple[bytes, int]] = []
-        first = self._new_segment(self.directory / MADE_IN_TURN, 0)
-        populate(first, 0, _FIRST_TOUCH)
-        self._begin(first)
+        try:
+            first = self._new_segment(self.directory / MADE_IN_TURN, 0)
+            populate(first, 0, _FIRST_TOUCH)
+            self._begin(first)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.directory.rmdir()
+            raise
         _writers.add(self)
         self._keeper = threading.Thread(target=self._keep, name="runwatch-keeper", daemon=True)
         self._keeper.start()
@@ -205,6 +216,7 @@ class JournalWriter:
         state, now, append_slowly = self, self._now, self._append_slowly
         pack, put, join, crc32 = POINT_BODY.pack, PUT_40.pack_into, PUT_40.pack, zlib.crc32
 
+        @undivided
         def point(series: int, value: float, step: int = NO_STEP) -> None:
             """One number.  `value` must be a float, or an int that fits one."""
             body = pack(5, POINT, now(), step, series, value)
@@ -224,6 +236,7 @@ class JournalWriter:
 
         return point if ONE_THREAD_AT_A_TIME else point_with_lock
 
+    @undivided
     def _append(self, record: bytes, count: int = 1) -> bool:
         """Store a sealed record; False when there is no room to be had (the loss is counted)."""
         length = len(record)
@@ -236,6 +249,7 @@ class JournalWriter:
             return True
         return self._append_slowly(record, count)
 
+    @undivided
     def _append_slowly(self, record: bytes, count: int = 1) -> bool:
         length = len(record)
         with self._lock:
@@ -252,9 +266,39 @@ class JournalWriter:
                     self._placed += count
                     self._map[offset:end] = record
                     return True
+                if end <= self._limit and self._segment is not None and self._segment.map is None:
+                    return self._write(self._segment, record, count)
                 if not self._turn():
                     self.lost_records += count
                     return False
+
+    def _write(self, segment: SegmentFile, record: bytes, count: int) -> bool:
+        """Into a file that is not mapped.  Under the lock; what cannot be written is counted.
+
+        On a full btrfs to be refused takes milliseconds: once a second is enough."""
+        if self._short:
+            self.lost_records += count
+            return False
+        known = len(self._definitions)
+        missing = b"".join(self._definitions[segment.definitions : known])
+        record = missing + record
+        offset = self._offset
+        end = self._offset = offset + len(record)  # a signal handler that logs goes behind it
+        try:
+            if end > self._limit:
+                raise OSError("no room for what it was not possible to define before")
+            segment.write(offset, record)
+        except BaseException as error:
+            self.lost_records += count
+            if self._offset == end:
+                self._offset = offset
+            if not isinstance(error, OSError) or is_interruption(error):
+                raise
+            self._short, self._full = True, error.errno in (errno.ENOSPC, errno.EDQUOT)
+            return False
+        segment.definitions = max(segment.definitions, known)
+        self._placed += count
+        return True
 
     def points(
         self,
@@ -286,6 +330,7 @@ class JournalWriter:
         state, now, append_slowly, units = self, self._now, self._append_slowly, length // 8
         pack, put, join, crc32 = plan.pack, whole.pack_into, whole.pack, zlib.crc32
 
+        @undivided
         def record(values: Sequence[float], step: int = NO_STEP) -> None:
             body = pack(units, POINTS, now(), step, count, ids, *values)
             crc = crc32(body)
@@ -351,8 +396,7 @@ class JournalWriter:
         with self._lock:
             self._step_ids = (name, seconds, wait)
             if self._segment is not None:
-                end = STEPS_OFFSET + STEP_IDS.size
-                self._segment.map[STEPS_OFFSET:end] = STEP_IDS.pack(name, seconds, wait)
+                self._segment.write(STEPS_OFFSET, STEP_IDS.pack(name, seconds, wait))
 
     def new_span(self) -> int:
         with self._lock:
@@ -364,16 +408,22 @@ class JournalWriter:
             known = self._known.get(key)
             if known is not None:
                 return known
+            if not self._definition_room:
+                raise SegmentError("too many metrics and spans")  # at once, from here on
             # Taken before anything else: a signal handler may come and define something, too.
             number = self._last_definition = self._last_definition + 1
             fields = definition_to_json(definition) | {"id": number}
             record = text_record(DEFINE, self._now(), fields)
             if len(record) > self._definition_room:
+                if len(record) < LARGE_DEFINITION:
+                    self._definition_room = 0
                 raise SegmentError(f"too many metrics and spans: no room to define {definition}")
             self._definition_room -= len(record)
             self._definitions.append(record)
             # It must lie before any record that uses it; a later segment repeats it anyway.
-            if self._append(record, count=0) and self._segment is not None:
+            if not self._mapped:
+                self._append_slowly(b"", count=0)  # takes along what is not defined yet
+            elif self._append(record, count=0) and self._segment is not None:
                 self._segment.definitions = len(self._definitions)
             self._known[key] = number
             return number
@@ -387,12 +437,13 @@ class JournalWriter:
             return False
         new = None
         try:
-            self._turning, self._room, self._plain_room = True, 0, 0
+            self._turning, self._limit, self._room, self._plain_room = True, 0, 0, 0
             self._finish()
             new = self._next_segment()
             if new is not None:
                 self._begin(new)
-        except OSError:
+        except OSError as error:
+            let_pass(error)
             new = None
         finally:
             self._turning = False
@@ -404,38 +455,46 @@ class JournalWriter:
     def _finish(self) -> None:
         old = self._segment
         if old is not None:
-            old.map[END_OFFSET : END_OFFSET + 8] = WORD.pack(self._offset)
             self._segment = None
             self._retired.append(old)
+            # Without it a reader goes on when it sees the next segment.
+            with contextlib.suppress(OSError):
+                old.write(END_OFFSET, WORD.pack(self._offset))
 
-    def _next_segment(self) -> MappedSegment | None:
+    def _next_segment(self) -> SegmentFile | None:
         new, self._prepared = self._prepared, None
         # On a full disk only the keeper tries again, once a second.
         if new is not None or self._starved:
             return new
         return self._new_segment(self.directory / MADE_IN_TURN, self._kept[-1][0] + 1)
 
-    def _begin(self, segment: MappedSegment) -> None:
+    def _begin(self, segment: SegmentFile) -> None:
         # `records before` is known only now; the header's crc covers it, so it is written again.
-        segment.map[:HEADER_LENGTH] = self._header(segment.index).pack()
-        for record in self._definitions[segment.definitions :]:
-            segment.put(record)
-        segment.definitions = len(self._definitions)
-        os.rename(segment.path, self.directory / segment_name(segment.index))
+        segment.write(0, self._header(segment.index).pack())
+        known = len(self._definitions)
+        segment.put(b"".join(self._definitions[segment.definitions : known]))
+        segment.definitions = known
+        name = self.directory / segment_name(segment.index)
+        os.rename(segment.path, name)
+        segment.path = name
         self._kept.append((segment.index, self.records))
         while self._scratch and segment.offset + len(self._scratch[0][0]) <= self.segment_bytes:
             record, count = self._scratch.pop(0)
             segment.put(record)
             self._placed += count
         self._segment = segment
-        self._map, self._offset, self._room = segment.map, segment.offset, self.segment_bytes
+        self._offset, self._limit = segment.offset, self.segment_bytes
+        if segment.map is not None:
+            self._map, self._room = segment.map, self._limit
         # On a network file system a page may be seen that was taken in the middle of a record.
         self._plain_room = self._room if STORES_IN_ORDER and not self._shared else 0
         self._turning = False
 
     def _wake_keeper(self) -> None:
-        with contextlib.suppress(RuntimeError):  # it is awake already
+        try:
             self._wake.release()
+        except RuntimeError as error:  # it is awake already
+            let_pass(error)
 
     def _header(self, index: int) -> Header:
         return Header(
@@ -449,8 +508,8 @@ class JournalWriter:
             tick_shift=self._tick_shift,
         )
 
-    def _new_segment(self, path: Path, index: int) -> MappedSegment:
-        segment = MappedSegment(path, self._header(index))
+    def _new_segment(self, path: Path, index: int) -> SegmentFile:
+        segment = SegmentFile(path, self._header(index), mapped=self._mapped)
         segment.put(text_record(ORIGIN, self._now(), origin_to_json(self.origin)))
         return segment
 
@@ -468,106 +527,7 @@ class JournalWriter:
     def keep(self) -> None:
         """One round of housekeeping; also what a test calls to have it happen now."""
         with self._keeping:
-            self._keep_house()
-
-    def _keep_house(self) -> None:
-        self._prepare()
-        with self._lock:
-            if self._starved and self._prepared is not None:
-                self._turn()  # there is space again
-            retired, self._retired = self._retired, []
-            segment = self._segment
-            if segment is not None and not self.closed:
-                beat = WORD.pack(self._now())
-                segment.map[HEARTBEAT_OFFSET : HEARTBEAT_OFFSET + 8] = beat
-        for old in retired:
-            if self._shared:
-                old.sync()
-            old.close()
-        self._drop_beyond_budget()
-        self._report()
-        self._mind_sleep()
-        if self._shared and segment is not None and not self.closed:
-            segment.sync()  # another host sees the pages only once they are written
-
-    def _prepare(self) -> None:
-        with self._lock:
-            if self._prepared is not None or self.closed:
-                return
-            index = self._kept[-1][0] + 1
-            definitions = self._definitions.copy()
-        try:
-            os.makedirs(self.directory, mode=0o700, exist_ok=True)  # someone may have tidied up
-            segment = self._new_segment(self.directory / PREPARED, index)
-        except OSError:
-            self._make_room()
-            return
-        for record in definitions:
-            segment.put(record)
-        segment.definitions = len(definitions)
-        populate(segment, 0, self.segment_bytes)
-        if self._shared:
-            segment.sync()
-        with self._lock:
-            if not self.closed and self._kept[-1][0] + 1 == index:
-                self._prepared = segment
-                return
-        segment.close()  # the writer was faster and made its own, or has ended
-        segment.path.unlink(missing_ok=True)
-
-    def _make_room(self) -> None:
-        """A full disk: our own oldest segment goes first; what is new matters more."""
-        while self._drop_oldest() is False:
-            pass
-
-    def _drop_beyond_budget(self) -> None:
-        most = self.budget_bytes // self.segment_bytes - 1  # one more is being made ready
-        while len(self._kept) > most and self._drop_oldest() is not None:
-            pass
-
-    def _drop_oldest(self) -> bool | None:
-        """Whether it took up space; None when none can be dropped.  Unlinks without the lock."""
-        with self._lock:
-            if len(self._kept) < 2:
-                return None
-            (index, before), (_, after) = self._kept[:2]
-        reached = max(self.acknowledged, stored_in(self.directory))
-        lost = count_unseen(self.directory, index, after - before, reached)
-        try:
-            os.unlink(self.directory / segment_name(index))
-            took_space = True
-        except FileNotFoundError:
-            took_space = False  # stored by a head and removed by its shipper: nothing is lost
-        except OSError:
-            return None
-        with self._lock:
-            del self._kept[0]
-        self.dropped_records += lost * took_space
-        return took_space
-
-    def _report(self) -> None:
-        """Losses are records too, so that a person sees them."""
-        counts = (self.dropped_records, self.lost_records)
-        if counts != self._reported and self._segment is not None and not self.closed:
-            self._reported = counts
-            body = {"dropped_records": counts[0], "lost_records": counts[1]}
-            self.event("journal_loss", body, scope=self._own_scope)
-        offset = self._clock.wall_ns() - self._clock.mono_ns()
-        moved = (offset - self._clock_offset) / 1e9
-        if abs(moved) > 1.0 and not self.closed:
-            self._clock_offset = offset
-            self.event("clock_jump", {"seconds": round(moved, 3)}, scope=self._own_scope)
-
-    def _mind_sleep(self) -> None:
-        """After the machine has slept ticks are shifted anew, from the next segment on."""
-        if abs(self._now() - self._tick() - self._tick_shift) <= SLEPT_NS:
-            return
-        shift = tick_shift(self._clock)  # it may only be that we were held up between the two
-        if abs(shift - self._tick_shift) > SLEPT_NS:
-            with self._lock:
-                self._tick_shift = shift
-                if self._segment is not None and not self.closed:
-                    self._turn()
+            keep_house(self)
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 
@@ -583,9 +543,9 @@ class JournalWriter:
         with self._lock:
             if self.closed:
                 return
-            self._report()
+            report(self)
             self.closed = True
-            self._room = self._plain_room = 0
+            self._limit = self._room = self._plain_room = 0
             segment, self._segment = self._segment, None
             prepared, self._prepared = self._prepared, None
             retired, self._retired = self._retired, []
@@ -600,15 +560,15 @@ class JournalWriter:
             prepared.close()
             prepared.path.unlink(missing_ok=True)
         if segment is not None:
-            segment.map[END_OFFSET : END_OFFSET + 8] = WORD.pack(end)
-            segment.map.close()
-            segment.file.truncate(end)  # ours alone and unmapped: no one can be hurt by it
+            with contextlib.suppress(OSError):
+                segment.write(END_OFFSET, WORD.pack(end))
+                segment.cut(end)  # ours alone and unmapped: no one can be hurt by it
             segment.close()
 
     def abandon(self) -> None:
         """In a forked child: let go of the parent's journal without touching it."""
         self.closed = True
-        self._room = self._plain_room = 0
+        self._limit = self._room = self._plain_room = 0
         self._lock = threading.RLock()
         self._stop = True
         for segment in (self._segment, self._prepared, *self._retired):

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from runwatch.journal.control import SOCKET, socket_of
+from runwatch.journal.descriptor import Descriptor
 from runwatch.sdk.guard import attempt, guarded, tally
 
 MAX_QUESTION: Final = 1 << 20
@@ -38,6 +39,23 @@ def _forget_in_child() -> None:
 os.register_at_fork(after_in_child=_forget_in_child)
 
 
+class _Listening:
+    """A socket.  It is closed only if its number is still its own."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self.line = line
+        self._own = Descriptor(line.fileno())
+
+    def is_ours(self) -> bool:
+        return self._own.is_ours()
+
+    def close(self) -> None:
+        if self.is_ours():
+            self.line.close()
+        else:
+            self.line.detach()
+
+
 class Control:
     """Serves the socket of one journal from `start` to `stop`."""
 
@@ -47,7 +65,7 @@ class Control:
             "ping": lambda _: {"pid": os.getpid()},
             "stacks": _stacks,
         }
-        self._socket: socket.socket | None = None
+        self._socket: _Listening | None = None
         self._thread: threading.Thread | None = None
 
     def serve(self, kind: str, handler: Handler) -> None:
@@ -78,10 +96,17 @@ class Control:
             return
         _open.discard(self)
         (self._journal / SOCKET).unlink(missing_ok=True)
-        listening.shutdown(socket.SHUT_RDWR)  # wakes the thread, which closes the socket
+        if not listening.is_ours():
+            return
+        listening.line.shutdown(socket.SHUT_RDWR)  # wakes the thread, which closes the socket
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(STOP_SECONDS)  # it may be answering: that is not waited for
+
+    def is_lost(self) -> bool:
+        """Whether the program has closed what it did not open, our socket among it."""
+        listening = self._socket
+        return listening is not None and not listening.is_ours()
 
     def forget(self) -> None:
         """In a forked child: the socket is the parent's."""
@@ -90,15 +115,17 @@ class Control:
             listening.close()
 
     @guarded("answer at the control socket")
-    def _run(self, listening: socket.socket) -> None:
-        with listening:
-            while self._socket is listening:
+    def _run(self, listening: _Listening) -> None:
+        try:
+            while self._socket is listening and listening.is_ours():
                 try:
-                    line, _ = listening.accept()
+                    line, _ = listening.line.accept()
                 except OSError:
                     return
                 with line:
                     attempt("answer a question", None, partial(self._serve, line))
+        finally:
+            listening.close()
 
     def _serve(self, line: socket.socket) -> None:
         if not _is_ours(line):
@@ -127,7 +154,7 @@ def _stacks(question: Mapping[str, Any]) -> Mapping[str, Any]:
     return own_stacks().shortened().to_json()
 
 
-def _listen(journal: Path) -> socket.socket:
+def _listen(journal: Path) -> _Listening:
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with socket_of(journal) as address:
@@ -139,7 +166,7 @@ def _listen(journal: Path) -> socket.socket:
     except BaseException:
         listening.close()
         raise
-    return listening
+    return _Listening(listening)
 
 
 def _is_ours(line: socket.socket) -> bool:

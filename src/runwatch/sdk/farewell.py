@@ -29,13 +29,13 @@ PATIENCE_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 0.02
 
 _unsent: dict[Path, Position] = {}
-_without_agent: set[Path] = set()
+_asking: set[Path] = set()
 _pid = os.getpid()
 
 
 def expect(journal: Path, end: Position, *, ask_for_agent: bool) -> None:
-    """This journal is closed, and that is where it ends.  A program that has hardly begun has not
-    asked for an agent yet."""
+    """This journal is closed, and that is where it ends.  `ask_for_agent`: if there is none, or
+    none any more, this process is the one to start it."""
     global _pid
     if _pid != os.getpid():  # in a forked child: those of the parent are not ours
         _pid = os.getpid()
@@ -45,12 +45,12 @@ def expect(journal: Path, end: Position, *, ask_for_agent: bool) -> None:
         atexit.register(wait)
     _unsent[journal] = end
     if ask_for_agent:
-        _without_agent.add(journal.parents[1])
+        _asking.add(journal.parents[1])
 
 
 def _forget() -> None:
     _unsent.clear()
-    _without_agent.clear()
+    _asking.clear()
 
 
 @guarded("wait for the last records to be sent")
@@ -69,10 +69,10 @@ def wait(seconds: float = PATIENCE_SECONDS) -> None:
 
 def _wait(deadline: float) -> None:
     host, is_named = this_host(), bool(os.environ.get("RUNWATCH_HEAD"))
-    if is_named:
-        for root in _without_agent:
-            launch.start_agent(root, host)
     roots = {journal.parents[1] for journal in _unsent}
+    for root in _asking & roots:
+        if (is_named or has_head(root, host)) and not launch.has_agent(root, host):
+            launch.start_agent(root, host)
     while not _is_all_stored() and time.monotonic() < deadline:
         launch.reap()
         there = [has_head(root, host) for root in roots]

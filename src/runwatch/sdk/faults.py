@@ -14,7 +14,9 @@ import faulthandler
 import os
 import signal
 import sys
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +25,8 @@ from runwatch.capture.dump_file import append_to, heading, write_all
 from runwatch.capture.faulthandling import Desk, SignalDesk, faults
 from runwatch.capture.stack_signal import STACK_SIGNAL
 from runwatch.clock import Clock, system_clock
+from runwatch.interruption import let_pass
+from runwatch.journal.descriptor import Descriptor
 from runwatch.journal.liveness import this_host
 from runwatch.sdk.guard import guarded, tally
 
@@ -34,7 +38,7 @@ asked: Final = SignalDesk(STACK_SIGNAL, shared=False)
 
 class _File(NamedTuple):
     path: Path
-    fd: int
+    fd: Descriptor
     empty_bytes: int
     desk: Desk
     pid: int
@@ -64,10 +68,11 @@ def _add(path: Path, header: str, desk: Desk) -> None:
         fd = append_to(path)
         write_all(fd, header)
     except OSError as error:
+        let_pass(error)
         tally.count("no fault file", f"{path}: {error}: a crash will leave no stacks")
         return
     if desk.add(fd):
-        _open.append(_File(path, fd, os.fstat(fd).st_size, desk, os.getpid()))
+        _open.append(_File(path, Descriptor(fd), os.fstat(fd).st_size, desk, os.getpid()))
     else:
         os.close(fd)
         path.unlink(missing_ok=True)
@@ -83,12 +88,24 @@ def unwatch_faults(journal: Path | None = None) -> None:
             _close(file)
 
 
+@guarded("watch for faults again")
+def mind_faults() -> None:
+    """A program that has closed what it did not open may write to our numbers by now: a dump must
+    not go there."""
+    for file in list(_open):
+        if file.pid == os.getpid() and not file.fd.is_ours():
+            _open.remove(file)
+            file.desk.remove(file.fd.fd)
+            header = heading("opened", {"host": this_host(), "pid": os.getpid()}, time.time_ns())
+            _add(file.path, header, file.desk)
+
+
 def _close(file: _File) -> None:
-    file.desk.remove(file.fd)
-    unused = os.fstat(file.fd).st_size <= file.empty_bytes
-    os.close(file.fd)
-    if unused:
-        file.path.unlink(missing_ok=True)
+    file.desk.remove(file.fd.fd)
+    file.fd.close()
+    with suppress(FileNotFoundError):
+        if file.path.stat().st_size <= file.empty_bytes:
+            file.path.unlink()
 
 
 def _may_watch(environment: Mapping[str, str]) -> bool:

@@ -8,13 +8,13 @@ because they are called too often for one more Python frame around them.
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
 from struct import error as StructError
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
+from runwatch.interruption import let_pass
 from runwatch.record import NO_STEP
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ class Tally:
         self.listener: Callable[[], None] | None = None
         """Called when a kind is seen for the first time."""
 
-    def count(self, what: str, message: str = "", *, by: int = 1) -> None:
+    def count(self, what: str, message: str = "", *, by: int = 1, quiet: bool = False) -> None:
+        """`quiet`: it is as it should be, and only to be seen by who looks."""
         if what not in self.counts and len(self.counts) >= MAX_KINDS:
             what, message = "other", "more kinds of trouble than are counted apart"
         seen = self.counts.get(what, 0)
@@ -50,7 +51,8 @@ class Tally:
         if seen:
             return
         # Counted first: a log handler that records metrics may bring us here again.
-        logger.warning("%s (said once; counted from now on)", message or what)
+        if not quiet:
+            logger.warning("%s (said once; counted from now on)", message or what)
         if self.listener is not None:
             self.listener()
 
@@ -70,29 +72,12 @@ tally = Tally()
 
 def failed(where: str, error: Exception) -> None:
     """A failure of ours: counted, said once, and over.  One of the user's goes on its way."""
-    if _from_signal_handler(error):
-        raise error
+    let_pass(error)
     try:
         kind = f"{where}: {type(error).__name__}"
         tally.count(kind, f"runwatch could not {where}: {type(error).__name__}: {error}")
-    except Exception:
-        return  # a log handler or a __str__ that raises
-
-
-def _from_signal_handler(error: Exception) -> bool:
-    """A handler may raise (a time limit, say) while the program happens to be in our code."""
-    signals: Any = sys.modules.get("signal")
-    if signals is None:
-        return False
-    handlers = {
-        getattr(signals.getsignal(number), "__code__", None) for number in signals.valid_signals()
-    }
-    traceback = error.__traceback__
-    while traceback is not None:
-        if traceback.tb_frame.f_code in handlers:
-            return True
-        traceback = traceback.tb_next
-    return False
+    except Exception as another:
+        let_pass(another)  # otherwise a log handler or a __str__ that raises
 
 
 def guarded(where: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
@@ -124,7 +109,8 @@ def text_of(value: object) -> str:
     """str(), for values that may not have a working one."""
     try:
         return str(value)
-    except Exception:
+    except Exception as error:
+        let_pass(error)
         return f"<{type(value).__name__}>"
 
 
@@ -193,8 +179,8 @@ class Edge:
                     if _PLAIN.issuperset(map(type, numbers)):
                         self._plans[tuple(mine)](numbers, at)
                         return
-        except _ODD:
-            pass
+        except _ODD as error:
+            let_pass(error)
         except Exception as error:
             failed("log", error)
             return
@@ -248,8 +234,8 @@ def record(
             if type(at) is int:
                 edge._point(edge._recordable[metric_name], value, at)
                 return
-    except _ODD:
-        pass
+    except _ODD as error:
+        let_pass(error)
     except Exception as error:
         failed("record a metric", error)
         return

@@ -1,13 +1,17 @@
-"""Starting the node's agent, from the keeper's thread and never waiting for it.
+"""Starting the node's agent, and again when there is none any more.
 
-Every run asks for an agent; the agent itself sees to it that one runs per node and user, and
-detaches, so what we start is a short-lived parent.  `posix_spawn` rather than `subprocess`: a
-thread that is in the middle of an import when the program forks leaves the child a lock that
-nobody will ever release.
+Every run asks for an agent; the agent itself sees to it that one runs per node and user.  It must
+not be a child of the program's: `os.wait` would return it.  So a shell starts it in the background
+and ends at once, and we have waited for it before `init` returns; where there is no shell, the
+agent itself detaches, and is collected later.
+
+`posix_spawn` rather than `subprocess`: a thread that is in the middle of an import when the program
+forks leaves the child a lock that nobody will ever release.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
 import time
@@ -16,15 +20,80 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from runwatch.clock import Clock, system_clock
 from runwatch.sdk.guard import tally
 
+LOOK_SECONDS: Final = 10.0
+LATER_SECONDS: Final = 30.0
+"""A process that is not the first of its node leaves it to that one for so long."""
+LONGEST_PAUSE_SECONDS: Final = 600.0
+SHELL: Final = "/bin/sh"
+_SHELL_SECONDS: Final = 0.5
 _OPEN: Final = os.POSIX_SPAWN_OPEN
 _APPEND: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+_LOOK: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _started: set[int] = set()
 
 
 def wanted(environment: Mapping[str, str] = os.environ) -> bool:
     return environment.get("RUNWATCH_AGENT", "").strip().lower() not in ("off", "0", "no", "false")
+
+
+class Caretaker:
+    """Looks now and then whether there is an agent, and starts one; the less often, the more often
+    that was in vain."""
+
+    def __init__(self, root: Path, host: str, *, first: bool, clock: Clock = system_clock) -> None:
+        self._root, self._host, self._clock = root, host, clock
+        self._since_ns = time.time_ns()
+        self._pause = LOOK_SECONDS
+        self._next_ns = 0 if first else clock.mono_ns() + int(LATER_SECONDS * 1e9)
+
+    def look(self) -> None:
+        reap()
+        now = self._clock.mono_ns()
+        if now < self._next_ns:
+            return
+        if has_agent(self._root, self._host):
+            self._pause = LOOK_SECONDS
+        elif not _was_ended(self._root, self._host, self._since_ns):
+            start_agent(self._root, self._host)
+            self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
+        self._next_ns = now + int(self._pause * 1e9)
+
+
+def lock_path(root: Path, host: str) -> Path:
+    """As `agent/lock.py` has it."""
+    safe = "".join(c if c.isalnum() or c in "-." else "-" for c in host) or "host"
+    return root / "agent" / f"{safe.lstrip('.')[:100]}.lock"
+
+
+def has_agent(root: Path, host: str) -> bool:
+    """Whether somebody holds the lock; also if that cannot be told.
+
+    Who asks has a share in it for a moment.  An agent that begins just then gives up, and is
+    missed the next time."""
+    try:
+        fd = os.open(lock_path(root, host), _LOOK)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def _was_ended(root: Path, host: str, since_ns: int) -> bool:
+    """Whether somebody has ended all agents since then, and does not want another."""
+    try:
+        return since_ns < int(lock_path(root, host).with_suffix(".ended").read_text())
+    except (OSError, ValueError):
+        return False
 
 
 def start_agent(
@@ -33,30 +102,52 @@ def start_agent(
     *,
     environment: Mapping[str, str] = os.environ,
     executable: str = sys.executable,
+    shell: str = SHELL,
 ) -> None:
     safe = "".join(c if c.isalnum() or c in "-." else "-" for c in host)[:64] or "host"
     log = root / "agent" / f"{safe}.log"
     # -P: what lies in the directory that the program runs in is not for the agent to import.
-    command = [executable, "-P", "-m", "runwatch.agent", "--detach", "--dir", str(root)]
+    command = [executable, "-P", "-m", "runwatch.agent", "--dir", str(root)]
     command += ["--asked", str(time.time_ns())]
     try:
+        if not os.access(executable, os.X_OK):
+            raise FileNotFoundError(f"cannot run {executable}")
         log.parent.mkdir(mode=0o700, exist_ok=True)
-        pid = os.posix_spawn(
-            executable,
-            command,
-            _environment(environment),
-            file_actions=[
-                (_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-                (_OPEN, 1, str(log), _APPEND, 0o600),
-                (os.POSIX_SPAWN_DUP2, 1, 2),
-                *((os.POSIX_SPAWN_CLOSE, fd) for fd in _inheritable()),
-            ],
-            setsid=True,
-        )
+        if os.access(shell, os.X_OK):
+            pid = _spawn([shell, "-c", '"$@" &', "sh", *command], log, environment)
+        else:
+            pid = _spawn([*command, "--detach"], log, environment)
+            shell = ""
     except OSError as error:
         tally.count("agent", f"no agent was started: {error}")
         return
     _started.add(pid)
+    if shell:
+        _collect(pid)
+
+
+def _spawn(command: list[str], log: Path, environment: Mapping[str, str]) -> int:
+    return os.posix_spawn(
+        command[0],
+        command,
+        _environment(environment),
+        file_actions=[
+            (_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+            (_OPEN, 1, str(log), _APPEND, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+            *((os.POSIX_SPAWN_CLOSE, fd) for fd in _inheritable()),
+        ],
+        setsid=True,
+    )
+
+
+def _collect(pid: int) -> None:
+    """A shell that only starts something: a millisecond or two."""
+    deadline = time.monotonic() + _SHELL_SECONDS
+    while pid in _started and time.monotonic() < deadline:
+        reap()
+        if pid in _started:
+            time.sleep(0.0002)
 
 
 def reap() -> None:

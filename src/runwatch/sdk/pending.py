@@ -9,11 +9,11 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from runwatch.clock import Clock, system_clock
+from runwatch.interruption import let_pass
 from runwatch.sdk.guard import guarded, tally
 from runwatch.sdk.values import Pending, Reading
 
@@ -88,8 +88,10 @@ class Collector:
             self._thread = None
 
     def _rouse(self) -> None:
-        with suppress(RuntimeError):  # set already
+        try:
             self._wake.release()
+        except RuntimeError as error:  # set already
+            let_pass(error)
 
     def _run(self) -> None:
         while not self._stop:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from runwatch._version import __version__
 from runwatch.clock import Clock, system_clock
+from runwatch.interruption import let_pass
 from runwatch.journal.liveness import boot_id, pid_namespace, start_ticks, this_host
 from runwatch.journal.segment import DEFAULT_SEGMENT_BYTES, new_journal_id
 from runwatch.journal.writer import DEFAULT_BUDGET_BYTES, JournalWriter
@@ -29,12 +30,14 @@ def open_journal(
     try:
         return _open(absolute(wanted), on_keep, role, environment, clock)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        let_pass(error)
         first = error
     fallback = fallback_place(environment)
     try:
         _claim_private(fallback)
         writer = _open(fallback, on_keep, role, environment, clock)
     except OSError as second:
+        let_pass(second)
         tally.count(
             "no journal",
             f"nothing is recorded: cannot write to {wanted} ({first}) or {fallback} ({second})",

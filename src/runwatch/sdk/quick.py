@@ -28,6 +28,7 @@ from runwatch.journal.segment import (
     step_end,
     step_span,
 )
+from runwatch.journal.undivided import undivided
 from runwatch.journal.writer import ONE_THREAD_AT_A_TIME, JournalWriter
 from runwatch.record import NO_STEP
 from runwatch.sdk.guard import attempt, guarded
@@ -62,6 +63,7 @@ class QuickStep(Step):
         wait = run._own_series(DATA_WAIT_SECONDS) if DATA_WAIT_SECONDS in run._own_ids else 0
         journal.stands_for(self._name_id, run._own_series(STEP_SECONDS), wait)
 
+    @undivided
     def __enter__(
         self,
         me: Callable[[], int] = get_ident,  # a default is nearer than a global
@@ -95,6 +97,7 @@ class QuickStep(Step):
         record = step_begin(NO_STEP, self._begin_ns)
         place[offset : offset + len(record)] = record
 
+    @undivided
     def __exit__(
         self,
         kind: type[BaseException] | None,
@@ -135,6 +138,7 @@ def renew(run: Run) -> None:
         run._quick = QuickStep(run, journal)
 
 
+@undivided
 def steps(run: Run, items: Iterable[T], start: int) -> Iterator[tuple[int, T]]:
     """(number, item) for each item; the time until the item came is data wait, the rest step."""
     number = start if -(2**63) < start < 2**63 else NO_STEP

@@ -16,7 +16,7 @@ from runwatch.record import Role, RunScope
 from runwatch.sdk import collect, farewell, launch, masking
 from runwatch.sdk.config import ConfigDict
 from runwatch.sdk.ending import EndWatch, describe, when_worker_ends
-from runwatch.sdk.faults import unwatch_faults, watch_faults
+from runwatch.sdk.faults import mind_faults, unwatch_faults, watch_faults
 from runwatch.sdk.guard import attempt, guarded, tally, text_of
 from runwatch.sdk.hooks.install import Hooks
 from runwatch.sdk.identity import Identity, queued_at_ns
@@ -49,7 +49,13 @@ _UNITS: Final[Mapping[str, str]] = {
 
 
 class Run(Intake):
-    """Made by `runwatch.init`.  Nothing here raises into the program or waits for anything."""
+    """Made by `runwatch.init`.  Nothing here raises into the program or waits for anything.
+
+    There is one of it in a process: a copy, however deep, is the run itself.  It can be pickled,
+    with a dataset for a loader's workers, say.  Where it is unpickled it is that process's run of
+    the same id, if there is one, now or later; until then all can be called and nothing is
+    recorded, which is counted and not warned about (`sdk/elsewhere.py`).
+    """
 
     _profiler: Profiler | None = None
 
@@ -90,7 +96,7 @@ class Run(Intake):
         self._opening = self._homeless = self._finishing = self._finished = False
         self._collected: tuple[str, ...] | None = None
         self._collecting = threading.Lock()
-        self._agent_asked = False
+        self._caretaker: launch.Caretaker | None = None
         self._modules = self._calm = 0
         self._parent_journal = ""
         self._span_ids: dict[str, int] = {}
@@ -102,6 +108,20 @@ class Run(Intake):
 
     def __repr__(self) -> str:
         return f"<runwatch run {self.id} rank {self.rank}/{self.world_size} {self.status}>"
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from runwatch.sdk.elsewhere import told, unpickled
+
+        return unpickled, (self._identity, told(self))
+
+    def _itself(self) -> Run:
+        return self
 
     # ── what a program calls ──────────────────────────────────────────────────────────────────
 
@@ -121,7 +141,7 @@ class Run(Intake):
 
     def data(self, items: Iterable[T]) -> Iterable[T]:
         """The loader `items`, with each wait for an item recorded; for loops that use `step`."""
-        return data(lambda: self, items)
+        return data(self._itself, items)
 
     def span(self, name: Kind | str, *, useful: bool = False) -> Span:
         """`with run.span("checkpoint_save"):` or `@run.span(…)`: records begin and end.
@@ -221,6 +241,7 @@ class Run(Intake):
             self._record_config()
         self._hooks.look()
         self._report()
+        self._ask_for_agent()
 
     def _details(self) -> Mapping[str, Any]:
         """More for `run_start`."""
@@ -370,9 +391,19 @@ class Run(Intake):
         if not self._is_child and self._is_worth_a_look():
             self._hooks.look()
             self._collect()
-            self._ask_for_agent()
             self._listen()
+        if self._caretaker is not None and not self._is_child:
+            self._caretaker.look()
+        self._mind_descriptors()
         self._report()
+
+    def _mind_descriptors(self) -> None:
+        """The program may have closed them, as code that makes a daemon does."""
+        mind_faults()
+        if self._control is not None and self._control.is_lost() and not self._is_child:
+            self._control.stop()
+            self._control = None
+            self._listen()
 
     def _is_worth_a_look(self) -> bool:
         """Once nothing was imported for a while there is hardly anything to find any more."""
@@ -413,13 +444,15 @@ class Run(Intake):
             self._control.serve("profile", lambda body: self._profiles.answer(body))
             self._control.start()
 
+    @guarded("ask for an agent")
     def _ask_for_agent(self) -> None:
-        if self._agent_asked:
-            launch.reap()
+        """In `init`, so that no child of ours is about when it returns; then by the keeper."""
+        if self._writer is None or not launch.wanted():
             return
-        self._agent_asked = True
-        if self._writer is not None and self.local_rank == 0 and launch.wanted():
-            launch.start_agent(self._writer.directory.parents[1], this_host())
+        root, host, first = self._writer.directory.parents[1], this_host(), self.local_rank == 0
+        caretaker = launch.Caretaker(root, host, first=first, clock=self._clock)
+        caretaker.look()
+        self._caretaker = caretaker
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 
@@ -509,7 +542,7 @@ class Run(Intake):
             self._report()
             unwatch_faults(writer.directory)
             writer.close()  # and its keeper, which may just have begun to listen
-            ask = self.local_rank == 0 and not self._agent_asked
+            ask = self.local_rank == 0
             farewell.expect(writer.directory, writer.position, ask_for_agent=ask)
             self._writer = None
         if self._control is not None:

@@ -72,6 +72,10 @@ class Span(Spanning):
     def again(self) -> Span:
         return type(self)(self._run, self._name)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy is one more like this: what is open stays with whoever opened it."""
+        return type(self), (self._run, self._name)
+
     def __enter__(self) -> None:
         run = self._run
         self.begin(run._step, beside=get_ident() != run._thread)
@@ -146,6 +150,9 @@ class Step(Span):
 
     def again(self) -> Step:
         return Step(self._run, self._number)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Step, (self._run, self._number)
 
     def __enter__(self) -> None:
         self._run._thread = get_ident()

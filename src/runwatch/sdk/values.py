@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
+from runwatch.interruption import let_pass
 from runwatch.sdk.guard import tally, text_of
 
 MAX_DEVICES: Final = 1024
@@ -80,7 +81,8 @@ def _unknown(value: object) -> Unrecordable:
 def _from_int(value: int) -> float:
     try:
         return float(value)
-    except OverflowError:
+    except OverflowError as error:
+        let_pass(error)
         tally.count("int beyond float", "an int too large for a float was recorded as infinity")
         return math.inf if value > 0 else -math.inf
 
@@ -91,9 +93,11 @@ def _from_float(value: Any) -> Reading:
         return _unknown(value)
     try:
         return float(value)
-    except OverflowError:
+    except OverflowError as error:
+        let_pass(error)
         return _from_int(int(value))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError) as error:
+        let_pass(error)
         return _unknown(value)
 
 

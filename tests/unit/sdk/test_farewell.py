@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from runwatch.agent.lock import AgentLock
 from runwatch.journal.liveness import this_host
 from runwatch.journal.stored import has_head, note_head, note_stored, stored_in
 from runwatch.record import Position
@@ -59,11 +60,19 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 @pytest.fixture
-def journal(tmp_path: Path) -> Path:
+def agent(tmp_path: Path) -> Iterator[AgentLock]:
+    lock = AgentLock(tmp_path, this_host())
+    assert lock.acquire()
+    yield lock
+    lock.release()
+
+
+@pytest.fixture
+def journal(tmp_path: Path, agent: AgentLock) -> Path:
+    """Of a process with an agent."""
     journal = tmp_path / "journals" / "mine"
     journal.mkdir(parents=True)
-    (tmp_path / "agent").mkdir()
-    farewell.expect(journal, END, ask_for_agent=False)
+    farewell.expect(journal, END, ask_for_agent=True)
     return journal
 
 
@@ -139,10 +148,18 @@ def test_an_agent_that_did_not_start_is_not_waited_for(journal: Path, sleeper: S
     assert sleeper.looks == 0
 
 
-def test_who_has_hardly_begun_asks_for_an_agent(
+def test_an_agent_that_is_there_is_not_asked_for(
     journal: Path, sleeper: Sleeper, started: list[Path]
 ) -> None:
-    farewell.expect(journal, END, ask_for_agent=True)
+    sleeper.then[1] = lambda: note_stored(journal, END, exactly=True)
+    assert waited(sleeper) == 1
+    assert started == []
+
+
+def test_who_never_had_an_agent_or_has_none_any_more_asks_for_one(
+    journal: Path, sleeper: Sleeper, agent: AgentLock, started: list[Path]
+) -> None:
+    agent.release()
     sleeper.then[1] = lambda: note_stored(journal, END, exactly=True)
     assert waited(sleeper) == 1
     assert started == [journal.parents[1]]

@@ -7,9 +7,13 @@ from pathlib import Path
 import pytest
 
 import runwatch
+from runwatch.agent.lock import AgentLock, end_agents
+from runwatch.journal.liveness import this_host
 from runwatch.sdk import launch
 from runwatch.sdk.guard import attempt, guarded, tally
+from tests.integration.processes import until
 from tests.integration.sdk_programs import run_program
+from tests.unit.journal.journal_help import FakeClock
 
 
 def test_the_names_at_the_door() -> None:
@@ -42,7 +46,11 @@ def test_importing_and_using_it_loads_the_standard_library_only(tmp_path: Path) 
         """,
         tmp_path,
     )
-    assert done.stdout.splitlines() == ["['runwatch', 'runwatch._version']", "['runwatch']", "[]"]
+    assert done.stdout.splitlines() == [
+        "['runwatch', 'runwatch._nothing', 'runwatch._version']",
+        "['runwatch']",
+        "[]",
+    ]
 
 
 def test_another_room_does_not_bring_the_sdk_along(tmp_path: Path) -> None:
@@ -82,26 +90,69 @@ def test_kinds_of_trouble_are_bounded() -> None:
     assert tally.counts["other"] == 300
 
 
-def test_the_agent_is_started_apart_from_us_and_collected(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shell", [launch.SHELL, "/nowhere/sh"])
+def test_the_agent_is_started_apart_from_us_and_collected(shell: str, tmp_path: Path) -> None:
     program = tmp_path / "python"
     program.write_text('#!/bin/sh\necho "$@"; ls /proc/self/fd | wc -l; exit 3\n')
     program.chmod(0o700)
     held = os.open(tmp_path, os.O_RDONLY)
     os.set_inheritable(held, True)
     try:
-        launch.start_agent(tmp_path, "host/1", executable=str(program))
+        launch.start_agent(tmp_path, "host/1", executable=str(program), shell=shell)
     finally:
         os.close(held)
-    (pid,) = launch._started
-    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    for pid in launch._started:  # only without a shell
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     launch.reap()
-    said = (tmp_path / "agent" / "host-1.log").read_text().splitlines()
-    command, _, asked_ns = said[0].rpartition(" --asked ")
-    assert command == f"-P -m runwatch.agent --detach --dir {tmp_path}"
+    log = tmp_path / "agent" / "host-1.log"
+    said = until(lambda: log.read_text().count("\n") == 2 and log.read_text()).splitlines()
+    command, _, asked_ns = said[0].removesuffix(" --detach").rpartition(" --asked ")
+    assert command == f"-P -m runwatch.agent --dir {tmp_path}"
+    assert said[0].endswith(" --detach") is (shell != launch.SHELL)
     assert 0 < int(asked_ns) <= time.time_ns()
     assert int(said[1]) == 4  # stdin, stdout, stderr and the listing's own
     assert launch._started == set()
-    assert tally.counts == {"agent": 1}
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+    assert tally.counts == ({} if shell == launch.SHELL else {"agent": 1})
+
+
+def test_the_lock_is_where_the_agent_has_it(tmp_path: Path) -> None:
+    for host in ("gpu-1", "../../x", "", "a" * 300, "h\u00f6st/1"):
+        lock = AgentLock(tmp_path, host)
+        assert launch.lock_path(tmp_path, host) == lock.path
+        assert not launch.has_agent(tmp_path, host)
+        assert lock.acquire()
+        assert launch.has_agent(tmp_path, host)
+        lock.release()
+        assert not launch.has_agent(tmp_path, host)
+
+
+def test_an_agent_that_is_gone_is_started_again_the_less_often_the_more_often_in_vain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[float] = []
+    clock = FakeClock()
+    begin = clock.mono_ns()
+    monkeypatch.setattr(
+        launch, "start_agent", lambda *_: started.append((clock.mono_ns() - begin) / 1e9)
+    )
+    lock = AgentLock(tmp_path, "host")
+    caretaker = launch.Caretaker(tmp_path, "host", first=True, clock=clock)
+    later = launch.Caretaker(tmp_path, "host", first=False, clock=clock)
+    for second in range(3000):
+        if second == 1000:
+            assert lock.acquire()
+        if second == 1500:
+            lock.release()
+        if second == 2000:
+            end_agents(tmp_path)
+            (tmp_path / "agent" / f"{this_host()}.ended").rename(tmp_path / "agent/host.ended")
+        caretaker.look()
+        if second < 20:
+            later.look()
+        clock.advance(1.0)
+    assert started == [0, 20, 60, 140, 300, 620, 1500, 1520, 1560, 1640, 1800]
 
 
 def test_no_agent_where_none_can_be(tmp_path: Path) -> None:

@@ -1,0 +1,100 @@
+"""Whose an exception is that came up while the program was in our code.
+
+A guard that catches everything catches the user's exceptions, too: those that a signal handler
+raises (a time limit, say) and those that another thread has set (`PyThreadState_SetAsyncExc`)
+come wherever the program happens to be.  They are not failures of ours and go on their way.
+
+Python does not say where an exception came from, so its traceback is read:
+
+* A signal handler is given the frame that it interrupts, and that frame is the one before its own
+  in the traceback.  A function that we call has no hold of ours.
+* What another thread has set is a class, and no statement raises it.  So it has nothing to say,
+  unless its own `__init__` finds the words; what a call that failed raises nearly always has.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import CodeType, FrameType, FunctionType, TracebackType
+from typing import Any, Final
+
+_PACKAGE: Final = os.path.dirname(__file__) + os.sep
+# What functions in C raise without a word.
+_SPEECHLESS: Final = ("MemoryError", "StopIteration", "StopAsyncIteration", "Empty", "Full")
+
+
+def let_pass(error: BaseException) -> None:
+    """For whoever catches exceptions in the user's threads: raises it again if it is the user's."""
+    if is_interruption(error):
+        raise error
+
+
+def is_interruption(error: BaseException) -> bool:
+    entry, before = error.__traceback__, None
+    if entry is None:
+        return False
+    while True:
+        frame = entry.tb_frame
+        if before is not None and _is_handler(frame, before):
+            return True
+        if entry.tb_next is None:
+            return _is_set_from_outside(error, entry)
+        before, entry = frame, entry.tb_next
+
+
+def _is_handler(frame: FrameType, interrupted: FrameType) -> bool:
+    code = frame.f_code
+    if code.co_filename.startswith(_PACKAGE):
+        return False
+    return _holds(frame, interrupted) or code in _handlers()
+
+
+def _holds(frame: FrameType, interrupted: FrameType) -> bool:
+    for value in list(frame.f_locals.values()):
+        if value is interrupted:
+            return True
+        if type(value) is tuple and any(item is interrupted for item in value):
+            return True
+    return False
+
+
+def _handlers() -> set[CodeType]:
+    """The code of those installed now.  One that forgot its frame has not always left, too."""
+    signals: Any = sys.modules.get("signal")
+    if signals is None:
+        return set()
+    return {
+        code
+        for number in signals.valid_signals()
+        if (code := _code_of(signals.getsignal(number))) is not None
+    }
+
+
+def _code_of(handler: Any) -> CodeType | None:
+    for _ in range(10):  # a partial of a partial …
+        code = getattr(handler, "__code__", None)
+        if isinstance(code, CodeType):
+            return code
+        if not callable(handler) or isinstance(handler, type):
+            return None
+        inner = getattr(handler, "func", None)
+        handler = inner if callable(inner) else type(handler).__call__
+    return None
+
+
+def _is_set_from_outside(error: BaseException, last: TracebackType) -> bool:
+    kind = type(error)
+    if kind.__name__ in _SPEECHLESS or (error.args and not _finds_own_words(kind)):
+        return False
+    from opcode import opmap  # seldom needed
+
+    code, at = last.tb_frame.f_code.co_code, last.tb_lasti
+    return at < 0 or code[at] not in (opmap["RAISE_VARARGS"], opmap["RERAISE"])
+
+
+def _finds_own_words(kind: type[BaseException]) -> bool:
+    """Whether a class of the user's, of which only the class was given, may have arguments."""
+    return kind.__module__ != "builtins" and any(
+        isinstance(vars(each).get("__init__"), FunctionType) for each in kind.__mro__
+    )

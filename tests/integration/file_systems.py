@@ -1,0 +1,114 @@
+"""Small file systems of several kinds, each mounted where nobody else sees it.
+
+`run_on` needs root, loop devices, `unshare` and the kind's own `mkfs`; a test that cannot have them
+is skipped and says what is missing.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.integration.sdk_programs import program_environment
+
+_MAKE: Final = {
+    "ext4": ["mkfs.ext4", "-q", "-F"],
+    "xfs": ["mkfs.xfs", "-q", "-f", "-m", "reflink=1"],
+    "btrfs": ["mkfs.btrfs", "-q", "-f"],
+}
+_MEGABYTES: Final = {"ext4": 48, "xfs": 320, "btrfs": 128}
+
+BEGIN: Final = """
+import fcntl, os, struct, subprocess, sys, time
+import runwatch
+disk = os.environ["DISK"]
+run = runwatch.init("disk", dir=f"{disk}/runwatch")
+
+def until(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+until(lambda: run._writer._prepared is not None)
+
+def fill():
+    os.sync()
+    with open(f"{disk}/fill", "wb", buffering=0) as file:
+        for size in (1 << 20, 4096):
+            try:
+                while True:
+                    file.write(os.urandom(size))
+            except OSError:
+                pass
+    os.sync()
+
+def rounds():
+    for _ in range(2):
+        run._writer.keep()
+        for number in range(2000):
+            run.log(loss=number)
+"""
+
+
+@functools.cache
+def _missing(kind: str) -> str:
+    if os.getuid() != 0:
+        return "only root may mount"
+    if kind == "tmpfs":
+        return "" if _mounts("-t tmpfs none") else "this kernel mounts nothing here"
+    search = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
+    for command in (_MAKE[kind][0], "unshare", "mount"):
+        if shutil.which(command, path=search) is None:
+            return f"there is no {command}"
+    return ""
+
+
+def _mounts(what: str) -> bool:
+    command = ["unshare", "-m", "sh", "-c", f"mount {what} /mnt"]
+    return subprocess.run(command, capture_output=True).returncode == 0
+
+
+def run_on(
+    kind: str, text: str, tmp_path: Path, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run `BEGIN` and a program on a new file system; what it recorded is copied to `copy`."""
+    if why := _missing(kind):
+        pytest.skip(f"{kind}: {why}")
+    disk, copy, image = tmp_path / "disk", tmp_path / "copy", tmp_path / "image"
+    disk.mkdir()
+    if kind == "tmpfs":
+        mount = f"mount -t tmpfs -o size=32m none {disk}"
+    else:
+        with image.open("wb") as file:
+            file.truncate(_MEGABYTES[kind] << 20)
+        paths = {"PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
+        subprocess.run([*_MAKE[kind], image], check=True, capture_output=True, env=paths)
+        mount = f"mount -o loop {image} {disk}"
+    program = tmp_path / "program.py"
+    program.write_text(BEGIN + text)
+    script = f"""
+        {mount} || exit 77
+        {sys.executable} {program}
+        code=$?
+        cp -r {disk}/runwatch {copy} 2>/dev/null
+        exit $code
+    """
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", script],
+        env=program_environment(tmp_path, DISK=str(disk), **environment),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    if done.returncode == 77:
+        pytest.skip(f"{kind} cannot be mounted: {done.stderr.strip()}")
+    return done
