@@ -86,15 +86,27 @@ def _windows(waits: Sequence[int], odd: set[int]) -> Iterable[tuple[int, int]]:
     plain = [0 if at in odd else wait for at, wait in enumerate(waits)]
     blocks = [max(plain[at : at + NEAR]) for at in range(0, len(plain), NEAR)]
     short = SHORT * sum(plain) / len(plain)
+    least = SHORT * _weighty(plain)
     first = 0
     for at, wait in enumerate(waits):
         block = at // NEAR
         longest = max(blocks[max(0, block - 1) : block + 2])
         after = waits[at + 1 : at + 2]
-        emptied = bool(after) and after[0] < short <= wait
+        emptied = bool(after) and after[0] < short and wait >= least
         if emptied or wait >= DRAINED * longest or at == len(waits) - 1:
             yield first, at
             first = at + 1
+
+
+def _weighty(waits: Sequence[int]) -> int:
+    """How long the wait is in which half of all waiting is done: where few steps wait and most just
+    hand over, however unevenly, it is a wait and no hand-over."""
+    half = sum(waits) / 2
+    for wait in sorted(waits):
+        half -= wait
+        if half <= 0:
+            return wait
+    return 0
 
 
 def _step_ns(handed: Sequence[int], done_ns: int) -> float:

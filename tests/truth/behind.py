@@ -1,0 +1,119 @@
+"""Families of one rank whose device is behind its program, as real programs were seen to be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from tests.truth.families import family
+from tests.truth.judging import History
+from tests.truth.machine import Process
+from tests.truth.passing import Moves
+from tests.truth.pieces import ASYNC, about, like, told
+
+
+def hurried(mean: float) -> Callable[[Process, int], Moves]:
+    """Handing over takes now a little, now more: other programs want the processor, too."""
+
+    def moves(process: Process, step: int) -> Moves:
+        yield from process.sleep(mean * process.rng.lognormvariate(0.0, 0.8))
+
+    return moves
+
+
+def varied(mean: float, sigma: float) -> Callable[[Process, int], float]:
+    return lambda process, step: mean * process.rng.lognormvariate(0.0, sigma)
+
+
+# ── compiles ───────────────────────────────────────────────────────────────────────────────────
+
+
+def compiles(steps: dict[int, float]) -> Callable[[Process, int], Moves]:
+    """In these steps, before anything is handed over; told when it is done, as hooks do."""
+
+    def moves(process: Process, step: int) -> Moves:
+        seconds = steps.get(step, 0.0)
+        if seconds:
+            with process.doing("program_startup"):
+                yield from process.sleep(seconds)
+            process.tell_elapsed("compile", seconds)
+
+    return moves
+
+
+@family("async")
+def async_compile_beside_a_busy_queue(rng: Random) -> History:
+    """The batch gets another shape while steps are still to be done: that long it costs nothing."""
+    at = {rng.randrange(60, 260) // 10 * 10 + rng.randrange(3, 9): rng.uniform(2.0, 9.0)}
+    return told(rng, like(ASYNC, read_in=10, inside=compiles(at)))
+
+
+@family("async")
+def async_compile_of_every_length(rng: Random) -> History:
+    """Buckets: each length is compiled for when it first comes, most of them in the first steps."""
+    lengths = (0.3, 0.6, 1.2, 2.4)
+    seen: set[float] = set()
+
+    def work(process: Process, step: int) -> float:
+        return process.rng.choice(lengths)
+
+    def compile_new(process: Process, step: int) -> Moves:
+        length = Random(f"{process.job.seed} {step}").choice(lengths)
+        if length not in seen:
+            seen.add(length)
+            yield from compiles({step: 4.0})(process, step)
+
+    loop = like(ASYNC, read_in=10, work=work, compile_told=True, compile=4.0, inside=compile_new)
+    return told(rng, loop)
+
+
+@family("async")
+def async_compile_in_the_middle_of_the_first_step(rng: Random) -> History:
+    """Accumulation: what adds gradients is compiled and handed over, then what applies them."""
+
+    def second(process: Process, step: int) -> Moves:
+        """All but the last piece of the step is handed over by now."""
+        if step == 1:
+            yield from compiles({step: 5.0})(process, step)
+
+    loop = like(ASYNC, read_in=10, compile_told=True, compile=5.0, inside=second)
+    return told(rng, loop)
+
+
+# ── starved ────────────────────────────────────────────────────────────────────────────────────
+
+
+@family("async")
+def async_starved_seldom_read(rng: Random) -> History:
+    """The device is busy 15 % of the time, and waited for in every tenth step."""
+    work, data = 0.2, 0.2 * rng.uniform(4.5, 6.5)
+    loop = like(ASYNC, work=about(work), data=data, read_in=10, inside=hurried(0.004))
+    return told(rng, like(loop, steps=400, dispatch=0.001))
+
+
+@family("async", evidence_missing=True)
+def async_starved_seldom_read_varied(rng: Random) -> History:
+    """The same with steps that vary: nine of ten of them nobody waits for."""
+    work, data = varied(0.2, 0.5), 0.2 * rng.uniform(4.5, 6.5)
+    loop = like(ASYNC, work=work, data=data, read_in=10, inside=hurried(0.004))
+    return told(rng, like(loop, steps=400, dispatch=0.001))
+
+
+# ── read seldom, and outside ───────────────────────────────────────────────────────────────────
+
+
+@family("async")
+def async_read_every_100th_outside_and_logged(rng: Random) -> History:
+    """Few kernels to a step: the program runs far ahead, is held up there, and waits between two
+    steps for what is left."""
+    loop = like(ASYNC, steps=rng.choice((200, 300, 600)), work=about(0.042, 0.01), log=True)
+    loop = like(loop, dispatch=0.0005, flight=rng.randrange(8, 60), read_out=100, init=0.2)
+    return told(rng, like(loop, prepare=0.3, compile=0.5, inside=hurried(0.0006)))
+
+
+@family("async")
+def async_read_every_100th_outside_long_steps(rng: Random) -> History:
+    loop = like(ASYNC, steps=rng.choice((200, 300, 600)), log=True, read_out=100)
+    return told(rng, like(loop, flight=rng.randrange(8, 60), inside=hurried(0.01)))
+
+
