@@ -107,13 +107,11 @@ def async_read_every_100th_outside_and_logged(rng: Random) -> History:
     """Few kernels to a step: the program runs far ahead, is held up there, and waits between two
     steps for what is left."""
     loop = like(ASYNC, steps=rng.choice((200, 300, 600)), work=about(0.042, 0.01), log=True)
-    loop = like(loop, dispatch=0.0005, flight=rng.randrange(8, 60), read_out=100, init=0.2)
-    return told(rng, like(loop, prepare=0.3, compile=0.5, inside=hurried(0.0006)))
+    loop = like(loop, dispatch=0.0005, flight=rng.randrange(8, 64), read_out=100, compile=0.0)
+    return told(rng, like(loop, init=0.02, prepare=0.01, inside=hurried(0.0006)))
 
 
 @family("async")
 def async_read_every_100th_outside_long_steps(rng: Random) -> History:
     loop = like(ASYNC, steps=rng.choice((200, 300, 600)), log=True, read_out=100)
     return told(rng, like(loop, flight=rng.randrange(8, 60), inside=hurried(0.01)))
-
-

@@ -34,7 +34,7 @@ from runwatch.views.goodput.judging import (
     pace_of,
     waits_outside,
 )
-from runwatch.views.goodput.queueing import busy_until, uncovered
+from runwatch.views.goodput.queueing import Busy, busy_until, uncovered
 from runwatch.views.goodput.strides import LEAST_STEPS, column, numpy, packed
 from runwatch.views.goodput.timeline import Timeline
 from runwatch.views.goodput.track import Piece
@@ -152,8 +152,8 @@ REST: Final = 1 << 62
 
 class Books:
     __slots__ = (
-        "asynchronous", "capacity", "inferred_ns", "laps", "on_device", "pace", "steps",
-        "synchronous", "timeline", "_begun", "_busy_ns", "_degraded", "_held", "_lap", "_past",
+        "asynchronous", "busy_ns", "capacity", "inferred_ns", "knows_busy", "laps", "on_device",
+        "pace", "steps", "synchronous", "timeline", "_begun", "_degraded", "_held", "_lap", "_past",
         "_pauses",
     )  # fmt: skip
 
@@ -178,8 +178,10 @@ class Books:
         self._held = Held()
         self._past = Took()
         self._pauses: list[Pause] = []
-        self._busy_ns = 0
-        """Until when the device was busy with the last step that is booked."""
+        self.busy_ns = 0
+        """Until when the device was busy with the last step that is booked …"""
+        self.knows_busy = False
+        """… as told by how long others took that were waited for."""
         self._degraded = False
 
     @property
@@ -240,7 +242,7 @@ class Books:
         copy._held = self._held.copy()
         copy._past = self._past
         copy._pauses = self._pauses
-        copy._busy_ns = self._busy_ns
+        copy.busy_ns = self.busy_ns
         copy.capacity, copy._degraded = self.capacity, self._degraded
         return copy
 
@@ -253,13 +255,17 @@ class Books:
             judged = self._judged(whole, len(self._past), count, prior or Pace())
             self._pauses = [*self._pauses, *judged.pauses][-MOST_PAUSES:]
             first, start = len(self._past), int(not self._begun)
+            busy = self._busy(took, judged, first, start) if self.asynchronous else None
             if not self._begun:
                 self._begun = True
-                self._book_first(took, prior, only_begun)
+                self._book_first(took, prior, only_begun, busy)
             if not (judged.excess or self._is_uneven(start, count)):
                 self._book_run(start, count)
             else:
-                self._book_each(range(start, count), took, judged, first)
+                self._book_each(range(start, count), took, judged, first, busy)
+            if busy is not None:
+                self.busy_ns = busy.until[count - 1]
+                self.knows_busy = busy.is_known
             whole.asynchronous = self.asynchronous
             self._past = whole.between(start, first + count).last(2 * AROUND)
             self._held.drop(count)
@@ -317,21 +323,23 @@ class Books:
             lap.extend(held.begins[start + 1 : count], end)
         self.steps += count - start
 
-    def _book_each(self, rows: range, took: Took, judged: Judgement, first: int) -> None:
+    def _book_each(
+        self, rows: range, took: Took, judged: Judgement, first: int, busy: Busy | None
+    ) -> None:
         """Step by step, but for those between others that are out of line."""
-        busy = self._busy(took, judged, first, rows.start) if self.asynchronous else None
         odd, begun = self._held.odd | {row - first for row in judged.excess}, rows.start
         for at in sorted(odd.intersection(rows)):
             self._book_some(range(begun, at), took, busy)
             self._book_one(at, took, judged.excess.get(first + at), busy)
             begun = at + 1
         self._book_some(range(begun, rows.stop), took, busy)
-        if busy is not None:
-            self._busy_ns = busy[rows.stop - 1]
 
-    def _book_first(self, took: Took, prior: Pace | None, only_begun: bool) -> None:
+    def _book_first(
+        self, took: Took, prior: Pace | None, only_begun: bool, busy: Busy | None
+    ) -> None:
         held, before = self._held, self.end_ns
-        gap, inside = held.gap(0), held.insides.get(0, [])
+        gap: Sequence[Piece] = held.gap(0)
+        inside: Sequence[Piece] = held.insides.get(0, [])
         begin, end = max(held.begins[0], before), held.ends[0]
         self.inferred_ns += begin - before - claimed_ns(gap, before, begin)
         fill(self.timeline, gap, begin, [(REST, Spent.TRAINING_PREPARATION)])
@@ -346,20 +354,20 @@ class Books:
             extra = 0
         if extra or (usual is None and not compiled):
             self.inferred_ns += own
+        if compiled and busy is not None:
+            inside = self._covered(0, busy)[1]
         quotas = [(extra, int(spent))] if extra else []
         fill(self.timeline, inside, end, [*quotas, (REST, Spent.PRODUCTIVE)])
         self._count(0, begin)
 
-    def _busy(self, took: Took, judged: Judgement, first: int, start: int) -> list[int]:
-        """Until when the device was busy with each of the steps that are held; those before
-        `start` tell nothing about the others."""
+    def _busy(self, took: Took, judged: Judgement, first: int, start: int) -> Busy:
+        """When the device was at each of the steps that are held; those before `start` tell nothing
+        about the others."""
         held = self._held
         handed = [max(begin, self.end_ns) for begin in held.begins]
-        for at, pieces in held.insides.items():
-            if pieces[0][2] == Spent.DATA_LOADING and pieces[0][0] <= handed[at]:
-                handed[at] = pieces[0][1]  # it had to have the data first
         waits, ends = took.own, held.ends.tolist()
         for at, pieces in held.insides.items():
+            handed[at] = _handed(pieces, handed[at])
             for piece in reversed(pieces):
                 if piece[1] >= ends[at]:
                     ends[at] = piece[0]  # what it does last, it does after it has waited
@@ -367,24 +375,30 @@ class Books:
             after = [*took.rest[1:], 0]
             waits, ends = list(map(add, waits, after)), list(map(add, ends, after))
         odd = [row - first for row in judged.excess if row >= first]
-        return busy_until(handed, ends, waits, [*range(start), *odd])
+        return busy_until(handed, ends, waits, odd, start)
 
-    def _covered(self, at: int, busy: list[int]) -> tuple[list[Piece], list[Piece], int]:
+    def _covered(self, at: int, busy: Busy) -> tuple[list[Piece], list[Piece], int]:
         """What is claimed before a step and in it, as far as the device had nothing to do; and how
         much of the time before it that nobody claims the device had."""
         held = self._held
-        before_ns = busy[at - 1] if at else self._busy_ns
-        gap, hidden = uncovered(held.gap(at), before_ns)
-        self.inferred_ns += hidden
+        before_ns = busy.until[at - 1] if at else self.busy_ns
+        most_ns = busy.at_most[at - 1] if at else before_ns
+        queued = not busy.drained[at - 1] if at else before_ns > self.end_ns
+        gap, doubt = uncovered(held.gap(at), before_ns, most_ns)
         inside: list[Piece] = []
         for piece in held.insides.get(at, ()):
-            first = piece[0] <= held.begins[at] and piece[2] == Spent.DATA_LOADING
-            found, hidden = uncovered([piece], before_ns if first else busy[at])
-            self.inferred_ns += hidden
+            done_ns, latest_ns, beside = busy.until[at], busy.at_most[at], True
+            if piece[1] <= busy.handed[at]:
+                done_ns, latest_ns, beside = before_ns, most_ns, queued
+            if beside and piece[2] == Spent.PROGRAM_STARTUP:
+                latest_ns = piece[1]  # a compiler takes from a device what they share
+            found, hidden = uncovered([piece], done_ns, latest_ns)
+            doubt += hidden
             inside += found
+        self.inferred_ns += doubt
         return gap, inside, max(0, before_ns - self.end_ns)
 
-    def _book_one(self, at: int, took: Took, over: Excess | None, busy: list[int] | None) -> None:
+    def _book_one(self, at: int, took: Took, over: Excess | None, busy: Busy | None) -> None:
         held, timeline, before = self._held, self.timeline, self.end_ns
         begin, end = max(held.begins[at], before), held.ends[at]
         gap: Sequence[Piece] = held.gap(at)
@@ -414,7 +428,7 @@ class Books:
             timeline.append(end, Spent.PRODUCTIVE)
         self._count(at, begin)
 
-    def _book_some(self, rows: range, took: Took, busy: list[int] | None) -> None:
+    def _book_some(self, rows: range, took: Took, busy: Busy | None) -> None:
         """Steps that are in line, with nothing around them but waits for data."""
         singly = len(rows)
         if busy is None and len(rows) > LEAST_STEPS and self._held.has_columns:
@@ -500,7 +514,7 @@ class Books:
             "past": self._past.state(),
             "pauses": self._pauses,
             "ranks": [self.capacity, self._degraded],
-            "busy": self._busy_ns,
+            "busy": self.busy_ns,
         }
 
     @classmethod
@@ -517,8 +531,20 @@ class Books:
         books._past = Took(step, own, rest)
         books._pauses = [Pause(*pause) for pause in state["pauses"]]
         books.capacity, books._degraded = state["ranks"]
-        books._busy_ns = state["busy"]
+        books.busy_ns = state["busy"]
         return books
+
+
+def _handed(pieces: Sequence[Piece], begin_ns: int) -> int:
+    """When a step was handed over that began then: it had to have its data first, and to be
+    compiled."""
+    handed = begin_ns
+    for at, (start, end, spent) in enumerate(pieces):
+        compiled = spent == Spent.PROGRAM_STARTUP and not at
+        if not compiled and (spent != Spent.DATA_LOADING or start > handed):
+            break
+        handed = end
+    return handed
 
 
 def _rest_quotas(over: Excess | None, rest_ns: int, working_ns: int) -> Quotas:

@@ -122,6 +122,8 @@ class _Drawn:
     pace: Pace
     steps: int
     asynchronous: bool = False
+    busy_ns: int | None = None
+    """Until when the device was at its last completed step, if that is known."""
     hang_ns: int = 0
     """How long it had hung when it was stopped."""
     wasted_open_ns: int = 0
@@ -221,6 +223,7 @@ def _draw_steps(scene: _Scene, attempt: Attempt, start: int, limit: int) -> _Dra
         pace,
         attempt.books.steps + tail.books.steps,
         asynchronous=tail.books.asynchronous,
+        busy_ns=tail.books.busy_ns if tail.books.knows_busy else None,
         awaited=tail.awaited,
     )
     before = Timeline(start)
@@ -368,7 +371,8 @@ def _gap_quotas(found: _Drawn, state: OpenState, begin_ns: int, idle: Spent) -> 
         return [(REST, idle)]
     quotas: list[tuple[int, int]] = []
     if found.asynchronous:  # the device does what it was handed
-        behind = min(QUEUED * usual, rest)
+        known = None if found.busy_ns is None else max(0, found.busy_ns - since)
+        behind = min(QUEUED * usual if known is None else known, rest)
         found.inferred_ns += behind
         quotas += [(behind, Spent.PRODUCTIVE)] if behind else []
         rest -= behind

@@ -13,7 +13,7 @@ so that x, the time of one step, is the least of (D - h[i]) / (n - i + 1).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from runwatch.views.goodput.classes import Spent
 from runwatch.views.goodput.track import Piece
@@ -24,8 +24,11 @@ over; shorter ones just let the program not run too far ahead."""
 SHORT: Final = 0.35
 """Of the mean: a step so short only hands work over.  After a wait it shows that nothing was left
 to wait for."""
+_EMPTIED: Final = 0.3
+"""Of the wait in which most waiting is done: a shorter one is a hand-over that took its time."""
 NEAR: Final = 256
-_AT_MOST: Final = 1.5
+_AT_MOST: Final = 3.0
+_AT_MOST_IF_ODD: Final = 1.5
 """Times what steps usually take: a device that hangs does not work."""
 _OWN_TIME: Final = frozenset(
     (
@@ -39,34 +42,66 @@ _OWN_TIME: Final = frozenset(
 """Nothing that was handed over before is thought to go on in these."""
 
 
+class Busy(NamedTuple):
+    """When a device was at the steps that it was handed."""
+
+    handed: list[int]
+    """When each step was handed over …"""
+    until: list[int]
+    """… when the device was done with it, …"""
+    at_most: list[int]
+    """… and with it at the latest, had it taken as long as the longest of the others."""
+    drained: list[bool]
+    """Whether it was waited for: then nothing was left to do."""
+    is_known: bool
+    """Whether any wait says how long the last steps took, which nobody has waited for yet."""
+
+
 def busy_until(
-    handed: Sequence[int], waited_until: Sequence[int], waits: Sequence[int], odd: Iterable[int]
-) -> list[int]:
-    """For each step: when the device was done with it.
+    handed: Sequence[int],
+    waited_until: Sequence[int],
+    waits: Sequence[int],
+    odd: Iterable[int],
+    start: int = 0,
+) -> Busy:
+    """When the device was done with each step.
 
     `handed` is when it was handed over, `waited_until` when the program went on after it, having
-    waited for `waits`; `odd` are those that say nothing about the usual.
+    waited for `waits`; `odd` are those that say nothing about the usual, nor do waits before
+    `start`.
     """
     left_out = set(odd)
-    windows = list(_windows(waits, left_out))
+    found = Busy([*handed], [], [], [], False)
+    windows = list(_windows(waits, left_out | set(range(start))))
     lengths = [
         _step_ns(handed[first : last + 1], waited_until[last])
-        for first, last in windows
+        for first, last, _ in windows
     ]  # fmt: skip
+    is_plain = [
+        last >= start and not left_out.intersection(range(first, last + 1))
+        for first, last, _ in windows
+    ]
     plain = sorted(
         (x, last + 1 - first)
-        for x, (first, last) in zip(lengths, windows, strict=True)
-        if not left_out.intersection(range(first, last + 1))
+        for x, (first, last, drained), told in zip(lengths, windows, is_plain, strict=True)
+        if told and drained
     )
-    most = _AT_MOST * _middle(plain) if plain else None
-    found: list[int] = []
-    for x, (first, last) in zip(lengths, windows, strict=True):
-        if most is not None:
-            x = min(x, most)
+    usual = _middle(plain) if plain else None
+    longest = min(plain[-1][0], _AT_MOST * usual) if usual is not None else 0.0
+    for x, (first, last, drained), told in zip(lengths, windows, is_plain, strict=True):
+        if usual is not None:
+            x = min(x, (_AT_MOST if told else _AT_MOST_IF_ODD) * usual) if drained else usual
         for at in range(first, last + 1):
-            begun = max(found[-1], handed[at]) if found else handed[at]
-            found.append(int(begun + x))
-    return found
+            begun = max(found.until[-1], handed[at]) if at else handed[at]
+            found.until.append(int(begun + x))
+            begun = max(found.at_most[-1], handed[at]) if at else handed[at]
+            found.at_most.append(int(begun + max(x, longest)))
+            found.drained.append(drained and at == last)
+            if drained:
+                found.at_most[-1] = max(found.until[-1], min(found.at_most[-1], waited_until[last]))
+    # Where every step waits, the device may be behind by as much as a program may be ahead.
+    waited_for = sum(weight for _, weight in plain if weight > 1)
+    return found._replace(is_known=2 * waited_for > sum(weight for _, weight in plain))
 
 
 def _middle(weighted: Sequence[tuple[float, int]]) -> float:
@@ -79,22 +114,23 @@ def _middle(weighted: Sequence[tuple[float, int]]) -> float:
     return weighted[-1][0]
 
 
-def _windows(waits: Sequence[int], odd: set[int]) -> Iterable[tuple[int, int]]:
-    """From one wait for the device to the next, inclusive."""
+def _windows(waits: Sequence[int], odd: set[int]) -> Iterable[tuple[int, int, bool]]:
+    """From one wait for the device to the next, inclusive; False: nobody has waited yet."""
     if not waits:
         return
     plain = [0 if at in odd else wait for at, wait in enumerate(waits)]
     blocks = [max(plain[at : at + NEAR]) for at in range(0, len(plain), NEAR)]
     short = SHORT * sum(plain) / len(plain)
-    least = SHORT * _weighty(plain)
+    least = _EMPTIED * _weighty(plain)
     first = 0
     for at, wait in enumerate(waits):
         block = at // NEAR
         longest = max(blocks[max(0, block - 1) : block + 2])
         after = waits[at + 1 : at + 2]
         emptied = bool(after) and after[0] < short and wait >= least
-        if emptied or wait >= DRAINED * longest or at == len(waits) - 1:
-            yield first, at
+        drained = emptied or wait >= DRAINED * longest
+        if drained or at == len(waits) - 1:
+            yield first, at, drained
             first = at + 1
 
 
@@ -114,17 +150,20 @@ def _step_ns(handed: Sequence[int], done_ns: int) -> float:
     return max(0.0, min((done_ns - h) / (count - at) for at, h in enumerate(handed)))
 
 
-def uncovered(pieces: Iterable[Piece], busy_ns: int) -> tuple[list[Piece], int]:
-    """The same time, of which the device's is productive; and how much that is."""
+def uncovered(
+    pieces: Iterable[Piece], busy_ns: int, at_most_ns: int = 0
+) -> tuple[list[Piece], int]:
+    """The same time, of which the device's is productive; and how much that is, or might be."""
     found: list[Piece] = []
-    covered_ns = 0
+    doubt_ns = 0
     for start, end, spent in pieces:
-        if start >= busy_ns or spent in _OWN_TIME or spent == Spent.PRODUCTIVE:
+        if spent in _OWN_TIME or spent == Spent.PRODUCTIVE:
             found.append((start, end, spent))
             continue
-        until = min(end, busy_ns)
-        covered_ns += until - start
-        found.append((start, until, Spent.PRODUCTIVE))
+        until = max(start, min(end, busy_ns))
+        doubt_ns += max(until, min(end, at_most_ns)) - start
+        if start < until:
+            found.append((start, until, Spent.PRODUCTIVE))
         if until < end:
             found.append((until, end, spent))
-    return found, covered_ns
+    return found, doubt_ns
