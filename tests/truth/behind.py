@@ -6,10 +6,11 @@ from collections.abc import Callable
 from random import Random
 
 from tests.truth.families import family
-from tests.truth.judging import History
+from tests.truth.judging import History, history
+from tests.truth.loops import alone
 from tests.truth.machine import Process
 from tests.truth.passing import Moves
-from tests.truth.pieces import ASYNC, about, like, told
+from tests.truth.pieces import ASYNC, about, at, hangs, like, odd, seed, told
 
 
 def hurried(mean: float) -> Callable[[Process, int], Moves]:
@@ -44,8 +45,8 @@ def compiles(steps: dict[int, float]) -> Callable[[Process, int], Moves]:
 @family("async")
 def async_compile_beside_a_busy_queue(rng: Random) -> History:
     """The batch gets another shape while steps are still to be done: that long it costs nothing."""
-    at = {rng.randrange(60, 260) // 10 * 10 + rng.randrange(3, 9): rng.uniform(2.0, 9.0)}
-    return told(rng, like(ASYNC, read_in=10, inside=compiles(at)))
+    step = rng.randrange(60, 260) // 10 * 10 + rng.randrange(3, 9)
+    return told(rng, like(ASYNC, read_in=10, inside=compiles({step: rng.uniform(2.0, 9.0)})))
 
 
 @family("async")
@@ -115,3 +116,67 @@ def async_read_every_100th_outside_and_logged(rng: Random) -> History:
 def async_read_every_100th_outside_long_steps(rng: Random) -> History:
     loop = like(ASYNC, steps=rng.choice((200, 300, 600)), log=True, read_out=100)
     return told(rng, like(loop, flight=rng.randrange(8, 60), inside=hurried(0.01)))
+
+
+# ── values that are logged before they are there ───────────────────────────────────────────────
+
+FAR = like(ASYNC, dispatch=0.0005, log_later=True, inside=hurried(0.0006), compile=0.0)
+
+
+@family("async")
+def async_logged_and_read_every_100th(rng: Random) -> History:
+    """It never has to wait but then: one pause in a hundred steps, and one at the end."""
+    work = about(rng.uniform(0.03, 0.06), 0.01)
+    loop = like(FAR, steps=rng.choice((200, 300)), work=work, flight=rng.choice((2, 4, 80, 1_000)))
+    return told(rng, like(loop, read_out=100, init=0.02, prepare=0.01))
+
+
+@family("async")
+def async_logged_and_never_read(rng: Random) -> History:
+    work = about(rng.uniform(0.03, 0.06), 0.01)
+    loop = like(FAR, steps=300, work=work, flight=1_000)
+    return told(rng, like(loop, init=0.02, prepare=0.01))
+
+
+@family("async")
+def async_logged_and_starved(rng: Random) -> History:
+    """Steps that vary, and are read seldom: what arrives tells how long each took."""
+    work, data = varied(0.2, 0.5), 0.2 * rng.uniform(1.5, 6.5)
+    return told(rng, like(FAR, steps=400, work=work, data=data, read_in=50, compile=5.0))
+
+
+@family("async")
+def async_logged_with_hidden_data_and_saves(rng: Random) -> History:
+    work, data = varied(0.6, 0.4), rng.uniform(0.2, 0.5)
+    loop = like(FAR, steps=400, work=work, data=data, read_in=40, save_every=60, compile=5.0)
+    return told(rng, loop)
+
+
+@family("async")
+def async_logged_and_the_device_hangs(rng: Random) -> History:
+    """Nothing arrives while it does."""
+    work = odd(rng.randrange(120, 180), 1.0, [("compute", 1.0), ("hang", 90.0)])
+    return told(rng, like(FAR, steps=300, read_in=50, work=work, compile=5.0))
+
+
+@family("async")
+def async_logged_and_the_program_hangs(rng: Random) -> History:
+    """The device has soon done what it was handed: then nothing arrives, either."""
+    stop = at(rng.randrange(120, 180), hangs(70.0))
+    return told(rng, like(FAR, steps=300, read_in=10, work=about(0.5), after=stop, compile=5.0))
+
+
+@family("async")
+def async_logged_by_one_of_two_ranks(rng: Random) -> History:
+    """The other's data is late: what the first's device waits for is no work."""
+
+    def data(process: Process, step: int) -> float:
+        return 0.5 if process.rank else 0.01
+
+    def log(process: Process, step: int) -> Moves:
+        if not process.rank:
+            process.log_later(step)
+        yield from ()
+
+    loop = like(FAR, steps=200, work=about(0.3), data=data, read_in=20, log_later=False)
+    return history(alone(seed(rng), like(loop, after=log, compile=5.0), ranks=2))

@@ -39,6 +39,8 @@ class Loop:
     read_out: int = 0
     """The same after the step has ended."""
     log: bool = False
+    log_later: bool = False
+    """Values are logged that the device has yet to compute."""
     data: Seconds = 0.0
     data_span: bool = False
     save_every: int = 0
@@ -83,6 +85,8 @@ class Loop:
                 yield from process.read()
             if self.log:
                 process.log("loss", 1.0 / (number + 1), number)
+            if self.log_later:
+                process.log_later(number)
         yield from process.sleep(0.0005)
         if _every(self.read_out, number):
             yield from process.read()

@@ -19,6 +19,7 @@ from typing import Any, Literal
 from tests.truth.passing import SECOND, Ending, Gate, Killed, Moves, PeerLost, Task, World, ns
 
 EPOCH_NS = 1_760_000_000 * SECOND
+LOOK_NS = SECOND // 100
 
 # What a host is doing where no class of time says it.
 PREPARING, IN_STEP, BETWEEN, HUNG = "preparing", "in step", "between steps", "hung"
@@ -257,6 +258,24 @@ class Process:
 
     def log(self, metric: str, value: float, step: int) -> None:
         self._write(Point(self._clock_ns(), metric, value, step))
+
+    def log_later(self, step: int) -> None:
+        """Log a value that the device has yet to compute: a thread of the process looks for it
+        every so often, and writes down how long it took, unless it was kept from looking."""
+        if self._last is not None:
+            Task(self.world, self._await_value(self._last, self.world.now, step))
+
+    def _await_value(self, execution: Execution, logged_ns: int, step: int) -> Moves:
+        clock_ns = self.clock.reads(logged_ns)
+        if not execution.done.is_open:
+            yield execution.done
+        late_ns = self.world.now - logged_ns
+        yield -late_ns % LOOK_NS + ns(self.rng.uniform(0.0, 0.002))
+        if self.rng.random() < 0.02:
+            yield ns(0.03)  # others had the processor
+            return
+        lag = (self.world.now - logged_ns) / SECOND
+        self._write(Point(clock_ns, "device_lag_seconds", lag, step))
 
     def tell_elapsed(self, name: str, seconds: float, ago_s: float = 0.0) -> None:
         body = {"name": name, "seconds": seconds, "ago_seconds": ago_s}

@@ -9,11 +9,18 @@ that is.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from operator import add
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from runwatch.views.goodput.arrivals import (
+    Arrivals,
+    is_behind,
+    long_on_device,
+    longest_silence,
+    usual_distance,
+)
 from runwatch.views.goodput.cells import Cell, Cells, Held, claimed_ns
 from runwatch.views.goodput.classes import Spent
 from runwatch.views.goodput.judging import (
@@ -21,7 +28,9 @@ from runwatch.views.goodput.judging import (
     DEVICE_SHARE,
     DISPATCH_SHARE,
     FEW,
+    LEAST_EXCESS_NS,
     MOST_PAUSES,
+    SLOW_FACTOR,
     Excess,
     Judgement,
     Pace,
@@ -34,6 +43,7 @@ from runwatch.views.goodput.judging import (
     pace_of,
     waits_outside,
 )
+from runwatch.views.goodput.laps import Lap
 from runwatch.views.goodput.queueing import Busy, busy_until, uncovered
 from runwatch.views.goodput.strides import LEAST_STEPS, column, numpy, packed
 from runwatch.views.goodput.timeline import Timeline
@@ -54,66 +64,12 @@ AT_ONCE: Final = 1024
 """Steps that are judged and booked together, once `AROUND` more are known."""
 
 
-class Lap:
-    """Steps in rising order, and when each began.  Eight bytes a step."""
+class _At(NamedTuple):
+    """When a device was done with a step; as in `Busy`."""
 
-    __slots__ = ("begins", "end_ns", "last_step", "restored", "_first", "_at")
-
-    def __init__(self, restored: bool = False) -> None:
-        self.restored = restored
-        """Whether a state was restored for it, or ranks came or went."""
-        self.begins = array("q")
-        self.end_ns = 0
-        self.last_step = 0
-        self._first: list[int] = []
-        """The first step of each run of consecutive steps …"""
-        self._at: list[int] = []
-        """… and where in `begins` it is."""
-
-    def add(self, step: int, begin_ns: int, end_ns: int) -> None:
-        if step != self.last_step + 1 or not self._first:
-            self._first.append(step)
-            self._at.append(len(self.begins))
-        self.begins.append(begin_ns)
-        self.last_step = step
-        self.end_ns = end_ns
-
-    def extend(self, begins: array[int], end_ns: int) -> None:
-        """More steps, consecutive to the last."""
-        self.begins.extend(begins)
-        self.last_step += len(begins)
-        self.end_ns = end_ns
-
-    def __len__(self) -> int:
-        return len(self.begins)
-
-    @property
-    def first_step(self) -> int:
-        return self._first[0]
-
-    def index(self, step: int) -> int:
-        """Where the first step that is not below `step` lies; `len` if there is none."""
-        run = bisect_left(self._first, step)
-        after = self._at[run] if run < len(self._at) else len(self.begins)
-        if run:
-            return min(self._at[run - 1] + step - self._first[run - 1], after)
-        return after
-
-    def step_at(self, index: int) -> int:
-        run = bisect_right(self._at, index) - 1
-        return self._first[run] + index - self._at[run]
-
-    def state(self) -> dict[str, Any]:
-        plain = {"end": self.end_ns, "restored": self.restored}
-        return plain | {"begins": self.begins, "first": self._first, "at": self._at}
-
-    @classmethod
-    def of_state(cls, state: dict[str, Any]) -> Lap:
-        lap = cls(state["restored"])
-        lap.begins, lap.end_ns = array("q", state["begins"]), state["end"]
-        lap._first, lap._at = list(state["first"]), list(state["at"])
-        lap.last_step = lap.step_at(len(lap) - 1)
-        return lap
+    until: int
+    at_least: int
+    at_most: int
 
 
 Quotas = Sequence[tuple[int, int]]
@@ -152,13 +108,14 @@ REST: Final = 1 << 62
 
 class Books:
     __slots__ = (
-        "asynchronous", "busy_ns", "capacity", "inferred_ns", "knows_busy", "laps", "on_device",
-        "pace", "steps", "synchronous", "timeline", "_begun", "_degraded", "_held", "_lap", "_past",
-        "_pauses",
+        "arrivals", "asynchronous", "busy_ns", "capacity", "inferred_ns", "knows_busy", "laps",
+        "on_device", "pace", "steps", "synchronous", "timeline", "_begun", "_degraded", "_held",
+        "_lap", "_past", "_pauses",
     )  # fmt: skip
 
     def __init__(self, start_ns: int) -> None:
         self.timeline = Timeline(start_ns)
+        self.arrivals = Arrivals()
         self.laps: list[Lap] = []
         self.pace = Pace()
         """As of the last settling."""
@@ -240,6 +197,7 @@ class Books:
         copy._lap = self._lap
         copy._begun = self._begun
         copy._held = self._held.copy()
+        copy.arrivals = self.arrivals.copy()
         copy._past = self._past
         copy._pauses = self._pauses
         copy.busy_ns = self.busy_ns
@@ -252,10 +210,13 @@ class Books:
         if count:
             took = self._held.took(self.end_ns)
             whole = self._past.then(took)
+            there = self._there()
             judged = self._judged(whole, len(self._past), count, prior or Pace())
+            if there:
+                judged = self._by_arrivals(judged, len(self._past), there)
             self._pauses = [*self._pauses, *judged.pauses][-MOST_PAUSES:]
             first, start = len(self._past), int(not self._begun)
-            busy = self._busy(took, judged, first, start) if self.asynchronous else None
+            busy = self._busy(took, judged, first, start, there) if self.asynchronous else None
             if not self._begun:
                 self._begun = True
                 self._book_first(took, prior, only_begun, busy)
@@ -269,8 +230,40 @@ class Books:
             whole.asynchronous = self.asynchronous
             self._past = whole.between(start, first + count).last(2 * AROUND)
             self._held.drop(count)
+            if self.arrivals and self._held.begins:
+                self.arrivals.forget(self._held.begins[0])
         if prior is not None:
             self.pace = pace_of(self._past, self._pauses, prior)
+
+    def _there(self) -> list[int]:
+        """For each of the steps that are held: when its values had arrived; 0: not known.  Empty if
+        nothing is."""
+        if not self.arrivals or self.synchronous:
+            return []
+        held = self._held
+        alone = max(held.ranks) == 1
+        found = self.arrivals.of(held.steps, held.begins, held.ends[-1], alone)
+        self.asynchronous = self.asynchronous or is_behind(found, held.ends)
+        return found if any(found) else []
+
+    def _by_arrivals(self, judged: Judgement, first: int, there: list[int]) -> Judgement:
+        """Not out of line is a pause in which values kept arriving; out of line is a step that the
+        device took long for, wherever that was waited for."""
+        held, arrived = self._held, sorted(filter(None, there))
+        silence = max(LEAST_EXCESS_NS, SLOW_FACTOR * usual_distance(arrived))
+        for row in [row for row in judged.excess if row > first]:
+            at = row - first
+            if longest_silence(arrived, held.ends[at - 1], held.ends[at]) < silence:
+                del judged.excess[row]
+                judged.pauses = [p for p in judged.pauses if p.step != held.steps[at]]
+        for late, over in long_on_device(held.steps, held.begins, there).items():
+            at = bisect_left(held.ends, there[late] - over.own_ns // 2)
+            if at and at < len(held) and first + at not in judged.excess:
+                begin, end = held.begins[at], held.ends[at]
+                own_ns = min(over.own_ns, end - begin)
+                rest_ns = min(over.own_ns - own_ns, begin - held.ends[at - 1])
+                judged.excess[first + at] = Excess(own_ns, rest_ns, over.spent)
+        return judged
 
     def _judged(self, whole: Took, first: int, count: int, prior: Pace) -> Judgement:
         if not self._begun:  # the first step is no measure
@@ -344,7 +337,7 @@ class Books:
         self.inferred_ns += begin - before - claimed_ns(gap, before, begin)
         fill(self.timeline, gap, begin, [(REST, Spent.TRAINING_PREPARATION)])
         next_ones = took.between(1, 1 + WARM_UP_STEPS)
-        pace, own = pace_of(next_ones, (), prior or Pace()), took.own[0]
+        pace, own = pace_of(next_ones, self._pauses, prior or Pace()), took.own[0]
         usual = pace.usual_ns
         compiled = any(p[2] == Spent.PROGRAM_STARTUP for p in (*gap, *inside))
         extra, spent = max(0, own - (usual or 0)), Spent.PROGRAM_STARTUP
@@ -355,12 +348,14 @@ class Books:
         if extra or (usual is None and not compiled):
             self.inferred_ns += own
         if compiled and busy is not None:
-            inside = self._covered(0, busy)[1]
+            inside = self._covered(0, took, busy)[1]
         quotas = [(extra, int(spent))] if extra else []
         fill(self.timeline, inside, end, [*quotas, (REST, Spent.PRODUCTIVE)])
         self._count(0, begin)
 
-    def _busy(self, took: Took, judged: Judgement, first: int, start: int) -> Busy:
+    def _busy(
+        self, took: Took, judged: Judgement, first: int, start: int, there: list[int]
+    ) -> Busy:
         """When the device was at each of the steps that are held; those before `start` tell nothing
         about the others."""
         held = self._held
@@ -375,28 +370,31 @@ class Books:
             after = [*took.rest[1:], 0]
             waits, ends = list(map(add, waits, after)), list(map(add, ends, after))
         odd = [row - first for row in judged.excess if row >= first]
-        return busy_until(handed, ends, waits, odd, start)
+        return busy_until(handed, ends, waits, odd, start, there)
 
-    def _covered(self, at: int, busy: Busy) -> tuple[list[Piece], list[Piece], int]:
+    def _covered(self, at: int, took: Took, busy: Busy) -> tuple[list[Piece], list[Piece], int]:
         """What is claimed before a step and in it, as far as the device had nothing to do; and how
         much of the time before it that nobody claims the device had."""
         held = self._held
-        before_ns = busy.until[at - 1] if at else self.busy_ns
-        most_ns = busy.at_most[at - 1] if at else before_ns
-        queued = not busy.drained[at - 1] if at else before_ns > self.end_ns
-        gap, doubt = uncovered(held.gap(at), before_ns, most_ns)
+        before = _At(self.busy_ns, 0, self.busy_ns)
+        if at:
+            before = _At(busy.until[at - 1], busy.at_least[at - 1], busy.at_most[at - 1])
+        now = _At(busy.until[at], busy.at_least[at], busy.at_most[at])
+        queued = not busy.drained[at - 1] if at else self.busy_ns > self.end_ns
+        gap, doubt = uncovered(held.gap(at), *before)
         inside: list[Piece] = []
         for piece in held.insides.get(at, ()):
-            done_ns, latest_ns, beside = busy.until[at], busy.at_most[at], True
-            if piece[1] <= busy.handed[at]:
-                done_ns, latest_ns, beside = before_ns, most_ns, queued
+            first = piece[1] <= busy.handed[at]
+            then, beside = (before, queued) if first else (now, True)
             if beside and piece[2] == Spent.PROGRAM_STARTUP:
-                latest_ns = piece[1]  # a compiler takes from a device what they share
-            found, hidden = uncovered([piece], done_ns, latest_ns)
+                then = then._replace(at_most=piece[1])  # it takes from a device what they share
+            found, hidden = uncovered([piece], *then)
             doubt += hidden
             inside += found
         self.inferred_ns += doubt
-        return gap, inside, max(0, before_ns - self.end_ns)
+        working = max(0, before.until - self.end_ns)
+        self.inferred_ns += min(working, took.rest[at], max(0, before.until - before.at_least))
+        return gap, inside, min(working, took.rest[at])
 
     def _book_one(self, at: int, took: Took, over: Excess | None, busy: Busy | None) -> None:
         held, timeline, before = self._held, self.timeline, self.end_ns
@@ -405,11 +403,9 @@ class Books:
         inside: Sequence[Piece] = held.insides.get(at, ())
         working = 0
         if busy is not None:
-            gap, inside, working = self._covered(at, busy)
+            gap, inside, working = self._covered(at, took, busy)
         if begin > before:
-            working = min(working, took.rest[at])
-            self.inferred_ns += working
-            fill(timeline, gap, begin, _rest_quotas(over, took.rest[at], working))
+            fill(timeline, gap, begin, _rest_quotas(over, took.rest[at], working, busy is not None))
         if over is not None:
             self.inferred_ns += over.own_ns + over.rest_ns
         own = took.own[at]
@@ -515,6 +511,7 @@ class Books:
             "pauses": self._pauses,
             "ranks": [self.capacity, self._degraded],
             "busy": self.busy_ns,
+            "arrivals": self.arrivals.state(),
         }
 
     @classmethod
@@ -532,6 +529,7 @@ class Books:
         books._pauses = [Pause(*pause) for pause in state["pauses"]]
         books.capacity, books._degraded = state["ranks"]
         books.busy_ns = state["busy"]
+        books.arrivals = Arrivals.of_state(state["arrivals"])
         return books
 
 
@@ -547,16 +545,17 @@ def _handed(pieces: Sequence[Piece], begin_ns: int) -> int:
     return handed
 
 
-def _rest_quotas(over: Excess | None, rest_ns: int, working_ns: int) -> Quotas:
-    """How the time before a step is given out that nothing claims."""
+def _rest_quotas(over: Excess | None, rest_ns: int, working_ns: int, queued: bool) -> Quotas:
+    """How the time before a step is given out that nothing claims; `queued`: what the device had
+    to do meanwhile is known."""
     if over is None or not over.rest_ns or over.spent == Spent.PRODUCTIVE:
         found = [(working_ns, int(Spent.PRODUCTIVE)), (REST, int(Spent.UNATTRIBUTED))]
     else:
         usual = max(rest_ns - over.rest_ns, 0)
-        working_ns = min(working_ns, usual)
+        working_ns = min(working_ns, rest_ns if queued else usual)
         found = [
             (working_ns, int(Spent.PRODUCTIVE)),
-            (usual - working_ns, int(Spent.UNATTRIBUTED)),
+            (0 if queued else usual - working_ns, int(Spent.UNATTRIBUTED)),
             (REST, int(over.spent)),
         ]
     return [quota for quota in found if quota[0]]

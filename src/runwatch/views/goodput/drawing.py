@@ -34,10 +34,11 @@ from runwatch.views.goodput.account import (
     Turn,
     normalised,
 )
-from runwatch.views.goodput.books import REST, Lap, Quotas, fill
+from runwatch.views.goodput.books import REST, Quotas, fill
 from runwatch.views.goodput.cells import claimed_ns
 from runwatch.views.goodput.classes import Spent
 from runwatch.views.goodput.judging import QUEUED, Pace
+from runwatch.views.goodput.laps import Lap
 from runwatch.views.goodput.ledger import Attempt, AttemptKey, Awaited, Ledger
 from runwatch.views.goodput.timeline import Timeline
 from runwatch.views.goodput.track import OpenState, Track
@@ -78,8 +79,12 @@ class _Scene:
         first = None if self.attempt is None else self.attempt.first_step
         if self.goes_on_at is None or first is None:
             return first is None and self.goes_on_at is None
-        said = {life.done for life in self.lives if life.ok}
-        return True in said or (None in said and self.goes_on_at <= first)
+        perhaps = any(life.done is None for life in self.lives if life.ok)
+        return self.said_done or (perhaps and self.goes_on_at <= first)
+
+    @property
+    def said_done(self) -> bool:
+        return any(life.done is True for life in self.lives if life.ok)
 
     @property
     def is_stopped(self) -> bool:
@@ -232,6 +237,7 @@ def _draw_steps(scene: _Scene, attempt: Attempt, start: int, limit: int) -> _Dra
         found.lay(timeline, done)
     found.inferred_ns = attempt.books.inferred_ns + tail.books.inferred_ns
     found.inferred_ns += sum(track.inferred_ns for track in scene.tracks)
+    found.inferred_ns += attempt.skew.drifted_ns(attempt.tracks, found.steps)
     return found
 
 
@@ -259,8 +265,11 @@ def _ending(scene: _Scene, done_ns: int, last_begin_ns: int, pace: Pace) -> _End
         return _Ending(stop, close, True, _went_first(fatal).cause, unsure)
     if over:
         stop = min(max(*ends, done_ns), close)
-        if not restarted or scene.is_complete:
-            return _Ending(stop, close, False, complete=restarted)
+        if not restarted:
+            return _Ending(stop, close, False)
+        if scene.is_complete:
+            unsure = 0 if scene.said_done else close - scene.start_ns
+            return _Ending(stop, close, False, inferred_ns=unsure, complete=True)
         return _Ending(stop, close, True, *_broken_off(scene, close))
     if restarted:
         heard = max((track.now_ns for track in scene.tracks), default=scene.start_ns)

@@ -12,9 +12,10 @@ so that x, the time of one step, is the least of (D - h[i]) / (n - i + 1).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from runwatch.views.goodput.arrivals import KNOWN_NS, SEEN_NS
 from runwatch.views.goodput.classes import Spent
 from runwatch.views.goodput.track import Piece
 
@@ -49,12 +50,25 @@ class Busy(NamedTuple):
     """When each step was handed over …"""
     until: list[int]
     """… when the device was done with it, …"""
+    at_least: list[int]
+    """… at the earliest, as far as anything was recorded of it, else 0, …"""
     at_most: list[int]
-    """… and with it at the latest, had it taken as long as the longest of the others."""
+    """… and at the latest, had it taken as long as the longest of the others."""
     drained: list[bool]
     """Whether it was waited for: then nothing was left to do."""
     is_known: bool
-    """Whether any wait says how long the last steps took, which nobody has waited for yet."""
+    """Whether anything says how long the last steps took, which nobody has waited for yet."""
+
+
+class _Window(NamedTuple):
+    """Steps up to one of which it is known when the device was done with it."""
+
+    first: int
+    last: int
+    done_ns: int | None
+    """None: nobody has waited for it yet."""
+    arrived_ns: int = 0
+    """When its value was there, if that was recorded."""
 
 
 def busy_until(
@@ -63,45 +77,97 @@ def busy_until(
     waits: Sequence[int],
     odd: Iterable[int],
     start: int = 0,
+    arrived: Sequence[int] = (),
 ) -> Busy:
     """When the device was done with each step.
 
     `handed` is when it was handed over, `waited_until` when the program went on after it, having
     waited for `waits`; `odd` are those that say nothing about the usual, nor do waits before
-    `start`.
+    `start`.  `arrived` is when values of it were there, where that is known.
     """
     left_out = set(odd)
-    found = Busy([*handed], [], [], [], False)
-    windows = list(_windows(waits, left_out | set(range(start))))
-    lengths = [
-        _step_ns(handed[first : last + 1], waited_until[last])
-        for first, last, _ in windows
-    ]  # fmt: skip
+    found = Busy([*handed], [], [], [], [], False)
+    waited_for = list(_windows(waits, left_out | set(range(start))))
+    windows = list(_cut(waited_for, waited_until, arrived))
+    lengths = _lengths(windows, handed, waited_until)
     is_plain = [
-        last >= start and not left_out.intersection(range(first, last + 1))
-        for first, last, _ in windows
+        window.last >= start and not left_out.intersection(range(window.first, window.last + 1))
+        for window in windows
     ]
     plain = sorted(
-        (x, last + 1 - first)
-        for x, (first, last, drained), told in zip(lengths, windows, is_plain, strict=True)
-        if told and drained
+        (x, window.last + 1 - window.first)
+        for x, window, told in zip(lengths, windows, is_plain, strict=True)
+        if told and window.done_ns is not None
     )
     usual = _middle(plain) if plain else None
     longest = min(plain[-1][0], _AT_MOST * usual) if usual is not None else 0.0
-    for x, (first, last, drained), told in zip(lengths, windows, is_plain, strict=True):
+    for x, window, told in zip(lengths, windows, is_plain, strict=True):
         if usual is not None:
-            x = min(x, (_AT_MOST if told else _AT_MOST_IF_ODD) * usual) if drained else usual
-        for at in range(first, last + 1):
+            x = _within_reason(x, window, told, usual)
+        for at in range(window.first, window.last + 1):
             begun = max(found.until[-1], handed[at]) if at else handed[at]
+            latest = max(found.at_most[-1], handed[at]) if at else handed[at]
             found.until.append(int(begun + x))
-            begun = max(found.at_most[-1], handed[at]) if at else handed[at]
-            found.at_most.append(int(begun + max(x, longest)))
-            found.drained.append(drained and at == last)
-            if drained:
-                found.at_most[-1] = max(found.until[-1], min(found.at_most[-1], waited_until[last]))
+            found.at_least.append(0)
+            found.at_most.append(int(latest + max(x, longest)))
+            found.drained.append(window.done_ns is not None and at == window.last)
+            if window.done_ns is not None:
+                most = max(window.done_ns, window.arrived_ns)
+                found.at_most[-1] = max(found.until[-1], min(found.at_most[-1], most))
+        if window.arrived_ns and told:
+            found.at_least[-1] = window.arrived_ns - KNOWN_NS
+            found.until[-1] = min(max(found.until[-1], found.at_least[-1]), window.arrived_ns)
+            found.at_most[-1] = window.arrived_ns
     # Where every step waits, the device may be behind by as much as a program may be ahead.
-    waited_for = sum(weight for _, weight in plain if weight > 1)
-    return found._replace(is_known=2 * waited_for > sum(weight for _, weight in plain))
+    several = sum(weight for _, weight in plain if weight > 1)
+    known = any(arrived) or 2 * several > sum(weight for _, weight in plain)
+    return found._replace(is_known=known)
+
+
+def _cut(
+    windows: Sequence[tuple[int, int, bool]], waited_until: Sequence[int], arrived: Sequence[int]
+) -> Iterator[_Window]:
+    """Also where values arrived; those also say whether waits were what they seem."""
+    if not any(arrived):
+        for first, last, drained in windows:
+            yield _Window(first, last, waited_until[last] if drained else None)
+        return
+    ends = [last for _, last, drained in windows if drained and arrived[last]]
+    right = sum(arrived[at] - KNOWN_NS <= waited_until[at] for at in ends)
+    begun = 0
+    for _, last, drained in windows:
+        drained = drained and 2 * right >= len(ends)
+        for at in range(begun, last + 1):
+            there = arrived[at]
+            if there:
+                waited = waited_until[at] if drained and at == last else 0
+                known = there - KNOWN_NS <= waited <= there
+                yield _Window(begun, at, waited if known else there - SEEN_NS, there)
+                begun = at + 1
+        if begun <= last and (drained or last == len(arrived) - 1):
+            yield _Window(begun, last, waited_until[last] if drained else None)
+            begun = last + 1
+
+
+def _lengths(
+    windows: Iterable[_Window], handed: Sequence[int], waited_until: Sequence[int]
+) -> list[float]:
+    """How long a step of each window took."""
+    found: list[float] = []
+    since = 0
+    for first, last, done, _ in windows:
+        begun = [max(ns, since) for ns in handed[first : last + 1]]
+        found.append(_step_ns(begun, waited_until[last] if done is None else done))
+        since = done or since
+    return found
+
+
+def _within_reason(x: float, window: _Window, told: bool, usual: float) -> float:
+    if window.done_ns is None:
+        return usual
+    if not told:
+        return min(x, _AT_MOST_IF_ODD * usual)
+    return x if window.arrived_ns else min(x, _AT_MOST * usual)
 
 
 def _middle(weighted: Sequence[tuple[float, int]]) -> float:
@@ -151,9 +217,10 @@ def _step_ns(handed: Sequence[int], done_ns: int) -> float:
 
 
 def uncovered(
-    pieces: Iterable[Piece], busy_ns: int, at_most_ns: int = 0
+    pieces: Iterable[Piece], busy_ns: int, at_least_ns: int = 0, at_most_ns: int = 0
 ) -> tuple[list[Piece], int]:
-    """The same time, of which the device's is productive; and how much that is, or might be."""
+    """The same time, of which the device's is productive; and how much that is, or might be, less
+    what is known."""
     found: list[Piece] = []
     doubt_ns = 0
     for start, end, spent in pieces:
@@ -161,7 +228,7 @@ def uncovered(
             found.append((start, end, spent))
             continue
         until = max(start, min(end, busy_ns))
-        doubt_ns += max(until, min(end, at_most_ns)) - start
+        doubt_ns += max(until, min(end, at_most_ns)) - max(start, min(until, at_least_ns))
         if start < until:
             found.append((start, until, Spent.PRODUCTIVE))
         if until < end:
