@@ -7,7 +7,7 @@ from random import Random
 
 from tests.truth.families import family
 from tests.truth.judging import History, history
-from tests.truth.loops import alone
+from tests.truth.loops import Parts, alone
 from tests.truth.machine import Process
 from tests.truth.passing import Moves
 from tests.truth.pieces import ASYNC, about, at, hangs, like, odd, seed, told
@@ -180,3 +180,12 @@ def async_logged_by_one_of_two_ranks(rng: Random) -> History:
 
     loop = like(FAR, steps=200, work=about(0.3), data=data, read_in=20, log_later=False)
     return history(alone(seed(rng), like(loop, after=log, compile=5.0), ranks=2))
+
+
+@family("async")
+def async_logged_before_the_backward_pass(rng: Random) -> History:
+    """Its loss is there when a third of the step is done."""
+    third = rng.uniform(0.06, 0.1)
+    parts: Parts = [("compute", third), ("compute", 2 * third)]
+    loop = like(FAR, steps=400, work=lambda p, n: parts, data=rng.uniform(0.1, 1.0), read_in=10)
+    return told(rng, like(loop, log_later=False, log_early=0.002, compile=5.0))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Collection, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from runwatch.record import Points
 from runwatch.views.goodput.classes import Spent
@@ -24,10 +24,21 @@ SEEN_NS: Final = 5_000_000
 """How long a value has usually been there when it is seen."""
 LATE: Final = 2
 _SANE_SECONDS: Final = 4e9
+_LATE_IN_STEP: Final = 0.2
 
 if TYPE_CHECKING:
     Columns = tuple[array[int], array[int], array[int]]
     """Of which step, when it was logged, when it was there."""
+
+
+class Arrived(NamedTuple):
+    """By step, 0 where nothing tells: when its last value was there …"""
+
+    values: list[int]
+    """… so that the device had something to do until shortly before, …"""
+    steps: list[int]
+    """… and, where it was logged at the step's end, was done with the step.  Of one that is logged
+    before, the rest is yet to be handed over: a backward pass, for one."""
 
 
 class Arrivals:
@@ -55,26 +66,26 @@ class Arrivals:
                 there.append(time_ns + round(seconds * 1e9))
 
     def of(
-        self, steps: Sequence[int], begins: Sequence[int], end_ns: int, alone: bool
-    ) -> list[int]:
-        """For each step: when its last value was there; 0 where nothing tells.
-
-        What is said of a step by its number is believed if it was logged before the next one began
-        and, if there is but one process, since it began: people count in other ways, too.
-        """
-        found = [0] * len(steps)
+        self, steps: Sequence[int], begins: Sequence[int], ends: Sequence[int], alone: bool
+    ) -> Arrived:
+        """What is said of a step by its number is believed if it was logged before the next one
+        began and, if there is but one process, since it began: people count in other ways, too."""
+        found = Arrived([0] * len(steps), [0] * len(steps))
         place = {step: at for at, step in enumerate(steps)}
         for columns in self._told.values():
             for step, logged, there in zip(*columns, strict=True):
                 at = place.get(step)
                 if at is None:
-                    if logged > end_ns:
+                    if logged > ends[-1]:
                         break
                     continue
                 late = at + 1 < len(begins) and logged >= begins[at + 1]
                 early = there < begins[at] or (alone and logged < begins[at])
-                if not (late or early):
-                    found[at] = max(found[at], there)
+                if late or early:
+                    continue
+                found.values[at] = max(found.values[at], there)
+                if ends[at] - logged <= _LATE_IN_STEP * (ends[at] - begins[at]):
+                    found.steps[at] = max(found.steps[at], there)
         return found
 
     def forget(self, before_ns: int) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from runwatch.views.goodput.arrivals import (
     Arrivals,
+    Arrived,
     is_behind,
     long_on_device,
     longest_silence,
@@ -212,8 +213,8 @@ class Books:
             whole = self._past.then(took)
             there = self._there()
             judged = self._judged(whole, len(self._past), count, prior or Pace())
-            if there:
-                judged = self._by_arrivals(judged, len(self._past), there)
+            if there is not None:
+                judged = self._by_arrivals(judged, len(self._past), there.values)
             self._pauses = [*self._pauses, *judged.pauses][-MOST_PAUSES:]
             first, start = len(self._past), int(not self._begun)
             busy = self._busy(took, judged, first, start, there) if self.asynchronous else None
@@ -235,18 +236,16 @@ class Books:
         if prior is not None:
             self.pace = pace_of(self._past, self._pauses, prior)
 
-    def _there(self) -> list[int]:
-        """For each of the steps that are held: when its values had arrived; 0: not known.  Empty if
-        nothing is."""
+    def _there(self) -> Arrived | None:
+        """When values of the steps that are held had arrived; None if nothing tells."""
         if not self.arrivals or self.synchronous:
-            return []
+            return None
         held = self._held
-        alone = max(held.ranks) == 1
-        found = self.arrivals.of(held.steps, held.begins, held.ends[-1], alone)
-        self.asynchronous = self.asynchronous or is_behind(found, held.ends)
-        return found if any(found) else []
+        found = self.arrivals.of(held.steps, held.begins, held.ends, alone=max(held.ranks) == 1)
+        self.asynchronous = self.asynchronous or is_behind(found.values, held.ends)
+        return found if any(found.values) else None
 
-    def _by_arrivals(self, judged: Judgement, first: int, there: list[int]) -> Judgement:
+    def _by_arrivals(self, judged: Judgement, first: int, there: Sequence[int]) -> Judgement:
         """Not out of line is a pause in which values kept arriving; out of line is a step that the
         device took long for, wherever that was waited for."""
         held, arrived = self._held, sorted(filter(None, there))
@@ -354,7 +353,7 @@ class Books:
         self._count(0, begin)
 
     def _busy(
-        self, took: Took, judged: Judgement, first: int, start: int, there: list[int]
+        self, took: Took, judged: Judgement, first: int, start: int, there: Arrived | None
     ) -> Busy:
         """When the device was at each of the steps that are held; those before `start` tell nothing
         about the others."""

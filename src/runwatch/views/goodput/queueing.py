@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from runwatch.views.goodput.arrivals import KNOWN_NS, SEEN_NS
+from runwatch.views.goodput.arrivals import KNOWN_NS, SEEN_NS, Arrived
 from runwatch.views.goodput.classes import Spent
 from runwatch.views.goodput.track import Piece
 
@@ -77,14 +77,15 @@ def busy_until(
     waits: Sequence[int],
     odd: Iterable[int],
     start: int = 0,
-    arrived: Sequence[int] = (),
+    there: Arrived | None = None,
 ) -> Busy:
     """When the device was done with each step.
 
     `handed` is when it was handed over, `waited_until` when the program went on after it, having
     waited for `waits`; `odd` are those that say nothing about the usual, nor do waits before
-    `start`.  `arrived` is when values of it were there, where that is known.
+    `start`.  `there` is when values of it were, where that is known.
     """
+    arrived = there.steps if there is not None else ()
     left_out = set(odd)
     found = Busy([*handed], [], [], [], [], False)
     waited_for = list(_windows(waits, left_out | set(range(start))))
@@ -114,13 +115,16 @@ def busy_until(
             if window.done_ns is not None:
                 most = max(window.done_ns, window.arrived_ns)
                 found.at_most[-1] = max(found.until[-1], min(found.at_most[-1], most))
+            if there is not None and told and there.values[at]:
+                found.at_least[-1] = there.values[at] - KNOWN_NS
+                found.until[-1] = max(found.until[-1], found.at_least[-1])
+                found.at_most[-1] = max(found.at_most[-1], found.until[-1])
         if window.arrived_ns and told:
-            found.at_least[-1] = window.arrived_ns - KNOWN_NS
-            found.until[-1] = min(max(found.until[-1], found.at_least[-1]), window.arrived_ns)
+            found.until[-1] = min(found.until[-1], window.arrived_ns)
             found.at_most[-1] = window.arrived_ns
     # Where every step waits, the device may be behind by as much as a program may be ahead.
     several = sum(weight for _, weight in plain if weight > 1)
-    known = any(arrived) or 2 * several > sum(weight for _, weight in plain)
+    known = there is not None or 2 * several > sum(weight for _, weight in plain)
     return found._replace(is_known=known)
 
 

@@ -12,6 +12,7 @@ from runwatch.views.goodput.arrivals import (
     KNOWN_NS,
     SEEN_NS,
     Arrivals,
+    Arrived,
     is_behind,
     long_on_device,
     longest_silence,
@@ -22,6 +23,7 @@ from runwatch.views.goodput.queueing import busy_until
 from tests.unit.views.goodput.story import SECOND, Notebook, Point, spent, told
 
 MS = 1_000_000
+ENDS = [10, 20, 30]
 
 
 def said(*facts: tuple[int, int, float], series: int = 7) -> Points:
@@ -43,7 +45,13 @@ def arrivals(*facts: tuple[int, int, float]) -> Arrivals:
 
 def test_a_value_is_of_the_step_in_which_it_was_logged() -> None:
     found = arrivals((0, 5, 20e-9), (1, 12, 30e-9), (1, 13, 10e-9))
-    assert found.of([0, 1, 2], [0, 10, 20], 30, alone=True) == [25, 42, 0]
+    assert found.of([0, 1, 2], [0, 10, 20], ENDS, alone=True).values == [25, 42, 0]
+
+
+def test_of_a_step_whose_value_is_logged_early_it_is_not_known_when_it_was_done() -> None:
+    found = arrivals((0, 7, 20e-9), (1, 18, 30e-9), (2, 35, 30e-9))
+    told = found.of([0, 1, 2], [0, 10, 20], ENDS, alone=True)
+    assert told == Arrived([27, 48, 65], [0, 48, 65])
 
 
 @pytest.mark.parametrize(
@@ -61,7 +69,7 @@ def test_other_ways_to_count_say_nothing(
 ) -> None:
     found = arrivals((1, logged, (there - logged) / 1e9))
     expected = there if believed else 0
-    assert found.of([0, 1, 2], [0, 10, 20], 30, alone) == [0, expected, 0]
+    assert found.of([0, 1, 2], [0, 10, 20], ENDS, alone).values == [0, expected, 0]
 
 
 def test_other_series_and_numbers_beyond_reason_are_left_out() -> None:
@@ -69,16 +77,17 @@ def test_other_series_and_numbers_beyond_reason_are_left_out() -> None:
     found.tell("a", said((0, 5, 1.0), series=8), {7})
     found.tell("a", said((0, 5, -1.0), (0, 5, float("nan")), (0, 5, 1e300)), {7})
     assert not found
-    assert found.of([0], [0], 10, alone=True) == [0]
+    assert found.of([0], [0], [10], alone=True).values == [0]
 
 
 def test_what_is_booked_is_forgotten_and_a_copy_is_not() -> None:
     found = arrivals((0, 5, 1e-9), (1, 15, 1e-9))
     copy = found.copy()
     found.forget(10)
-    assert found.of([0, 1], [0, 10], 20, alone=True) == [0, 16]
-    assert copy.of([0, 1], [0, 10], 20, alone=True) == [6, 16]
-    assert Arrivals.of_state(copy.state()).of([0, 1], [0, 10], 20, alone=True) == [6, 16]
+    assert found.of([0, 1], [0, 10], [10, 20], alone=True).values == [0, 16]
+    assert copy.of([0, 1], [0, 10], [10, 20], alone=True).values == [6, 16]
+    again = Arrivals.of_state(copy.state())
+    assert again.of([0, 1], [0, 10], [10, 20], alone=True).values == [6, 16]
 
 
 # ── what follows ───────────────────────────────────────────────────────────────────────────────
@@ -112,7 +121,7 @@ def test_a_step_that_the_device_takes_long_for_is_out_of_line() -> None:
 
 def test_the_device_was_done_shortly_before_its_value_was_seen() -> None:
     handed, there = [0, 0, 0], [100 * MS, 200 * MS, 300 * MS]
-    found = busy_until(handed, [1 * MS] * 3, [1 * MS] * 3, (), 0, there)
+    found = busy_until(handed, [1 * MS] * 3, [1 * MS] * 3, (), 0, Arrived(there, there))
     assert found.until == [ns - SEEN_NS for ns in there]
     assert found.at_least == [ns - KNOWN_NS for ns in there]
     assert found.at_most == there
@@ -120,14 +129,23 @@ def test_the_device_was_done_shortly_before_its_value_was_seen() -> None:
 
 
 def test_a_wait_is_known_better_than_an_arrival_that_does_not_contradict_it() -> None:
-    waited = [98 * MS, 300 * MS]
-    found = busy_until([0, 200 * MS], waited, [98 * MS] * 2, (), 0, [100 * MS, 400 * MS])
+    waited, there = [98 * MS, 300 * MS], [100 * MS, 400 * MS]
+    found = busy_until([0, 200 * MS], waited, [98 * MS] * 2, (), 0, Arrived(there, there))
     assert found.until == [98 * MS, 400 * MS - SEEN_NS]
+
+
+def test_a_value_that_is_logged_early_tells_how_long_the_device_worked_at_least() -> None:
+    there = Arrived([0, 150 * MS], [0, 0])
+    found = busy_until([0, 0], [1 * MS, 100 * MS], [1 * MS, 100 * MS], (), 0, there)
+    assert found.until == [50 * MS, 150 * MS - KNOWN_NS]
+    there = Arrived([0, 80 * MS], [0, 0])
+    found = busy_until([0, 0], [1 * MS, 100 * MS], [1 * MS, 100 * MS], (), 0, there)
+    assert found.until == [50 * MS, 100 * MS]
 
 
 def test_between_arrivals_steps_are_equally_long() -> None:
     there = [0, 205 * MS, 0, 405 * MS]
-    found = busy_until([0] * 4, [1 * MS] * 4, [1 * MS] * 4, (), 0, there)
+    found = busy_until([0] * 4, [1 * MS] * 4, [1 * MS] * 4, (), 0, Arrived(there, there))
     assert found.until == [100 * MS, 200 * MS, 300 * MS, 400 * MS]
 
 
