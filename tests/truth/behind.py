@@ -118,6 +118,15 @@ def async_read_every_100th_outside_long_steps(rng: Random) -> History:
     return told(rng, like(loop, flight=rng.randrange(8, 60), inside=hurried(0.01)))
 
 
+@family("async", evidence_missing=True)
+def async_read_every_100th_outside_never_held_up(rng: Random) -> History:
+    """Two hundred steps of a millisecond, a pause in the middle and one at the end: nothing tells
+    that the device worked in them."""
+    loop = like(ASYNC, steps=200, work=about(0.42, 0.01), dispatch=0.0005, flight=1_000)
+    loop = like(loop, read_out=100, compile=0.0, init=0.02, prepare=0.01)
+    return told(rng, like(loop, inside=hurried(0.0006)))
+
+
 # ── values that are logged before they are there ───────────────────────────────────────────────
 
 FAR = like(ASYNC, dispatch=0.0005, log_later=True, inside=hurried(0.0006), compile=0.0)

@@ -37,8 +37,8 @@ class Arrived(NamedTuple):
     values: list[int]
     """… so that the device had something to do until shortly before, …"""
     steps: list[int]
-    """… and, where it was logged at the step's end, was done with the step.  Of one that is logged
-    before, the rest is yet to be handed over: a backward pass, for one."""
+    """… and, if it is logged where steps end, was done with the step.  If it usually is before, the
+    rest is yet to be handed over: a backward pass, for one."""
 
 
 class Arrivals:
@@ -72,6 +72,8 @@ class Arrivals:
         began and, if there is but one process, since it began: people count in other ways, too."""
         found = Arrived([0] * len(steps), [0] * len(steps))
         place = {step: at for at, step in enumerate(steps)}
+        rest: list[int] = []
+        took: list[int] = []
         for columns in self._told.values():
             for step, logged, there in zip(*columns, strict=True):
                 at = place.get(step)
@@ -84,8 +86,10 @@ class Arrivals:
                 if late or early:
                     continue
                 found.values[at] = max(found.values[at], there)
-                if ends[at] - logged <= _LATE_IN_STEP * (ends[at] - begins[at]):
-                    found.steps[at] = max(found.steps[at], there)
+                rest.append(ends[at] - logged)
+                took.append(ends[at] - begins[at])
+        if rest and _middle(rest) <= _LATE_IN_STEP * _middle(took):
+            return Arrived(found.values, found.values)
         return found
 
     def forget(self, before_ns: int) -> None:
@@ -116,6 +120,10 @@ class Arrivals:
         return made
 
 
+def _middle(values: Sequence[int]) -> int:
+    return sorted(values)[len(values) // 2]
+
+
 def is_behind(there: Sequence[int], ends: Sequence[int]) -> bool:
     """Whether steps were seen to end before their work was done."""
     late = 0
@@ -132,8 +140,7 @@ def longest_silence(there: Sequence[int], start_ns: int, end_ns: int) -> int:
 
 def usual_distance(there: Sequence[int]) -> int:
     """From one arrival to the next; the middle of them."""
-    apart = sorted(b - a for a, b in pairwise(there))
-    return apart[len(apart) // 2] if apart else 0
+    return _middle([b - a for a, b in pairwise(there)]) if len(there) > 1 else 0
 
 
 def long_on_device(

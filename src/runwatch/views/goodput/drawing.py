@@ -127,6 +127,7 @@ class _Drawn:
     pace: Pace
     steps: int
     asynchronous: bool = False
+    synchronous: bool = False
     busy_ns: int | None = None
     """Until when the device was at its last completed step, if that is known."""
     hang_ns: int = 0
@@ -228,6 +229,7 @@ def _draw_steps(scene: _Scene, attempt: Attempt, start: int, limit: int) -> _Dra
         pace,
         attempt.books.steps + tail.books.steps,
         asynchronous=tail.books.asynchronous,
+        synchronous=tail.books.synchronous,
         busy_ns=tail.books.busy_ns if tail.books.knows_busy else None,
         awaited=tail.awaited,
     )
@@ -385,9 +387,10 @@ def _gap_quotas(found: _Drawn, state: OpenState, begin_ns: int, idle: Spent) -> 
         found.inferred_ns += behind
         quotas += [(behind, Spent.PRODUCTIVE)] if behind else []
         rest -= behind
+    if not found.synchronous or found.pace.is_stall(rest):
+        found.inferred_ns += rest  # a device may have been at work
     if not found.pace.is_stall(rest):
         return [*quotas, (REST, idle)]
-    found.inferred_ns += rest
     if found.ending.over and not found.ending.broken:
         return [*quotas, (REST, idle)]  # after its last step: what it did then is not told
     found.hang_ns = rest
