@@ -19,6 +19,7 @@ from typing import Any, Literal
 from tests.truth.passing import SECOND, Ending, Gate, Killed, Moves, PeerLost, Task, World, ns
 
 EPOCH_NS = 1_760_000_000 * SECOND
+LOOK_NS = SECOND // 100
 
 # What a host is doing where no class of time says it.
 PREPARING, IN_STEP, BETWEEN, HUNG = "preparing", "in step", "between steps", "hung"
@@ -93,6 +94,8 @@ class Execution:
     arrived: dict[Process, int] = field(default_factory=dict)
     end_ns: int | None = None
     lost: bool = False
+    begun: Gate = field(default_factory=Gate)
+    """Opens when a device has done the first part of its plan."""
     done: Gate = field(default_factory=Gate)
 
 
@@ -258,6 +261,26 @@ class Process:
     def log(self, metric: str, value: float, step: int) -> None:
         self._write(Point(self._clock_ns(), metric, value, step))
 
+    def log_later(self, step: int, early: bool = False) -> None:
+        """Log a value that the device has yet to compute: a thread of the process looks for it
+        every so often, and writes down how long it took, unless it was kept from looking.
+        `early`: a value that is there after the first part."""
+        if self._last is not None:
+            gate = self._last.begun if early else self._last.done
+            Task(self.world, self._await_value(gate, self.world.now, step))
+
+    def _await_value(self, there: Gate, logged_ns: int, step: int) -> Moves:
+        clock_ns = self.clock.reads(logged_ns)
+        if not there.is_open:
+            yield there
+        late_ns = self.world.now - logged_ns
+        yield -late_ns % LOOK_NS + ns(self.rng.uniform(0.0, 0.002))
+        if self.rng.random() < 0.02:
+            yield ns(0.03)  # others had the processor
+            return
+        lag = (self.world.now - logged_ns) / SECOND
+        self._write(Point(clock_ns, "device_lag_seconds", lag, step))
+
     def tell_elapsed(self, name: str, seconds: float, ago_s: float = 0.0) -> None:
         body = {"name": name, "seconds": seconds, "ago_seconds": ago_s}
         self._note("elapsed", body)
@@ -330,6 +353,7 @@ class Process:
                 self._doing = self.world.now, part
                 yield ns(seconds)
                 self._close_part()
+                self.world.open(execution.begun)
             execution.arrived[self] = self.world.now
             if len(execution.arrived) == execution.members:
                 execution.end_ns = self.world.now

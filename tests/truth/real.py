@@ -47,6 +47,7 @@ ALL = (
     Program("jax_loader", 250, 0, ("5", "10")),
     Program("jax_loader", 100, 40, ("100", "1")),
     Program("jax_loader", 100, 0, ("100", "10")),
+    Program("jax_loader", 100, 0, ("100", "10", "logged")),
     Program("jax_accumulation", 200),
     Program("jax_buckets", 250),
     Program("jax_recompile", 250),

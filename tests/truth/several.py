@@ -194,6 +194,15 @@ def clocks_that_drift(rng: Random) -> History:
     return history(alone(seed(rng), loop, ranks=4, clocks=clocks))
 
 
+@family("clocks", evidence_missing=True)
+def clocks_that_drift_for_days(rng: Random) -> History:
+    """Five seconds by the end: more than what is waited for."""
+    sign = rng.choice((-1, 1))
+    clocks: Clocks = lambda rank, launch: Clock(0.0, 0.0 if rank else 50e-6 * sign)  # noqa: E731
+    loop = Loop(steps=2_500, work=about(40.0), data=late_data(1, 1.5))
+    return history(alone(seed(rng), loop, ranks=2, clocks=clocks))
+
+
 @family("clocks")
 def clocks_step_back_between_attempts(rng: Random) -> History:
     clocks: Clocks = lambda rank, launch: Clock(-90.0 if launch else 0.0)  # noqa: E731
@@ -342,6 +351,21 @@ def preempted_and_back_a_little(rng: Random) -> History:
     first = Loop(steps=170, work=about(1.0), save_every=50)
     second = Loop(first=150, steps=150, work=about(1.0), restore=5.0)
     return history(again(seed(rng), Go(first), Go(second, 150)))
+
+
+@family("completeness")
+def preempted_and_says_that_the_job_ends(rng: Random) -> History:
+    """A recorder writes `job_end_time` whenever the program leaves well, done or not."""
+    first = Loop(steps=170, work=about(1.0), save_every=50)
+    second = Loop(first=150, steps=150, work=about(1.0), restore=5.0)
+    return history(again(seed(rng), Go(first), Go(second, 150), form="entries"))
+
+
+@family("completeness", evidence_missing=True)
+def preempted_and_says_that_the_job_ends_and_back_to_0(rng: Random) -> History:
+    """It looks as another go would."""
+    first, second = Loop(steps=170, work=about(1.0)), Loop(steps=150, work=about(1.0))
+    return history(again(seed(rng), Go(first), Go(second, 0), form="entries"))
 
 
 @family("completeness")

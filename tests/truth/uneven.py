@@ -223,6 +223,20 @@ def hang_twice(rng: Random) -> History:
 
 
 @family("hangs")
+def hang_twice_in_few_steps(rng: Random) -> History:
+    """A dozen steps, and two of them are nearly all of the time: no device is waited for there."""
+    first, second = sorted(rng.sample(range(3, 12), 2))
+    plain_work = about(1.0)
+
+    def work(process: Process, step: int) -> float | Parts:
+        if step in (first, second):
+            return [("compute", 1.0), ("hang", 60.0 if step == first else 120.0)]
+        return plain_work(process, step)
+
+    return told(rng, Loop(steps=13, work=work))
+
+
+@family("hangs")
 def hang_in_loader_that_is_told(rng: Random) -> History:
     """A wait that is told has its own class, however long."""
     slow = rng.randrange(100, 200)

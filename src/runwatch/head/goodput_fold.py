@@ -21,6 +21,7 @@ from runwatch.store.folds import FoldFiles
 from runwatch.store.grid import LOWEST
 from runwatch.store.store import Replay, Tally, Wanted
 from runwatch.views.goodput.account import Goodput, Life
+from runwatch.views.goodput.arrivals import DEVICE_LAG
 from runwatch.views.goodput.drawing import draw_up
 from runwatch.views.goodput.facts import (
     DATA_WAIT,
@@ -49,7 +50,7 @@ logger = logging.getLogger("runwatch.head")
 
 def counts(metric: str) -> bool:
     """Whether the account needs the points of a metric."""
-    return metric == DATA_WAIT or metric.startswith(ENTRY_PREFIX)
+    return metric in (DATA_WAIT, DEVICE_LAG) or metric.startswith(ENTRY_PREFIX)
 
 
 STRETCH_ROWS: Final = 400_000

@@ -248,19 +248,19 @@ class JournalReader:
             self._cannot(error)
             return None
         try:
-            self._advance(batch, final, max_bytes)
+            self._advance(batch, final, max_bytes, until)
         except OSError as error:
             self._cannot(error)  # what was read before is in the batch
         batch.end = self.position
         self._mark()
         return batch if batch.end != batch.start else None
 
-    def _advance(self, batch: Batch, final: bool, max_bytes: int) -> None:
+    def _advance(self, batch: Batch, final: bool, max_bytes: int, until: Position | None) -> None:
         while (segment := self._segment(batch, final)) is not None:
             if until is not None and segment.header.index >= until >> 32:
                 max_bytes = min(max_bytes, until - position(segment.header.index, segment.offset))
                 if max_bytes <= 0:
-                    break
+                    return
             used = self._read_some(segment, batch, max_bytes)
             if used:
                 segment.offset += used

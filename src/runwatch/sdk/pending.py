@@ -1,7 +1,8 @@
 """Values that a device is still computing.
 
 The training thread queues them and goes on.  A small thread, started when the first one comes,
-looks every few milliseconds which have arrived.
+looks every few milliseconds which have arrived.  When the last of a step did is told with it: by
+then the device was done with what it was handed before.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from runwatch.sdk.values import Pending, Reading
 
 MAX_PENDING: Final = 10_000
 POLL_SECONDS: Final = 0.01
+KNOWN_NS: Final = 25_000_000
+"""When a value came is told if it was looked for so shortly before; a thread that did not get to
+run knows nothing."""
 _LOOK_AHEAD: Final = 64  # one slow device must not hide what others have ready
 
 
@@ -35,6 +39,8 @@ class Said:
     """Said through `metrics.record`, which leaves out the system metrics' names."""
     mono_ns: int = 0
     """Monotonic time of the call; 0 is now."""
+    there_ns: int = 0
+    """When its value had come from the device, if it is the last of its step and that is known."""
 
 
 class Collector:
@@ -50,6 +56,8 @@ class Collector:
         # A lock used as a flag: a signal handler that logs may set it while it is being set.
         self._wake = threading.Lock()
         self._stop = self._asleep = False
+        self._missed_ns = 0
+        """When a value was last looked for that had not come."""
         self._thread: threading.Thread | None = None
 
     def __len__(self) -> int:
@@ -108,24 +116,31 @@ class Collector:
         """Hand on what has arrived."""
         with self._lock:
             waiting: list[Said] = []
+            begun_ns = self._clock.mono_ns()
             while self._queue and len(waiting) < _LOOK_AHEAD:
                 said = self._queue.popleft()
-                if not self._settle(said):
+                if not self._settle(said, in_order=not waiting):
                     waiting.append(said)
+                    self._missed_ns = begun_ns
             self._queue.extendleft(reversed(waiting))
 
-    def _settle(self, said: Said) -> bool:
+    def _settle(self, said: Said, in_order: bool) -> bool:
         """True if nothing more is to be done about it."""
         done: list[bool] = []
-        self._try(said, done)
+        self._try(said, done, in_order)
         return not done or done[0]  # a value that fails is given up
 
     @guarded("read a device value")
-    def _try(self, said: Said, done: list[bool]) -> None:
+    def _try(self, said: Said, done: list[bool], in_order: bool) -> None:
         pending = cast(Pending, said.reading)
         if not pending.ready():
             done.append(False)
             return
+        if in_order and (not self._queue or self._queue[0].step != said.step):
+            now_ns = self._clock.mono_ns()
+            # A device computes in order: this one had not come, either, when the last was missed.
+            if now_ns - max(self._missed_ns, said.mono_ns) <= KNOWN_NS:
+                said.there_ns = now_ns
         said.reading = pending.read()
         self._deliver(said)
 

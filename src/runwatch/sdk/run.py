@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from runwatch.clock import Clock, system_clock
 from runwatch.journal.liveness import this_host
 from runwatch.journal.writer import JournalWriter
-from runwatch.record import Role, RunScope
+from runwatch.record import NO_STEP, Role, RunScope
 from runwatch.sdk import collect, farewell, launch, masking
 from runwatch.sdk.config import ConfigDict
 from runwatch.sdk.ending import EndWatch, describe, when_worker_ends
@@ -27,7 +27,15 @@ from runwatch.sdk.pending import Collector, Said, is_pending
 from runwatch.sdk.place import open_journal
 from runwatch.sdk.plain import mapping, plain, text
 from runwatch.sdk.quick import any_step, steps
-from runwatch.sdk.step import DATA_WAIT_SECONDS, STEP_SECONDS, DataWait, Span, Step, data
+from runwatch.sdk.step import (
+    DATA_WAIT_SECONDS,
+    DEVICE_LAG_SECONDS,
+    STEP_SECONDS,
+    DataWait,
+    Span,
+    Step,
+    data,
+)
 from runwatch.sdk.values import PerDevice, Reading, Text, Unrecordable, metric_name, step_number
 
 if TYPE_CHECKING:
@@ -45,6 +53,7 @@ _UNITS: Final[Mapping[str, str]] = {
     **{kind.value: unit for kind, unit in METRIC_UNITS.items()},
     STEP_SECONDS: "s",
     DATA_WAIT_SECONDS: "s",
+    DEVICE_LAG_SECONDS: "s",
 }
 
 
@@ -319,6 +328,9 @@ class Run(Intake):
             tally.count("no journal")
             return
         moment = said.mono_ns or None
+        if said.there_ns and said.step != NO_STEP:
+            lag = (said.there_ns - said.mono_ns) / 1e9
+            writer.points((self._own_series(DEVICE_LAG_SECONDS),), (lag,), said.step, moment)
         if isinstance(reading, Text):
             body = masking.named_values({"name": said.name, "value": plain(reading.value)})
             writer.event("log", body, said.step, self._scope, moment)

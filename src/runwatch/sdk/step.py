@@ -25,6 +25,8 @@ T = TypeVar("T")
 STEP: Final = "step"
 STEP_SECONDS: Final = "step_seconds"
 DATA_WAIT_SECONDS: Final = "data_wait_seconds"
+DEVICE_LAG_SECONDS: Final = "device_lag_seconds"
+"""How long after they were logged a step's values had come from the device."""
 LATE_NS: Final = 1_000_000
 SHORT_NS: Final = 10_000_000
 """A stretch known only at its end is not worth a record if it was shorter than this."""

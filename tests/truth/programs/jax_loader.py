@@ -1,6 +1,7 @@
-"""A loader that takes its time: `jax_loader.py TRUTH STEPS MILLISECONDS EVERY`.
+"""A loader that takes its time: `jax_loader.py TRUTH STEPS MILLISECONDS EVERY [logged]`.
 
-A few milliseconds are hidden behind what the device still has to do; many are not.
+A few milliseconds are hidden behind what the device still has to do; many are not.  With `logged`
+every loss is logged as it is, still on its way.
 """
 
 import sys
@@ -14,6 +15,7 @@ from observed import Observed, steps
 import runwatch
 
 SECONDS, EVERY = float(sys.argv[3]) / 1000, int(sys.argv[4])
+LOGGED = "logged" in sys.argv
 
 
 def loader(count: int) -> Iterator[Any]:
@@ -29,6 +31,8 @@ truth = Observed()
 step = truth.device(train_step)
 for number, data in run.steps(truth.loading(loader(steps()))):
     state, loss = step(state, data)
+    if LOGGED:
+        run.log(loss=loss)
     if number % EVERY == EVERY - 1:
         print(number, float(loss))
 print("at the end", float(loss))

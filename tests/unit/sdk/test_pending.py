@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 
 import runwatch
+from runwatch.clock import SystemClock
 from runwatch.record import NO_STEP
 from runwatch.sdk.guard import tally
 from runwatch.sdk.pending import MAX_PENDING, Collector, Said
@@ -57,9 +58,10 @@ def test_a_value_is_recorded_when_it_arrives_with_the_time_of_its_call(
     slow.arrived.set()
     assert wait_for(lambda: len(run._collector) == 0)
     told = story()
-    by_time = sorted(told.numbers, key=lambda number: number.time_ns)
+    losses = [number for number in told.numbers if number.metric == "loss"]
+    by_time = sorted(losses, key=lambda number: number.time_ns)
     assert [(n.step, n.value) for n in by_time] == [(7, 1.0), (8, 2.0), (9, 3.0)]
-    assert [n.step for n in told.numbers] == [9, 8, 7]
+    assert [n.step for n in losses] == [9, 8, 7]
 
 
 def test_what_is_under_way_at_the_end_is_waited_for(story: Callable[[], Story]) -> None:
@@ -86,6 +88,96 @@ def test_a_value_that_fails_does_not_stop_the_others(story: Callable[[], Story])
     told = story()
     assert told.values("loss") == [5.0]
     assert told.warnings == {"read a device value: RuntimeError": 1}
+
+
+# ── when they came ─────────────────────────────────────────────────────────────────────────────
+
+
+class HandClock(SystemClock):
+    """It goes on when told to."""
+
+    now_ns = 1_000_000_000
+
+    def mono_ns(self) -> int:
+        return self.now_ns
+
+    def goes_on(self, milliseconds: float) -> None:
+        self.now_ns += round(milliseconds * 1e6)
+
+
+class Looking:
+    """A collector without its thread: each look is one call."""
+
+    def __init__(self) -> None:
+        self.clock = HandClock()
+        self.said: list[Said] = []
+        self.collector = Collector(self.said.append, self.clock)
+
+    def log(self, *steps: int) -> list[OnDevice]:
+        values = [OnDevice(float(step)) for step in steps]
+        for step, value in zip(steps, values, strict=True):
+            said = Said("loss", value, step, {}, False, False, self.clock.now_ns)
+            self.collector._queue.append(said)
+        return values
+
+    def look(self, after: float) -> None:
+        self.clock.goes_on(after)
+        self.collector.collect()
+
+    @property
+    def lags(self) -> list[float | None]:
+        """In milliseconds."""
+        return [(s.there_ns - s.mono_ns) / 1e6 if s.there_ns else None for s in self.said]
+
+
+def test_when_a_value_came_is_known_to_the_distance_of_two_looks() -> None:
+    looking = Looking()
+    first, second = looking.log(1, 2)
+    looking.look(10)
+    first.arrived.set()
+    looking.look(10)
+    second.arrived.set()
+    looking.look(10)
+    assert looking.lags == [20, 30]
+
+
+def test_it_is_not_told_if_nobody_looked_for_long() -> None:
+    looking = Looking()
+    (value,) = looking.log(1)
+    looking.look(10)
+    value.arrived.set()
+    looking.look(26)
+    assert looking.lags == [None]
+
+
+def test_of_a_steps_values_only_the_last_tells() -> None:
+    looking = Looking()
+    for value in looking.log(1, 1, 2):
+        value.arrived.set()
+    looking.look(5)
+    assert looking.lags == [None, 5, 5]
+
+
+def test_values_that_overtake_others_are_of_another_device_and_tell_nothing() -> None:
+    looking = Looking()
+    slow, fast = looking.log(1, 2)
+    fast.arrived.set()
+    looking.look(5)
+    slow.arrived.set()
+    looking.look(5)
+    assert looking.lags == [None, 10]
+
+
+def test_how_long_a_value_took_is_a_point_of_its_step_at_the_time_of_its_call(
+    story: Callable[[], Story],
+) -> None:
+    run = runwatch.init("lag")
+    run._write(Said("loss", 2.5, 7, {}, False, False, 5_000_000_000, 5_250_000_000))
+    run._write(Said("loss", 2.5, NO_STEP, {}, False, False, 5_000_000_000, 5_250_000_000))
+    told = story()
+    (lag,) = [number for number in told.numbers if number.metric == "device_lag_seconds"]
+    (loss, _) = [number for number in told.numbers if number.metric == "loss"]
+    assert (lag.step, lag.value, lag.time_ns) == (7, 0.25, loss.time_ns)
 
 
 def test_the_queue_is_bounded() -> None:

@@ -9,12 +9,20 @@ that is.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from operator import add
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from runwatch.vectors import column, numpy, packed
+from runwatch.views.goodput.arrivals import (
+    Arrivals,
+    Arrived,
+    is_behind,
+    long_on_device,
+    longest_silence,
+    usual_distance,
+)
 from runwatch.views.goodput.cells import Cell, Cells, Held, claimed_ns
 from runwatch.views.goodput.classes import Spent
 from runwatch.views.goodput.judging import (
@@ -22,7 +30,9 @@ from runwatch.views.goodput.judging import (
     DEVICE_SHARE,
     DISPATCH_SHARE,
     FEW,
+    LEAST_EXCESS_NS,
     MOST_PAUSES,
+    SLOW_FACTOR,
     Excess,
     Judgement,
     Pace,
@@ -35,7 +45,8 @@ from runwatch.views.goodput.judging import (
     pace_of,
     waits_outside,
 )
-from runwatch.views.goodput.queueing import busy_until, uncovered
+from runwatch.views.goodput.laps import Lap
+from runwatch.views.goodput.queueing import Busy, busy_until, uncovered
 from runwatch.views.goodput.strides import LEAST_STEPS
 from runwatch.views.goodput.timeline import Timeline
 from runwatch.views.goodput.track import Piece
@@ -55,66 +66,12 @@ AT_ONCE: Final = 1024
 """Steps that are judged and booked together, once `AROUND` more are known."""
 
 
-class Lap:
-    """Steps in rising order, and when each began.  Eight bytes a step."""
+class _At(NamedTuple):
+    """When a device was done with a step; as in `Busy`."""
 
-    __slots__ = ("begins", "end_ns", "last_step", "restored", "_first", "_at")
-
-    def __init__(self, restored: bool = False) -> None:
-        self.restored = restored
-        """Whether a state was restored for it, or ranks came or went."""
-        self.begins = array("q")
-        self.end_ns = 0
-        self.last_step = 0
-        self._first: list[int] = []
-        """The first step of each run of consecutive steps …"""
-        self._at: list[int] = []
-        """… and where in `begins` it is."""
-
-    def add(self, step: int, begin_ns: int, end_ns: int) -> None:
-        if step != self.last_step + 1 or not self._first:
-            self._first.append(step)
-            self._at.append(len(self.begins))
-        self.begins.append(begin_ns)
-        self.last_step = step
-        self.end_ns = end_ns
-
-    def extend(self, begins: array[int], end_ns: int) -> None:
-        """More steps, consecutive to the last."""
-        self.begins.extend(begins)
-        self.last_step += len(begins)
-        self.end_ns = end_ns
-
-    def __len__(self) -> int:
-        return len(self.begins)
-
-    @property
-    def first_step(self) -> int:
-        return self._first[0]
-
-    def index(self, step: int) -> int:
-        """Where the first step that is not below `step` lies; `len` if there is none."""
-        run = bisect_left(self._first, step)
-        after = self._at[run] if run < len(self._at) else len(self.begins)
-        if run:
-            return min(self._at[run - 1] + step - self._first[run - 1], after)
-        return after
-
-    def step_at(self, index: int) -> int:
-        run = bisect_right(self._at, index) - 1
-        return self._first[run] + index - self._at[run]
-
-    def state(self) -> dict[str, Any]:
-        plain = {"end": self.end_ns, "restored": self.restored}
-        return plain | {"begins": self.begins, "first": self._first, "at": self._at}
-
-    @classmethod
-    def of_state(cls, state: dict[str, Any]) -> Lap:
-        lap = cls(state["restored"])
-        lap.begins, lap.end_ns = array("q", state["begins"]), state["end"]
-        lap._first, lap._at = list(state["first"]), list(state["at"])
-        lap.last_step = lap.step_at(len(lap) - 1)
-        return lap
+    until: int
+    at_least: int
+    at_most: int
 
 
 Quotas = Sequence[tuple[int, int]]
@@ -153,13 +110,14 @@ REST: Final = 1 << 62
 
 class Books:
     __slots__ = (
-        "asynchronous", "capacity", "inferred_ns", "laps", "on_device", "pace", "steps",
-        "synchronous", "timeline", "_begun", "_busy_ns", "_degraded", "_held", "_lap", "_past",
-        "_pauses",
+        "arrivals", "asynchronous", "busy_ns", "capacity", "inferred_ns", "knows_busy", "laps",
+        "on_device", "pace", "steps", "synchronous", "timeline", "_begun", "_degraded", "_held",
+        "_lap", "_past", "_pauses",
     )  # fmt: skip
 
     def __init__(self, start_ns: int) -> None:
         self.timeline = Timeline(start_ns)
+        self.arrivals = Arrivals()
         self.laps: list[Lap] = []
         self.pace = Pace()
         """As of the last settling."""
@@ -179,8 +137,10 @@ class Books:
         self._held = Held()
         self._past = Took()
         self._pauses: list[Pause] = []
-        self._busy_ns = 0
-        """Until when the device was busy with the last step that is booked."""
+        self.busy_ns = 0
+        """Until when the device was busy with the last step that is booked …"""
+        self.knows_busy = False
+        """… as told by how long others took that were waited for."""
         self._degraded = False
 
     @property
@@ -239,9 +199,10 @@ class Books:
         copy._lap = self._lap
         copy._begun = self._begun
         copy._held = self._held.copy()
+        copy.arrivals = self.arrivals.copy()
         copy._past = self._past
         copy._pauses = self._pauses
-        copy._busy_ns = self._busy_ns
+        copy.busy_ns = self.busy_ns
         copy.capacity, copy._degraded = self.capacity, self._degraded
         return copy
 
@@ -251,21 +212,58 @@ class Books:
         if count:
             took = self._held.took(self.end_ns)
             whole = self._past.then(took)
+            there = self._there()
             judged = self._judged(whole, len(self._past), count, prior or Pace())
+            if there is not None:
+                judged = self._by_arrivals(judged, len(self._past), there.values)
             self._pauses = [*self._pauses, *judged.pauses][-MOST_PAUSES:]
             first, start = len(self._past), int(not self._begun)
+            busy = self._busy(took, judged, first, start, there) if self.asynchronous else None
             if not self._begun:
                 self._begun = True
-                self._book_first(took, prior, only_begun)
+                self._book_first(took, prior, only_begun, busy)
             if not (judged.excess or self._is_uneven(start, count)):
                 self._book_run(start, count)
             else:
-                self._book_each(range(start, count), took, judged, first)
+                self._book_each(range(start, count), took, judged, first, busy)
+            if busy is not None:
+                self.busy_ns = busy.until[count - 1]
+                self.knows_busy = busy.is_known
             whole.asynchronous = self.asynchronous
             self._past = whole.between(start, first + count).last(2 * AROUND)
             self._held.drop(count)
+            if self.arrivals and self._held.begins:
+                self.arrivals.forget(self._held.begins[0])
         if prior is not None:
             self.pace = pace_of(self._past, self._pauses, prior)
+
+    def _there(self) -> Arrived | None:
+        """When values of the steps that are held had arrived; None if nothing tells."""
+        if not self.arrivals or self.synchronous:
+            return None
+        held = self._held
+        found = self.arrivals.of(held.steps, held.begins, held.ends, alone=max(held.ranks) == 1)
+        self.asynchronous = self.asynchronous or is_behind(found.values, held.ends)
+        return found if any(found.values) else None
+
+    def _by_arrivals(self, judged: Judgement, first: int, there: Sequence[int]) -> Judgement:
+        """Not out of line is a pause in which values kept arriving; out of line is a step that the
+        device took long for, wherever that was waited for."""
+        held, arrived = self._held, sorted(filter(None, there))
+        silence = max(LEAST_EXCESS_NS, SLOW_FACTOR * usual_distance(arrived))
+        for row in [row for row in judged.excess if row > first]:
+            at = row - first
+            if longest_silence(arrived, held.ends[at - 1], held.ends[at]) < silence:
+                del judged.excess[row]
+                judged.pauses = [p for p in judged.pauses if p.step != held.steps[at]]
+        for late, over in long_on_device(held.steps, held.begins, there).items():
+            at = bisect_left(held.ends, there[late] - over.own_ns // 2)
+            if at and at < len(held) and first + at not in judged.excess:
+                begin, end = held.begins[at], held.ends[at]
+                own_ns = min(over.own_ns, end - begin)
+                rest_ns = min(over.own_ns - own_ns, begin - held.ends[at - 1])
+                judged.excess[first + at] = Excess(own_ns, rest_ns, over.spent)
+        return judged
 
     def _judged(self, whole: Took, first: int, count: int, prior: Pace) -> Judgement:
         if not self._begun:  # the first step is no measure
@@ -318,26 +316,28 @@ class Books:
             lap.extend(held.begins[start + 1 : count], end)
         self.steps += count - start
 
-    def _book_each(self, rows: range, took: Took, judged: Judgement, first: int) -> None:
+    def _book_each(
+        self, rows: range, took: Took, judged: Judgement, first: int, busy: Busy | None
+    ) -> None:
         """Step by step, but for those between others that are out of line."""
-        busy = self._busy(took, judged, first, rows.start) if self.asynchronous else None
         odd, begun = self._held.odd | {row - first for row in judged.excess}, rows.start
         for at in sorted(odd.intersection(rows)):
             self._book_some(range(begun, at), took, busy)
             self._book_one(at, took, judged.excess.get(first + at), busy)
             begun = at + 1
         self._book_some(range(begun, rows.stop), took, busy)
-        if busy is not None:
-            self._busy_ns = busy[rows.stop - 1]
 
-    def _book_first(self, took: Took, prior: Pace | None, only_begun: bool) -> None:
+    def _book_first(
+        self, took: Took, prior: Pace | None, only_begun: bool, busy: Busy | None
+    ) -> None:
         held, before = self._held, self.end_ns
-        gap, inside = held.gap(0), held.insides.get(0, [])
+        gap: Sequence[Piece] = held.gap(0)
+        inside: Sequence[Piece] = held.insides.get(0, [])
         begin, end = max(held.begins[0], before), held.ends[0]
         self.inferred_ns += begin - before - claimed_ns(gap, before, begin)
         fill(self.timeline, gap, begin, [(REST, Spent.TRAINING_PREPARATION)])
         next_ones = took.between(1, 1 + WARM_UP_STEPS)
-        pace, own = pace_of(next_ones, (), prior or Pace()), took.own[0]
+        pace, own = pace_of(next_ones, self._pauses, prior or Pace()), took.own[0]
         usual = pace.usual_ns
         compiled = any(p[2] == Spent.PROGRAM_STARTUP for p in (*gap, *inside))
         extra, spent = max(0, own - (usual or 0)), Spent.PROGRAM_STARTUP
@@ -347,20 +347,22 @@ class Books:
             extra = 0
         if extra or (usual is None and not compiled):
             self.inferred_ns += own
+        if compiled and busy is not None:
+            inside = self._covered(0, took, busy)[1]
         quotas = [(extra, int(spent))] if extra else []
         fill(self.timeline, inside, end, [*quotas, (REST, Spent.PRODUCTIVE)])
         self._count(0, begin)
 
-    def _busy(self, took: Took, judged: Judgement, first: int, start: int) -> list[int]:
-        """Until when the device was busy with each of the steps that are held; those before
-        `start` tell nothing about the others."""
+    def _busy(
+        self, took: Took, judged: Judgement, first: int, start: int, there: Arrived | None
+    ) -> Busy:
+        """When the device was at each of the steps that are held; those before `start` tell nothing
+        about the others."""
         held = self._held
         handed = [max(begin, self.end_ns) for begin in held.begins]
-        for at, pieces in held.insides.items():
-            if pieces[0][2] == Spent.DATA_LOADING and pieces[0][0] <= handed[at]:
-                handed[at] = pieces[0][1]  # it had to have the data first
         waits, ends = took.own, held.ends.tolist()
         for at, pieces in held.insides.items():
+            handed[at] = _handed(pieces, handed[at])
             for piece in reversed(pieces):
                 if piece[1] >= ends[at]:
                     ends[at] = piece[0]  # what it does last, it does after it has waited
@@ -368,35 +370,42 @@ class Books:
             after = [*took.rest[1:], 0]
             waits, ends = list(map(add, waits, after)), list(map(add, ends, after))
         odd = [row - first for row in judged.excess if row >= first]
-        return busy_until(handed, ends, waits, [*range(start), *odd])
+        return busy_until(handed, ends, waits, odd, start, there)
 
-    def _covered(self, at: int, busy: list[int]) -> tuple[list[Piece], list[Piece], int]:
+    def _covered(self, at: int, took: Took, busy: Busy) -> tuple[list[Piece], list[Piece], int]:
         """What is claimed before a step and in it, as far as the device had nothing to do; and how
         much of the time before it that nobody claims the device had."""
         held = self._held
-        before_ns = busy[at - 1] if at else self._busy_ns
-        gap, hidden = uncovered(held.gap(at), before_ns)
-        self.inferred_ns += hidden
+        before = _At(self.busy_ns, 0, self.busy_ns)
+        if at:
+            before = _At(busy.until[at - 1], busy.at_least[at - 1], busy.at_most[at - 1])
+        now = _At(busy.until[at], busy.at_least[at], busy.at_most[at])
+        queued = not busy.drained[at - 1] if at else self.busy_ns > self.end_ns
+        gap, doubt = uncovered(held.gap(at), *before)
         inside: list[Piece] = []
         for piece in held.insides.get(at, ()):
-            first = piece[0] <= held.begins[at] and piece[2] == Spent.DATA_LOADING
-            found, hidden = uncovered([piece], before_ns if first else busy[at])
-            self.inferred_ns += hidden
+            first = piece[1] <= busy.handed[at]
+            then, beside = (before, queued) if first else (now, True)
+            if beside and piece[2] == Spent.PROGRAM_STARTUP:
+                then = then._replace(at_most=piece[1])  # it takes from a device what they share
+            found, hidden = uncovered([piece], *then)
+            doubt += hidden
             inside += found
-        return gap, inside, max(0, before_ns - self.end_ns)
+        self.inferred_ns += doubt
+        working = max(0, before.until - self.end_ns)
+        self.inferred_ns += min(working, took.rest[at], max(0, before.until - before.at_least))
+        return gap, inside, min(working, took.rest[at])
 
-    def _book_one(self, at: int, took: Took, over: Excess | None, busy: list[int] | None) -> None:
+    def _book_one(self, at: int, took: Took, over: Excess | None, busy: Busy | None) -> None:
         held, timeline, before = self._held, self.timeline, self.end_ns
         begin, end = max(held.begins[at], before), held.ends[at]
         gap: Sequence[Piece] = held.gap(at)
         inside: Sequence[Piece] = held.insides.get(at, ())
         working = 0
         if busy is not None:
-            gap, inside, working = self._covered(at, busy)
+            gap, inside, working = self._covered(at, took, busy)
         if begin > before:
-            working = min(working, took.rest[at])
-            self.inferred_ns += working
-            fill(timeline, gap, begin, _rest_quotas(over, took.rest[at], working))
+            fill(timeline, gap, begin, _rest_quotas(over, took.rest[at], working, busy is not None))
         if over is not None:
             self.inferred_ns += over.own_ns + over.rest_ns
         own = took.own[at]
@@ -415,7 +424,7 @@ class Books:
             timeline.append(end, Spent.PRODUCTIVE)
         self._count(at, begin)
 
-    def _book_some(self, rows: range, took: Took, busy: list[int] | None) -> None:
+    def _book_some(self, rows: range, took: Took, busy: Busy | None) -> None:
         """Steps that are in line, with nothing around them but waits for data."""
         singly = len(rows)
         if busy is None and len(rows) > LEAST_STEPS and self._held.has_columns:
@@ -505,7 +514,8 @@ class Books:
             "past": self._past.state(),
             "pauses": self._pauses,
             "ranks": [self.capacity, self._degraded],
-            "busy": self._busy_ns,
+            "busy": self.busy_ns,
+            "arrivals": self.arrivals.state(),
         }
 
     @classmethod
@@ -522,20 +532,34 @@ class Books:
         books._past = Took(step, own, rest)
         books._pauses = [Pause(*pause) for pause in state["pauses"]]
         books.capacity, books._degraded = state["ranks"]
-        books._busy_ns = state["busy"]
+        books.busy_ns = state["busy"]
+        books.arrivals = Arrivals.of_state(state["arrivals"])
         return books
 
 
-def _rest_quotas(over: Excess | None, rest_ns: int, working_ns: int) -> Quotas:
-    """How the time before a step is given out that nothing claims."""
+def _handed(pieces: Sequence[Piece], begin_ns: int) -> int:
+    """When a step was handed over that began then: it had to have its data first, and to be
+    compiled."""
+    handed = begin_ns
+    for at, (start, end, spent) in enumerate(pieces):
+        compiled = spent == Spent.PROGRAM_STARTUP and not at
+        if not compiled and (spent != Spent.DATA_LOADING or start > handed):
+            break
+        handed = end
+    return handed
+
+
+def _rest_quotas(over: Excess | None, rest_ns: int, working_ns: int, queued: bool) -> Quotas:
+    """How the time before a step is given out that nothing claims; `queued`: what the device had
+    to do meanwhile is known."""
     if over is None or not over.rest_ns or over.spent == Spent.PRODUCTIVE:
         found = [(working_ns, int(Spent.PRODUCTIVE)), (REST, int(Spent.UNATTRIBUTED))]
     else:
         usual = max(rest_ns - over.rest_ns, 0)
-        working_ns = min(working_ns, usual)
+        working_ns = min(working_ns, rest_ns if queued else usual)
         found = [
             (working_ns, int(Spent.PRODUCTIVE)),
-            (usual - working_ns, int(Spent.UNATTRIBUTED)),
+            (0 if queued else usual - working_ns, int(Spent.UNATTRIBUTED)),
             (REST, int(over.spent)),
         ]
     return [quota for quota in found if quota[0]]

@@ -34,10 +34,11 @@ from runwatch.views.goodput.account import (
     Turn,
     normalised,
 )
-from runwatch.views.goodput.books import REST, Lap, Quotas, fill
+from runwatch.views.goodput.books import REST, Quotas, fill
 from runwatch.views.goodput.cells import claimed_ns
 from runwatch.views.goodput.classes import Spent
 from runwatch.views.goodput.judging import QUEUED, Pace
+from runwatch.views.goodput.laps import Lap
 from runwatch.views.goodput.ledger import Attempt, AttemptKey, Awaited, Ledger
 from runwatch.views.goodput.timeline import Timeline
 from runwatch.views.goodput.track import OpenState, Track
@@ -78,8 +79,12 @@ class _Scene:
         first = None if self.attempt is None else self.attempt.first_step
         if self.goes_on_at is None or first is None:
             return first is None and self.goes_on_at is None
-        said = {life.done for life in self.lives if life.ok}
-        return True in said or (None in said and self.goes_on_at <= first)
+        perhaps = any(life.done is None for life in self.lives if life.ok)
+        return self.said_done or (perhaps and self.goes_on_at <= first)
+
+    @property
+    def said_done(self) -> bool:
+        return any(life.done is True for life in self.lives if life.ok)
 
     @property
     def is_stopped(self) -> bool:
@@ -122,6 +127,9 @@ class _Drawn:
     pace: Pace
     steps: int
     asynchronous: bool = False
+    synchronous: bool = False
+    busy_ns: int | None = None
+    """Until when the device was at its last completed step, if that is known."""
     hang_ns: int = 0
     """How long it had hung when it was stopped."""
     wasted_open_ns: int = 0
@@ -221,6 +229,8 @@ def _draw_steps(scene: _Scene, attempt: Attempt, start: int, limit: int) -> _Dra
         pace,
         attempt.books.steps + tail.books.steps,
         asynchronous=tail.books.asynchronous,
+        synchronous=tail.books.synchronous,
+        busy_ns=tail.books.busy_ns if tail.books.knows_busy else None,
         awaited=tail.awaited,
     )
     before = Timeline(start)
@@ -229,6 +239,7 @@ def _draw_steps(scene: _Scene, attempt: Attempt, start: int, limit: int) -> _Dra
         found.lay(timeline, done)
     found.inferred_ns = attempt.books.inferred_ns + tail.books.inferred_ns
     found.inferred_ns += sum(track.inferred_ns for track in scene.tracks)
+    found.inferred_ns += attempt.skew.drifted_ns(attempt.tracks, found.steps)
     return found
 
 
@@ -256,8 +267,11 @@ def _ending(scene: _Scene, done_ns: int, last_begin_ns: int, pace: Pace) -> _End
         return _Ending(stop, close, True, _went_first(fatal).cause, unsure)
     if over:
         stop = min(max(*ends, done_ns), close)
-        if not restarted or scene.is_complete:
-            return _Ending(stop, close, False, complete=restarted)
+        if not restarted:
+            return _Ending(stop, close, False)
+        if scene.is_complete:
+            unsure = 0 if scene.said_done else close - scene.start_ns
+            return _Ending(stop, close, False, inferred_ns=unsure, complete=True)
         return _Ending(stop, close, True, *_broken_off(scene, close))
     if restarted:
         heard = max((track.now_ns for track in scene.tracks), default=scene.start_ns)
@@ -368,13 +382,15 @@ def _gap_quotas(found: _Drawn, state: OpenState, begin_ns: int, idle: Spent) -> 
         return [(REST, idle)]
     quotas: list[tuple[int, int]] = []
     if found.asynchronous:  # the device does what it was handed
-        behind = min(QUEUED * usual, rest)
+        known = None if found.busy_ns is None else max(0, found.busy_ns - since)
+        behind = min(QUEUED * usual if known is None else known, rest)
         found.inferred_ns += behind
         quotas += [(behind, Spent.PRODUCTIVE)] if behind else []
         rest -= behind
+    if not found.synchronous or found.pace.is_stall(rest):
+        found.inferred_ns += rest  # a device may have been at work
     if not found.pace.is_stall(rest):
         return [*quotas, (REST, idle)]
-    found.inferred_ns += rest
     if found.ending.over and not found.ending.broken:
         return [*quotas, (REST, idle)]  # after its last step: what it did then is not told
     found.hang_ns = rest

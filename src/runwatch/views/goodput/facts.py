@@ -29,6 +29,7 @@ from runwatch.record import (
 )
 from runwatch.vectors import column
 from runwatch.views.goodput.account import Life
+from runwatch.views.goodput.arrivals import DEVICE_LAG
 from runwatch.views.goodput.classes import Spent
 from runwatch.views.goodput.ledger import AttemptKey, Ledger
 from runwatch.views.goodput.skew import by_our_clock, earlier_life, shifted
@@ -176,8 +177,8 @@ class Diary:
     def _life(self, sitting: _Sitting, process: ProcessState | None) -> Life:
         plain = (sitting.attempt, sitting.rank, sitting.start_ns)
         key = sitting.track.key
-        if sitting.end_ns is not None:
-            return Life(*plain, sitting.end_ns, key=key)
+        if sitting.end_ns is not None:  # as one also says who is told to stop
+            return Life(*plain, sitting.end_ns, key=key, done=None)
         if self.imported and sitting is self.sittings[-1]:
             return Life(*plain, sitting.track.now_ns, False, "the log ends here", False, key)
         if process is None or process.ended_ns is None:
@@ -227,6 +228,8 @@ class _Journal:
     """Class of each span name of this run; `_STEP` for steps."""
     waits: set[int] = field(default_factory=set)
     """Series of waits for data."""
+    lags: set[int] = field(default_factory=set)
+    """Series of how long values were on their way."""
     entries: dict[int, tuple[str, str]] = field(default_factory=dict)
     """Series of entries: their time field and type."""
     diary: Diary | None = None
@@ -282,6 +285,8 @@ class Scribe:
             return
         if journal.ahead_ns:
             batch = by_our_clock(batch, journal.ahead_ns)
+        if journal.lags and journal.diary is None:
+            self.ledger.arrived((journal.attempt, 0), journal.track.key, batch.points, journal.lags)
         told = [e for e in batch.events if e.scope in journal.scopes]
         told = [e for e in told if e.kind in TOLD_KINDS]
         kinds = {event.kind for event in told}
@@ -328,6 +333,8 @@ class Scribe:
     def _define_series(self, journal: _Journal, series: Series) -> None:
         if series.metric == DATA_WAIT:
             journal.waits.add(series.id)
+        elif series.metric == DEVICE_LAG:
+            journal.lags.add(series.id)
         elif series.metric.startswith(ENTRY_PREFIX):
             what = series.metric.removeprefix(ENTRY_PREFIX)
             journal.entries[series.id] = what, series.labels.get("type", "")

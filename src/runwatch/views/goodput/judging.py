@@ -23,6 +23,8 @@ AROUND: Final = 256
 """So many steps before and after a step tell what is usual for it."""
 FEW: Final = 3
 """With fewer other steps than this, nothing is known yet."""
+FEW_STEPS: Final = 40
+"""Among fewer than this, two may hang."""
 SLOW_FACTOR: Final = 3
 LEAST_EXCESS_NS: Final = 1_000_000_000
 SMOOTH: Final = 9
@@ -37,6 +39,7 @@ QUEUED: Final = 64
 DISPATCH_SHARE: Final = 0.35
 DEVICE_SHARE: Final = 0.6
 """The same where the program's library is known to hand work over."""
+HAND_OVER_NS: Final = 100_000_000
 _NOTHING: Final = 0.05
 _OUTSIDE: Final = 2
 _MOST: Final = 0.5
@@ -174,7 +177,7 @@ def is_asynchronous(took: Took, share: float = DISPATCH_SHARE) -> bool:
     mean is next to nothing."""
     if len(took) <= FEW + 1 or _are_work(took, share):
         return False
-    took = _but_the_longest(took)
+    took = _but_the_longest(took, hangs=share < DEVICE_SHARE)
     own = took.own[1:]
     if waits_outside(took):
         return True
@@ -191,7 +194,10 @@ def is_asynchronous(took: Took, share: float = DISPATCH_SHARE) -> bool:
 
 def _are_work(took: Took, share: float) -> bool:
     """Whether no step takes next to nothing: then there is no need to look any closer."""
-    at = _longest(took)
+    total = list(map(add, took.own, took.rest))
+    at, (second_ns, _) = total.index(max(total)), sorted(total)[-2:]
+    if second_ns > stall_ns(sorted(total)[len(total) // 2]):
+        return False  # what is left without the hangs is another matter
     inside, outside = sum(took.own) - took.own[at], sum(took.rest) - took.rest[at]
     if outside >= _OUTSIDE * inside:
         return False
@@ -199,13 +205,18 @@ def _are_work(took: Took, share: float) -> bool:
     return min(took.own) >= max(share, _NOTHING) * mean
 
 
-def _longest(took: Took) -> int:
+def _but_the_longest(took: Took, hangs: bool) -> Took:
+    """`hangs`: nor with others that a person would have called one, beside steps that take longer
+    than to hand something over does."""
     total = list(map(add, took.own, took.rest))
-    return total.index(max(total))
-
-
-def _but_the_longest(took: Took) -> Took:
-    at = _longest(took)
+    at = total.index(max(total))
+    middle_ns = sorted(total)[len(total) // 2]
+    if hangs and middle_ns >= HAND_OVER_NS:
+        most, found = stall_ns(middle_ns), Took()
+        for row, ns in enumerate(total):
+            if ns <= most and row != at:
+                found.add(took.step[row], took.own[row], took.rest[row])
+        return found
     return took.between(0, at).then(took.between(at + 1, len(took)))
 
 
@@ -253,6 +264,8 @@ def _judge_some(
         middle_ns, high_ns = _usual([ns for at, ns in enumerate(total) if at not in odd])
         spikes = set(_spikes(total, odd, took.asynchronous))
         odd |= dict.fromkeys(spikes, Spent.SLOW_STEPS)
+        if not took.asynchronous and len(total) < FEW_STEPS and len(odd) < len(total):
+            middle_ns, high_ns = _usual(_without(total, odd))
     if not odd:
         return
     plain_own = _without(own, odd)
@@ -331,7 +344,12 @@ def _spikes(total: Sequence[int], odd: Collection[int], asynchronous: bool) -> I
     """
     others = _without(total, odd)
     mean = sum(others) / len(others) if asynchronous else 0
-    least = _leap(sorted(ns for ns in others if ns >= mean))
+    ordered = sorted(ns for ns in others if ns >= mean)
+    least = _leap(ordered)
+    if not asynchronous and len(ordered) < FEW_STEPS:  # one in twenty would be none or one
+        second = _leap(ordered[:-1])
+        if second is not None and second > stall_ns(ordered[len(ordered) // 2]):
+            least = second
     if least is None:
         return
     at = 0

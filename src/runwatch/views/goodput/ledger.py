@@ -15,12 +15,13 @@ from __future__ import annotations
 import base64
 import json
 from array import array
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from operator import sub
 from typing import TYPE_CHECKING, Any, Final
 
+from runwatch.record import Points
 from runwatch.views.goodput.books import Books
 from runwatch.views.goodput.cells import Cell, Cells
 from runwatch.views.goodput.classes import ClassNames
@@ -33,7 +34,7 @@ from runwatch.views.goodput.track import Stale, Stride, Track
 
 __all__ = ["Attempt", "AttemptKey", "Awaited", "Ledger", "Stale", "Tail"]
 
-STATE_VERSION: Final = 4
+STATE_VERSION: Final = 5
 
 AttemptKey = tuple[int, int]
 """The attempt that a process belongs to, and within it the how-manieth start that it recorded
@@ -107,7 +108,8 @@ class Attempt:
         if self.booked is not None and not self.lenient:
             raise Stale(f"rank {rank} joined attempt {self.key} after its steps were booked")
         if start_ns < self.start_ns and self.booked is None:
-            self.books = Books(start_ns)
+            arrivals, self.books = self.books.arrivals, Books(start_ns)
+            self.books.arrivals = arrivals
         track = self.tracks[key] = Track(key, rank, start_ns, *self.takers)
         return track
 
@@ -302,6 +304,14 @@ class Ledger:
             if attempt.tracks.get(track.key) is track:
                 attempt.books.synchronous = all(t.synchronous for t in attempt.tracks.values())
                 attempt.books.on_device = attempt.books.on_device or synchronous is False
+
+    def arrived(
+        self, attempt: AttemptKey, key: str, points: Points, series: Collection[int]
+    ) -> None:
+        """When values of a process's steps were there."""
+        found = self.attempts.get(attempt)
+        if found is not None:
+            found.books.arrivals.tell(key, points, series)
 
     def forget(self, attempt: AttemptKey, key: str) -> None:
         """A process that was expected to tell its own story does not."""

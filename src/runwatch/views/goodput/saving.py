@@ -121,6 +121,7 @@ def _journal_state(ledger: Ledger, journal: _Journal) -> dict[str, Any]:
         "scopes": sorted(journal.scopes),
         "names": list(journal.names.items()),
         "waits": sorted(journal.waits),
+        "lags": sorted(journal.lags),
         "entries": [[series, *entry] for series, entry in journal.entries.items()],
         "diary": None if journal.diary is None else _diary_state(journal.diary),
         "imported": journal.imported,
@@ -143,6 +144,7 @@ def _journal_of_state(ledger: Ledger, state: dict[str, Any]) -> _Journal:
         set(state["scopes"]),
         dict(state["names"]),
         set(state["waits"]),
+        set(state["lags"]),
         {series: (what, kind) for series, what, kind in state["entries"]},
         imported=state["imported"],
     )

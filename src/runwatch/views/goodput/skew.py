@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from runwatch.record import Batch, Points, Spans
 from runwatch.views.goodput.strides import Strides
@@ -28,17 +28,35 @@ _SURE: Final = 6
 
 
 @dataclass(slots=True)
+class Sample:
+    """The ends of steps, few of all there are: the more come, the further apart."""
+
+    every: int = 1
+    ends: dict[int, int] = field(default_factory=dict)
+
+    def add(self, step: int, end_ns: int) -> None:
+        self.ends.setdefault(step, end_ns)
+        if len(self.ends) > 2 * MOST_STEPS:
+            self.every *= 2
+            self.ends = {s: ns for s, ns in self.ends.items() if not s % self.every}
+
+
+@dataclass(slots=True)
 class Skew:
     """The ends of an attempt's early steps, by process."""
 
     ends: dict[str, dict[int, int]] = field(default_factory=dict)
+    later: dict[str, Sample] = field(default_factory=dict)
 
     def saw(self, key: str, lap: int, step: int, end_ns: int) -> None:
         mine = self.ends.get(key)
         if mine is None:
             mine = self.ends[key] = {}
+            self.later[key] = Sample()
         if len(mine) < MOST_STEPS + FIRST_STEPS and not lap:
             mine.setdefault(step, end_ns)
+        if not lap and not step % self.later[key].every:
+            self.later[key].add(step, end_ns)
 
     def saw_some(self, key: str, strides: Strides) -> None:
         """As many at once."""
@@ -46,6 +64,15 @@ class Skew:
         if most > 0 and not strides.lap:
             for at, end_ns in enumerate(strides.ends[:most].tolist()):
                 self.saw(key, strides.lap, strides.first + at, end_ns)
+        if not strides.lap:
+            self._sample(key, strides, max(most, 0))
+
+    def _sample(self, key: str, strides: Strides, at: int) -> None:
+        """Of those from `at` on."""
+        sample = self.later.setdefault(key, Sample())
+        while (at := at - (at + strides.first) % -sample.every) < len(strides):
+            sample.add(strides.first + at, int(strides.ends[at]))
+            at += 1
 
     def ahead_ns(self, tracks: Mapping[str, Track]) -> dict[str, int]:
         """By host: how far its clock is ahead of the others'; those of which nothing can be said
@@ -76,22 +103,56 @@ class Skew:
         ends = [[column[step] for column in columns.values()] for step in steps]
         return _middle([max(each) - min(each) for each in ends])
 
+    def drifted_ns(self, tracks: Mapping[str, Track], steps: int) -> int:
+        """How much may be wrong of so many steps because clocks went apart after the first."""
+        ends = {key: sample.ends for key, sample in self.later.items()}
+        columns = _by_host(ends, tracks)
+        common = _common(list(columns.values()))
+        some = [common[at : at + FEWEST_STEPS] for at in range(0, len(common), FEWEST_STEPS)]
+        if len(columns) < 2 or len(some) < 2 or len(some[-1]) < FEWEST_STEPS:
+            some = some[:-1]
+        most = 0
+        for column in columns.values() if len(some) > 1 else ():
+            apart = [
+                [column[s] - _middle([c[s] for c in columns.values()]) for s in g] for g in some
+            ]
+            ahead = [_middle(each) for each in apart]
+            spread = _middle([abs(ns - ahead[0]) for ns in apart[0]])
+            moved = [abs(ns - ahead[0]) for ns in ahead]
+            if max(moved) >= max(LEAST_NS, _SURE * spread):
+                most = max(most, 2 * sum(moved) * steps // len(moved))
+        return most
+
     def _columns(self, tracks: Mapping[str, Track]) -> dict[str, dict[int, int]]:
         """By host, the last of its ranks to end each step; in the order of ranks."""
-        found: dict[str, dict[int, int]] = {}
-        for key, track in sorted(tracks.items(), key=lambda item: item[1].rank):
-            ends = self.ends.get(key, {})
-            column = found.setdefault(track.host or key, {})
-            for step in sorted(ends)[FIRST_STEPS:]:
-                column[step] = max(column.get(step, ends[step]), ends[step])
-        return {host: column for host, column in found.items() if column}
+        first = {key: sorted(ends)[FIRST_STEPS:] for key, ends in self.ends.items()}
+        ends = {key: {step: self.ends[key][step] for step in steps} for key, steps in first.items()}
+        return _by_host(ends, tracks)
 
-    def state(self) -> list[list[object]]:
-        return [[key, list(ends.items())] for key, ends in self.ends.items()]
+    def state(self) -> list[list[Any]]:
+        later = self.later
+        return [
+            [key, list(ends.items()), later[key].every, list(later[key].ends.items())]
+            for key, ends in self.ends.items()
+        ]
 
     @classmethod
-    def of_state(cls, state: Sequence[tuple[str, Sequence[tuple[int, int]]]]) -> Skew:
-        return cls({key: dict(ends) for key, ends in state})
+    def of_state(cls, state: Sequence[Sequence[Any]]) -> Skew:
+        skew = cls()
+        for key, ends, every, later in state:
+            skew.ends[key], skew.later[key] = dict(ends), Sample(every, dict(later))
+        return skew
+
+
+def _by_host(
+    ends: Mapping[str, Mapping[int, int]], tracks: Mapping[str, Track]
+) -> dict[str, dict[int, int]]:
+    found: dict[str, dict[int, int]] = {}
+    for key, track in sorted(tracks.items(), key=lambda item: item[1].rank):
+        column = found.setdefault(track.host or key, {})
+        for step, end_ns in ends.get(key, {}).items():
+            column[step] = max(column.get(step, end_ns), end_ns)
+    return {host: column for host, column in found.items() if column}
 
 
 def _common(columns: Sequence[Mapping[int, int]]) -> list[int]:

@@ -7,9 +7,10 @@ from array import array
 
 import pytest
 
-from runwatch.views.goodput.books import AT_ONCE, WARM_UP_STEPS, Books, Cell, Held, Lap
+from runwatch.views.goodput.books import AT_ONCE, WARM_UP_STEPS, Books, Cell, Held
 from runwatch.views.goodput.classes import Spent
 from runwatch.views.goodput.judging import AROUND, Pace
+from runwatch.views.goodput.laps import Lap
 from runwatch.views.goodput.track import Piece
 
 SECOND = 1_000_000_000

@@ -207,3 +207,20 @@ def test_a_device_may_be_waited_for_between_steps() -> None:
     assert waits_outside(took([1, 1, 0.001, 0.001] * 10, [0, 0, 8, 0] * 10))
     assert not waits_outside(took([1] * 40, [0.5] * 40))
     assert not waits_outside(took([0.001] * 40))
+
+
+# ── few steps ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_two_of_few_steps_that_a_person_would_call_hangs_are_hangs() -> None:
+    found = took([1, 1, 61, 1, 1, 1, 121, 1, 1, 1, 1])
+    assert not is_asynchronous(found)
+    assert odd(found) == {2: (60, STALL), 6: (120, STALL)}
+
+
+def test_two_of_few_steps_that_nobody_would_call_so_are_the_pace() -> None:
+    assert odd(took([1, 1, 8, 1, 1, 1, 8, 1, 1, 1, 1])) == {}
+
+
+def test_beside_steps_that_take_nothing_two_long_ones_are_waits_for_a_device() -> None:
+    assert is_asynchronous(took([0.001] * 9 + [30] + [0.001] * 9 + [31] + [0.001] * 3))

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from runwatch.record import Event
 from runwatch.views.goodput.account import Account, Goodput, normalised
-from runwatch.views.goodput.books import AT_ONCE, Lap
+from runwatch.views.goodput.books import AT_ONCE
 from runwatch.views.goodput.drawing import draw_up
 from runwatch.views.goodput.facts import Diary, Scribe, nanoseconds
 from runwatch.views.goodput.judging import AROUND, Pace
+from runwatch.views.goodput.laps import Lap
 from runwatch.views.goodput.ledger import Attempt, Ledger, Stale
 from runwatch.views.goodput.track import LATE_STEPS
 from tests.unit.views.goodput.histories import Form, histories, long_histories

@@ -90,5 +90,25 @@ def test_the_spread_is_what_clocks_may_still_be_apart() -> None:
 
 
 def test_what_was_seen_is_saved() -> None:
-    skew = seen({0: always(0), 1: always(SECOND)})
-    assert Skew.of_state([(k, e) for k, e in skew.state()]) == skew  # type: ignore[misc]
+    skew = seen({0: always(0), 1: always(SECOND)}, 500)
+    assert Skew.of_state(skew.state()) == skew
+
+
+def test_of_clocks_that_go_apart_the_bound_tells() -> None:
+    steps = 10_000
+    drifts = seen({0: always(0), 1: lambda step: step * SECOND // 1000}, steps)
+    most = drifts.drifted_ns(tracks(["a", "b"]), steps)
+    assert most >= sum(step * SECOND // 1000 for step in range(steps))
+    for steady in (always(SECOND), lambda step: step % 3 * SECOND):
+        skew = seen({0: always(0), 1: steady}, steps)
+        assert skew.drifted_ns(tracks(["a", "b"]), steps) == 0
+    assert drifts.drifted_ns(tracks(["a", "a"]), steps) == 0
+    assert seen({0: always(0)}, 5).drifted_ns(tracks(["a", "b"]), 5) == 0
+
+
+def test_late_steps_are_few_and_the_same_for_all_ranks() -> None:
+    skew = seen({0: always(0), 1: always(SECOND)}, 10_000)
+    first, second = skew.later["rank 0"], skew.later["rank 1"]
+    assert list(first.ends) == list(second.ends)
+    assert len(first.ends) <= 2 * MOST_STEPS
+    assert max(first.ends) >= 9_000
