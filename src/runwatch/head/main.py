@@ -72,7 +72,7 @@ class LocalHead:
     """Store, ingest and journals of one directory in this process, without a port.
 
     `bare`: nothing is stored, and steps stay in the journals (`store/journals.py`).  That answers
-    for goodput, at a third of the cost; of curves and spans it knows next to nothing.
+    for goodput, at a part of the cost; of curves and spans it knows next to nothing.
     """
 
     def __init__(
