@@ -23,8 +23,8 @@ DRAINED: Final = 0.5
 """Of the longest waits around it: what comes close to them was a wait for all that was handed
 over; shorter ones just let the program not run too far ahead."""
 SHORT: Final = 0.35
-"""Of the mean: a step so short only hands work over.  After a wait it shows that nothing was left
-to wait for."""
+"""Of the mean: a step so short only hands work over.  Two after a wait show that nothing was left
+to wait for; one may be by chance, where lengths vary."""
 _EMPTIED: Final = 0.3
 """Of the wait in which most waiting is done: a shorter one is a hand-over that took its time."""
 NEAR: Final = 256
@@ -196,8 +196,8 @@ def _windows(waits: Sequence[int], odd: set[int]) -> Iterable[tuple[int, int, bo
     for at, wait in enumerate(waits):
         block = at // NEAR
         longest = max(blocks[max(0, block - 1) : block + 2])
-        after = waits[at + 1 : at + 2]
-        emptied = bool(after) and after[0] < short and wait >= least
+        after = waits[at + 1 : at + 3]
+        emptied = bool(after) and max(after) < short and wait >= least
         drained = emptied or wait >= DRAINED * longest
         if drained or at == len(waits) - 1:
             yield first, at, drained
