@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 from typing import Final
 
+from runwatch.interruption import let_pass
+
 _LEAST_MARK: Final = 1 << 38
 
 
@@ -42,7 +44,8 @@ class Descriptor:
             if self._mark:
                 return os.lseek(self.fd, 0, os.SEEK_CUR) == self._mark
             return _identity(self.fd) == self.identity
-        except OSError:  # closed, or something without an offset
+        except OSError as error:  # closed, or something without an offset
+            let_pass(error)
             return False
 
     def twin(self, fd: int) -> Descriptor | None:

@@ -396,7 +396,8 @@ class JournalWriter:
         with self._lock:
             self._step_ids = (name, seconds, wait)
             if self._segment is not None:
-                self._segment.write(STEPS_OFFSET, STEP_IDS.pack(name, seconds, wait))
+                ids = STEP_IDS.pack(name, seconds, wait)
+                self._try_to_write(self._segment, STEPS_OFFSET, ids)
 
     def new_span(self) -> int:
         with self._lock:
@@ -458,8 +459,14 @@ class JournalWriter:
             self._segment = None
             self._retired.append(old)
             # Without it a reader goes on when it sees the next segment.
-            with contextlib.suppress(OSError):
-                old.write(END_OFFSET, WORD.pack(self._offset))
+            self._try_to_write(old, END_OFFSET, WORD.pack(self._offset))
+
+    def _try_to_write(self, segment: SegmentFile, offset: int, data: bytes) -> None:
+        """Into a header: a disk that fails now has lost more than this."""
+        try:
+            segment.write(offset, data)
+        except OSError as error:
+            let_pass(error)
 
     def _next_segment(self) -> SegmentFile | None:
         new, self._prepared = self._prepared, None
@@ -560,10 +567,13 @@ class JournalWriter:
             prepared.close()
             prepared.path.unlink(missing_ok=True)
         if segment is not None:
-            with contextlib.suppress(OSError):
-                segment.write(END_OFFSET, WORD.pack(end))
+            self._try_to_write(segment, END_OFFSET, WORD.pack(end))
+            try:
                 segment.cut(end)  # ours alone and unmapped: no one can be hurt by it
-            segment.close()
+            except OSError as error:
+                let_pass(error)
+            finally:
+                segment.close()
 
     def abandon(self) -> None:
         """In a forked child: let go of the parent's journal without touching it."""

@@ -71,7 +71,9 @@ def _wait(deadline: float) -> None:
     host, is_named = this_host(), bool(os.environ.get("RUNWATCH_HEAD"))
     roots = {journal.parents[1] for journal in _unsent}
     for root in _asking & roots:
-        if (is_named or has_head(root, host)) and not launch.has_agent(root, host):
+        if (is_named or has_head(root, host)) and not (
+            launch.is_on_its_way(root) or launch.has_agent(root, host)
+        ):
             launch.start_agent(root, host)
     while not _is_all_stored() and time.monotonic() < deadline:
         launch.reap()

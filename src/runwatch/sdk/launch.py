@@ -33,6 +33,7 @@ _OPEN: Final = os.POSIX_SPAWN_OPEN
 _APPEND: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 _LOOK: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _started: set[int] = set()
+_asked: dict[Path, float] = {}
 
 
 def wanted(environment: Mapping[str, str] = os.environ) -> bool:
@@ -122,6 +123,7 @@ def start_agent(
         tally.count("agent", f"no agent was started: {error}")
         return
     _started.add(pid)
+    _asked[root] = time.monotonic()
     if shell:
         _collect(pid)
 
@@ -168,6 +170,12 @@ def reap() -> None:
 def forget() -> None:
     """In a forked child: they are not ours."""
     _started.clear()
+    _asked.clear()
+
+
+def is_on_its_way(root: Path) -> bool:
+    """Whether we have started one that may not have the lock yet."""
+    return time.monotonic() < _asked.get(root, -LOOK_SECONDS) + LOOK_SECONDS
 
 
 def _inheritable() -> Iterator[int]:
