@@ -191,7 +191,7 @@ class Tail:
             self.set_aside(JournalId(name), error)
             return None
         if followed is not None and self._aside.pop(name, None) is not None:
-            logger.warning("journal %s can be read again", name)
+            logger.warning("journal %a can be read again", name)
         return followed
 
     def _follow(self, name: str) -> Followed | None:
@@ -256,7 +256,7 @@ class Tail:
         if isinstance(error, OSError):
             again_ns = self._clock.mono_ns() + int(pause * 1e9)
         if before is None or before.why != why:
-            logger.warning("journal %s is set aside: %s", journal, why)
+            logger.warning("journal %a is set aside: %s", journal, why)
         since_ns = self._clock.wall_ns() if before is None else before.since_ns
         self._aside[journal] = Aside(journal, why, since_ns, again_ns, pause)
 
@@ -328,5 +328,6 @@ class Tail:
 
 
 def _words(error: Exception) -> str:
-    text = str(error).strip()[:500]
+    # A folder may be called anything: what is said of it goes to a terminal, too.
+    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(error).strip()[:500])
     return text if isinstance(error, SegmentError | OSError) else f"{type(error).__name__}: {text}"
