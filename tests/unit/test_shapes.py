@@ -14,7 +14,7 @@ from runwatch.shapes import (
     MOST_ITEMS,
     MOST_KINDS,
     MOST_RANKS,
-    Refused,
+    Rejected,
     definition_problem,
     event_problem,
     in_unicode,
@@ -109,7 +109,7 @@ def test_lone_surrogates_become_something_that_can_be_sent() -> None:
 
 
 def test_a_flood_is_few_words() -> None:
-    refused, batch = Refused(), Batch(Origin(JournalId("j"), "h", 1, 0), Position(0), Position(9))
+    refused, batch = Rejected(), Batch(Origin(JournalId("j"), "h", 1, 0), Position(0), Position(9))
     for number in range(10_000):
         refused.add(f"kind {number}", "it is wrong")
     refused.tell(batch, 5)
