@@ -44,8 +44,10 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Starts a stuck program and waits until it is about to be stuck."""
     started: list[subprocess.Popen[str]] = []
 
-    def begin(kind: str, *options: str, before: tuple[str, ...] = ()) -> subprocess.Popen[str]:
-        command = [*before, sys.executable, str(STUCK), kind, str(tmp_path), *options]
+    def begin(
+        kind: str, *options: str, before: tuple[str, ...] = (), journal: Path = tmp_path
+    ) -> subprocess.Popen[str]:
+        command = [*before, sys.executable, str(STUCK), kind, str(journal), *options]
         # A session of its own, so that what it forked goes with it.
         program = subprocess.Popen(
             command, stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -378,9 +380,9 @@ def test_the_errand_tells_of_a_rank_and_its_workers(start: Start, tmp_path: Path
 
 @pytest.mark.parametrize("kind", ["gil", "read_socket", "fork"])
 def test_the_errand_asks_where_it_may_not_look(start: Start, tmp_path: Path, kind: str) -> None:
-    (tmp_path / "journals").mkdir()
-    (tmp_path / "journals" / "j").symlink_to(tmp_path)
-    program = start(kind, "signal", "socket", "closed")
+    journal = tmp_path / "journals" / "j"
+    journal.mkdir(parents=True)
+    program = start(kind, "signal", "socket", "closed", journal=journal)
     before = NO_PTRACE if os.getuid() == 0 else []
     said: dict[str, Any] = until(
         lambda: _if_there(

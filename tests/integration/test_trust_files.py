@@ -110,7 +110,6 @@ def test_a_root_agent_writes_through_no_link(
     for path in (well_named / ENDED, shared / f"agent/{host}.head", shared / "profiles" / NOTES):
         until(lambda path=path: stat.S_ISREG(path.lstat().st_mode), 30, str(path))
     assert (well_named / ENDED).stat().st_uid == MALLORY
-    assert "way-out" in cluster.words() and "is set aside" in cluster.words()
 
 
 def test_the_place_of_a_journal_swapped_for_a_link_is_not_followed(
@@ -286,14 +285,12 @@ def test_a_host_called_like_a_path_is_none(shared: Path, tmp_path: Path) -> None
     try:
         while head.tail.round():
             pass
-        assert head.tail.agents() == {host}
-        sent = head.outbox.send("ping", {}, [host], 5)
-        assert sent.hosts == (host,)
+        assert head.tail.agents() == set()  # who is called so is nobody
+        assert head.outbox.send("ping", {}, [host], 5).hosts == ()
     finally:
         head.close()
     assert not (tmp_path / "out").exists()
-    (folder,) = (shared / "commands").iterdir()
-    assert [path.suffix for path in folder.iterdir()] == [".json"]
+    assert [*(shared / "commands").rglob("*")] == []
 
 
 def test_dumps_go_through_no_link(shared: Path, precious: Path) -> None:

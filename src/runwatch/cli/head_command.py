@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from runwatch import logs
 from runwatch.settings import load
 from runwatch.terminal import log_to_stderr
 
@@ -51,5 +52,6 @@ def run(arguments: argparse.Namespace) -> int:
         if at.token:
             print(f"               RUNWATCH_TOKEN={at.token}", flush=True)
 
+    logs.spare()
     Head(settings).run(ready)
     return 0

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from runwatch import logs
 from runwatch.errors import NotFound
 from runwatch.settings import load
 
@@ -57,6 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         settings = load(HeadSettings, section="head", flags=vars(arguments) | flags).values
         # The server passes this signal on when it has stopped; what is temporary goes first.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+        logs.spare()
         Head(settings).run(ready)
     return 0
 

@@ -13,6 +13,7 @@ import argparse
 import os
 from pathlib import Path
 
+from runwatch import logs
 from runwatch.errors import NotFound
 from runwatch.settings import load
 
@@ -42,5 +43,6 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"Runwatch serves {settings.root} at {at.link}", flush=True)
         print("Stop it with Ctrl-C.", flush=True)
 
+    logs.spare()
     Head(settings, tail_journals=True).run(ready)
     return 0

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 import uvicorn
 
-from runwatch import logs
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import RunwatchError, UsageError
 from runwatch.exports.prometheus import HeadMetrics, HeadNumbers
@@ -305,7 +304,6 @@ class Head:
 
     def run(self, on_ready: Callable[[Listening], None] = lambda _: None) -> None:
         """Serve until a signal, `stop`, or a store that failed: then that failure is raised."""
-        logs.spare()
         try:
             asyncio.run(self._serve(on_ready))
         finally:

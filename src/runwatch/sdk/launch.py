@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from runwatch.clock import Clock, system_clock
+from runwatch.files import safe_name
 from runwatch.sdk.guard import tally
 
 LOOK_SECONDS: Final = 10.0
@@ -65,8 +66,7 @@ class Caretaker:
 
 def lock_path(root: Path, host: str) -> Path:
     """As `agent/lock.py` has it."""
-    safe = "".join(c if c.isalnum() or c in "-." else "-" for c in host) or "host"
-    return root / "agent" / f"{safe.lstrip('.')[:100]}.lock"
+    return root / "agent" / f"{safe_name(host)}.lock"
 
 
 def has_agent(root: Path, host: str) -> bool:

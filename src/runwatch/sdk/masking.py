@@ -17,7 +17,6 @@ from typing import Final
 from runwatch.sdk.plain import Json
 
 MASK: Final = "***"
-_SETTING: Final = "RUNWATCH_MASK"
 
 _SECRET_WORDS: Final = frozenset(
     {"password", "passwd", "passphrase", "passcode", "pwd", "pw", "secret", "secrets", "credential"}
@@ -72,18 +71,18 @@ _FLAG: Final = re.compile(r"--?[A-Za-z][A-Za-z0-9_.\-]*")
 
 def command_line(words: Iterable[str]) -> list[str]:
     """`--api-key X`, `--api-key=X`, `API_KEY=X` and `https://me:X@host` without their X."""
-    return list(_command_line(words, _more(os.environ.get(_SETTING, ""))))
+    return list(_command_line(words, more_names()))
 
 
 def named_values(values: Mapping[str, Json]) -> dict[str, Json]:
     """A configuration or an environment, at whatever depth a secret lies."""
-    more = _more(os.environ.get(_SETTING, ""))
+    more = more_names()
     return {name: _value(name, value, more) for name, value in values.items()}
 
 
 def text(said: str) -> str:
     """An exception's text, a log line: what looks like a secret, or is called one."""
-    return _text(said, _more(os.environ.get(_SETTING, "")))
+    return _text(said, more_names())
 
 
 def is_secret(name: str, more: tuple[str, ...] = ()) -> bool:
@@ -164,6 +163,8 @@ def _pairs(words: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     return zip(words, words[1:], strict=False)
 
 
-@lru_cache(maxsize=8)
-def _more(setting: str) -> tuple[str, ...]:
+@lru_cache(maxsize=1)
+def more_names() -> tuple[str, ...]:
+    """Read once: `os.environ` swallows a KeyError that a signal handler raises while it looks."""
+    setting = os.environ.get("RUNWATCH_MASK", "")
     return tuple(part.strip().lower() for part in setting.split(",") if part.strip())

@@ -70,12 +70,17 @@ LATER_NS = 1 << 61
 READ_BYTES = 12_000
 
 
+def named(run: str, journal: str) -> JournalId:
+    """As a journal may be called."""
+    return JournalId(f"{run}.{journal}".replace("_", "-").replace(" ", "-"))
+
+
 class Journal:
     """A process of a history, in one segment."""
 
     def __init__(self, told: Told, run: str, *, with_steps: bool) -> None:
         self.told = told
-        self.name = JournalId(f"{run}.{told.journal}")
+        self.name = named(run, told.journal)
         self._known: dict[tuple[str, str], int] = {}
         self._with_steps = with_steps
         """As the SDK records steps; else as spans, which say the same."""
@@ -161,9 +166,9 @@ def write_agent(root: Path, run: str, told: Told) -> None:
     """What the agent of the process's host saw of its end."""
     assert told.exit is not None
     host, start = f"{run}-{told.rank}", told.exit_ns
-    name = f"{run}.agent of {told.journal}"
-    said = {**told.exit, "journal": f"{run}.{told.journal}"}
-    origin = Origin(JournalId(name), host, 2, start, "boot", role="agent")
+    name = named(run, f"agent of {told.journal}")
+    said = {**told.exit, "journal": named(run, told.journal)}
+    origin = Origin(name, host, 2, start, "boot", role="agent")
     body = text_record(ORIGIN, start, origin_to_json(origin))
     body += event_record(start, "process_exit", json.dumps(said).encode(), NO_STEP, 0)
     end = HEADER_LENGTH + len(body)
