@@ -161,6 +161,10 @@ BODIES: Final[Mapping[str, Mapping[str, Check]]] = {
     "clock_jump": {"seconds": number()},
     "journal_loss": {"dropped_records": COUNT, "lost_records": COUNT},
     GAP: {"reason": TEXT, "up_to_segment": COUNT, "records": COUNT, "bytes": COUNT},
+    "job_queued": {
+        "journal": NAME, "by": NAME, "job": NAME, "queued_at_ns": TIME, "granted_at_ns": TIME,
+    },
+    "queue_unknown": {"journal": NAME, "by": NAME, "job": NAME, "why": TEXT, "tries": COUNT},
     "journal_aside": {"journal": NAME, "why": TEXT, "version": NAME, "state": NAME},
     "records_skipped": {"records": COUNT, "start": STEP, "end": STEP},
     "profile": {

@@ -69,6 +69,13 @@ BODIES: Final[Mapping[str, Mapping[str, Any]]] = {
     "clock_jump": {"seconds": 5.0},
     "journal_loss": {"dropped_records": 5, "lost_records": 1},
     "journal_gap": {"reason": "dropped", "up_to_segment": 1, "records": 4, "bytes": 5},
+    "job_queued": {
+        "journal": "hostile-1", "by": "slurm", "job": "7", "queued_at_ns": NOW,
+        "granted_at_ns": NOW,
+    },
+    "queue_unknown": {
+        "journal": "hostile-1", "by": "slurm", "job": "7", "why": "away", "tries": 3,
+    },
     "journal_aside": {"journal": "x", "why": "odd", "version": "1", "state": "aside"},
     "records_skipped": {"records": 4, "start": 1, "end": 2},
     "profile": PROFILE,

@@ -134,7 +134,8 @@ def viewer_crashes(site: Site, training: Training) -> None:
 
 def head_dies(site: Site, training: Training) -> None:
     assert site.head is not None
-    site.begin(duration_ms=400, session="orphan")
+    site.begin(duration_ms=1500, session="orphan")
+    until(lambda: site.state("orphan") != "asked", DEADLINE, site.words())
     end(site.head, signal.SIGKILL)
     training.goes_on()
     until(lambda: len(_names(site, "orphan")) == 1, DEADLINE, site.words())

@@ -108,6 +108,9 @@ class Site(Cluster):
         begun: dict[str, Any] = told
         return begun
 
+    def state(self, session: str, base: str = f"/runs/{RUN}") -> str:
+        return str(self.ask(f"{base}/captures/{session}")[1]["state"])
+
     def ended(self, session: str, base: str = f"/runs/{RUN}") -> dict[str, Any]:
         def over() -> Any:
             _, told = self.ask(f"{base}/captures/{session}")
