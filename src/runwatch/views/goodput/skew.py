@@ -111,11 +111,12 @@ class Skew:
         some = [common[at : at + FEWEST_STEPS] for at in range(0, len(common), FEWEST_STEPS)]
         if len(columns) < 2 or len(some) < 2 or len(some[-1]) < FEWEST_STEPS:
             some = some[:-1]
+        if len(some) < 2:
+            return 0
+        middle = {step: _middle([column[step] for column in columns.values()]) for step in common}
         most = 0
-        for column in columns.values() if len(some) > 1 else ():
-            apart = [
-                [column[s] - _middle([c[s] for c in columns.values()]) for s in g] for g in some
-            ]
+        for column in columns.values():
+            apart = [[column[step] - middle[step] for step in group] for group in some]
             ahead = [_middle(each) for each in apart]
             spread = _middle([abs(ns - ahead[0]) for ns in apart[0]])
             moved = [abs(ns - ahead[0]) for ns in ahead]
