@@ -35,9 +35,9 @@ from runwatch.goodput.strict import JournalAccount
 
 POINTS = 2.0
 ROWS = int(os.environ.get("TRUTH_ROWS", "24576"))
-"""Of a batch: a step takes about 42 ms on an H200.  With 6,144 rows it takes 10 ms, and what the
-host needs to hand the next one over, 0.4 ms in which the GPU idles, is 4 points that no account of
-steps can see."""
+"""Of a batch: a step takes about 42 ms on an H200.  With 6,144 rows it takes 10 ms, and the 0.4 ms
+in which the GPU idles until the next one is handed over, at which the account has to guess, are
+4 points."""
 GROUPS = ("eager", "compiled", "jax")
 NEEDS = {"eager": "torch", "compiled": "torch", "jax": "jax"}
 AGENT_NEEDS = ("psutil", "grpc")

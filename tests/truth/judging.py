@@ -189,6 +189,8 @@ def _idle(
 ) -> Iterator[Stretch]:
     """The same while the last rank's device has nothing to do."""
     for a, b, state in _states(start, end, last):
+        if state == IN_STEP and last.job.on_gpu:
+            state = BETWEEN
         what = _kept(_OF_STATE.get(state, state), kept)
         if state == BETWEEN and execution is not None:
             yield from _others(a, b, what, last, execution, kept)

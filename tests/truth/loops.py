@@ -33,6 +33,8 @@ class Loop:
     compile_told: bool = False
     dispatch: float | None = None
     """None: the host waits for each step.  Else what handing it over takes, and it goes on."""
+    between: float = 0.0005
+    """What a loop does otherwise."""
     flight: int = 64
     read_in: int = 0
     """Inside every so manieth step a value of it is read."""
@@ -92,7 +94,7 @@ class Loop:
             if self.log_early:
                 process.log_later(number, early=True)
                 yield from process.sleep(self.log_early)
-        yield from process.sleep(0.0005)
+        yield from process.sleep(self.between)
         if _every(self.read_out, number):
             yield from process.read()
         if _every(self.save_every, number):
@@ -140,8 +142,9 @@ def alone(
     form: Form = "native",
     clocks: Callable[[int, int], Clock] | None = None,
     stagger_s: float = 0.0,
+    on_gpu: bool = False,
 ) -> Job:
-    job = Job(seed, clocks)
+    job = Job(seed, clocks, on_gpu)
     job.launch(ranks, program, form=form, stagger_s=stagger_s)
     return job
 

@@ -165,6 +165,10 @@ class Process:
         self._parts: list[tuple[int, int, Part]] = []
         self._doing: tuple[int, Part] | None = None
         self._note("run_start", {})
+        if job.on_gpu:
+            self._note("config", {"part": "system", "values": {"gpus": ["NVIDIA H200"]}})
+            versions = {"torch": "2.11.0+cu130"}
+            self._note("config", {"part": "software", "values": {"versions": versions}})
         if form == "entries":
             self._entry("job_start_time")
         self._device = Task(self.world, self._work())
@@ -428,8 +432,12 @@ class Job:
     are (`pace`) and in how long they take to start (`onset`).
     """
 
-    def __init__(self, seed: int, clocks: Callable[[int, int], Clock] | None = None) -> None:
+    def __init__(
+        self, seed: int, clocks: Callable[[int, int], Clock] | None = None, on_gpu: bool = False
+    ) -> None:
         self.seed = seed
+        self.on_gpu = on_gpu
+        """Its processes say that they hand work to a GPU; while it has none, it idles."""
         rng = Random(seed)
         self.pace = rng.uniform(0.8, 1.25) if seed else 1.0
         self.onset = rng.uniform(0.8, 1.6) if seed else 1.0

@@ -25,6 +25,7 @@ from runwatch.views.goodput.arrivals import (
 )
 from runwatch.views.goodput.cells import Cell, Cells, Held, claimed_ns
 from runwatch.views.goodput.classes import Spent
+from runwatch.views.goodput.hand_over import hand_over_ns
 from runwatch.views.goodput.judging import (
     AROUND,
     DEVICE_SHARE,
@@ -61,7 +62,6 @@ _RESTORING: Final = frozenset(
         Spent.ELASTIC_REINITIALIZATION,
     )
 )
-_AROUND_A_STEP: Final = (Spent.UNATTRIBUTED, Spent.DATA_LOADING, Spent.PRODUCTIVE)
 AT_ONCE: Final = 1024
 """Steps that are judged and booked together, once `AROUND` more are known."""
 
@@ -111,8 +111,8 @@ REST: Final = 1 << 62
 class Books:
     __slots__ = (
         "arrivals", "asynchronous", "busy_ns", "capacity", "inferred_ns", "knows_busy", "laps",
-        "on_device", "pace", "steps", "synchronous", "timeline", "_begun", "_degraded", "_held",
-        "_lap", "_past", "_pauses",
+        "on_device", "on_gpu", "pace", "steps", "synchronous", "timeline", "_begun", "_degraded",
+        "_hand_over_ns", "_held", "_lap", "_past", "_pauses",
     )  # fmt: skip
 
     def __init__(self, start_ns: int) -> None:
@@ -126,7 +126,9 @@ class Books:
         self.synchronous = False
         """It is known that a step's work is done when it ends."""
         self.on_device = False
-        """It is known that work is handed to a device."""
+        """It is known that work is handed to a device …"""
+        self.on_gpu = False
+        """… and that this is a GPU."""
         self.asynchronous = False
         """Steps were seen to only hand work over to a device."""
         self.steps = 0
@@ -142,6 +144,8 @@ class Books:
         self.knows_busy = False
         """… as told by how long others took that were waited for."""
         self._degraded = False
+        self._hand_over_ns = 0
+        """How long the GPU idles in steps that are being booked, if it was waited for before."""
 
     @property
     def end_ns(self) -> int:
@@ -195,7 +199,7 @@ class Books:
         """Books that go on where these end, to be thrown away."""
         copy = Books(self.end_ns)
         copy.asynchronous, copy.synchronous = self.asynchronous, self.synchronous
-        copy.on_device = self.on_device
+        copy.on_device, copy.on_gpu = self.on_device, self.on_gpu
         copy._lap = self._lap
         copy._begun = self._begun
         copy._held = self._held.copy()
@@ -219,6 +223,7 @@ class Books:
             self._pauses = [*self._pauses, *judged.pauses][-MOST_PAUSES:]
             first, start = len(self._past), int(not self._begun)
             busy = self._busy(took, judged, first, start, there) if self.asynchronous else None
+            self._hand_over_ns = hand_over_ns(took, self.asynchronous) if self.on_gpu else 0
             if not self._begun:
                 self._begun = True
                 self._book_first(took, prior, only_begun, busy)
@@ -289,6 +294,8 @@ class Books:
         """Whether anything but steps back to back lies among them."""
         held = self._held
         if held.gaps or held.insides or start >= count or held.waits != held.begins:
+            return True
+        if self._hand_over_ns:
             return True
         if held.ranks[count - 1] > 1 or self.capacity > 1:
             return True
@@ -411,10 +418,13 @@ class Books:
         own = took.own[at]
         excess = over.own_ns if over is not None and over.spent != Spent.PRODUCTIVE else 0
         missing = self._missing_share(at)
-        if excess or missing:
-            worked = own - excess
-            quotas = [(worked - int(worked * missing), Spent.PRODUCTIVE)]
-            quotas += [(worked - quotas[0][0], Spent.DEGRADED_CAPACITY)]
+        idle = min(self._idle_ns(at, begin, busy), max(0, own - excess))
+        self.inferred_ns += idle
+        if excess or missing or idle:
+            worked = own - excess - idle
+            quotas = [(idle, Spent.UNATTRIBUTED)]
+            quotas += [(worked - int(worked * missing), Spent.PRODUCTIVE)]
+            quotas += [(worked - quotas[1][0], Spent.DEGRADED_CAPACITY)]
             quotas += [(excess, over.spent)] if over is not None and excess else []
             quotas = [quota for quota in quotas if quota[0]]
             fill(timeline, inside, end, [*quotas, (REST, Spent.PRODUCTIVE)])
@@ -423,6 +433,15 @@ class Books:
         else:
             timeline.append(end, Spent.PRODUCTIVE)
         self._count(at, begin)
+
+    def _idle_ns(self, at: int, begin_ns: int, busy: Busy | None) -> int:
+        """How long the GPU had nothing to do when a step had begun."""
+        if busy is None:
+            return self._hand_over_ns
+        until_ns = busy.until[at - 1] if at else self.busy_ns
+        if at and not busy.drained[at - 1]:
+            return 0
+        return max(0, self._hand_over_ns - max(0, until_ns - begin_ns))
 
     def _book_some(self, rows: range, took: Took, busy: Busy | None) -> None:
         """Steps that are in line, with nothing around them but waits for data."""
@@ -458,11 +477,17 @@ class Books:
         held, np = self._held, numpy()
         since, begins, ends = held.walked(self.end_ns, rows)
         waits = np.maximum(column(held.waits)[rows.start : rows.stop], since)
-        bounds = np.empty((len(rows), 3), np.int64)
-        bounds[:, 0], bounds[:, 1], bounds[:, 2] = np.minimum(waits, begins), begins, ends
-        classes = np.empty((len(rows), 3), np.uint8)
-        classes[:] = _AROUND_A_STEP
-        bounds, some = bounds.ravel(), np.empty(3 * len(rows), bool)
+        edges = [np.minimum(waits, begins), begins, ends]
+        around = [Spent.UNATTRIBUTED, Spent.DATA_LOADING, Spent.PRODUCTIVE]
+        if self._hand_over_ns:
+            handed = np.minimum(begins + self._hand_over_ns, ends)
+            self.inferred_ns += int((handed - begins).sum())
+            edges.insert(2, handed)
+            around.insert(2, Spent.UNATTRIBUTED)
+        bounds = np.stack(edges, axis=1)
+        classes = np.empty(bounds.shape, np.uint8)
+        classes[:] = around
+        bounds, some = bounds.ravel(), np.empty(bounds.size, bool)
         some[0] = bounds[0] > self.end_ns
         np.greater(bounds[1:], bounds[:-1], out=some[1:])
         if some.any():
@@ -508,7 +533,7 @@ class Books:
             "inferred": self.inferred_ns,
             "lap": self._lap,
             "asynchronous": self.asynchronous,
-            "synchronous": [self.synchronous, self.on_device],
+            "synchronous": [self.synchronous, self.on_device, self.on_gpu],
             "begun": self._begun,
             "held": self._held.state(),
             "past": self._past.state(),
@@ -526,7 +551,7 @@ class Books:
         books.steps, books.inferred_ns = state["steps"], state["inferred"]
         books._lap, books._begun = state["lap"], state["begun"]
         books.asynchronous = state["asynchronous"]
-        books.synchronous, books.on_device = state["synchronous"]
+        books.synchronous, books.on_device, books.on_gpu = state["synchronous"]
         books._held = Held.of_state(state["held"])
         step, own, rest = (list(column) for column in state["past"])
         books._past = Took(step, own, rest)

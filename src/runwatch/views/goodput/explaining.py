@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from runwatch.views.goodput.account import AttemptAccount, Goodput
+from runwatch.views.goodput.hand_over import HAND_OVER_NS
 from runwatch.views.times import to_the_second
 
 
@@ -164,6 +165,13 @@ def _excluded(at: _Instant) -> Iterator[str]:
 
 
 def _unattributed(at: _Instant) -> Iterator[str]:
+    if at.begun_ns is not None and at.end_ns - at.begun_ns <= HAND_OVER_NS:
+        yield f"The GPU had nothing to do yet: the instant is {at.where}."
+        yield (
+            "A GPU that was waited for idles until the next step is handed over to it. How long is "
+            "not recorded: half a millisecond is taken for it, or a twentieth of a short step."
+        )
+        return
     yield f"Nothing that was recorded says what it was: {at.where}."
     yield "It is between steps, or after the last, and too short or too ordinary for a stall."
 

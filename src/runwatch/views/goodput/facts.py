@@ -495,8 +495,11 @@ class Scribe:
                 journal.diary.imported = True
             journal.imported = journal.imported or event.body.get("imported") is True
         elif event.kind == CONFIG_EVENT:
-            if event.body.get("part") == "software":
-                self.ledger.dispatches(journal.track, _is_synchronous(event.body.get("values")))
+            part, values = event.body.get("part"), event.body.get("values")
+            if part == "system":
+                journal.track.has_gpu = isinstance(values, Mapping) and bool(values.get("gpus"))
+            elif part == "software":
+                self.ledger.dispatches(journal.track, _is_synchronous(values))
         elif event.kind == ENTRY_EVENT:
             entry = event.body.get("entry")
             if isinstance(entry, Mapping):

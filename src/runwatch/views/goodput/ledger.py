@@ -303,7 +303,9 @@ class Ledger:
         for attempt in self.attempts.values():
             if attempt.tracks.get(track.key) is track:
                 attempt.books.synchronous = all(t.synchronous for t in attempt.tracks.values())
-                attempt.books.on_device = attempt.books.on_device or synchronous is False
+                if synchronous is False:
+                    attempt.books.on_device = True
+                    attempt.books.on_gpu = attempt.books.on_gpu or track.has_gpu
 
     def arrived(
         self, attempt: AttemptKey, key: str, points: Points, series: Collection[int]

@@ -113,6 +113,8 @@ def busy_until(
             found.at_most.append(int(latest + max(x, longest)))
             found.drained.append(window.done_ns is not None and at == window.last)
             if window.done_ns is not None:
+                if at == window.last:  # and not a rounding error later
+                    found.until[-1] = min(found.until[-1], max(window.done_ns, handed[at]))
                 most = max(window.done_ns, window.arrived_ns)
                 found.at_most[-1] = max(found.until[-1], min(found.at_most[-1], most))
             if there is not None and told and there.values[at]:

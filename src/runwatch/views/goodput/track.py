@@ -98,10 +98,10 @@ def insert(pieces: list[Piece], start: int, end: int, spent: int) -> None:
 
 class Track:
     __slots__ = (
-        "ended", "handed", "host", "inferred_ns", "key", "lap", "now_ns", "own_ns", "rank",
-        "since_ns", "start_ns", "step", "steps", "synchronous", "_begin", "_closed", "_done",
-        "_floor", "_gap", "_inside", "_last", "_on_run", "_on_stride", "_on_strides", "_open",
-        "_turned",
+        "ended", "handed", "has_gpu", "host", "inferred_ns", "key", "lap", "now_ns", "own_ns",
+        "rank", "since_ns", "start_ns", "step", "steps", "synchronous", "_begin", "_closed",
+        "_done", "_floor", "_gap", "_inside", "_last", "_on_run", "_on_stride", "_on_strides",
+        "_open", "_turned",
     )  # fmt: skip
 
     def __init__(
@@ -117,6 +117,8 @@ class Track:
         self.rank = rank
         self.host = ""
         self.synchronous = False
+        self.has_gpu = False
+        """Its machine has."""
         self.start_ns = self.since_ns = self.now_ns = start_ns
         """End of the last completed step; at first, when the process began."""
         self.lap = 0
@@ -399,9 +401,9 @@ class Track:
     # ── saved ─────────────────────────────────────────────────────────────────────────────────
 
     _PLAIN = (
-        "ended", "handed", "host", "inferred_ns", "key", "lap", "now_ns", "own_ns", "rank",
-        "since_ns", "start_ns", "step", "steps", "synchronous", "_begin", "_closed", "_floor",
-        "_gap", "_inside", "_last", "_turned",
+        "ended", "handed", "has_gpu", "host", "inferred_ns", "key", "lap", "now_ns", "own_ns",
+        "rank", "since_ns", "start_ns", "step", "steps", "synchronous", "_begin", "_closed",
+        "_floor", "_gap", "_inside", "_last", "_turned",
     )  # fmt: skip
 
     def state(self) -> dict[str, Any]:

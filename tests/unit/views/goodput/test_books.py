@@ -282,6 +282,71 @@ def test_for_a_step_or_two_nobody_is_missing() -> None:
     assert rows(booked(*cells)) == [(0, 20, PRODUCTIVE)]
 
 
+# ── a GPU that was waited for ──────────────────────────────────────────────────────────────────
+
+
+MS = 1_000_000
+
+
+def on_gpu(*cells: Cell) -> Books:
+    books = Books(0)
+    books.on_device = books.on_gpu = True
+    for each in cells:
+        books.add(each)
+    books.settle(Pace())
+    return books
+
+
+def steps_of(ns: int, count: int = 8) -> list[Cell]:
+    return [Cell(0, number, number * ns, [], (number + 1) * ns, []) for number in range(count)]
+
+
+def idle_ns(books: Books) -> int:
+    totals = [0] * len(Spent)
+    books.timeline.add_totals(0, books.end_ns, totals)
+    return totals[IDLE]
+
+
+def test_a_gpu_that_was_waited_for_idles_until_a_step_is_handed_over() -> None:
+    books = on_gpu(*steps_of(40 * MS))
+    assert [(b - a, c) for a, b, c in books.timeline.intervals(40 * MS, 120 * MS)] == [
+        (MS // 2, IDLE),
+        (40 * MS - MS // 2, PRODUCTIVE),
+        (MS // 2, IDLE),
+        (40 * MS - MS // 2, PRODUCTIVE),
+    ]
+    assert books.inferred_ns == idle_ns(books) == 7 * MS // 2
+
+
+def test_of_a_short_step_a_hand_over_is_a_share() -> None:
+    assert idle_ns(on_gpu(*steps_of(2 * MS))) == 7 * 2 * MS // 20
+
+
+def test_what_is_claimed_in_a_step_is_no_hand_over() -> None:
+    cells = steps_of(40 * MS)
+    begin = cells[3].begin_ns
+    cells[3] = cells[3]._replace(inside=[(begin, begin + 4 * MS, SAVE)])
+    found = list(on_gpu(*cells).timeline.intervals(begin, cells[3].end_ns))
+    assert [(b - a, c) for a, b, c in found] == [
+        (4 * MS, SAVE), (MS // 2, IDLE), (36 * MS - MS // 2, PRODUCTIVE)
+    ]  # fmt: skip
+
+
+def test_a_gpu_that_still_works_does_not_idle() -> None:
+    """Read every fourth step: only the next one finds the GPU idle."""
+    ends = [0]
+    for number in range(40):
+        ends.append(ends[-1] + (MS if number % 4 != 3 else 157 * MS))
+    cells = [Cell(0, n, ends[n], [], ends[n + 1], []) for n in range(40)]
+    books = on_gpu(*cells)
+    assert books.asynchronous
+    assert idle_ns(books) == 9 * MS // 2
+
+
+def test_where_there_is_no_gpu_a_step_is_all_work() -> None:
+    assert idle_ns(booked(*steps_of(40 * MS))) == 0
+
+
 # ── many at once ───────────────────────────────────────────────────────────────────────────────
 
 

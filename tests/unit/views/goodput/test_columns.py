@@ -45,6 +45,14 @@ SERIES = {1: DATA_WAIT, 2: "step_seconds"}
 
 Record = tuple[str, tuple[Any, ...]]
 
+GPU: list[Record] = [
+    ("events", (BEGUN, "config", {"part": "system", "values": {"gpus": ["NVIDIA H200"]}})),
+    (
+        "events",
+        (BEGUN, "config", {"part": "software", "values": {"versions": {"torch": "2.11.0+cu130"}}}),
+    ),
+]
+
 
 @contextmanager
 def step_by_step() -> Iterator[None]:
@@ -144,8 +152,10 @@ def history(random: Random) -> tuple[list[list[Batch]], list[Life], int]:
     odd = random.choice((0.0, 0.003, 0.05))
     parts = random.choice((0, 8))
     told, lives, end = [], [], 0
+    on_gpu = random.random() < 0.3
     for rank in range(ranks):
         loop = Loop(random, rank, odd=odd)
+        loop.records += GPU if on_gpu else []
         loop.now += random.randrange(SECOND) + (10 * SECOND if random.random() < 0.1 else 0)
         start = loop.now
         loop.run(random.choice((0, 0, 0, 7)), int(steps * random.choice((1, 1, 0.6))), paces)

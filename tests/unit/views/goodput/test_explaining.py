@@ -54,6 +54,13 @@ def test_a_stall_names_the_step_the_usual_and_the_limit() -> None:
     assert "A pause of more than 90.0 s" in words or "A pause of more than 10.0 s" in words
 
 
+def test_a_hand_over_says_what_it_is_taken_for() -> None:
+    goodput = account("gpu_read_every_step")
+    found = explain(goodput, goodput.laps[0].begins[200] + 100_000)
+    assert found is not None and (found.name, found.step) == ("unattributed", 200)
+    assert "half a millisecond" in " ".join(found.why)
+
+
 def test_lost_work_says_when_the_run_went_back() -> None:
     first = Notebook().steps(0, *range(31)).killed(30, "killed by SIGKILL")
     second = Notebook(attempt=2, start=40).steps(20, *range(50, 81)).exits(81)
