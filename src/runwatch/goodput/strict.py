@@ -30,7 +30,7 @@ from runwatch.views.goodput.ledger import Ledger, Stale
 from runwatch.views.runs import LIFE_KINDS, attempts, process_states
 
 STRETCH: Final = 10_000
-MANY_STEPS: Final = 1000
+MANY_STEPS: Final = 32
 """So many steps with nothing in between are told at once."""
 _KINDS: Final = ("custom_badput_event_type", "elastic_wait_event_type")
 

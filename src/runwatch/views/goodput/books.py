@@ -227,8 +227,9 @@ class Books:
             if not self._begun:
                 self._begun = True
                 self._book_first(took, prior, only_begun, busy)
-            if not (judged.excess or self._is_uneven(start, count)):
-                self._book_run(start, count)
+            odd = judged.excess or self._held.odd
+            if not odd and self._is_plain(range(start, count)):
+                self._book_run(range(start, count))
             else:
                 self._book_each(range(start, count), took, judged, first, busy)
             if busy is not None:
@@ -290,27 +291,23 @@ class Books:
             return Judgement()
         return judge(took, first, self._pauses, first + count)
 
-    def _is_uneven(self, start: int, count: int) -> bool:
-        """Whether anything but steps back to back lies among them."""
-        held = self._held
-        if held.gaps or held.insides or start >= count or held.waits != held.begins:
-            return True
-        if self._hand_over_ns:
-            return True
-        if held.ranks[count - 1] > 1 or self.capacity > 1:
-            return True
-        begins, ends = held.begins[start:count], held.ends[start:count]
-        since = self.end_ns
-        if begins[0] != since or begins[1:] != ends[:-1]:
-            return True
+    def _is_plain(self, rows: range) -> bool:
+        """Whether these are steps back to back, and nothing else lies between them; what was done
+        in them has been looked at."""
+        held, start, stop = self._held, rows.start, rows.stop
+        if not rows or self._hand_over_ns or held.ranks[stop - 1] > 1 or self.capacity > 1:
+            return False
+        begins, ends = held.begins[start:stop], held.ends[start:stop]
+        if begins[0] != self.end_ns or begins[1:] != ends[:-1] or held.waits[start:stop] != begins:
+            return False
         lap, step = held.laps[start], held.steps[start]
-        if held.laps[count - 1] != lap or held.steps[count - 1] - step != count - 1 - start:
-            return True
-        return bool(self.laps) and self._is_new_lap(lap, step)
+        if held.laps[stop - 1] != lap or held.steps[stop - 1] - step != len(rows) - 1:
+            return False
+        return not (self.laps and self._is_new_lap(lap, step))
 
-    def _book_run(self, start: int, count: int) -> None:
+    def _book_run(self, rows: range) -> None:
         """Plain steps, one after the other."""
-        held = self._held
+        held, start, count = self._held, rows.start, rows.stop
         end = held.ends[count - 1]
         self.timeline.append(end, Spent.PRODUCTIVE)
         if not self.laps:
@@ -445,6 +442,9 @@ class Books:
 
     def _book_some(self, rows: range, took: Took, busy: Busy | None) -> None:
         """Steps that are in line, with nothing around them but waits for data."""
+        if busy is None and len(rows) > LEAST_STEPS and self._is_plain(rows):
+            self._book_run(rows)
+            return
         singly = len(rows)
         if busy is None and len(rows) > LEAST_STEPS and self._held.has_columns:
             singly = 0 if self._goes_on(rows[0]) else 1

@@ -379,7 +379,7 @@ def _leap(ordered: Sequence[int]) -> int | None:
 
 def _stretches(total: Sequence[int]) -> list[int]:
     """Steps of a stretch that was slower than before it and after it."""
-    if len(total) < 2 * SETTLED + FEW:
+    if len(total) < 2 * SETTLED + FEW or not _may_be_slow(total):
         return []
     half = SMOOTH // 2
     smooth = [
@@ -410,6 +410,14 @@ def _stretches(total: Sequence[int]) -> list[int]:
     if len(found) > 2 or len(slow) != len(found):
         return []  # it comes and goes, or it stays: the shape of this run
     return [at for run in slow for at in run]
+
+
+def _may_be_slow(total: Sequence[int]) -> bool:
+    """Whether several near each other are as long as a slow stretch takes: else there is none."""
+    shortest = min(total)
+    least = max(SLOW_FACTOR * shortest, shortest + LEAST_EXCESS_NS)
+    long = [at for at, ns in enumerate(total) if ns > least]
+    return any(b - a < SMOOTH for a, b in zip(long, long[2:], strict=False))
 
 
 def _trimmed(total: Sequence[int], run: range, least: int) -> range:

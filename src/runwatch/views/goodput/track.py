@@ -167,6 +167,10 @@ class Track:
         """As many `begin`s, quickly where nothing but plain steps follow one another."""
         at, count = 0, len(times)
         while at < count:
+            if self._gap or self._inside:  # of the open step; what follows may be plain again
+                self.begin(times[at], numbers[at])
+                at += 1
+                continue
             until = min(at + RUN_STEPS, count)
             whole = until - LATE_STEPS
             booked = self._run(times[at:whole], numbers[at:whole]) if whole > at else 0

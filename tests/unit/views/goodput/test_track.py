@@ -227,18 +227,26 @@ def test_plain_steps_are_handed_on_at_once_and_the_last_few_are_kept_back(
     assert 0 < len(booker.track.pending) <= LATE_STEPS
 
 
-@pytest.mark.parametrize("why", ["a gap", "a span", "a number is missing", "nobody takes them"])
+@pytest.mark.parametrize("why", ["a gap", "a number is missing", "nobody takes them"])
 def test_steps_are_not_handed_on_at_once_where_there_is_more_to_see(why: str) -> None:
     booker = Booker(most=0 if why == "nobody takes them" else RUN_STEPS)
     booker.track.begin(0, 0)
     if why == "a gap":
         booker.track.end(5)
-    elif why == "a span":
-        booker.track.open(5, SAVE, 1)
-        booker.track.close(7, 1)
     numbers = [n + (why == "a number is missing" and n > 4) for n in range(1, 20)]
     booker.track.begins(array("q", (n * 10 for n in numbers)), array("q", numbers))
     assert not booker.runs
+    assert len(booker.done) == 19
+
+
+def test_after_a_step_in_which_something_else_was_done_plain_ones_are_handed_on_at_once() -> None:
+    booker = Booker()
+    booker.track.begin(0, 0)
+    booker.track.open(5, SAVE, 1)
+    booker.track.close(7, 1)
+    booker.track.begins(array("q", range(10, 200, 10)), array("q", range(1, 20)))
+    assert [step for step, _ in booker.runs] == [1]
+    assert [stride.inside for stride in booker.all if stride.step == 0] == [[(5, 7, SAVE)]]
     assert len(booker.done) == 19
 
 
