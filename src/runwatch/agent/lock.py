@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 from runwatch.files import Folder, private, shelf
-from runwatch.journal.agents import FOLDER, ended_name, ended_ns, is_held, lock_name
+from runwatch.journal.agents import FOLDER, ended_name, ended_ns, hold, is_held, lock_name
 from runwatch.journal.liveness import pid_namespace, this_host
-
-_TRIES: Final = 3
-_TRY_SECONDS: Final = 0.02
 
 
 class AgentLock:
@@ -34,7 +29,7 @@ class AgentLock:
         private(self.path.parent.parent)
         with self._folder(make=True) as folder:
             fd = folder.keep(self.path.name)
-        if not _lock(fd):
+        if not hold(fd):
             os.close(fd)
             return False
         os.ftruncate(fd, 0)
@@ -99,15 +94,3 @@ def is_unwanted(root: Path, asked_ns: int) -> bool:
     """Whether all agents were ended after one was asked for."""
     # Unless the clock was set back.
     return asked_ns < ended_ns(root, this_host()) <= time.time_ns()
-
-
-def _lock(fd: int) -> bool:
-    """Who only asks whether it is held has a share in it for a moment."""
-    for attempt in range(_TRIES):
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            if attempt + 1 < _TRIES:
-                time.sleep(_TRY_SECONDS)
-    return False

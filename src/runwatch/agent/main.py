@@ -150,6 +150,7 @@ class Agent:
             ca=ca,
             host=self.host,
             all_hosts=settings.all_hosts,
+            inherit_seconds=settings.inherit_seconds,
             commands=self._errands.kinds,
             on_command=self._errands.take,
             on_head=partial(note_head, settings.root, self.host),
@@ -515,7 +516,9 @@ class Agent:
             self._busy_ns = now
         quiet = now - self._busy_ns > self.settings.idle_seconds * 1e9
         settled = self._courier is None or self._courier.settled
-        return quiet and settled and (self._shipper is None or self._shipper.all_acknowledged())
+        sender = self._shipper
+        sent = sender is None or sender.all_acknowledged() and not sender.expects_more()
+        return quiet and settled and sent
 
     def _hears_someone(self) -> bool:
         """Whether a process lives that records here, seen or not."""

@@ -23,6 +23,11 @@ class AgentSettings:
     )
     ca: Path | None = setting(None, env="RUNWATCH_CA", help="certificate to check the head's by")
     host: str = setting("", env="RUNWATCH_HOST", help="this node's name, if not the host name")
+    inherit_seconds: float = setting(
+        60.0,
+        env="RUNWATCH_INHERIT_SECONDS",
+        help="what another host left here is sent when it was still for so long; 0 = never",
+    )
     all_hosts: bool = setting(False, help="take every host's journals, not just this one's")
     period_seconds: float = setting(1.0, help="how often the host is sampled")
     device_hz: float = setting(
@@ -65,6 +70,11 @@ class AgentSettings:
         if not self.period_seconds >= LEAST_SECONDS:
             raise UsageError(
                 f"period_seconds is {self.period_seconds:g}; at least {LEAST_SECONDS} can be kept"
+            )
+        if not 0 <= self.inherit_seconds < float("inf"):
+            raise UsageError(
+                f"inherit_seconds (RUNWATCH_INHERIT_SECONDS) is {self.inherit_seconds:g}: a number "
+                "of seconds, or 0 (never)"
             )
         most = 1 / LEAST_SECONDS
         if not 0 <= self.device_hz <= most:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -16,10 +17,32 @@ from runwatch.files import Folder, Refused, safe_name, shelf
 
 FOLDER: Final = "agent"
 _LONGEST: Final = 100
+_TRIES: Final = 3
+_TRY_SECONDS: Final = 0.02
 
 
 def lock_name(host: str) -> str:
     return f"{safe_name(host)}.lock"
+
+
+def heir_name(host: str) -> str:
+    """Who holds this sends what a host that is gone has left (`ship/estates.py`)."""
+    return f"{safe_name(host)}.heir"
+
+
+def hold(fd: int) -> bool:
+    """Take the lock, until the descriptor is closed; False if somebody has it.
+
+    Who only asks whether it is held has a share in it for a moment: so it is tried again.
+    """
+    for attempt in range(_TRIES):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if attempt + 1 < _TRIES:
+                time.sleep(_TRY_SECONDS)
+    return False
 
 
 def is_held(root: Path, name: str) -> bool | None:
