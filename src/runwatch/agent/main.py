@@ -46,6 +46,7 @@ from runwatch.agent.profiles import ProfileErrand
 from runwatch.agent.queues import SCHEDULERS
 from runwatch.agent.queues.desk import QueueDesk, Said
 from runwatch.agent.settings import AgentSettings
+from runwatch.agent.syncing import DiskSync
 from runwatch.agent.watch import Exit, ProcessWatch
 from runwatch.capture.faulthandling import FATAL
 from runwatch.clock import Clock, Tick, every, system_clock
@@ -108,6 +109,7 @@ class Agent:
         self._lanes = Lanes(self._sources() if sources is None else sources, self, clock=clock)
         self._book = Book(self._open_journal)
         self._queues = QueueDesk(SCHEDULERS, clock=clock)
+        self._sync = DiskSync(settings.root, period_seconds=settings.sync_seconds, clock=clock)
         self._dropped = self._said_dropped_ns = 0
         self._failed: set[str] = set()
         context = Context(settings.root, self.host, clock, lambda: self._targets, self._book.event)
@@ -185,6 +187,7 @@ class Agent:
             )
             bringing.start()
         self._kineto.start()
+        self._sync.start()
         try:
             for tick in every(self.settings.period_seconds, until=self._wait, clock=self._clock):
                 self._look()
@@ -200,6 +203,7 @@ class Agent:
             for gone in self._watch.poll(0):  # found by the last look, or gone since
                 self._record_exit(gone)
             self._kineto.stop()
+            self._sync.stop()
             self._lanes.stop()
             self._tell_queues(self._queues.stop())
             self._book.event("agent_end", {"pid": os.getpid()})
@@ -254,6 +258,7 @@ class Agent:
             seen = []
         for origin in seen:
             self._add(origin)
+        self._sync.look_at([origin.journal for origin in self._tail.live()])
         self._tell_aside()
         self._know_targets()
 

@@ -60,6 +60,11 @@ class AgentSettings:
         env="RUNWATCH_AGENT_BYTES",
         help="disk for what this agent itself records while no head takes it; then the oldest goes",
     )
+    sync_seconds: float = setting(
+        5.0,
+        env="RUNWATCH_SYNC_SECONDS",
+        help="how often what is recorded is put on the disk, against power loss; 0 = never",
+    )
     keep_acknowledged_seconds: float = setting(
         3600.0, help="how long stored segments are kept, in case the head loses its store"
     )
@@ -71,11 +76,12 @@ class AgentSettings:
             raise UsageError(
                 f"period_seconds is {self.period_seconds:g}; at least {LEAST_SECONDS} can be kept"
             )
-        if not 0 <= self.inherit_seconds < float("inf"):
-            raise UsageError(
-                f"inherit_seconds (RUNWATCH_INHERIT_SECONDS) is {self.inherit_seconds:g}: a number "
-                "of seconds, or 0 (never)"
-            )
+        for name in ("inherit_seconds", "sync_seconds"):
+            if not 0 <= (value := getattr(self, name)) < float("inf"):
+                raise UsageError(
+                    f"{name} (RUNWATCH_{name.upper()}) is {value:g}: a number of seconds, or 0 "
+                    "(never)"
+                )
         most = 1 / LEAST_SECONDS
         if not 0 <= self.device_hz <= most:
             raise UsageError(
