@@ -9,7 +9,7 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -104,7 +104,7 @@ class LocalHead:
         at_once = stretch_bytes(len(journal_directories(root))) if bare else READ_BYTES
         self.tail = LocalTail(root, self.ingest, clock=clock, read_bytes=at_once)
         self._agents = agents
-        self._clock = clock
+        self.clock = clock
         self._lag_seconds: float | None = None
         self._refused = 0
         self.nodes = Nodes(agents, self.tail, self.store, clock=clock)
@@ -192,7 +192,7 @@ class LocalHead:
         agent = self.nodes.agent_of(host)
         if agent is not None:
             # One that was away begins with what it kept meanwhile.
-            is_new = self._clock.wall_ns() - agent.connected_ns < FRESH_SECONDS * 1e9
+            is_new = self.clock.wall_ns() - agent.connected_ns < FRESH_SECONDS * 1e9
             return None if is_new else agent.heard_ns
         return self.tail.read_until_ns if host in self.tail.hosts() else None
 
@@ -222,7 +222,7 @@ class LocalHead:
     def _stored(self, batches: Sequence[Batch]) -> None:
         newest = max((b.points.time_ns[-1] for b in batches if len(b.points)), default=None)
         if newest is not None:
-            self._lag_seconds = (self._clock.wall_ns() - newest) / 1e9
+            self._lag_seconds = (self.clock.wall_ns() - newest) / 1e9
         told = chain.from_iterable(batch.events for batch in batches)
         self._refused += sum(refused_records(event) for event in told)
         self.outbox.stored(batches)
@@ -395,7 +395,8 @@ class Head:
         http = f"{scheme}://{_bracketed(host)}:{http_port}" if http_port else ""
         http += settings.base_path if http else ""
         grpc = f"{'grpcs://' if tls else ''}{_bracketed(host)}:{grpc_port}" if grpc_port else ""
-        return Listening(http, grpc, settings.token, os.getpid())
+        now_ns = self.local.clock.wall_ns()
+        return Listening(http, grpc, settings.token, os.getpid(), this_host(), now_ns)
 
 
 class _Server(uvicorn.Server):
@@ -448,9 +449,8 @@ def _certificate(settings: HeadSettings) -> tuple[bytes, bytes] | None:
 def _write_address(root: Path, at: Listening) -> None:
     if not root.is_dir() or not os.access(root, os.W_OK):
         return
-    said = {"http": at.http, "grpc": at.grpc, "token": at.token, "pid": at.pid}
     with Folder.at(root) as folder:
-        folder.write(ADDRESS_FILE, json.dumps(said).encode())
+        folder.write(ADDRESS_FILE, json.dumps(asdict(at)).encode())
 
 
 def _forget_address(root: Path) -> None:
