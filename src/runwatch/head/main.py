@@ -59,6 +59,7 @@ from runwatch.shapes import refused_records
 from runwatch.store.duck import DuckStore
 from runwatch.store.folds import FoldFiles
 from runwatch.store.journals import JournalStore, stretch_bytes
+from runwatch.store.opening import FULL
 from runwatch.store.store import Retention
 from runwatch.views.sessions import Session
 
@@ -369,7 +370,9 @@ class Head:
         """Say when we are there; go down when the writer has, and end live pages before we do."""
         while not server.started:
             await asyncio.sleep(0.01)
-        _write_address(self.settings.root, at)
+        noted = _write_address(self.settings.root, at)
+        if not noted:
+            logger.warning("no space left in %s: commands do not find us yet", self.settings.root)
         on_ready(at)
         rounds = 0
         while not server.should_exit:
@@ -378,6 +381,7 @@ class Head:
             rounds += 1
             if rounds % CLOCK_ROUNDS == 0:
                 await asyncio.to_thread(self._hear_clocks)
+                noted = noted or _write_address(self.settings.root, at)
             await asyncio.sleep(0.1)
         self.local.live.close()
 
@@ -446,11 +450,18 @@ def _certificate(settings: HeadSettings) -> tuple[bytes, bytes] | None:
         raise UsageError(f"cannot read {error.filename}: {error.strerror}") from error
 
 
-def _write_address(root: Path, at: Listening) -> None:
+def _write_address(root: Path, at: Listening) -> bool:
+    """False if it is to be tried again: a disk that is full keeps nobody from answering."""
     if not root.is_dir() or not os.access(root, os.W_OK):
-        return
-    with Folder.at(root) as folder:
-        folder.write(ADDRESS_FILE, json.dumps(asdict(at)).encode())
+        return True
+    try:
+        with Folder.at(root) as folder:
+            folder.write(ADDRESS_FILE, json.dumps(asdict(at)).encode())
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        return False
+    return True
 
 
 def _forget_address(root: Path) -> None:
