@@ -32,9 +32,10 @@ class AgentLock:
         if not hold(fd):
             os.close(fd)
             return False
-        os.ftruncate(fd, 0)
         said = {"pid": os.getpid(), "pid_namespace": pid_namespace()}
-        os.pwrite(fd, json.dumps(said).encode(), 0)
+        with suppress(OSError):  # a full disk: the lock is what counts
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, json.dumps(said).encode(), 0)
         self._fd = fd
         return True
 

@@ -41,6 +41,7 @@ from runwatch.agent.errands import ERRANDS
 from runwatch.agent.kineto import KinetoDaemon
 from runwatch.agent.lanes import Lanes, Source
 from runwatch.agent.lock import AgentLock
+from runwatch.agent.moved import Neighbour, here_or_elsewhere
 from runwatch.agent.neighbours import seen_from_here, stranger_at
 from runwatch.agent.profiles import ProfileErrand
 from runwatch.agent.queues import SCHEDULERS
@@ -109,6 +110,7 @@ class Agent:
         self._lanes = Lanes(self._sources() if sources is None else sources, self, clock=clock)
         self._book = Book(self._open_journal)
         self._queues = QueueDesk(SCHEDULERS, clock=clock)
+        self._moved = Neighbour(settings, self.host)
         self._sync = DiskSync(settings.root, period_seconds=settings.sync_seconds, clock=clock)
         self._dropped = self._said_dropped_ns = 0
         self._failed: set[str] = set()
@@ -123,9 +125,12 @@ class Agent:
         self._courier = self._make_courier()
 
     def _open_journal(self) -> JournalWriter:
+        return here_or_elsewhere(self.settings.root, self._open_journal_in)
+
+    def _open_journal_in(self, root: Path) -> JournalWriter:
         own = self.settings.own_bytes
         return JournalWriter(
-            self.settings.root,
+            root,
             self._origin(),
             # The oldest goes a segment at a time: not too much of the whole.
             segment_bytes=min(DEFAULT_SEGMENT_BYTES, own // SEGMENTS),
@@ -511,6 +516,7 @@ class Agent:
             self._book.event("journal_loss", {"dropped_records": report.records_dropped})
         for target in self._targets:
             self._read_dumps(target, ended=False)
+        self._moved.look()
 
     def _is_idle(self) -> bool:
         """No process of a run for a while, and nothing left to ship to a head that we have."""

@@ -30,6 +30,7 @@ from runwatch.cli.progress import progress
 from runwatch.errors import HeadUnreachable, NotFound, RunwatchError, StoreBusy, UsageError
 from runwatch.goodput.remote import http_address
 from runwatch.head.address import ADDRESS_FILE, Listening, read_address
+from runwatch.journal.moved import told_of
 from runwatch.settings import runwatch_dir, token_of
 from runwatch.terminal import shown, shown_all
 
@@ -94,15 +95,17 @@ def _choose(given: argparse.Namespace, only_goodput: bool) -> Source:
         return RemoteSource(http_address(head), token, raw=raw)
     root = given.dir or runwatch_dir()
     if not os.path.isdir(root):
-        from runwatch.sdk.place import fallback_place
+        from runwatch.journal.moved import fallback_place
 
-        moved = fallback_place()
-        there = f" (what could not be recorded there is in {moved})" if moved.is_dir() else ""
+        other = fallback_place()
+        there = f" (what could not be recorded there is in {other})" if other.is_dir() else ""
         raise NotFound(
             f"there is no Runwatch directory {root}{there}; name one with --dir, or record a run "
             "first (`runwatch demo` makes one)"
         )
     check_open(root)
+    if moved := told_of(root):
+        print(f"runwatch: {shown(moved)}", file=sys.stderr)
     if only_goodput and is_bare(root):
         return LocalSource(root, bare=True, raw=raw)
     deadline = time.monotonic() + PATIENCE_SECONDS

@@ -52,6 +52,7 @@ from runwatch.head.shares import FILE as SHARES_FILE
 from runwatch.head.shares import Shares
 from runwatch.head.stream import AgentState, SpineService, serve_grpc
 from runwatch.journal.liveness import this_host
+from runwatch.journal.moved import told_of
 from runwatch.journal.reader import READ_BYTES
 from runwatch.journal.segment import journal_directories
 from runwatch.record import Batch, JournalId
@@ -92,6 +93,7 @@ class LocalHead:
         price_per_device_hour: float | None = None,
         clock: Clock = system_clock,
     ) -> None:
+        self._root = root
         self.live = Live()
         lasts = _writable(root) and not (in_memory or bare)
         if lasts:
@@ -185,7 +187,7 @@ class LocalHead:
             LeftAlone(host, a.journal, a.why, a.version, a.since_ns) for a in self.tail.aside()
         ]
         problem = self.ingest.problem or self.ingest.neglected
-        notes = [self.ingest.steady.why] if self.ingest.steady.why else []
+        notes = [said for said in (self.ingest.steady.why, told_of(self._root)) if said]
         return Standing(problem, aside, self._refused, notes)
 
     def _known_ns(self, host: str) -> int | None:
