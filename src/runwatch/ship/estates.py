@@ -15,6 +15,7 @@ import logging
 import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -33,7 +34,7 @@ LOOK_SECONDS: Final = 5.0
 HOSTS_AT_ONCE: Final = 8
 """A shared directory may hold those of thousands: each agent looks at a few at a time."""
 MOST_JOURNALS: Final = 1_000
-"""Of one host; the others have their turn when these are sent and gone."""
+"""Of one host at a time; the others have their turn when these are taken."""
 logger = logging.getLogger("runwatch.ship")
 
 Pulse = tuple[int, int]
@@ -98,9 +99,7 @@ class Estates:
         )
 
     def meet(self, origin: Origin) -> None:
-        estate = self._estates.setdefault(origin.host, Estate())
-        if len(estate.journals) < MOST_JOURNALS:
-            estate.journals[origin.journal] = origin
+        self._estates.setdefault(origin.host, Estate()).journals[origin.journal] = origin
 
     def forget(self, names: Collection[str]) -> None:
         """All that are not among these are gone."""
@@ -143,7 +142,8 @@ class Estates:
     # ── one host ──────────────────────────────────────────────────────────────────────────────
 
     def _take(self, host: str, estate: Estate, now: int) -> Iterator[tuple[Origin, bool]]:
-        left = {name: o for name, o in estate.journals.items() if name not in estate.taken}
+        rest = (each for each in estate.journals.items() if each[0] not in estate.taken)
+        left = dict(islice(rest, MOST_JOURNALS))
         pulses = {name: self._pulse(name) for name in left}
         estate.beats = any(estate.pulses.get(n, pulse) != pulse for n, pulse in pulses.items())
         if estate.still_ns is None:

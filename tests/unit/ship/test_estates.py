@@ -13,6 +13,7 @@ from runwatch.journal.liveness import ENDED, boot_id, pid_namespace, this_host
 from runwatch.journal.segment import HEARTBEAT_OFFSET, WORD, segment_name
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import Origin
+from runwatch.ship import estates
 from runwatch.ship.estates import HOSTS_AT_ONCE, STILL_SECONDS, Estates
 from runwatch.ship.tail import Tail
 from tests.unit.journal.journal_help import FakeClock, origin
@@ -120,15 +121,15 @@ def test_one_heir_is_enough(old: Path, tail: Tail, clock: FakeClock, tmp_path: P
 def test_an_agent_waits_for_what_may_soon_be_its(
     tmp_path: Path, old: Path, clock: FakeClock
 ) -> None:
-    estates = Estates(tmp_path, clock=clock)
-    tail = Tail(tmp_path, of_host="new", estates=estates, clock=clock)
+    estate = Estates(tmp_path, clock=clock)
+    tail = Tail(tmp_path, of_host="new", estates=estate, clock=clock)
     taken(tail, clock, 10)
-    assert estates.is_waiting
+    assert estate.is_waiting
     beat(old, 7)
     taken(tail, clock, 5)
-    assert not estates.is_waiting  # it lives: that may take for ever
+    assert not estate.is_waiting  # it lives: that may take for ever
     assert taken(tail, clock) == ["a"]
-    assert not estates.is_waiting
+    assert not estate.is_waiting
     tail.close()
 
 
@@ -137,6 +138,17 @@ def test_hosts_have_their_turns(tmp_path: Path, clock: FakeClock, tail: Tail) ->
     for name in names:
         write(tmp_path, of(f"host-{name}", name), clock)
     assert taken(tail, clock, 3 * STILL_SECONDS) == names
+
+
+def test_of_very_many_journals_a_part_is_taken_at_a_time(
+    tmp_path: Path, clock: FakeClock, tail: Tail, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(estates, "MOST_JOURNALS", 2)
+    names = [f"{number}" for number in range(5)]
+    for name in names:
+        write(tmp_path, of("old", name), clock)
+    assert len(taken(tail, clock, STILL_SECONDS + 10)) == 2
+    assert taken(tail, clock, 4 * STILL_SECONDS) == names
 
 
 def test_nobody_inherits_from_itself(tmp_path: Path, clock: FakeClock) -> None:
