@@ -152,7 +152,7 @@ BODIES: Final[Mapping[str, Mapping[str, Check]]] = {
         "core_dumped": flag, "oom": flag, "lived_ns": TIME, "fault": NAME,
     },
     "heartbeat": {"alive": many(NAME, 100_000)},
-    "fork": {"parent_journal": NAME, "parent_pid": COUNT},
+    "fork": {"parent_journal": NAME, "parent_pid": COUNT, "detached": flag},
     "config": {"part": NAME, "values": ANYTHING},
     "log": {"name": TEXT},
     "elapsed": {"name": NAME, "seconds": SECONDS, "ago_seconds": SECONDS, "source": NAME},

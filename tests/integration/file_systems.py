@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +24,7 @@ _MAKE: Final = {
     "xfs": ["mkfs.xfs", "-q", "-f", "-m", "reflink=1"],
     "btrfs": ["mkfs.btrfs", "-q", "-f"],
 }
-_MEGABYTES: Final = {"ext4": 48, "xfs": 320, "btrfs": 128}
+_MEGABYTES: Final = {"ext4": 48, "xfs": 320, "btrfs": 128, "tmpfs": 32}
 
 BEGIN: Final = """
 import fcntl, os, struct, subprocess, sys, time
@@ -76,22 +77,48 @@ def _mounts(what: str) -> bool:
     return subprocess.run(command, capture_output=True).returncode == 0
 
 
+def mount_of(kind: str, disk: Path, image: Path, megabytes: int = 0) -> str:
+    """The command that mounts a new file system of this kind; skips where there can be none."""
+    megabytes = megabytes or _MEGABYTES[kind]
+    if why := _missing(kind):
+        pytest.skip(f"{kind}: {why}")
+    if kind == "tmpfs":
+        return f"mount -t tmpfs -o size={megabytes}m none {disk}"
+    with image.open("wb") as file:
+        file.truncate(megabytes << 20)
+    paths = {"PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
+    subprocess.run([*_MAKE[kind], image], check=True, capture_output=True, env=paths)
+    return f"mount -o loop {image} {disk}"
+
+
+def fill(disk: Path) -> None:
+    """To the last byte."""
+    _sync(disk)
+    for size in (1 << 20, 4096, 1):
+        with (disk / f"fill-{size}").open("wb", buffering=0) as file, suppress(OSError):
+            while True:
+                file.write(os.urandom(size))
+    _sync(disk)
+
+
+def empty(disk: Path) -> None:
+    for path in disk.glob("fill-*"):
+        path.unlink()
+    _sync(disk)
+
+
+def _sync(disk: Path) -> None:
+    """That one only: others are at work on this machine."""
+    subprocess.run(["sync", "-f", disk], check=True)
+
+
 def run_on(
     kind: str, text: str, tmp_path: Path, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """Run `BEGIN` and a program on a new file system; what it recorded is copied to `copy`."""
-    if why := _missing(kind):
-        pytest.skip(f"{kind}: {why}")
-    disk, copy, image = tmp_path / "disk", tmp_path / "copy", tmp_path / "image"
+    disk, copy = tmp_path / "disk", tmp_path / "copy"
     disk.mkdir()
-    if kind == "tmpfs":
-        mount = f"mount -t tmpfs -o size=32m none {disk}"
-    else:
-        with image.open("wb") as file:
-            file.truncate(_MEGABYTES[kind] << 20)
-        paths = {"PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
-        subprocess.run([*_MAKE[kind], image], check=True, capture_output=True, env=paths)
-        mount = f"mount -o loop {image} {disk}"
+    mount = mount_of(kind, disk, tmp_path / "image")
     program = tmp_path / "program.py"
     program.write_text(BEGIN + text)
     script = f"""

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -13,7 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.processes import Cluster
+from runwatch.clock import system_clock
+from runwatch.head.address import ADDRESS_FILE, Listening, read_address
+from runwatch.journal.liveness import this_host
+from runwatch.store.lock import DirectoryLock
+from tests.integration.processes import Cluster, end
 
 PROGRAM = """
 import runwatch
@@ -195,3 +200,37 @@ run.finish()
     assert "not recorded: value builtins.object × 1" in said
     rows = runwatch(tmp_path, "export", "hurt").stdout.splitlines()
     assert 1990 < len(rows) - 1 < 2000
+
+
+def test_the_note_of_a_head_that_was_killed_is_told_and_the_journals_are_read(
+    tmp_path: Path,
+) -> None:
+    """Somebody else has the store open: nobody but that head could have answered from it."""
+    run(tmp_path, sys.executable, "-c", PROGRAM)
+    cluster = Cluster(tmp_path / "cluster")
+    cluster.head_root = tmp_path
+    try:
+        at = cluster.start_head()
+        assert cluster.head is not None
+        end(cluster.head, signal.SIGKILL)
+    finally:
+        cluster.close()
+    held = DirectoryLock(tmp_path / "store", clock=system_clock)
+    try:
+        done = runwatch(tmp_path, "runs", "--json")
+        assert [found["name"] for found in json.loads(done.stdout)["runs"]] == ["line"]
+        for words in (
+            f"no answer from the head of {tmp_path}",
+            f"process {at.pid} on {this_host()} serves it at {at.http} since ",
+            f"remove {tmp_path / ADDRESS_FILE}",
+            f"in use by process {os.getpid()}: reading journals",
+        ):
+            assert words in done.stderr
+    finally:
+        held.release()
+
+
+def test_the_note_of_an_older_head_is_read(tmp_path: Path) -> None:
+    said = {"http": "http://127.0.0.1:1", "grpc": "", "token": "t", "pid": 7}
+    (tmp_path / ADDRESS_FILE).write_text(json.dumps(said))
+    assert read_address(tmp_path) == Listening("http://127.0.0.1:1", "", "t", 7, "", 0)

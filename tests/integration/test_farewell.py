@@ -98,18 +98,24 @@ def test_all_of_it_is_there(site: Site, ending: str, state: str, code: int) -> N
 
 
 def test_an_agent_that_was_killed_has_a_successor_that_sends_it(site: Site) -> None:
-    """Else the program would wait for longer than it is waited for here, and for nothing."""
+    """Else the program would wait for longer than it is waited for here, and for nothing.
+
+    It is killed as soon as it has come, and may not be dead yet when it is first looked for.
+    """
     site.start_head()
     done = site.run(
         "import time\n"
+        "from runwatch.journal.liveness import this_host\n"
+        "from runwatch.journal.stored import has_head\n"
         "from runwatch.sdk.farewell import wait\n"
         "wait.__wrapped__.__defaults__ = (120,)  # seconds\n"
         "run = work(500)\n"
         "deadline = time.monotonic() + 50\n"
-        "while not (run._writer.directory / 'stored').exists() and time.monotonic() < deadline:\n"
-        "    run.log(step=499, loss=2.0); run._writer._turn(); time.sleep(0.05)\n"
-        "kill_agent()\n"
+        "while not has_head(Path(os.environ['RUNWATCH_DIR']), this_host()):\n"
+        "    assert time.monotonic() < deadline\n"
+        "    time.sleep(0.05)\n"
         "run.log(step=499, last=3.0)\n"
+        "kill_agent()\n"
         "run.finish()\n"
     )
     assert done.returncode == 0, done

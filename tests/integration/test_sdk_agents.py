@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from runwatch.journal.liveness import is_alive, this_host
 from runwatch.journal.segment import Header
 from tests.integration.processes import until
 from tests.integration.sdk_programs import program_environment, read_stories
+from tests.integration.strangers import MALLORY, do_as, everybodys, needs_users
 
 _BEGIN = """
 import os, sys, time
@@ -32,9 +34,11 @@ def root(tmp_path: Path) -> Iterator[Path]:
     end_agents(tmp_path)
 
 
-def start(root: Path, text: str, look_seconds: float = 0.5) -> subprocess.Popen[str]:
+def start(
+    root: Path, text: str, look_seconds: float = 0.5, before: Sequence[str] = ()
+) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", _BEGIN + text],
+        [*before, sys.executable, "-c", _BEGIN + text],
         env=program_environment(root, RUNWATCH_AGENT="on", LOOK=str(look_seconds)),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -113,3 +117,48 @@ def test_agents_that_somebody_has_ended_stay_away(root: Path) -> None:
 def _heartbeat(journal: Path) -> int:
     path = journal / "00000000.seg"
     return Header.unpack(path.read_bytes()[:128], path).heartbeat_ns
+
+
+NO_POWER = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search,-fowner,-chown"]
+"""Root without these cannot take away what somebody else put into everybody's directory."""
+
+
+@needs_users
+@pytest.mark.parametrize("before", [[], NO_POWER], ids=["root", "anybody"])
+@pytest.mark.parametrize("what", ["log", "ended", "lock"])
+def test_a_pipe_that_somebody_laid_holds_up_nobody(what: str, before: list[str]) -> None:
+    """Opened by its name, it is waited for until somebody opens its other end."""
+    text = """
+seen = 0
+def look(look=launch.Caretaker.look):
+    global seen
+    look(run._caretaker)
+    seen += 1
+run._caretaker.look = look
+deadline = time.monotonic() + 60
+while seen < 3:  # the keeper goes on
+    assert time.monotonic() < deadline
+    time.sleep(0.01)
+run.log(loss=1.0)
+print("goes on", flush=True)
+sys.stdin.readline()
+run.finish()
+"""
+    with everybodys() as shared:
+        do_as(MALLORY, 'mkfifo -m 666 "$1"', shared / "agent" / f"{this_host()}.{what}")
+        try:
+            with start(shared, text, 0.1, before) as program:
+                assert program.stdout is not None and program.stdin is not None
+                try:
+                    assert select.select([program.stdout], [], [], 50)[0], "it stands still"
+                    assert program.stdout.readline() == "goes on\n"
+                    if not before or what != "lock":  # nobody can have that lock
+                        until(lambda: agent_of(shared), what="an agent")
+                    program.communicate("\n", timeout=50)
+                finally:
+                    program.kill()
+            assert program.returncode == 0
+            stories = [s for s in read_stories(shared) if s.origin.role != "agent"]
+            assert [story.values("loss") for story in stories] == [[1.0]]
+        finally:
+            end_agents(shared)

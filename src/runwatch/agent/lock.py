@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
-from runwatch.files import Folder, private, safe_name, shelf
+from runwatch.files import Folder, private, shelf
+from runwatch.journal.agents import FOLDER, ended_name, ended_ns, hold, is_held, lock_name
 from runwatch.journal.liveness import pid_namespace, this_host
-
-FOLDER: Final = "agent"
 
 
 class AgentLock:
@@ -24,7 +21,7 @@ class AgentLock:
     """
 
     def __init__(self, root: Path, host: str) -> None:
-        self.path = root / FOLDER / f"{safe_name(host)}.lock"
+        self.path = root / FOLDER / lock_name(host)
         self._fd: int | None = None
 
     def acquire(self) -> bool:
@@ -32,14 +29,13 @@ class AgentLock:
         private(self.path.parent.parent)
         with self._folder(make=True) as folder:
             fd = folder.keep(self.path.name)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not hold(fd):
             os.close(fd)
             return False
-        os.ftruncate(fd, 0)
         said = {"pid": os.getpid(), "pid_namespace": pid_namespace()}
-        os.pwrite(fd, json.dumps(said).encode(), 0)
+        with suppress(OSError):  # a full disk: the lock is what counts
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, json.dumps(said).encode(), 0)
         self._fd = fd
         return True
 
@@ -47,19 +43,8 @@ class AgentLock:
         return shelf(self.path.parent.parent, FOLDER, make=make)
 
     def is_held(self) -> bool:
-        """By someone, now.  Who asks has it for a moment, and does not say so in the file."""
-        try:
-            with self._folder() as folder:
-                fd = folder.open(self.path.name, owners=folder.ours(), how=os.O_RDWR)
-        except OSError:
-            return False
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(fd)
-        return False
+        """By someone, now."""
+        return is_held(self.path.parent.parent, self.path.name) is True
 
     def holder(self) -> int | None:
         """The pid that wrote the file last; it is the holder's while the lock is held.
@@ -87,7 +72,7 @@ def end_agents(root: Path, patience_seconds: float = 10.0) -> None:
     """
     names: list[str] = []
     with suppress(OSError), shelf(root, FOLDER, make=True) as folder:
-        folder.write(_note(), str(time.time_ns()).encode())
+        folder.write(ended_name(this_host()), str(time.time_ns()).encode())
         names = folder.names()
     for name in names:
         if not name.endswith(".lock") or name.startswith("."):
@@ -108,13 +93,5 @@ def end_agents(root: Path, patience_seconds: float = 10.0) -> None:
 
 def is_unwanted(root: Path, asked_ns: int) -> bool:
     """Whether all agents were ended after one was asked for."""
-    try:
-        with shelf(root, FOLDER) as folder:
-            ended_ns = int(folder.text(_note(), owners=folder.ours()))
-    except (OSError, ValueError):
-        return False
-    return asked_ns < ended_ns <= time.time_ns()  # unless the clock was set back
-
-
-def _note() -> str:
-    return f"{safe_name(this_host())}.ended"
+    # Unless the clock was set back.
+    return asked_ns < ended_ns(root, this_host()) <= time.time_ns()

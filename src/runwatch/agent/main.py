@@ -41,11 +41,13 @@ from runwatch.agent.errands import ERRANDS
 from runwatch.agent.kineto import KinetoDaemon
 from runwatch.agent.lanes import Lanes, Source
 from runwatch.agent.lock import AgentLock
+from runwatch.agent.moved import Neighbour, here_or_elsewhere
 from runwatch.agent.neighbours import seen_from_here, stranger_at
 from runwatch.agent.profiles import ProfileErrand
 from runwatch.agent.queues import SCHEDULERS
 from runwatch.agent.queues.desk import QueueDesk, Said
 from runwatch.agent.settings import AgentSettings
+from runwatch.agent.syncing import DiskSync
 from runwatch.agent.watch import Exit, ProcessWatch
 from runwatch.capture.faulthandling import FATAL
 from runwatch.clock import Clock, Tick, every, system_clock
@@ -108,6 +110,8 @@ class Agent:
         self._lanes = Lanes(self._sources() if sources is None else sources, self, clock=clock)
         self._book = Book(self._open_journal)
         self._queues = QueueDesk(SCHEDULERS, clock=clock)
+        self._moved = Neighbour(settings, self.host)
+        self._sync = DiskSync(settings.root, period_seconds=settings.sync_seconds, clock=clock)
         self._dropped = self._said_dropped_ns = 0
         self._failed: set[str] = set()
         context = Context(settings.root, self.host, clock, lambda: self._targets, self._book.event)
@@ -121,9 +125,12 @@ class Agent:
         self._courier = self._make_courier()
 
     def _open_journal(self) -> JournalWriter:
+        return here_or_elsewhere(self.settings.root, self._open_journal_in)
+
+    def _open_journal_in(self, root: Path) -> JournalWriter:
         own = self.settings.own_bytes
         return JournalWriter(
-            self.settings.root,
+            root,
             self._origin(),
             # The oldest goes a segment at a time: not too much of the whole.
             segment_bytes=min(DEFAULT_SEGMENT_BYTES, own // SEGMENTS),
@@ -150,6 +157,7 @@ class Agent:
             ca=ca,
             host=self.host,
             all_hosts=settings.all_hosts,
+            inherit_seconds=settings.inherit_seconds,
             commands=self._errands.kinds,
             on_command=self._errands.take,
             on_head=partial(note_head, settings.root, self.host),
@@ -184,6 +192,7 @@ class Agent:
             )
             bringing.start()
         self._kineto.start()
+        self._sync.start()
         try:
             for tick in every(self.settings.period_seconds, until=self._wait, clock=self._clock):
                 self._look()
@@ -199,6 +208,7 @@ class Agent:
             for gone in self._watch.poll(0):  # found by the last look, or gone since
                 self._record_exit(gone)
             self._kineto.stop()
+            self._sync.stop()
             self._lanes.stop()
             self._tell_queues(self._queues.stop())
             self._book.event("agent_end", {"pid": os.getpid()})
@@ -253,6 +263,7 @@ class Agent:
             seen = []
         for origin in seen:
             self._add(origin)
+        self._sync.look_at([origin.journal for origin in self._tail.live()])
         self._tell_aside()
         self._know_targets()
 
@@ -505,6 +516,7 @@ class Agent:
             self._book.event("journal_loss", {"dropped_records": report.records_dropped})
         for target in self._targets:
             self._read_dumps(target, ended=False)
+        self._moved.look()
 
     def _is_idle(self) -> bool:
         """No process of a run for a while, and nothing left to ship to a head that we have."""
@@ -515,7 +527,9 @@ class Agent:
             self._busy_ns = now
         quiet = now - self._busy_ns > self.settings.idle_seconds * 1e9
         settled = self._courier is None or self._courier.settled
-        return quiet and settled and (self._shipper is None or self._shipper.all_acknowledged())
+        sender = self._shipper
+        sent = sender is None or sender.all_acknowledged() and not sender.expects_more()
+        return quiet and settled and sent
 
     def _hears_someone(self) -> bool:
         """Whether a process lives that records here, seen or not."""

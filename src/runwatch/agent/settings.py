@@ -23,6 +23,11 @@ class AgentSettings:
     )
     ca: Path | None = setting(None, env="RUNWATCH_CA", help="certificate to check the head's by")
     host: str = setting("", env="RUNWATCH_HOST", help="this node's name, if not the host name")
+    inherit_seconds: float = setting(
+        60.0,
+        env="RUNWATCH_INHERIT_SECONDS",
+        help="what another host left here is sent when it was still for so long; 0 = never",
+    )
     all_hosts: bool = setting(False, help="take every host's journals, not just this one's")
     period_seconds: float = setting(1.0, help="how often the host is sampled")
     device_hz: float = setting(
@@ -55,6 +60,11 @@ class AgentSettings:
         env="RUNWATCH_AGENT_BYTES",
         help="disk for what this agent itself records while no head takes it; then the oldest goes",
     )
+    sync_seconds: float = setting(
+        5.0,
+        env="RUNWATCH_SYNC_SECONDS",
+        help="how often what is recorded is put on the disk, against power loss; 0 = never",
+    )
     keep_acknowledged_seconds: float = setting(
         3600.0, help="how long stored segments are kept, in case the head loses its store"
     )
@@ -66,6 +76,12 @@ class AgentSettings:
             raise UsageError(
                 f"period_seconds is {self.period_seconds:g}; at least {LEAST_SECONDS} can be kept"
             )
+        for name in ("inherit_seconds", "sync_seconds"):
+            if not 0 <= (value := getattr(self, name)) < float("inf"):
+                raise UsageError(
+                    f"{name} (RUNWATCH_{name.upper()}) is {value:g}: a number of seconds, or 0 "
+                    "(never)"
+                )
         most = 1 / LEAST_SECONDS
         if not 0 <= self.device_hz <= most:
             raise UsageError(

@@ -20,6 +20,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import quote, urlencode
@@ -28,9 +29,10 @@ from runwatch.cli.asgi import Exchange
 from runwatch.cli.progress import progress
 from runwatch.errors import HeadUnreachable, NotFound, RunwatchError, StoreBusy, UsageError
 from runwatch.goodput.remote import http_address
-from runwatch.head.address import read_address
+from runwatch.head.address import ADDRESS_FILE, Listening, read_address
+from runwatch.journal.moved import told_of
 from runwatch.settings import runwatch_dir, token_of
-from runwatch.terminal import shown_all
+from runwatch.terminal import shown, shown_all
 
 TIMEOUT_SECONDS: Final = 30.0
 PATIENCE_SECONDS: Final = 1.0
@@ -93,15 +95,17 @@ def _choose(given: argparse.Namespace, only_goodput: bool) -> Source:
         return RemoteSource(http_address(head), token, raw=raw)
     root = given.dir or runwatch_dir()
     if not os.path.isdir(root):
-        from runwatch.sdk.place import fallback_place
+        from runwatch.journal.moved import fallback_place
 
-        moved = fallback_place()
-        there = f" (what could not be recorded there is in {moved})" if moved.is_dir() else ""
+        other = fallback_place()
+        there = f" (what could not be recorded there is in {other})" if other.is_dir() else ""
         raise NotFound(
             f"there is no Runwatch directory {root}{there}; name one with --dir, or record a run "
             "first (`runwatch demo` makes one)"
         )
     check_open(root)
+    if moved := told_of(root):
+        print(f"runwatch: {shown(moved)}", file=sys.stderr)
     if only_goodput and is_bare(root):
         return LocalSource(root, bare=True, raw=raw)
     deadline = time.monotonic() + PATIENCE_SECONDS
@@ -116,12 +120,30 @@ def _choose(given: argparse.Namespace, only_goodput: bool) -> Source:
                     "with one"
                 ) from busy
             if serving is not None:
-                return RemoteSource(serving.http, serving.token or token, raw=raw)
+                remote = RemoteSource(serving.http, serving.token or token, raw=raw)
+                if not (why := remote.is_away()):
+                    return remote
+                print(_stale(root, serving, why, busy), file=sys.stderr)
+                return LocalSource(root, in_memory=True, raw=raw)
             if time.monotonic() > deadline:
                 # Another command follows a run: what the journals still hold answers as well.
                 print(f"runwatch: {busy.args[0].split(';')[0]}: reading journals", file=sys.stderr)
                 return LocalSource(root, in_memory=True, raw=raw)
             time.sleep(0.05)
+
+
+def _stale(root: Path, said: Listening, why: str, busy: StoreBusy) -> str:
+    """A head that was killed leaves its note behind."""
+    from runwatch.cli import tables  # slow to import, and seldom needed here
+
+    when = f" since {tables.time(said.since_ns)}" if said.since_ns else ""
+    where = f" on {said.host}" if said.host else ""
+    return shown(
+        f"runwatch: no answer from the head of {root}: {ADDRESS_FILE} says that process {said.pid}"
+        f"{where} serves it at {said.http}{when}, and nobody answers there ({why}). Start it again "
+        f"(`runwatch head --dir {root}`), or remove {root / ADDRESS_FILE} if it is gone for good. "
+        f"{busy.args[0].split(';')[0]}: reading journals"
+    )
 
 
 def is_bare(root: Path) -> bool:
@@ -177,6 +199,18 @@ class RemoteSource:
         self.name = address
         self._raw = raw
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+
+    def is_away(self) -> str:
+        """Why nobody is there, if nobody is; one that is slow is not away."""
+        try:
+            with urllib.request.urlopen(f"{self.name}/api/v1/health", timeout=TIMEOUT_SECONDS) as a:
+                return "" if "status" in json.load(a) else "something else answers"
+        except urllib.error.HTTPError as error:
+            return "" if error.code in (401, 403, 429, 503) else f"something answers {error.code}"
+        except TimeoutError:
+            return ""
+        except (urllib.error.URLError, OSError, HTTPException, ValueError, TypeError) as error:
+            return str(getattr(error, "reason", error))
 
     def get(self, path: str, **parameters: Any) -> Any:
         return _answer(self.stream(path, **parameters), self._raw)

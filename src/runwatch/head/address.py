@@ -25,6 +25,10 @@ class Listening:
     """Empty when it takes no agents."""
     token: str
     pid: int
+    host: str = ""
+    """Where it runs; empty: an older head did not say."""
+    since_ns: int = 0
+    """When it began to listen, wall clock; 0: not said."""
 
     @property
     def link(self) -> str:
@@ -37,6 +41,8 @@ def read_address(root: Path) -> Listening | None:
         with Folder.at(root) as folder:  # by another's we would tell him our token
             text = folder.text(ADDRESS_FILE, owners=folder.trusted())
         fields: dict[str, Any] = json.loads(text)
-        return Listening(fields["http"], fields["grpc"], fields["token"], fields["pid"])
+        known = {name: fields[name] for name in ("http", "grpc", "token", "pid")}
+        more = {name: fields[name] for name in ("host", "since_ns") if name in fields}
+        return Listening(**known, **more)
     except (OSError, ValueError, KeyError, TypeError):
         return None

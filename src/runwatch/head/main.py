@@ -9,7 +9,7 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -52,6 +52,7 @@ from runwatch.head.shares import FILE as SHARES_FILE
 from runwatch.head.shares import Shares
 from runwatch.head.stream import AgentState, SpineService, serve_grpc
 from runwatch.journal.liveness import this_host
+from runwatch.journal.moved import told_of
 from runwatch.journal.reader import READ_BYTES
 from runwatch.journal.segment import journal_directories
 from runwatch.record import Batch, JournalId
@@ -59,6 +60,7 @@ from runwatch.shapes import refused_records
 from runwatch.store.duck import DuckStore
 from runwatch.store.folds import FoldFiles
 from runwatch.store.journals import JournalStore, stretch_bytes
+from runwatch.store.opening import FULL
 from runwatch.store.store import Retention
 from runwatch.views.sessions import Session
 
@@ -91,6 +93,7 @@ class LocalHead:
         price_per_device_hour: float | None = None,
         clock: Clock = system_clock,
     ) -> None:
+        self._root = root
         self.live = Live()
         lasts = _writable(root) and not (in_memory or bare)
         if lasts:
@@ -104,7 +107,7 @@ class LocalHead:
         at_once = stretch_bytes(len(journal_directories(root))) if bare else READ_BYTES
         self.tail = LocalTail(root, self.ingest, clock=clock, read_bytes=at_once)
         self._agents = agents
-        self._clock = clock
+        self.clock = clock
         self._lag_seconds: float | None = None
         self._refused = 0
         self.nodes = Nodes(agents, self.tail, self.store, clock=clock)
@@ -184,7 +187,7 @@ class LocalHead:
             LeftAlone(host, a.journal, a.why, a.version, a.since_ns) for a in self.tail.aside()
         ]
         problem = self.ingest.problem or self.ingest.neglected
-        notes = [self.ingest.steady.why] if self.ingest.steady.why else []
+        notes = [said for said in (self.ingest.steady.why, told_of(self._root)) if said]
         return Standing(problem, aside, self._refused, notes)
 
     def _known_ns(self, host: str) -> int | None:
@@ -192,7 +195,7 @@ class LocalHead:
         agent = self.nodes.agent_of(host)
         if agent is not None:
             # One that was away begins with what it kept meanwhile.
-            is_new = self._clock.wall_ns() - agent.connected_ns < FRESH_SECONDS * 1e9
+            is_new = self.clock.wall_ns() - agent.connected_ns < FRESH_SECONDS * 1e9
             return None if is_new else agent.heard_ns
         return self.tail.read_until_ns if host in self.tail.hosts() else None
 
@@ -222,7 +225,7 @@ class LocalHead:
     def _stored(self, batches: Sequence[Batch]) -> None:
         newest = max((b.points.time_ns[-1] for b in batches if len(b.points)), default=None)
         if newest is not None:
-            self._lag_seconds = (self._clock.wall_ns() - newest) / 1e9
+            self._lag_seconds = (self.clock.wall_ns() - newest) / 1e9
         told = chain.from_iterable(batch.events for batch in batches)
         self._refused += sum(refused_records(event) for event in told)
         self.outbox.stored(batches)
@@ -369,7 +372,9 @@ class Head:
         """Say when we are there; go down when the writer has, and end live pages before we do."""
         while not server.started:
             await asyncio.sleep(0.01)
-        _write_address(self.settings.root, at)
+        noted = _write_address(self.settings.root, at)
+        if not noted:
+            logger.warning("no space left in %s: commands do not find us yet", self.settings.root)
         on_ready(at)
         rounds = 0
         while not server.should_exit:
@@ -378,6 +383,7 @@ class Head:
             rounds += 1
             if rounds % CLOCK_ROUNDS == 0:
                 await asyncio.to_thread(self._hear_clocks)
+                noted = noted or _write_address(self.settings.root, at)
             await asyncio.sleep(0.1)
         self.local.live.close()
 
@@ -395,7 +401,8 @@ class Head:
         http = f"{scheme}://{_bracketed(host)}:{http_port}" if http_port else ""
         http += settings.base_path if http else ""
         grpc = f"{'grpcs://' if tls else ''}{_bracketed(host)}:{grpc_port}" if grpc_port else ""
-        return Listening(http, grpc, settings.token, os.getpid())
+        now_ns = self.local.clock.wall_ns()
+        return Listening(http, grpc, settings.token, os.getpid(), this_host(), now_ns)
 
 
 class _Server(uvicorn.Server):
@@ -445,12 +452,18 @@ def _certificate(settings: HeadSettings) -> tuple[bytes, bytes] | None:
         raise UsageError(f"cannot read {error.filename}: {error.strerror}") from error
 
 
-def _write_address(root: Path, at: Listening) -> None:
+def _write_address(root: Path, at: Listening) -> bool:
+    """False if it is to be tried again: a disk that is full keeps nobody from answering."""
     if not root.is_dir() or not os.access(root, os.W_OK):
-        return
-    said = {"http": at.http, "grpc": at.grpc, "token": at.token, "pid": at.pid}
-    with Folder.at(root) as folder:
-        folder.write(ADDRESS_FILE, json.dumps(said).encode())
+        return True
+    try:
+        with Folder.at(root) as folder:
+            folder.write(ADDRESS_FILE, json.dumps(asdict(at)).encode())
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        return False
+    return True
 
 
 def _forget_address(root: Path) -> None:

@@ -191,7 +191,7 @@ class Reading:
         events = self.store.events(None, kinds=["heartbeat"], start_ns=since)
         if run is None:
             return events + self.store.events(None, kinds=list(LIFE_KINDS))
-        events += self.store.events(run, kinds=["run_start", "run_end"])
+        events += self.store.events(run, kinds=["run_start", "run_end", "fork"])
         return events + self.store.events(None, kinds=["process_exit", "job_queued"])
 
     # ── the rest ───────────────────────────────────────────────────────────────────────────────

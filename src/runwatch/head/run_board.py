@@ -23,7 +23,7 @@ from runwatch.views.configs import merge_configs
 from runwatch.views.runs import RunSummary, process_states, runs_of
 from runwatch.views.totals import total_steps
 
-_OWN_WORDS: Final = ("run_start", "run_end")
+_OWN_WORDS: Final = ("run_start", "run_end", "fork")
 _EXIT: Final = "process_exit"
 _HEARTBEAT: Final = "heartbeat"
 _CONFIG: Final = "config"

@@ -13,12 +13,18 @@ _NETWORK: Final = frozenset(
 )  # fmt: skip
 
 _WRITES_IN_PLACE: Final = frozenset(("ext2", "ext3", "ext4", "ramfs", "tmpfs"))
+_OF_ONE_KERNEL: Final = _WRITES_IN_PLACE | {"bcachefs", "btrfs", "f2fs", "jfs", "xfs", "zfs"}
 MOUNTS: Final = Path("/proc/self/mounts")
 
 
 def is_network_file_system(path: Path, mounts: Path = MOUNTS) -> bool:
     """Whether other hosts may see `path`, and see its pages in any order."""
     return kind_of(path, mounts) in _NETWORK
+
+
+def is_only_ours(path: Path, mounts: Path = MOUNTS) -> bool:
+    """Whether nobody writes there but through this kernel; what is not known is not."""
+    return kind_of(path, mounts) in _OF_ONE_KERNEL
 
 
 def may_be_mapped(path: Path, mounts: Path = MOUNTS) -> bool:

@@ -15,7 +15,8 @@ from types import ModuleType
 from typing import Final
 
 from runwatch._version import __version__
-from runwatch.sdk.plain import Json
+from runwatch.sdk.identity import queued_at_ns
+from runwatch.sdk.plain import Json, text
 
 FRAMEWORKS: Final = (
     "torch", "jax", "jaxlib", "flax", "tensorflow", "keras", "lightning", "pytorch_lightning",
@@ -163,3 +164,9 @@ def _read(path: Path) -> str:
         return path.read_text(errors="replace")
     except OSError:
         return ""
+
+
+def circumstances() -> dict[str, Json]:
+    """Whose it is, and since when it was wanted; what is not known is left out."""
+    found: dict[str, Json] = {"user": text(user())[:200], "queued_at_ns": queued_at_ns()}
+    return {name: value for name, value in found.items() if value}

@@ -27,6 +27,8 @@ from runwatch.sdk.guard import guarded, tally
 
 PATIENCE_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 0.02
+_AGENT_LOOKS: Final = 10
+"""Every tenth time the agent is looked for, too."""
 
 _unsent: dict[Path, Position] = {}
 _asking: set[Path] = set()
@@ -70,17 +72,25 @@ def wait(seconds: float = PATIENCE_SECONDS) -> None:
 def _wait(deadline: float) -> None:
     host, is_named = this_host(), bool(os.environ.get("RUNWATCH_HEAD"))
     roots = {journal.parents[1] for journal in _unsent}
-    for root in _asking & roots:
-        if (is_named or has_head(root, host)) and not (
-            launch.is_on_its_way(root) or launch.has_agent(root, host)
-        ):
-            launch.start_agent(root, host)
+    look = 0
     while not _is_all_stored() and time.monotonic() < deadline:
+        if look % _AGENT_LOOKS == 0:
+            for root in _asking & roots:
+                _see_to_agent(root, host, is_named)
+        look += 1
         launch.reap()
         there = [has_head(root, host) for root in roots]
         if "agent" in tally.counts or False in there or not (is_named or any(there)):
             return
         time.sleep(_LOOK_SECONDS)
+
+
+def _see_to_agent(root: Path, host: str, is_named: bool) -> None:
+    """More than once: one that is being killed has its lock for a moment longer."""
+    if (is_named or has_head(root, host)) and not (
+        launch.is_on_its_way(root, host) or launch.has_agent(root, host)
+    ):
+        launch.start_agent(root, host)
 
 
 def _is_all_stored() -> bool:

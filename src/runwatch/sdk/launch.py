@@ -11,7 +11,6 @@ forks leaves the child a lock that nobody will ever release.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sys
 import time
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from runwatch.clock import Clock, system_clock
-from runwatch.files import safe_name
+from runwatch.journal import agents
 from runwatch.sdk.guard import tally
 
 LOOK_SECONDS: Final = 10.0
@@ -31,10 +30,9 @@ LONGEST_PAUSE_SECONDS: Final = 600.0
 SHELL: Final = "/bin/sh"
 _SHELL_SECONDS: Final = 0.5
 _OPEN: Final = os.POSIX_SPAWN_OPEN
-_APPEND: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-_LOOK: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _started: set[int] = set()
-_asked: dict[Path, float] = {}
+_asked: dict[Path, tuple[float, int]] = {}
+"""When, by the monotonic and by the wall clock."""
 
 
 def wanted(environment: Mapping[str, str] = os.environ) -> bool:
@@ -58,43 +56,15 @@ class Caretaker:
             return
         if has_agent(self._root, self._host):
             self._pause = LOOK_SECONDS
-        elif not _was_ended(self._root, self._host, self._since_ns):
+        elif agents.ended_ns(self._root, self._host) <= self._since_ns:
             start_agent(self._root, self._host)
             self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
         self._next_ns = now + int(self._pause * 1e9)
 
 
-def lock_path(root: Path, host: str) -> Path:
-    """As `agent/lock.py` has it."""
-    return root / "agent" / f"{safe_name(host)}.lock"
-
-
 def has_agent(root: Path, host: str) -> bool:
-    """Whether somebody holds the lock; also if that cannot be told.
-
-    Who asks has a share in it for a moment.  An agent that begins just then gives up, and is
-    missed the next time."""
-    try:
-        fd = os.open(lock_path(root, host), _LOOK)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(fd)
-    return False
-
-
-def _was_ended(root: Path, host: str, since_ns: int) -> bool:
-    """Whether somebody has ended all agents since then, and does not want another."""
-    try:
-        return since_ns < int(lock_path(root, host).with_suffix(".ended").read_text())
-    except (OSError, ValueError):
-        return False
+    """Whether somebody holds the lock; also if that cannot be told."""
+    return agents.is_held(root, agents.lock_name(host)) is not False
 
 
 def start_agent(
@@ -106,36 +76,39 @@ def start_agent(
     shell: str = SHELL,
 ) -> None:
     safe = "".join(c if c.isalnum() or c in "-." else "-" for c in host)[:64] or "host"
-    log = root / "agent" / f"{safe}.log"
     # -P: what lies in the directory that the program runs in is not for the agent to import.
     command = [executable, "-P", "-m", "runwatch.agent", "--dir", str(root)]
-    command += ["--asked", str(time.time_ns())]
+    asked_ns = time.time_ns()
+    command += ["--asked", str(asked_ns)]
     try:
         if not os.access(executable, os.X_OK):
             raise FileNotFoundError(f"cannot run {executable}")
-        log.parent.mkdir(mode=0o700, exist_ok=True)
-        if os.access(shell, os.X_OK):
-            pid = _spawn([shell, "-c", '"$@" &', "sh", *command], log, environment)
-        else:
-            pid = _spawn([*command, "--detach"], log, environment)
-            shell = ""
+        log = agents.open_log(root, f"{safe}.log")
+        try:
+            if os.access(shell, os.X_OK):
+                pid = _spawn([shell, "-c", '"$@" &', "sh", *command], log, environment)
+            else:
+                pid = _spawn([*command, "--detach"], log, environment)
+                shell = ""
+        finally:
+            os.close(log)
     except OSError as error:
         tally.count("agent", f"no agent was started: {error}")
         return
     _started.add(pid)
-    _asked[root] = time.monotonic()
+    _asked[root] = time.monotonic(), asked_ns
     if shell:
         _collect(pid)
 
 
-def _spawn(command: list[str], log: Path, environment: Mapping[str, str]) -> int:
+def _spawn(command: list[str], log: int, environment: Mapping[str, str]) -> int:
     return os.posix_spawn(
         command[0],
         command,
         _environment(environment),
         file_actions=[
             (_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-            (_OPEN, 1, str(log), _APPEND, 0o600),
+            (os.POSIX_SPAWN_DUP2, log, 1),
             (os.POSIX_SPAWN_DUP2, 1, 2),
             *((os.POSIX_SPAWN_CLOSE, fd) for fd in _inheritable()),
         ],
@@ -173,9 +146,10 @@ def forget() -> None:
     _asked.clear()
 
 
-def is_on_its_way(root: Path) -> bool:
-    """Whether we have started one that may not have the lock yet."""
-    return time.monotonic() < _asked.get(root, -LOOK_SECONDS) + LOOK_SECONDS
+def is_on_its_way(root: Path, host: str) -> bool:
+    """Whether we have started one that has not had the lock yet."""
+    asked, asked_ns = _asked.get(root, (-LOOK_SECONDS, 0))
+    return time.monotonic() < asked + LOOK_SECONDS and not agents.came_since(root, host, asked_ns)
 
 
 def _inheritable() -> Iterator[int]:

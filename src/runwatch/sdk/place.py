@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from runwatch._version import __version__
 from runwatch.clock import Clock, system_clock
 from runwatch.interruption import let_pass
 from runwatch.journal.liveness import boot_id, pid_namespace, start_ticks, this_host
+from runwatch.journal.moved import check_private, fallback_place, note_wanted
 from runwatch.journal.segment import DEFAULT_SEGMENT_BYTES, new_journal_id
 from runwatch.journal.writer import DEFAULT_BUDGET_BYTES, JournalWriter
 from runwatch.record import Origin, Role
@@ -43,6 +44,8 @@ def open_journal(
             f"nothing is recorded: cannot write to {wanted} ({first}) or {fallback} ({second})",
         )
         return None
+    with contextlib.suppress(OSError, ValueError):
+        note_wanted(writer.directory, absolute(wanted))
     tally.count("journal moved", f"cannot write to {wanted} ({first}); recording to {fallback}")
     return writer
 
@@ -55,16 +58,9 @@ def absolute(place: str | os.PathLike[str]) -> Path:
     return Path(os.path.abspath(expanded))
 
 
-def fallback_place(environment: Mapping[str, str] = os.environ) -> Path:
-    return Path(environment.get("TMPDIR") or "/tmp") / f"runwatch-{os.getuid()}"
-
-
 def _claim_private(folder: Path) -> None:
-    """Others can write where this lies: refuse what is not our own directory."""
     folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise PermissionError(f"{folder} belongs to someone else")
+    check_private(folder)
 
 
 def _open(

@@ -19,7 +19,7 @@ from runwatch.sdk.ending import EndWatch, describe, when_worker_ends
 from runwatch.sdk.faults import mind_faults, unwatch_faults, watch_faults
 from runwatch.sdk.guard import attempt, guarded, tally, text_of
 from runwatch.sdk.hooks.install import Hooks
-from runwatch.sdk.identity import Identity, queued_at_ns
+from runwatch.sdk.identity import Identity
 from runwatch.sdk.intake import Intake
 from runwatch.sdk.kinds import DATA_LOADING, USEFUL, Kind
 from runwatch.sdk.metric_types import METRIC_UNITS, SYSTEM_METRICS
@@ -99,7 +99,7 @@ class Run(Intake):
         self._takes_system_metrics = log_system_metrics
         self._directory = directory
         self._clock = clock
-        self._pid = os.getpid()
+        self._pid, self._session = os.getpid(), os.getsid(0)
         self._writer: JournalWriter | None = None
         self._lock = threading.RLock()
         self._opening = self._homeless = self._finishing = self._finished = False
@@ -242,7 +242,7 @@ class Run(Intake):
             "cwd": text(collect.working_directory()),
             "python": sys.version.split()[0],
             "executable": text(sys.executable or ""),
-            **attempt("find out whose run it is", dict[str, Any](), _circumstances),
+            **attempt("find out whose run it is", dict[str, Any](), collect.circumstances),
             **mapping(self._details()),
         }
         writer.event("run_start", body, scope=self._scope)
@@ -292,7 +292,7 @@ class Run(Intake):
         self._directory = writer.directory.parents[1]  # a child's journal belongs there, too
         if self._is_child:
             body = {"parent_journal": self._parent_journal, "parent_pid": self._pid}
-            writer.event("fork", body, scope=self._scope)
+            writer.event("fork", {**body, "detached": self._is_detached}, scope=self._scope)
             when_worker_ends(self._close_child)
         return writer
 
@@ -472,10 +472,15 @@ class Run(Intake):
     def _is_child(self) -> bool:
         return os.getpid() != self._pid
 
+    @property
+    def _is_detached(self) -> bool:
+        """A child with a session of its own: the program has put itself into the background."""
+        return self._is_child and os.getsid(0) != self._session
+
     @guarded("note an exception")
     def _on_exception(self, error: BaseException) -> None:
         """Uncaught: written at once, since what follows (other threads, exit) may hang."""
-        if not self._is_child and not self._finished:
+        if (not self._is_child or self._is_detached) and not self._finished:
             status, exception = describe(error)
             self._record_end(status, exception=exception, explicit=False)
 
@@ -502,7 +507,15 @@ class Run(Intake):
     ) -> None:
         if self._finished or self._finishing:
             return
+
+        def tell() -> None:
+            self._record_end(
+                status, reason=reason, exception=exception, explicit=explicit, done=done
+            )
+
         if self._is_child:
+            if self._is_detached and self._writer is not None:
+                tell()
             self._close_child()
             return
         self._finishing = True
@@ -513,9 +526,7 @@ class Run(Intake):
             self._collector.finish(DRAIN_SECONDS)
             if self._open() is not None:
                 self._collect()
-            self._record_end(
-                status, reason=reason, exception=exception, explicit=explicit, done=done
-            )
+            tell()
             self._shut()
         finally:
             self._finishing = False
@@ -584,9 +595,3 @@ class Run(Intake):
         self._forget_ids()
         if writer is not None:
             writer.close()
-
-
-def _circumstances() -> dict[str, Any]:
-    """Whose it is, and since when it was wanted; what is not known is left out."""
-    found = {"user": text(collect.user())[:200], "queued_at_ns": queued_at_ns()}
-    return {name: value for name, value in found.items() if value}

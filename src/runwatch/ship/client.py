@@ -25,6 +25,7 @@ from runwatch.errors import HeadUnreachable, UsageError, WireError
 from runwatch.journal.liveness import this_host
 from runwatch.journal.stored import note_stored
 from runwatch.record import Command, JournalId, Position
+from runwatch.ship.estates import Estates
 from runwatch.ship.tail import FAILURES, Aside, Followed, Tail
 from runwatch.wire import spine_pb2 as pb
 from runwatch.wire.commands import command_from_message
@@ -109,6 +110,7 @@ class Shipper:
         ca: bytes | None = None,
         host: str | None = None,
         all_hosts: bool = False,
+        inherit_seconds: float = 0.0,
         settings: ShipSettings | None = None,
         commands: Sequence[str] = (),
         on_command: Callable[[Command], None] = lambda _: None,
@@ -116,8 +118,10 @@ class Shipper:
         clock: Clock = system_clock,
         draw: Callable[[], float] = random.random,
     ) -> None:
-        """`on_command` is called in the receiving thread with each that the head sends of the
-        kinds `commands`; it must not take long.  `on_head` hears whether the head is there."""
+        """`inherit_seconds`: what other hosts have left here is sent, too, when they have been
+        still for so long; 0: never.  `on_command` is called in the receiving thread with each that
+        the head sends of the kinds `commands`; it must not take long.  `on_head` hears whether the
+        head is there."""
         self.address = address
         self.host = host or this_host()
         self.acknowledged: dict[JournalId, Position] = {}
@@ -125,7 +129,12 @@ class Shipper:
         self.problem = "not yet connected"
         """Why nothing is acknowledged at the moment, in words; empty when all is well."""
         of_host = None if all_hosts else self.host
-        self._tail = Tail(root, of_host=of_host, start=self._cursor, clock=clock)
+        self._estates: Estates | None = None
+        if of_host is not None and inherit_seconds > 0:
+            self._estates = Estates(root, still_seconds=inherit_seconds, clock=clock)
+        self._tail = Tail(
+            root, of_host=of_host, estates=self._estates, start=self._cursor, clock=clock
+        )
         self._token, self._ca = token, ca
         self._commands, self._on_command = tuple(commands), on_command
         self._on_head = on_head
@@ -160,6 +169,10 @@ class Shipper:
             and followed.idle_ns >= since_ns
             and self.acknowledged.get(journal, -1) >= followed.reader.position
         )
+
+    def expects_more(self) -> bool:
+        """Whether journals of a host that seems to be gone may soon be ours to send."""
+        return self._estates is not None and self._estates.is_waiting
 
     def aside(self) -> list[Aside]:
         """Journals that are not sent, and why."""

@@ -23,6 +23,7 @@ from runwatch.journal.liveness import has_ended, is_alive
 from runwatch.journal.reader import READ_BYTES, JournalReader
 from runwatch.record import START, Batch, JournalId, Origin, Position
 from runwatch.shapes import origin_problem
+from runwatch.ship.estates import Estates
 
 LIVENESS_SECONDS = 1.0
 HEARTBEAT_SECONDS = 15.0
@@ -122,7 +123,8 @@ class Tail:
     """Discovers journals under `<root>/journals` and reads what is new, fairly, in order.
 
     `of_host` limits it to journals written on that host: with a shared directory every node's
-    agent ships its own.  `start` tells where to begin with a journal; None means "not known yet".
+    agent ships its own, and with `estates` what a host has left that is gone.  `start` tells where
+    to begin with a journal; None means "not known yet".
     """
 
     def __init__(
@@ -130,6 +132,7 @@ class Tail:
         root: Path,
         *,
         of_host: str | None = None,
+        estates: Estates | None = None,
         start: Callable[[JournalId], Position | None] = lambda _: START,
         alive: Callable[[Origin], bool | None] = is_alive,
         clock: Clock = system_clock,
@@ -140,11 +143,13 @@ class Tail:
         """So much of a journal at a time."""
         self.journals: dict[JournalId, Followed] = {}
         self._of_host = of_host
+        self._estates = estates
         self._start = start
         self._alive = alive
         self._clock = clock
         self._listing = _Listing(root / "journals", clock)
         self._ignored: set[str] = set()
+        self._inherited: set[str] = set()
         self._aside: dict[str, Aside] = {}
         self._said = ""
         self._most_open = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
@@ -152,6 +157,8 @@ class Tail:
     def close(self) -> None:
         for followed in self.journals.values():
             followed.reader.close()
+        if self._estates is not None:
+            self._estates.close()
 
     def discover(self, *, surely: bool = False) -> list[Followed]:
         """Journals not seen before.  Those that retention has removed are let go.
@@ -160,7 +167,7 @@ class Tail:
         """
         if surely:
             self._listing.insist()
-        due = self._due()
+        due = self._due() | self._inherit()
         if due:
             self._listing.insist()
         try:
@@ -171,10 +178,13 @@ class Tail:
         if names is None:
             return []
         self._ignored &= names
+        self._inherited &= names
         for gone in [name for name in self._aside if name not in names]:
             del self._aside[gone]
         for gone in [name for name in self.journals if name not in names]:
             self.journals.pop(gone).reader.close()
+        if self._estates is not None:
+            self._estates.forget(names)
         known = self.journals.keys() | self._ignored | (self._aside.keys() - due)
         new = sorted(names - known)
         return [followed for name in new if (followed := self._try_to_follow(name)) is not None]
@@ -183,6 +193,24 @@ class Tail:
         now = self._clock.mono_ns()
         found = [a for a in self._aside.values() if a.again_ns is not None and a.again_ns <= now]
         return {aside.journal for aside in found}
+
+    def _inherit(self) -> set[str]:
+        """Journals of hosts that are gone, which are ours from now on; those of hosts that are
+        there again are let go."""
+        if self._estates is None:
+            return set()
+        came: set[str] = set()
+        for origin, is_ours in self._estates.look():
+            if is_ours:
+                self._ignored.discard(origin.journal)
+                self._inherited.add(origin.journal)
+                came.add(origin.journal)
+            else:
+                self._inherited.discard(origin.journal)
+                self._ignored.add(origin.journal)
+                if (followed := self.journals.pop(origin.journal, None)) is not None:
+                    followed.reader.close()
+        return came
 
     def _try_to_follow(self, name: str) -> Followed | None:
         try:
@@ -208,10 +236,15 @@ class Tail:
             raise SegmentError(
                 f"it says to be journal {reader.origin.journal!r}: a copy, or forged"
             )
-        if self._of_host is not None and reader.origin.host != self._of_host:
+        is_strange = self._of_host is not None and reader.origin.host != self._of_host
+        if is_strange and name not in self._inherited:
             self._ignored.add(name)
+            if self._estates is not None:
+                self._estates.meet(reader.origin)
             return None
         followed = self.journals[JournalId(name)] = Followed(reader, reader.origin)
+        if is_strange and self._estates is not None:
+            followed.dead = self._estates.surely_dead(reader.origin)
         return followed
 
     def read(self) -> Iterator[tuple[Followed, Batch]]:
@@ -265,7 +298,12 @@ class Tail:
 
     def aside(self) -> list[Aside]:
         """The journals that are left alone, by name; any thread may ask."""
-        return sorted(dict(self._aside).values(), key=lambda aside: aside.journal)
+        found = list(dict(self._aside).values())
+        if self._estates is not None:
+            found += [
+                Aside(each.journal, each.why, each.since_ns, 0) for each in self._estates.unsent
+            ]
+        return sorted(found, key=lambda aside: aside.journal)
 
     def _say(self, problem: str) -> None:
         if problem != self._said:

@@ -102,10 +102,16 @@ class DuckStore:
         settings = settings or DuckSettings()
         if directory is None:
             return cls(None, None, clock, settings)
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = DirectoryLock(directory, clock=clock)
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = DirectoryLock(directory, clock=clock)
+        except OSError as error:
+            raise opening.full(directory, error) from error
         try:
             return cls(directory, lock, clock, settings)
+        except OSError as error:
+            lock.release()
+            raise opening.full(directory, error) from error
         except BaseException:
             lock.release()
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -26,8 +27,9 @@ class DirectoryLock:
                 "stop it, or give this one another directory"
             ) from None
         text = json.dumps({"pid": os.getpid(), "started_ns": clock.wall_ns()})
-        os.ftruncate(self._file, 0)
-        os.pwrite(self._file, text.encode(), 0)
+        with contextlib.suppress(OSError):  # a full disk: the lock is what counts
+            os.ftruncate(self._file, 0)
+            os.pwrite(self._file, text.encode(), 0)
 
     def release(self) -> None:
         if self._file >= 0:

@@ -8,6 +8,7 @@ again exactly what is missing.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -36,6 +37,7 @@ _NOT_DAMAGE: Final = (
     "Cannot allocate memory",
     "version number",
 )
+FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _NO_SPACE: Final = ("No space left", "Disk quota exceeded", "no space")
 
 
@@ -62,6 +64,13 @@ def no_space(error: Exception) -> bool:
     return any(words in str(error) for words in _NO_SPACE)
 
 
+def full(directory: Path, error: OSError) -> OSError | StoreFull:
+    """What to raise where a store cannot even begin."""
+    if error.errno not in FULL:
+        return error
+    return StoreFull(f"no space left to begin a store in {directory}: make some, and start again")
+
+
 def open_memory(config: Mapping[str, str | int], clock: Clock) -> Opened:
     return _load(hot.connect(None, config), clock)
 
@@ -74,7 +83,14 @@ def open_directory(
     opened = _open_or_recover(directory, files, config, clock, manifest, notes)
     opened.notes = notes
     _check_blocks(directory, files, opened, clock)
-    save_manifest(directory, opened.connection, opened.blocks, opened.change)
+    try:
+        save_manifest(directory, opened.connection, opened.blocks, opened.change)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        # The last one stays, and with it every block that it names; what is stored is served.
+        opened.notes.append(f"when it was opened there was no space left in {directory}")
+        return opened
     files.delete_others(block.file for block in opened.blocks)
     return opened
 

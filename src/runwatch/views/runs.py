@@ -6,7 +6,6 @@ in `_state`.  Nothing else in the product decides a state.
 
 from __future__ import annotations
 
-import signal
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,12 +13,26 @@ from typing import Any, Final, Literal
 
 from runwatch.record import JournalId, RunId
 from runwatch.rows import EventRow, ProcessRow
+from runwatch.views.life import (
+    FORK,
+    exception_of,
+    exit_code_of,
+    fault_of,
+    heirs,
+    is_explained,
+    is_explicit,
+    lived_until,
+    moment,
+    said_done,
+    signal_of,
+    words_of,
+)
 from runwatch.views.times import to_the_second
 
 State = Literal["running", "completed", "failed", "killed", "lost"]
 STATES: Final[tuple[State, ...]] = ("running", "completed", "failed", "killed", "lost")
 
-LIFE_KINDS: Final = ("run_start", "run_end", "process_exit", "job_queued")
+LIFE_KINDS: Final = ("run_start", "run_end", "process_exit", "job_queued", FORK)
 """The events that `process_states` reads whole; of `heartbeat` the recent ones are enough."""
 ALIVE_WINDOW_SECONDS: Final = 30.0
 
@@ -218,6 +231,8 @@ class _Evidence:
     """What a scheduler told first of its job."""
     seen_ns: dict[JournalId, int] = field(default_factory=dict)
     gone: frozenset[JournalId] = frozenset()
+    forks: list[EventRow] = field(default_factory=list)
+    heirs: dict[JournalId, ProcessRow] = field(default_factory=dict)
 
     def add(self, event: EventRow) -> None:
         if event.kind == "run_start":
@@ -229,6 +244,8 @@ class _Evidence:
             self._add_exit(event)
         elif event.kind == "job_queued":
             self._add_queue(event)
+        elif event.kind == FORK:
+            self.forks.append(event)
         elif event.kind == "heartbeat":
             self._add_heartbeat(event)
 
@@ -238,7 +255,7 @@ class _Evidence:
             return
         known = self.exits.get(JournalId(journal))
         # An agent that was restarted may say "gone" after its predecessor said "SIGKILL".
-        if known is None or not _explained(known) and _explained(event):
+        if known is None or not is_explained(known) and is_explained(event):
             self.exits[JournalId(journal)] = event
 
     def _add_queue(self, event: EventRow) -> None:
@@ -263,7 +280,7 @@ class _Evidence:
 
     def queued_at_ns(self, row: ProcessRow) -> int | None:
         """What the process said itself comes first: somebody may have told it better."""
-        own = _moment(self.said.get((row.journal, row.run), {}), "queued_at_ns")
+        own = moment(self.said.get((row.journal, row.run), {}), "queued_at_ns")
         return self._told(row, "queued_at_ns") if own is None else own
 
     def granted_at_ns(self, row: ProcessRow) -> int | None:
@@ -271,14 +288,14 @@ class _Evidence:
 
     def _told(self, row: ProcessRow, name: str) -> int | None:
         told = self.queues.get(row.journal)
-        return None if told is None else _moment(told.body, name)
+        return None if told is None else moment(told.body, name)
 
     def end(self, row: ProcessRow) -> EventRow | None:
         """Its last word, unless it opened the run again after that; `finish()` is decisive."""
         key = row.journal, row.run
         reopened = max(self.starts.get(key, [row.start_ns]))
         ends = [event for event in self.ends.get(key, ()) if event.time_ns >= reopened]
-        explicit = [event for event in ends if _is_explicit(event)]
+        explicit = [event for event in ends if is_explicit(event)]
         if explicit:
             return min(explicit, key=lambda event: event.time_ns)
         return max(ends, key=lambda event: event.time_ns, default=None)
@@ -315,6 +332,7 @@ def process_states(
     for event in events:
         evidence.add(event)
     everyone = [row for found in _by_run(processes).values() for row in found]
+    evidence.heirs = heirs(everyone, evidence.forks)
     numbers = attempts(everyone)
     moved = clock_moves(everyone)
     rows = [row for row in everyone if row.role != "child"]
@@ -334,10 +352,17 @@ def _process_state(
     row: ProcessRow, attempt: int, evidence: _Evidence, now_ns: int, window_ns: int
 ) -> ProcessState:
     started_ns = evidence.started_ns(row)
-    last_ns = max(row.last_ns, row.start_ns, evidence.seen_ns.get(row.journal, row.start_ns))
-    gone = row.journal in evidence.gone
-    recent = not gone and now_ns - last_ns <= window_ns
-    ending = _state(evidence.end(row), evidence.exits.get(row.journal), last_ns, recent, gone)
+    ending, last_ns = _ending(row, evidence, now_ns, window_ns)
+    child = evidence.heirs.get(row.journal)
+    end = evidence.end(row)
+    is_quiet = ending.state in ("completed", "lost") and not (end and is_explicit(end))
+    if child is not None and is_quiet:
+        # It has put itself into the background: how that stands is how this stands.
+        end = evidence.end(child)
+        ending, child_ns = _ending(child, evidence, now_ns, window_ns)
+        last_ns = max(last_ns, child_ns)
+        said = f"it goes on as process {child.pid}, in the background"
+        ending = replace(ending, reason=ending.reason if ending.state != "running" else said)
     return ProcessState(
         journal=row.journal,
         run=row.run,
@@ -356,7 +381,7 @@ def _process_state(
         exit_code=ending.exit_code,
         signal=ending.signal,
         out_of_memory=ending.out_of_memory,
-        done=_said_done(evidence.end(row)) if ending.state == "completed" else False,
+        done=said_done(end) if ending.state == "completed" else False,
         lived_ns=ending.ended_ns if ending.lived_ns is None else ending.lived_ns,
         user=evidence.user(row),
         queued_at_ns=evidence.queued_at_ns(row),
@@ -364,22 +389,33 @@ def _process_state(
     )
 
 
+def _ending(
+    row: ProcessRow, evidence: _Evidence, now_ns: int, window_ns: int
+) -> tuple[_Ending, int]:
+    """How it stands, and when it was last heard of."""
+    last_ns = max(row.last_ns, row.start_ns, evidence.seen_ns.get(row.journal, row.start_ns))
+    gone = row.journal in evidence.gone
+    recent = not gone and now_ns - last_ns <= window_ns
+    ending = _state(evidence.end(row), evidence.exits.get(row.journal), last_ns, recent, gone)
+    return ending, last_ns
+
+
 def _state(
     end: EventRow | None, process_exit: EventRow | None, last_ns: int, recent: bool, gone: bool
 ) -> _Ending:
     """The rules, strongest first."""
-    if end is not None and _is_explicit(end):
+    if end is not None and is_explicit(end):
         return _from_run_end(end)
-    if process_exit is not None and _signal_name(process_exit) is not None:
+    if process_exit is not None and signal_of(process_exit) is not None:
         return _from_signal(process_exit)
-    if process_exit is not None and _exit_code(process_exit) is not None:
+    if process_exit is not None and exit_code_of(process_exit) is not None:
         return _from_exit_code(end, process_exit)
     if end is not None:
         # The interpreter said goodbye.  Should the process live on (an exit handler that hangs,
         # a thread that still trains), it says or its agent says so afterwards.
         lives_on = recent and process_exit is None and last_ns > end.time_ns + _LAST_WORDS_NS
         return _Ending("running") if lives_on else _from_run_end(end)
-    if process_exit is not None and (fault := _fault(process_exit)):
+    if process_exit is not None and (fault := fault_of(process_exit)):
         reason = f"killed by {fault}, as its own stacks say"
         return _Ending("killed", reason, process_exit.time_ns, None, fault)
     if process_exit is not None or gone:
@@ -390,25 +426,25 @@ def _state(
 
 
 def _from_run_end(end: EventRow) -> _Ending:
-    exception = _exception(end)
+    exception = exception_of(end)
     status = end.body.get("status")
-    if exception and not _is_explicit(end):
+    if exception and not is_explicit(end):
         if status == "killed":  # Ctrl-C
             return _Ending("killed", f"interrupted ({exception})", end.time_ns)
         return _Ending("failed", exception, end.time_ns)
     if status == "failed":
-        return _Ending("failed", _words(end) or exception or "said it failed", end.time_ns)
+        return _Ending("failed", words_of(end) or exception or "said it failed", end.time_ns)
     if status == "killed":
-        return _Ending("killed", _words(end) or "said it was killed", end.time_ns)
-    unseen = "" if _is_explicit(end) else UNSEEN
-    return _Ending("completed", _words(end) or unseen, end.time_ns)
+        return _Ending("killed", words_of(end) or "said it was killed", end.time_ns)
+    unseen = "" if is_explicit(end) else UNSEEN
+    return _Ending("completed", words_of(end) or unseen, end.time_ns)
 
 
 def _from_signal(process_exit: EventRow) -> _Ending:
-    name = _signal_name(process_exit)
+    name = signal_of(process_exit)
     out_of_memory = process_exit.body.get("oom") is True
     reason = f"killed by {name}"
-    fault = _fault(process_exit)
+    fault = fault_of(process_exit)
     if fault and fault != name:
         # The first is the cause.  The second came while stacks of running threads were read.
         name, reason = fault, f"killed by {fault} (then {name} while its stacks were written)"
@@ -417,82 +453,18 @@ def _from_signal(process_exit: EventRow) -> _Ending:
     if process_exit.body.get("core_dumped") is True:
         reason += ", core dumped"
     time_ns = process_exit.time_ns
-    lived_ns = time_ns if name in _ASKED_TO_GO else _lived_ns(process_exit)
+    lived_ns = time_ns if name in _ASKED_TO_GO else lived_until(process_exit)
     return _Ending("killed", reason, time_ns, None, name, out_of_memory, lived_ns)
 
 
 def _from_exit_code(end: EventRow | None, process_exit: EventRow) -> _Ending:
-    code = _exit_code(process_exit)
-    exception = _exception(end) if end else ""
+    code = exit_code_of(process_exit)
+    exception = exception_of(end) if end else ""
     if not code and not exception:
-        return _Ending("completed", _words(end) if end else "", process_exit.time_ns, code)
+        return _Ending("completed", words_of(end) if end else "", process_exit.time_ns, code)
     reason = f"{exception} (exit code {code})" if exception else f"exit code {code}"
-    lived_ns = end.time_ns if end and exception else _lived_ns(process_exit)
+    lived_ns = end.time_ns if end and exception else lived_until(process_exit)
     return _Ending("failed", reason, process_exit.time_ns, code, lived_ns=lived_ns)
-
-
-def _moment(said: Mapping[str, Any], name: str) -> int | None:
-    moment = said.get(name)
-    return moment if type(moment) is int else None
-
-
-def _lived_ns(process_exit: EventRow) -> int:
-    lived = process_exit.body.get("lived_ns")
-    return lived if isinstance(lived, int) else process_exit.time_ns
-
-
-def _said_done(end: EventRow | None) -> bool | None:
-    """Records of before say whether `finish` was called, and nothing else."""
-    if end is None or end.body.get("status") != "completed":
-        return False
-    done = end.body.get("done", _is_explicit(end))
-    return done if isinstance(done, bool) else None
-
-
-def _is_explicit(end: EventRow) -> bool:
-    return end.body.get("explicit") is True
-
-
-def _explained(process_exit: EventRow) -> bool:
-    known = _signal_name(process_exit) is not None or _exit_code(process_exit) is not None
-    return known or bool(_fault(process_exit))
-
-
-def _exit_code(event: EventRow) -> int | None:
-    code = event.body.get("code")
-    return code if isinstance(code, int) and not isinstance(code, bool) else None
-
-
-def _signal_name(event: EventRow) -> str | None:
-    number: Any = event.body.get("signal")
-    if isinstance(number, str) and number:
-        return number
-    if not isinstance(number, int) or isinstance(number, bool) or not number:
-        return None
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-def _fault(process_exit: EventRow) -> str:
-    """The signal of the fault that the process told of itself; "" if of none."""
-    fault = process_exit.body.get("fault")
-    return fault if isinstance(fault, str) else ""
-
-
-def _words(event: EventRow) -> str:
-    reason = event.body.get("reason")
-    return reason if isinstance(reason, str) else ""
-
-
-def _exception(event: EventRow) -> str:
-    """An exception may come as text or as {type, message}; a reader wants one line."""
-    exception = event.body.get("exception")
-    if isinstance(exception, Mapping):
-        parts = (exception.get("type"), exception.get("message"))
-        exception = ": ".join(str(part) for part in parts if part)
-    return exception if isinstance(exception, str) else ""
 
 
 # ── runs ───────────────────────────────────────────────────────────────────────────────────────
@@ -530,7 +502,8 @@ def _verdict(members: Sequence[ProcessState]) -> tuple[State, str]:
     bad = [member for member in members if member.state in ("failed", "killed", "lost")]
     running = sum(member.state == "running" for member in members)
     if not bad:
-        return ("running" if running else "completed"), ""
+        said = next((m.reason for m in members if m.state == "running" and m.reason), "")
+        return ("running" if running else "completed"), said
     first = min(bad, key=lambda member: (member.lived_ns or 0, member.rank))
     reason = _cause(first)
     if running:

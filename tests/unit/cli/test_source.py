@@ -10,7 +10,7 @@ import pytest
 from runwatch.cli.__main__ import main
 from runwatch.cli.source import check_open
 from runwatch.errors import UsageError
-from runwatch.sdk.place import fallback_place
+from runwatch.journal.moved import fallback_place
 
 
 @pytest.mark.parametrize("closed", ["", "journals"])

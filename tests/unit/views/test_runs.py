@@ -624,3 +624,77 @@ def test_an_end_that_is_known_stays_as_time_goes_by(history: Any) -> None:
         b for a, b in zip(early, late, strict=True) if a.state != "running"
     ]
     assert all(p.state != "running" for p in late)
+
+
+# ── programs that put themselves into the background ──────────────────────────────────────────
+
+
+def forked(by: str, of: str = "j0", *, detached: object = True) -> EventRow:
+    return event("fork", 1, by=by, parent_journal=of, parent_pid=100, detached=detached)
+
+
+def daemon_of(*events: EventRow, last: float = 900, now: float = 901) -> ProcessState:
+    """`j0` has ended; `j1` is a child with a session of its own, `j2` a child of that one."""
+    rows = [
+        process(),
+        process("j1", role="child", start=1, last=2),
+        process("j2", role="child", start=2, last=last),
+    ]
+    forks = (forked("j1"), forked("j2", of="j1"))
+    (state,) = process_states(rows, (*forks, *events), START + int(now * SECOND))
+    return state
+
+
+@pytest.mark.parametrize("goodbye", [(), (ended(),)])
+@pytest.mark.parametrize("code", [0, None])
+def test_a_program_in_the_background_is_running_after_its_first_process(
+    goodbye: tuple[EventRow, ...], code: int | None
+) -> None:
+    state = daemon_of(exited(code=code), *goodbye)
+    assert (state.state, state.ended_ns) == ("running", None)
+    assert state.reason == "it goes on as process 100, in the background"
+    assert state.last_ns == START + 900 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("events", "state", "reason"),
+    [
+        ([exited(950, of="j2", code=0)], "completed", ""),
+        ([exited(950, of="j2", signal=9)], "killed", "killed by SIGKILL"),
+        ([exited(950, of="j2", code=3)], "failed", "exit code 3"),
+        ([], "lost", "silent since "),
+    ],
+)
+def test_how_it_ended_is_how_what_was_in_the_background_ended(
+    events: list[EventRow], state: str, reason: str
+) -> None:
+    found = daemon_of(exited(code=0), *events, now=1000)
+    assert found.state == state and found.reason.startswith(reason)
+    assert found.ended_ns is not None and found.ended_ns >= START + 900 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("events", "state"),
+    [
+        ([ended(explicit=True), exited(code=0)], "completed"),
+        ([exited(signal=9)], "killed"),
+        ([exited(code=1)], "failed"),
+    ],
+)
+def test_a_word_or_a_bad_end_of_its_own_counts(events: list[EventRow], state: str) -> None:
+    assert daemon_of(*events).state == state
+
+
+@pytest.mark.parametrize("detached", [False, None, 1, "yes"])
+def test_a_worker_that_is_left_over_is_nobody_s_heir(detached: object) -> None:
+    rows = [process(), process("j1", role="child", start=1, last=900)]
+    life = [forked("j1", detached=detached), exited(code=0)]
+    (state,) = process_states(rows, life, START + 901 * SECOND)
+    assert state.state == "completed"
+
+
+def test_a_ring_of_forks_ends() -> None:
+    rows = [process(), *(process(j, role="child", last=900) for j in ("j1", "j2"))]
+    life = [forked("j1", of="j2"), forked("j2", of="j1"), exited(code=0)]
+    (state,) = process_states(rows, life, START + 901 * SECOND)
+    assert state.state == "completed"
