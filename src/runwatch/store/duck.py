@@ -31,6 +31,8 @@ from runwatch.rows import Curve, EventRow, Latest, ProcessRow, SeriesRow, SpanRo
 from runwatch.store import hot, ingest, opening
 from runwatch.store.blocks import Block, BlockFiles, Kind
 from runwatch.store.clustering import Clusterer, Merge, plan_merges
+from runwatch.store.deleting import Deleter
+from runwatch.store.deletion import Deletion, Weight
 from runwatch.store.grid import LOWEST, grid
 from runwatch.store.hot import Seed
 from runwatch.store.leases import Leases
@@ -87,6 +89,8 @@ class DuckStore:
         self._row_groups = RowGroups(self._files)
         self._broken: duckdb.Error | None = None
         self._opened_ns = clock.wall_ns()
+        self._dropped = 0
+        self._deleter = Deleter(self)
         self._adopt(self._open_files())
         self._part = max((block.part for block in self._view.blocks), default=0)
 
@@ -175,6 +179,7 @@ class DuckStore:
         rows["points"] += sum(map(len, plan.slots))
         rows["spans"] += sum(len(part["span"]) for part in plan.spans)
         rows["events"] += len(plan.events)
+        self._dropped += plan.dropped
 
     def cursor(self, journal: JournalId) -> Position:
         known = self._catalog.find_journal(journal)
@@ -335,6 +340,7 @@ class DuckStore:
                 limit=limit,
                 newest_first=newest_first,
                 most_bytes=most_bytes,
+                without=self._catalog.deletions.hidden() if run is None else (),
             )
         )
         return [self._catalog.event_row(*row) for row in rows]
@@ -595,6 +601,23 @@ class DuckStore:
         self._part += 1
         return self._part
 
+    # ── deleting runs ──────────────────────────────────────────────────────────────────────────
+
+    def weigh(self, run: RunId) -> Weight:
+        return self._ask(lambda reader: self._deleter.weigh(run, reader))
+
+    def delete(self, run: RunId, *, at_ns: int, purge_ns: int) -> Deletion:
+        return self._deleter.delete(run, at_ns, purge_ns)
+
+    def restore(self, run: RunId) -> Deletion:
+        return self._deleter.restore(run)
+
+    def deletions(self) -> list[Deletion]:
+        return self._catalog.deletions.all()
+
+    def purge(self, deletion: Deletion) -> None:
+        self._deleter.purge(deletion)
+
     # ── health ─────────────────────────────────────────────────────────────────────────────────
 
     def health(self) -> StoreHealth:
@@ -608,6 +631,7 @@ class DuckStore:
             problem=problem,
             notes=tuple(self._notes),
             newest_block_ns=self._newest_block_ns(),
+            records_dropped=self._dropped,
         )
 
     def _newest_block_ns(self) -> int | None:

@@ -399,8 +399,10 @@ class Reader:
         limit: int | None = None,
         newest_first: bool = False,
         most_bytes: int | None = None,
+        without: Sequence[int] = (),
     ) -> list[tuple[Any, ...]]:
-        """`most_bytes`: of their bodies together; fewer rows then, as with a limit."""
+        """`most_bytes`: of their bodies together; fewer rows then, as with a limit.  `without`:
+        of all runs but these."""
         blocks = [
             block
             for block in self._view.closed(kind)
@@ -408,6 +410,8 @@ class Reader:
             and (run is None or block.key_min <= run <= block.key_max)
         ]
         where = "true" if run is None else f"run = {run}"
+        if without:
+            where += f" AND run NOT IN ({', '.join(map(str, without))})"
         where += _between(start_ns, end_ns) + (" AND kind = ANY($kinds)" if kinds else "")
         way = "DESC" if newest_first else "ASC"
         query = self._source(kind, columns, where, blocks)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from runwatch.record import Batch, JournalId, Position, RunId, Verdict
 from runwatch.rows import Curve, EventRow, Latest, ProcessRow, SeriesRow, SpanRow
+from runwatch.store.deletion import Deletion, Weight
 
 Axis = Literal["time", "step"]
 Statistic = Literal["mean", "minimum", "maximum"]
@@ -70,6 +71,8 @@ class StoreHealth:
     """Why the store cannot take data now (disk full …); empty when it can."""
     notes: Sequence[str] = field(default_factory=tuple)
     """What was found damaged at opening and set aside, in words."""
+    records_dropped: int = 0
+    """Of deleted runs, that came since the store was opened."""
     newest_block_ns: int | None = None
     """When the newest closed file was written; None without any."""
 
@@ -236,6 +239,28 @@ class Store(Protocol):
     def retain(self, retention: Retention, *, now_ns: int) -> dict[str, Any]:
         """Delete what is older than its kind is kept, by its own times and by when the store took
         it; returns counts by kind."""
+        ...
+
+    def weigh(self, run: RunId) -> Weight:
+        """What of the store would go with the run."""
+        ...
+
+    def delete(self, run: RunId, *, at_ns: int, purge_ns: int) -> Deletion:
+        """Nobody sees the run from now on, nothing more of it is taken, and from `purge_ns` on its
+        rows may go; stored durably.  Raises NotFound."""
+        ...
+
+    def restore(self, run: RunId) -> Deletion:
+        """Undo the last deletion.  Raises NotFound, or UsageError if it is too late."""
+        ...
+
+    def deletions(self) -> list[Deletion]:
+        """Those that were not undone."""
+        ...
+
+    def purge(self, deletion: Deletion) -> None:
+        """Remove the rows of a deleted run, for good.  What was begun and not finished is finished
+        by the next call."""
         ...
 
     def health(self) -> StoreHealth: ...
