@@ -38,6 +38,8 @@ from runwatch.head.base_path import BasePath
 from runwatch.head.capture_answers import CaptureDesk
 from runwatch.head.captures import Captures
 from runwatch.head.clients import Clients
+from runwatch.head.deletion_answers import DeletionDesk
+from runwatch.head.deletions import Deletions
 from runwatch.head.feed import Cards, Pace, feed
 from runwatch.head.goodput import Accounts
 from runwatch.head.goodput_desk import GoodputDesk
@@ -90,6 +92,7 @@ def create_app(
     shares: Shares | None = None,
     board: RunBoard | None = None,
     keeper: GoodputKeeper | None = None,
+    deletions: Deletions | None = None,
     base_path: str = "",
     price_per_device_hour: float | None = None,
 ) -> Starlette:
@@ -129,6 +132,9 @@ def create_app(
         *sharing.operations(),
         *BandDesk(reading).operations(),
         *PageDesk(reading, api.accounts, api.board, keeper).operations(),
+        *DeletionDesk(
+            deletions or Deletions(reading, api.accounts, api.board, profiles.profiles)
+        ).operations(),
     ]
     pages = Pages()
     routes = [Route(op.path, api.endpoint(op), methods=[op.method]) for op in operations]

@@ -26,6 +26,7 @@ from runwatch.head.admission import Admission
 from runwatch.head.captures import Captures
 from runwatch.head.clients import Clients
 from runwatch.head.commands import Outbox
+from runwatch.head.deletions import Deletions
 from runwatch.head.door import Door, limits_here
 from runwatch.head.goodput import Accounts
 from runwatch.head.goodput_figures import LOOKED_UP
@@ -42,6 +43,7 @@ from runwatch.head.local import LocalTail
 from runwatch.head.nodes import Nodes
 from runwatch.head.own_journal import OwnJournal
 from runwatch.head.profile_room import ProfileRoom, ProfileSettings
+from runwatch.head.quotas import LIMIT_REACHED, NO_LIMITS, Quotas, QuotaSettings
 from runwatch.head.reading import LeftAlone, Reading, Standing
 from runwatch.head.run_board import RunBoard
 from runwatch.head.session_answers import SessionDesk
@@ -54,7 +56,7 @@ from runwatch.head.stream import AgentState, SpineService, serve_grpc
 from runwatch.journal.liveness import this_host
 from runwatch.journal.reader import READ_BYTES
 from runwatch.journal.segment import journal_directories
-from runwatch.record import Batch, JournalId
+from runwatch.record import Batch, JournalId, RunId
 from runwatch.shapes import refused_records
 from runwatch.store.duck import DuckStore
 from runwatch.store.folds import FoldFiles
@@ -89,6 +91,7 @@ class LocalHead:
         hangs: HangSettings | None = None,
         base_path: str = "",
         price_per_device_hour: float | None = None,
+        quotas: QuotaSettings | None = None,
         clock: Clock = system_clock,
     ) -> None:
         self.live = Live()
@@ -100,7 +103,14 @@ class LocalHead:
             if bare
             else DuckStore.open(root / "store" if lasts else None, clock=clock)
         )
-        self.ingest = Ingest(self.store, retention=retention, on_stored=self._stored, clock=clock)
+        self.quotas = Quotas(quotas or NO_LIMITS, self.store, tell=self._reached, clock=clock)
+        self.ingest = Ingest(
+            self.store,
+            retention=retention,
+            on_stored=self._stored,
+            quotas=self.quotas if quotas is not None else None,
+            clock=clock,
+        )
         at_once = stretch_bytes(len(journal_directories(root))) if bare else READ_BYTES
         self.tail = LocalTail(root, self.ingest, clock=clock, read_bytes=at_once)
         self._agents = agents
@@ -133,7 +143,7 @@ class LocalHead:
         self.accounts = Accounts(reading, self.ingest.still, folds)
         self.board = RunBoard(reading, told=True)
         self.keeper = GoodputKeeper(self.accounts, self.board, clock=clock)
-        own = OwnJournal(self.ingest, clock=clock)
+        self._own = own = OwnJournal(self.ingest, clock=clock)
         self.incidents = Incidents(StackTaker(reading, self.outbox), own, clock=clock)
         self.captures = Captures(reading, self.outbox, own, self.nodes.names)
         self.hangs = HangWatch(
@@ -149,6 +159,18 @@ class LocalHead:
             replace(profiles or ProfileSettings((root / "profiles",)), journals=root / "journals"),
             note=self.sessions.note if lasts else None,
         )
+        self.deletions = Deletions(
+            reading,
+            self.accounts,
+            self.board,
+            self.profiles.profiles,
+            root=root,
+            lasts=lasts,
+            on_changed=lambda: self.live.changed([JournalId("")]),
+            clock=clock,
+        )
+        self.deletions.on_due = self.ingest.keep_soon
+        self.ingest.also = self.deletions.purge
         metrics = HeadMetrics(self.store.health, self._numbers, self.accounts.brief)
         self.app = create_app(
             self.store,
@@ -169,6 +191,7 @@ class LocalHead:
             shares=Shares(root / SHARES_FILE if lasts else None, clock=clock),
             board=self.board,
             keeper=self.keeper,
+            deletions=self.deletions,
             base_path=base_path,
             price_per_device_hour=price_per_device_hour,
         )
@@ -184,8 +207,12 @@ class LocalHead:
             LeftAlone(host, a.journal, a.why, a.version, a.since_ns) for a in self.tail.aside()
         ]
         problem = self.ingest.problem or self.ingest.neglected
-        notes = [self.ingest.steady.why] if self.ingest.steady.why else []
-        return Standing(problem, aside, self._refused, notes)
+        notes = [why for why in (self.ingest.steady.why, self.deletions.problem) if why]
+        notes += self.quotas.notes()
+        return Standing(problem, aside, self._refused, notes, self.quotas.of_run)
+
+    def _reached(self, run: RunId, what: str, why: str) -> None:
+        self._own.record(LIMIT_REACHED, [{"what": what, "why": why}], run)
 
     def _known_ns(self, host: str) -> int | None:
         """Until when what a host recorded is known to have come here; None: that is not known."""
@@ -284,11 +311,14 @@ class Head:
             hangs=settings.hangs,
             base_path=settings.base_path,
             price_per_device_hour=settings.price_per_device_hour,
+            quotas=settings.quotas,
             clock=clock,
         )
         self.service = SpineService(
             self.local.ingest,
-            keeping=Keeping(settings.root / "profiles", self.local.profiles.kept),
+            keeping=Keeping(
+                settings.root / "profiles", self.local.profiles.kept, self.local.deletions.drops
+            ),
             clock=clock,
         )
         self._guests = ProfilerService(

@@ -23,6 +23,7 @@ from runwatch.errors import NotFound, RunwatchError, UsageError
 from runwatch.files import Folder, journal_folder, shelf
 from runwatch.head.reading import Reading
 from runwatch.record import JournalId, RunId
+from runwatch.store.deletion import Deletion
 from runwatch.views import profiles as view
 from runwatch.views.profiles import Session
 
@@ -154,6 +155,8 @@ class Profiles:
         kept = [self._kept(session, names.get(session.run, ""), found) for session in told.values()]
         taken = {folder for item in kept for folder in item.folders}
         kept += [_by_hand(spot, names) for spot in found if spot.place.path not in taken]
+        gone = self._reading.store.deletions()
+        kept = [k for k in kept if not any(_is_left(k, deletion) for deletion in gone)]
         return sorted((k for k in kept if k.told or k.files), key=lambda k: -k.start_ns)
 
     def of(self, run: str) -> list[Kept]:
@@ -175,6 +178,16 @@ class Profiles:
         raise NotFound(
             f"run {run[:80]!r} has no profile session {session!r}; /api/v1/profiles lists all"
         )
+
+    def left_of(self, deletion: Deletion) -> list[Kept]:
+        """What lies here of a run that was deleted."""
+        taken = {
+            folder
+            for session in self._told().values()
+            for folder in self._kept(session, "", self._folders()).folders
+        }
+        found = (_by_hand(spot, {}) for spot in self._folders() if spot.place.path not in taken)
+        return [kept for kept in found if _is_left(kept, deletion)]
 
     def delete(self, kept: Kept) -> None:
         """Its files, and what is known of it."""
@@ -243,6 +256,12 @@ class Profiles:
                 return True
         except OSError:
             return False
+
+
+def _is_left(kept: Kept, deletion: Deletion) -> bool:
+    """Nobody tells of it any more, and it is older than the deletion of what it is called by."""
+    mine = kept.run in (deletion.run, deletion.name) or kept.run_name == deletion.name
+    return kept.told is None and mine and kept.start_ns <= deletion.at_ns
 
 
 def _by_hand(spot: Found, names: Mapping[RunId, str]) -> Kept:

@@ -78,6 +78,8 @@ class Standing:
     """By this head itself."""
     records_refused: int = 0
     notes: Sequence[str] = ()
+    limit: Callable[[RunId], str] = lambda run: ""
+    """Which limit a run has reached, in words."""
 
 
 class Reading:

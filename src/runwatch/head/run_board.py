@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from runwatch.errors import RunwatchError
+from runwatch.errors import NotFound, RunwatchError
 from runwatch.head.reading import Card, Reading
 from runwatch.record import Batch, JournalId, RunId
 from runwatch.rows import EventRow
@@ -123,6 +123,8 @@ class RunBoard:
         """Of a run that there is."""
         with self._lock:
             self._catch_up()
+            if run not in self._summaries:
+                raise NotFound(f"there is no run {run!r} any more")
             return self._described(self._reading.told([self._summaries[run]], run))[0]
 
     def _described(self, summaries: Sequence[RunSummary]) -> list[Card]:
@@ -136,6 +138,14 @@ class RunBoard:
                 newer = replace(summary, last_step=card.summary.last_step)
                 known[summary.run] = summary, replace(card, summary=newer)
         return [known[summary.run][1] for summary in summaries]
+
+    def forget(self, run: RunId) -> None:
+        """It was deleted, or is there again: read it all anew when somebody asks."""
+        with self._lock:
+            self._begun = False
+            self._cards.pop(run, None)
+            self._notes.pop(run, None)
+            self._version += 1
 
     def total_steps(self, run: RunId) -> int | None:
         with self._lock:

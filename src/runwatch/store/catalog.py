@@ -9,7 +9,7 @@ the arrays of latest values.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, fields, replace
 from itertools import chain
@@ -134,6 +134,8 @@ class Catalog:
         self.deletions = Deletions()
         self.hidden: set[int] = set()
         """Slots whose rows are of deleted runs."""
+        self.series_in: Counter[str] = Counter()
+        """Run -> how many series it has."""
         self._scopes = 0
         self._pending: dict[str, list[Row]] = defaultdict(list)
 
@@ -279,6 +281,8 @@ class Catalog:
         journal.parted.pop(local, None)
         if series.scope in journal.gone:
             self.hidden.add(slot)
+        else:
+            self.series_in[journal.run_of(series.scope)] += 1
         return entry
 
     def _add_span_name(self, journal: Journal, name: SpanName) -> SpanNameEntry:
@@ -334,6 +338,14 @@ class Catalog:
         ]
         return self.ids[np.array(sorted(slots), np.int64)]
 
+    def buried_journals(self, deletion: Deletion) -> list[JournalId]:
+        """Those that have a part in it, and in nothing else that is left."""
+        return [
+            journal.origin.journal
+            for journal in self._journals(deletion.run)
+            if journal.gone and journal.gone >= journal.scopes.keys()
+        ]
+
     def gone_until_ns(self, journal: Journal, scope: int | None) -> int | None:
         """Up to which time what a journal says under a scope is of a deleted run, if any is."""
         if scope in journal.gone:
@@ -354,6 +366,7 @@ class Catalog:
 
     def _bury_series(self, journal: Journal, run: str) -> None:
         """An agent's series lead nowhere then: what comes later is of another run of that id."""
+        hidden = len(self.hidden)
         until = max((each.series for each in self.deletions.of(run)), default=0)
         is_agent = journal.origin.role == AGENT
         for slot in journal.defined:
@@ -368,6 +381,7 @@ class Catalog:
                     journal.point(definition.id, slot)
             if is_agent and slot in self.hidden and journal.series.get(definition.id) == slot:
                 journal.part(definition.id, definition)
+        self.series_in[run] -= len(self.hidden) - hidden
 
     # ── keeping ────────────────────────────────────────────────────────────────────────────────
 
@@ -439,7 +453,9 @@ class Catalog:
             rows += [
                 _process_row(journal, scope)
                 for scope in scopes
-                if (run is None or scope.run == run) and scope.id not in journal.gone
+                if (run is None or scope.run == run)
+                and scope.id not in journal.gone
+                and self._is_there(scope.run)
             ]
         return rows
 
@@ -454,7 +470,12 @@ class Catalog:
             if (run is None or row.run == run)
             and (metric is None or row.metric == metric)
             and (journal is None or row.journal == journal)
+            and self._is_there(row.run)
         ]
+
+    def _is_there(self, run: str) -> bool:
+        """Agents go on telling of a run that was deleted."""
+        return not self.deletions or run in self._by_run
 
     def _slots(
         self, run: RunId | None, metric: str | None, journal: JournalId | None

@@ -253,6 +253,16 @@ class DuckStore:
     ) -> list[SeriesRow]:
         return self._catalog.series_rows(run, metric, journal)
 
+    def count_series(self, run: RunId) -> int:
+        return self._catalog.series_in[run]
+
+    def unknown_series(self, journal: JournalId, local: Sequence[int]) -> int:
+        known = self._catalog.find_journal(journal)
+        return len(local) if known is None else sum(1 for id in local if id not in known.series)
+
+    def knows_run(self, run: RunId) -> bool:
+        return self._catalog.find_run(run) is not None
+
     def latest(self, series: Sequence[int]) -> list[Latest]:
         slots = self._catalog.find_slots(series)
         if None in slots:
@@ -614,6 +624,9 @@ class DuckStore:
 
     def deletions(self) -> list[Deletion]:
         return self._catalog.deletions.all()
+
+    def buried_journals(self, deletion: Deletion) -> list[JournalId]:
+        return self._catalog.buried_journals(deletion)
 
     def purge(self, deletion: Deletion) -> None:
         self._deleter.purge(deletion)

@@ -153,6 +153,16 @@ class Store(Protocol):
         journal: JournalId | None = None,
     ) -> list[SeriesRow]: ...
 
+    def count_series(self, run: RunId) -> int:
+        """Quickly."""
+        ...
+
+    def unknown_series(self, journal: JournalId, local: Sequence[int]) -> int:
+        """How many of these, by their numbers in the journal, are not defined yet; quickly."""
+        ...
+
+    def knows_run(self, run: RunId) -> bool: ...
+
     def latest(self, series: Sequence[int]) -> list[Latest]:
         """The newest point by time of each series that has one; from memory."""
         ...
@@ -256,6 +266,10 @@ class Store(Protocol):
 
     def deletions(self) -> list[Deletion]:
         """Those that were not undone."""
+        ...
+
+    def buried_journals(self, deletion: Deletion) -> list[JournalId]:
+        """Journals of processes that say nothing but what was deleted."""
         ...
 
     def purge(self, deletion: Deletion) -> None:
