@@ -231,6 +231,7 @@ class _Session:
     def run(self) -> None:
         shipper = self._shipper
         shipper._cursors.clear()
+        shipper._tail.try_again()
         for followed in shipper._tail.journals.values():
             followed.started = followed.done = False
         receiver = threading.Thread(target=self._receive, name="runwatch-receive", daemon=True)

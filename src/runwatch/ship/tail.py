@@ -12,7 +12,7 @@ import os
 import resource
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -274,6 +274,13 @@ class Tail:
             logger.warning("journal %a is set aside: %s", journal, why)
         since_ns = self._clock.wall_ns() if before is None else before.since_ns
         self._aside[journal] = Aside(journal, why, since_ns, again_ns, pause, by_head=by_head)
+
+    def try_again(self) -> None:
+        """Another head, or the same with other limits, may take what the last would not."""
+        now = self._clock.mono_ns()
+        for journal, aside in self._aside.items():
+            if aside.by_head:
+                self._aside[journal] = replace(aside, again_ns=now, pause_seconds=AGAIN_SECONDS / 2)
 
     def is_aside(self, journal: JournalId) -> bool:
         return journal in self._aside
