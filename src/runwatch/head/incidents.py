@@ -19,6 +19,7 @@ from runwatch.head.commands import Outbox, Sent
 from runwatch.head.own_journal import OwnJournal
 from runwatch.head.reading import Reading
 from runwatch.record import RunId
+from runwatch.store.store import OF_EACH
 from runwatch.views.diagnosis.evidence import RankEvidence
 from runwatch.views.diagnosis.hang import HangReport, diagnose
 from runwatch.views.diagnosis.progress import Stall
@@ -160,7 +161,8 @@ class Incidents:
         self._clock = clock
 
     def all(self, run: RunId | None = None) -> list[Incident]:
-        return incidents_of(self.taker.reading.store.events(run, kinds=[INCIDENT]))
+        events = self.taker.reading.store.events(run, kinds=[INCIDENT], of_each=OF_EACH)
+        return incidents_of(events)
 
     def new_id(self) -> str:
         return f"{self._clock.wall_ns():x}-{os.urandom(2).hex()}"

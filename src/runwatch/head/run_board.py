@@ -19,6 +19,7 @@ from runwatch.errors import NotFound, RunwatchError
 from runwatch.head.reading import Card, Reading
 from runwatch.record import Batch, JournalId, RunId
 from runwatch.rows import EventRow
+from runwatch.store.store import OF_EACH
 from runwatch.views.configs import merge_configs
 from runwatch.views.runs import RunSummary, process_states, runs_of
 from runwatch.views.totals import total_steps
@@ -185,17 +186,16 @@ class RunBoard:
         """Read it all; what is stored meanwhile is news, and hearing it twice does no harm."""
         store, now_ns = self._reading.store, self._reading.clock.wall_ns()
         self._words, self._exits = defaultdict(list), defaultdict(list)
-        for row in store.events(None, kinds=[*_OWN_WORDS, _EXIT]):
-            if row.kind == _EXIT:
-                self._exits[_journal(row)].append(row)
-            else:
-                self._words[row.run].append(row)
+        for row in store.events(None, kinds=[_EXIT], of_each=OF_EACH):
+            self._exits[_journal(row)].append(row)
+        for row in store.events(None, kinds=list(_OWN_WORDS), of_each=OF_EACH):
+            self._words[row.run].append(row)
         self._seen_ns = {}
         since_ns = now_ns - int(self._reading.window_s * 1e9)
-        for row in store.events(None, kinds=[_HEARTBEAT], start_ns=since_ns):
+        for row in store.events(None, kinds=[_HEARTBEAT], start_ns=since_ns, of_each=OF_EACH):
             _hear(self._seen_ns, row.time_ns, row.body.get("alive"))
         configs: dict[RunId, list[EventRow]] = defaultdict(list)
-        for row in store.events(None, kinds=[_CONFIG]):
+        for row in store.events(None, kinds=[_CONFIG], of_each=OF_EACH):
             configs[row.run].append(row)
         self._totals = {run: _total(events) for run, events in configs.items()}
         self._know_journals()
@@ -215,9 +215,9 @@ class RunBoard:
         if news.spoke or not news.moved <= self._runs_of.keys():
             self._know_journals()
         for run in self._of(news.spoke):
-            self._words[run] = store.events(run, kinds=list(_OWN_WORDS))
+            self._words[run] = store.events(run, kinds=list(_OWN_WORDS), of_each=OF_EACH)
         for run in self._of(news.configured):
-            self._totals[run] = _total(store.events(run, kinds=[_CONFIG]))
+            self._totals[run] = _total(store.events(run, kinds=[_CONFIG], of_each=OF_EACH))
         for row in news.exits:
             self._exits[_journal(row)].append(row)
         for journal, seen_ns in news.seen_ns.items():

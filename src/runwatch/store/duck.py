@@ -335,6 +335,7 @@ class DuckStore:
         limit: int | None = None,
         newest_first: bool = False,
         most_bytes: int | None = None,
+        of_each: int | None = None,
     ) -> list[EventRow]:
         number = None if run is None else self._catalog.find_run(run)
         if (run is not None and number is None) or kinds == []:
@@ -350,6 +351,7 @@ class DuckStore:
                 limit=limit,
                 newest_first=newest_first,
                 most_bytes=most_bytes,
+                of_each=of_each,
                 without=self._catalog.deletions.hidden() if run is None else (),
             )
         )

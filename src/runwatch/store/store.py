@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,11 @@ import numpy.typing as npt
 from runwatch.record import Batch, JournalId, Position, RunId, Verdict
 from runwatch.rows import Curve, EventRow, Latest, ProcessRow, SeriesRow, SpanRow
 from runwatch.store.deletion import Deletion, Weight
+
+OF_EACH: Final = 2_000
+"""So many events of a kind are looked at of what one process says of itself."""
+AGENTS_SAY: Final = 25
+"""An agent or a head speaks of many: of theirs, so many times as many."""
 
 Axis = Literal["time", "step"]
 Statistic = Literal["mean", "minimum", "maximum"]
@@ -223,8 +228,13 @@ class Store(Protocol):
         limit: int | None = None,
         newest_first: bool = False,
         most_bytes: int | None = None,
+        of_each: int | None = None,
     ) -> list[EventRow]:
-        """By time; at most `limit`, with bodies of `most_bytes` together, but at least one."""
+        """By time; at most `limit`, with bodies of `most_bytes` together, but at least one.
+
+        `of_each`: of what one journal says of one kind only the newest so many (of an agent's
+        `AGENTS_SAY` times as many), so that nobody can make an answer long for all.
+        """
         ...
 
     def spans(
