@@ -35,6 +35,8 @@ LONG_AGO_SECONDS: Final = 120.0
 """A look at an incident ends within this time, also by a node's clock that is off."""
 KEPT_ROUNDS: Final = 24
 """The newest say where ranks are, the others whether they moved."""
+MOST_STACK_BYTES: Final = 256 << 20
+"""Of stacks, in one look: 10,000 ranks have some 20 kB each."""
 MOST_GROUPS: Final = 32
 MOST_FRAMES: Final = 60
 logger = logging.getLogger("runwatch.head")
@@ -121,7 +123,9 @@ class StackTaker:
             start_ns=start_ns,
             end_ns=end_ns,
             limit=limit,
-            newest_first=limit is not None,
+            newest_first=True,
+            most_bytes=MOST_STACK_BYTES,
+            of_each=OF_EACH,
         )
         bodies = [row.body for row in sorted(rows, key=lambda row: row.time_ns)]
         if command is not None:

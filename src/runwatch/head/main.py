@@ -42,6 +42,7 @@ from runwatch.head.live import Live
 from runwatch.head.local import LocalTail
 from runwatch.head.nodes import Nodes
 from runwatch.head.own_journal import OwnJournal
+from runwatch.head.patience import ANSWER_SECONDS
 from runwatch.head.profile_room import ProfileRoom, ProfileSettings
 from runwatch.head.quotas import LIMIT_REACHED, NO_LIMITS, Quotas, QuotaSettings
 from runwatch.head.reading import LeftAlone, Reading, Standing
@@ -92,6 +93,7 @@ class LocalHead:
         base_path: str = "",
         price_per_device_hour: float | None = None,
         quotas: QuotaSettings | None = None,
+        answer_seconds: float = ANSWER_SECONDS,
         clock: Clock = system_clock,
     ) -> None:
         self.live = Live()
@@ -192,6 +194,7 @@ class LocalHead:
             board=self.board,
             keeper=self.keeper,
             deletions=self.deletions,
+            answer_seconds=answer_seconds,
             base_path=base_path,
             price_per_device_hour=price_per_device_hour,
         )
@@ -312,6 +315,7 @@ class Head:
             base_path=settings.base_path,
             price_per_device_hour=settings.price_per_device_hour,
             quotas=settings.quotas,
+            answer_seconds=settings.answer_seconds,
             clock=clock,
         )
         self.service = SpineService(

@@ -73,6 +73,9 @@ class HeadSettings:
         help="what an accelerator costs in an hour; accounts then tell what time cost",
     )
 
+    answer_seconds: float = setting(
+        120.0, help="an answer that has not begun by then is given up, with the reason"
+    )
     run_series: int = setting(2_000_000, help="so many series may one run have; 0 = any number")
     run_events: int = setting(20_000_000, help="and so many events")
     run_bytes: int = setting(1 << 40, help="and so many bytes, as it was sent")
@@ -103,7 +106,7 @@ class HeadSettings:
         price = self.price_per_device_hour
         if price is not None and not 0 <= price <= MOST_EXPENSIVE:
             raise UsageError(f"price_per_device_hour is {price}: it must be 0 or more")
-        for name in ("stall_floor_seconds", "stall_factor"):
+        for name in ("stall_floor_seconds", "stall_factor", "answer_seconds"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"{name} is {getattr(self, name)}: it must be more than 0")
         for name in ("grpc_port", "http_port"):

@@ -25,10 +25,11 @@ import numpy as np
 import numpy.typing as npt
 
 from runwatch.clock import Clock, system_clock
-from runwatch.errors import StoreDamaged, StoreFull, UsageError
+from runwatch.errors import Abandoned, RunwatchError, StoreDamaged, StoreFull, UsageError
 from runwatch.record import Batch, JournalId, Position, RunId, Verdict
 from runwatch.rows import Curve, EventRow, Latest, ProcessRow, SeriesRow, SpanRow
 from runwatch.store import hot, ingest, opening
+from runwatch.store.asking import question, working
 from runwatch.store.blocks import Block, BlockFiles, Kind
 from runwatch.store.clustering import Clusterer, Merge, plan_merges
 from runwatch.store.deleting import Deleter
@@ -214,7 +215,9 @@ class DuckStore:
             self._reopen_if_possible()
         raise self._translated(error) from error
 
-    def _translated(self, error: duckdb.Error | OSError) -> StoreFull | StoreDamaged:
+    def _translated(self, error: duckdb.Error | OSError) -> RunwatchError:
+        if isinstance(error, duckdb.InterruptException) and (asked := question()) is not None:
+            return Abandoned(asked.why or "it was interrupted")
         if opening.no_space(error):
             free = self._free_bytes() if self._directory else 0
             return StoreFull(f"no space left for {self._directory}: {free} bytes free ({error})")
@@ -405,7 +408,8 @@ class DuckStore:
                 page_rows=self._settings.page_rows,
             )
             try:
-                yield reader
+                with working(reader.interrupt):
+                    yield reader
             finally:
                 reader.close()
 

@@ -223,6 +223,10 @@ class Reader:
     def close(self) -> None:
         self._connection.close()
 
+    def interrupt(self) -> None:
+        """From another thread: what is asked now ends with an error."""
+        self._connection.interrupt()
+
     # ── curves ─────────────────────────────────────────────────────────────────────────────────
 
     def curves(
