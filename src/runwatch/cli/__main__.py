@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from runwatch import logs
 from runwatch._version import __version__
 from runwatch.errors import RunwatchError, UsageError
 from runwatch.terminal import shown
@@ -74,6 +75,7 @@ def _joined(words: Sequence[str]) -> list[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    logs.spare()
     try:
         words = _joined(sys.argv[1:] if argv is None else list(argv))
         chosen = next((word for word in words if not word.startswith("-")), None)
