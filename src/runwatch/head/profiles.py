@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import stat
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -156,8 +156,8 @@ class Profiles:
         kept = [self._kept(session, names.get(session.run, ""), found) for session in told.values()]
         taken = {folder for item in kept for folder in item.folders}
         kept += [_by_hand(spot, names) for spot in found if spot.place.path not in taken]
-        gone = self._reading.store.deletions()
-        kept = [k for k in kept if not any(_is_left(k, deletion) for deletion in gone)]
+        gone, live = self._reading.store.deletions(), {*names, *names.values()}
+        kept = [k for k in kept if not any(_is_left(k, deletion, live) for deletion in gone)]
         return sorted((k for k in kept if k.told or k.files), key=lambda k: -k.start_ns)
 
     def of(self, run: str) -> list[Kept]:
@@ -188,7 +188,9 @@ class Profiles:
             for folder in self._kept(session, "", self._folders()).folders
         }
         found = (_by_hand(spot, {}) for spot in self._folders() if spot.place.path not in taken)
-        return [kept for kept in found if _is_left(kept, deletion)]
+        rows = self._reading.store.processes()
+        live = {name for row in rows for name in (row.run, row.run_name)}
+        return [kept for kept in found if _is_left(kept, deletion, live)]
 
     def delete(self, kept: Kept) -> None:
         """Its files, and what is known of it."""
@@ -261,10 +263,13 @@ class Profiles:
             return False
 
 
-def _is_left(kept: Kept, deletion: Deletion) -> bool:
-    """Nobody tells of it any more, and it is older than the deletion of what it is called by."""
-    mine = kept.run in (deletion.run, deletion.name) or kept.run_name == deletion.name
-    return kept.told is None and mine and kept.start_ns <= deletion.at_ns
+def _is_left(kept: Kept, deletion: Deletion, live: Collection[str]) -> bool:
+    """Nobody tells of it any more, and it is older than the deletion of what it is called by; or
+    somebody brought it again, and no run is called so."""
+    called = {kept.run, kept.run_name}
+    if kept.told is not None or called.isdisjoint((deletion.run, deletion.name)):
+        return False
+    return kept.start_ns <= deletion.at_ns or called.isdisjoint(live)
 
 
 def _by_hand(spot: Found, names: Mapping[RunId, str]) -> Kept:

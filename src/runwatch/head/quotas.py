@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -24,6 +23,7 @@ DAY_NS: Final = 86_400 * 10**9
 MOST_CLIENTS: Final = 20_000
 MOST_TOLD: Final = 20
 """Refusals that are told in words; of more it is said how many there are."""
+_NO_RUN: Final = RunId("")
 LEAST_BYTES: Final = 28
 """Of a record, whatever its sender says it takes."""
 logger = logging.getLogger("runwatch.head")
@@ -77,7 +77,7 @@ class Quotas:
         self._lock = threading.Lock()
         self._runs: dict[RunId, _Tally] = {}
         self._run_of: dict[JournalId, RunId] | None = None
-        self._clients: OrderedDict[str, _Tally] = OrderedDict()
+        self._clients: dict[str, _Tally] = {}
         self._over: dict[str, str] = {}
         """Who is over a limit, and why; the newest last."""
         self._said: set[tuple[RunId, str]] = set()
@@ -90,6 +90,8 @@ class Quotas:
             return ""
         with self._lock:
             run = self._run(batch)
+            if not self._over and not batch.definitions and self._fits(batch, run, client, size):
+                return ""
             why = self._of_client(batch, client, size) or self._of_run(batch, run, size)
             who = f"run {run}" if run and why.startswith("run ") else client
             if why:
@@ -100,6 +102,20 @@ class Quotas:
                 self._over.pop(f"run {run}", None)
                 self._over.pop(client, None)
             return why
+
+    def _fits(self, batch: Batch, run: RunId, client: str, size: int) -> bool:
+        """Quickly, of what defines nothing: nearly all that comes is far below its limits."""
+        limits, events = self._settings, len(batch.events)
+        of_run, of_client = self._runs.get(run), self._clients.get(client)
+        return (
+            of_run is None
+            or (not limits.run_events or of_run.events + events <= limits.run_events)
+            and (not limits.run_bytes or of_run.bytes + size <= limits.run_bytes)
+        ) and (
+            of_client is None
+            or (not limits.client_events or of_client.events + events <= limits.client_events)
+            and (not limits.client_bytes or of_client.bytes + size <= limits.client_bytes)
+        )
 
     def notes(self) -> list[str]:
         """Who is over which limit."""
@@ -168,32 +184,26 @@ class Quotas:
         """It was stored; `new` is what `about` said of it."""
         with self._lock:
             run = self._run(batch)
-            unknown = bool(run) and run not in self._runs
-        tally = self._weighed(run) if unknown else None
-        with self._lock:
+            tally = self._runs.get(run)
             if tally is not None:
-                self._runs[run] = tally
-            elif run:
-                self._add(self._runs[run], batch, size)
-            if client:
-                known = self._clients.pop(client, None)
-                if known is None or self._is_old(known):
-                    known = _Tally(since_ns=self._clock.mono_ns())
-                self._add(known, batch, size)
-                known.runs += new[0]
-                known.series += new[1]
-                self._clients[client] = known
+                tally.events += len(batch.events)
+                tally.bytes += size
+            known = self._clients.get(client)
+            if known is None or self._is_old(known):
+                known = self._clients[client] = _Tally(since_ns=self._clock.mono_ns())
                 if len(self._clients) > MOST_CLIENTS:
-                    self._clients.popitem(last=False)
+                    del self._clients[next(iter(self._clients))]
+            known.events += len(batch.events)
+            known.bytes += size
+            known.runs += new[0]
+            known.series += new[1]
+        if run and tally is None:
+            self._runs[run] = self._weighed(run)
 
     def _weighed(self, run: RunId) -> _Tally:
         """What the store has of it, this batch included."""
         weight = self._store.weigh(run)
         return _Tally(weight.events, LEAST_BYTES * (weight.points + weight.spans + weight.events))
-
-    def _add(self, tally: _Tally, batch: Batch, size: int) -> None:
-        tally.events += len(batch.events)
-        tally.bytes += size
 
     def _is_old(self, tally: _Tally) -> bool:
         return self._clock.mono_ns() - tally.since_ns > DAY_NS
@@ -201,14 +211,15 @@ class Quotas:
     def _run(self, batch: Batch) -> RunId:
         """Whose it is; an agent tells of many, and of none."""
         if batch.origin.role == "agent":
-            return RunId("")
+            return _NO_RUN
         if self._run_of is None:
             rows = self._store.processes()
             self._run_of = {row.journal: row.run for row in rows if row.role != "agent"}
-        named = [d.run for d in batch.definitions if isinstance(d, RunScope)]
-        if named:
-            self._run_of[batch.origin.journal] = named[-1]
-        return self._run_of.get(batch.origin.journal, RunId(""))
+        if batch.definitions:
+            named = [d.run for d in batch.definitions if isinstance(d, RunScope)]
+            if named:
+                self._run_of[batch.origin.journal] = named[-1]
+        return self._run_of.get(batch.origin.journal, _NO_RUN)
 
     def _new_runs(self, batch: Batch) -> int:
         named = {d.run for d in batch.definitions if isinstance(d, RunScope)}

@@ -212,7 +212,7 @@ class Reading:
         return attempts(self.store.processes(run))
 
     def configs(self, run: RunId) -> Configs:
-        return merge_configs(self.store.events(run, kinds=["config"], of_each=OF_EACH))
+        return merge_configs(self.store.events(run, kinds=["config"], of_each=10 * OF_EACH))
 
     def latest(self, series: Iterable[SeriesRow]) -> dict[int, Latest]:
         return {point.series: point for point in self.store.latest([s.series for s in series])}

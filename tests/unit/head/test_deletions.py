@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -80,6 +81,17 @@ def test_deleted_for_good_its_profiles_and_folds_go(api: Api) -> None:
     assert not folds.at_hand(RunId("run-1"))
     assert api.ask("/api/v1/deleted/run-1/restore", "POST")[0] == 422
     assert api.head.deletions.purge() == 0
+
+
+def test_a_mirror_does_not_bring_its_profiles_back(api: Api) -> None:
+    history(api)
+    places = api.root / "profiles"
+    shutil.rmtree(drop(places, run="run-1"))
+    delete(api, "run-1", "yes=1&keep_days=0")
+    drop(places, run="run-1", session="s2")  # copied again, so younger than the deletion
+    assert api.sessions() == []
+    history(api, "run-3", name="run-1")  # a run that is called so
+    assert [found["session"] for found in api.sessions()] == ["s2"]
 
 
 def test_a_run_that_goes_on_is_refused_unless_forced(api: Api) -> None:
