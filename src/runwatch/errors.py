@@ -8,6 +8,7 @@ RunwatchError                 base; `exit_code` is what the command line returns
 ├── StoreFull                 no space left: ingest stops acknowledging until there is
 ├── SegmentError              a journal file that is not one, or is of an unknown version
 ├── HeadUnreachable           the head did not answer
+├── Abandoned                 a question that was given up: it took too long, or nobody waits
 └── WireError                 a peer spoke something else than our protocol
 """
 
@@ -47,6 +48,10 @@ class NewerJournalError(SegmentError):
 
 
 class HeadUnreachable(RunwatchError):
+    pass
+
+
+class Abandoned(RunwatchError):
     pass
 
 

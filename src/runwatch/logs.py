@@ -4,50 +4,73 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import Final
+from typing import Final, TypeVar
 
 from runwatch.clock import Clock, system_clock
+from runwatch.terminal import Formatter
 
 BURST: Final = 5
+MOST_LINES: Final = 60
+"""Of one logger, whatever they say: some put what differs into the words themselves."""
 WINDOW_SECONDS: Final = 60.0
 MOST_KINDS: Final = 1_000
+Key = TypeVar("Key", str, tuple[str, str])
 
 
 class Sparing(logging.Filter):
     """Lets each kind of line through a few times a minute, and then says how many it held back.
 
-    A kind is a logger and the words before anything is put into them.
+    A kind is a logger and the words before anything is put into them.  All kinds of one logger
+    together have a bound as well.
     """
 
-    def __init__(self, *, burst: int = BURST, clock: Clock = system_clock) -> None:
+    def __init__(
+        self, *, burst: int = BURST, most: int = MOST_LINES, clock: Clock = system_clock
+    ) -> None:
         super().__init__()
         self._burst = burst
+        self._most = most
         self._clock = clock
         self._lock = threading.Lock()
         self._said: dict[tuple[str, str], tuple[int, int]] = {}
         """Kind → since when it is counted, and how often it came."""
+        self._lines: dict[str, tuple[int, int]] = {}
+        """Logger → the same of what was let through by kind."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         kind = (record.name, str(record.msg)[:200])
         now = self._clock.mono_ns()
         with self._lock:
-            since, count = self._said.get(kind, (now, 0))
-            held_back = 0
-            if now - since >= WINDOW_SECONDS * 1e9:
-                held_back, since, count = max(0, count - self._burst), now, 0
-            self._said[kind] = since, count + 1
-            if len(self._said) > MOST_KINDS:
-                del self._said[next(iter(self._said))]
-        if count >= self._burst:
-            return False
-        if held_back:
-            record.msg = f"{record.getMessage()} (and {held_back} more like this since)"
+            count, held_back = _counted(self._said, kind, now, self._burst)
+            if count >= self._burst:
+                return False
+            lines, of_logger = _counted(self._lines, record.name, now, self._most)
+            if lines >= self._most:
+                return False
+        told = [f"{held_back} more like this"] if held_back else []
+        told += [f"{of_logger} others"] if of_logger else []
+        if told:
+            record.msg = f"{record.getMessage()} (and {' and '.join(told)} since)"
             record.args = None
         return True
 
 
+def _counted(said: dict[Key, tuple[int, int]], key: Key, now_ns: int, most: int) -> tuple[int, int]:
+    """How often it came in this window before, and how many of the last one were held back."""
+    since, count = said.get(key, (now_ns, 0))
+    held_back = 0
+    if now_ns - since >= WINDOW_SECONDS * 1e9:
+        held_back, since, count = max(0, count - most), now_ns, 0
+    said[key] = since, count + 1
+    if len(said) > MOST_KINDS:
+        del said[next(iter(said))]
+    return count, held_back
+
+
 def spare() -> None:
     """For the root's handlers, so that it holds for every library that logs."""
+    if logging.lastResort is not None and logging.lastResort.formatter is None:
+        logging.lastResort.setFormatter(Formatter())
     for handler in (*logging.getLogger().handlers, logging.lastResort):
         if handler is not None and not any(isinstance(f, Sparing) for f in handler.filters):
             handler.addFilter(Sparing())

@@ -184,6 +184,8 @@ class Verdict:
     journal: JournalId
     position: Position
     accepted: bool
+    why: str = ""
+    """Why it is not taken now, and will not be when it is sent again at once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from dataclasses import dataclass
 
 from runwatch.logs import Sparing
@@ -45,3 +47,27 @@ def test_kinds_without_end_take_no_memory_without_end() -> None:
     for i in range(5000):
         said(sparing, f"words {i}")
     assert len(sparing._said) <= 1000
+
+
+def test_words_that_always_differ_are_bounded_by_their_logger() -> None:
+    time = Time()
+    sparing = Sparing(most=10, clock=time)
+    lines = [said(sparing, f"future: <Task {i}>") for i in range(1000)]
+    assert [line for line in lines if line] == [f"future: <Task {i}>" for i in range(10)]
+    assert said(sparing, "words", name="y") == "words"
+    time.now_ns += 61 * 10**9
+    assert said(sparing, "words") == "words (and 990 others since)"
+
+
+def test_a_command_holds_back_as_well() -> None:
+    script = (
+        "import logging, sys\n"
+        "from runwatch.cli.__main__ import main\n"
+        "main(['config'])\n"
+        "for i in range(100): logging.getLogger('x').warning('journal %s is \\x1b[2J', i)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    lines = [line for line in done.stderr.splitlines() if "journal" in line]
+    assert len(lines) == 5 and not any("\x1b" in line for line in lines)

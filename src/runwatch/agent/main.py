@@ -43,6 +43,7 @@ from runwatch.agent.lanes import Lanes, Source
 from runwatch.agent.lock import AgentLock
 from runwatch.agent.moved import Neighbour, here_or_elsewhere
 from runwatch.agent.neighbours import seen_from_here, stranger_at
+from runwatch.agent.own_log import shorten
 from runwatch.agent.profiles import ProfileErrand
 from runwatch.agent.queues import SCHEDULERS
 from runwatch.agent.queues.desk import QueueDesk, Said
@@ -503,6 +504,7 @@ class Agent:
         if now - self._tidied_ns < TIDY_SECONDS * 1e9:
             return
         self._tidied_ns = now
+        shorten(self.settings.root)
         report = enforce(
             self.settings.root,
             acknowledged=dict(self._shipper.acknowledged) if self._shipper else {},

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from runwatch import logs
 from runwatch._version import __version__
 from runwatch.errors import RunwatchError, UsageError
 from runwatch.terminal import shown
@@ -29,6 +30,8 @@ COMMANDS: Final = {
     "profiles": "profile sessions: list, show, export, delete, and where they open",
     "host": "serve the viewers for a directory of profiles",
     "share": "make a link that lets others look at a run; list them, take them back",
+    "delete": "delete runs and all that was recorded of them; asks first",
+    "restore": "bring back a run that was deleted",
     "export": "write every point of a run as CSV, Parquet or JSON",
     "config": "show every setting and where it came from",
 }
@@ -72,6 +75,7 @@ def _joined(words: Sequence[str]) -> list[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    logs.spare()
     try:
         words = _joined(sys.argv[1:] if argv is None else list(argv))
         chosen = next((word for word in words if not word.startswith("-")), None)

@@ -323,6 +323,7 @@ class LocalSource:
     def close(self) -> None:
         if self._exchange is not None:
             self._exchange.hang_up()
+        self._head.deletions.purge()
         self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
         self._head.close()

@@ -83,7 +83,7 @@ class Admission(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         given = dict(context.invocation_metadata() or ()).get("authorization", "")
         if hmac.compare_digest(_bytes(given), self._expected):
             return
-        address = _address(context.peer())
+        address = address_of(context.peer())
         if wait := self._guesses.wait_seconds(address):
             said = f"too many wrong tokens from this address; try again in {wait} s"
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, said)
@@ -96,7 +96,7 @@ def _bytes(given: str | bytes) -> bytes:
     return given if isinstance(given, bytes) else given.encode("utf-8", "surrogateescape")
 
 
-def _address(peer: str) -> str:
+def address_of(peer: str) -> str:
     """`ipv4:10.0.0.1:5000`, `ipv6:%5B::1%5D:5000`: without the port."""
     return unquote(peer).partition(":")[2].rpartition(":")[0].strip("[]")
 

@@ -66,6 +66,7 @@ def health(reading: Reading, given: Given) -> Health:
         notes=[*found.notes, *standing.notes],
         aside=[_aside_info(aside) for aside in reading.aside()],
         records_refused=standing.records_refused,
+        records_dropped=found.records_dropped,
     )
 
 
@@ -94,7 +95,8 @@ def run(reading: Reading, given: Given) -> RunDetail:
     id = reading.run(given["run"])
     states = reading.processes(id)
     card = reading.cards(reading.told(runs_of(states, {}), id))[0]
-    return RunDetail(**_run_fields(card), history=attempt_infos(states, id))
+    limit = plain(reading.standing().limit(id))
+    return RunDetail(**_run_fields(card), history=attempt_infos(states, id), limit=limit)
 
 
 def attempt_infos(states: Iterable[ProcessState], run: RunId) -> list[AttemptInfo]:

@@ -62,6 +62,8 @@ class Health(Answer, omit_defaults=True):
     aside: list[AsideInfo] | None = None
     records_refused: int | None = None
     """Since this head began: records that had not their shape, and were left out."""
+    records_dropped: int | None = None
+    """And those of deleted runs."""
 
 
 class PointInfo(Answer):
@@ -139,6 +141,8 @@ class AttemptInfo(Answer):
 
 class RunDetail(RunInfo, kw_only=True):
     history: list[AttemptInfo]
+    limit: str = ""
+    """Which limit it has reached: what is more stays on its nodes."""
 
 
 class ConfigsInfo(Answer):

@@ -13,7 +13,6 @@ from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -21,6 +20,7 @@ from runwatch.errors import UsageError
 from runwatch.head.api_types import Answer, PointInfo, number
 from runwatch.head.openapi import JSON, Operation
 from runwatch.head.parameters import Given, Parameter
+from runwatch.head.patience import for_caller
 from runwatch.head.reading import Reading
 from runwatch.head.replies import json_reply
 from runwatch.record import BEGIN, RunId
@@ -326,7 +326,7 @@ class BandDesk:
         *more: Parameter,
     ) -> Operation:
         async def respond(request: Request, given: Given) -> Response:
-            return await run_in_threadpool(lambda: json_reply(answer(self._reading, given)))
+            return await for_caller(request, lambda: json_reply(answer(self._reading, given)))
 
         route = f"/api/v1/runs/{{run}}/{path}"
         return Operation(route, summary, respond, (_RUN, *more), {JSON: kind}, (404, 409, 422))

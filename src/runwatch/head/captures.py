@@ -24,6 +24,7 @@ from runwatch.head.own_journal import OwnJournal
 from runwatch.head.reading import Reading
 from runwatch.record import RunId
 from runwatch.rows import EventRow
+from runwatch.store.store import OF_EACH
 from runwatch.views import profiles as profile_view
 from runwatch.views.captures import (
     CAPTURE,
@@ -262,13 +263,15 @@ class Captures:
         raise NotFound(f"no capture {session!r} was asked for here")
 
     def _asked(self, run: RunId | None, since_ns: int | None = None) -> list[EventRow]:
-        rows = self.reading.store.events(run, kinds=[CAPTURE], start_ns=since_ns)
+        rows = self.reading.store.events(run, kinds=[CAPTURE], start_ns=since_ns, of_each=OF_EACH)
         return [row for row in rows if row.run == (run or NO_RUN)]
 
     def _capture(self, row: EventRow) -> Capture:
         asked = Asked.of(row.run, row.body)
         store = self.reading.store
-        results = store.events(None, kinds=[RESULT], start_ns=row.time_ns - STEPS_NS)
+        results = store.events(
+            None, kinds=[RESULT], start_ns=row.time_ns - STEPS_NS, of_each=OF_EACH
+        )
         mine = [each.body for each in results if each.body.get("command") == asked.command]
         run = RunId(row.run) if row.run else None
         return capture_of(asked, self._parts(run, asked), mine, self._clock.wall_ns())
@@ -280,7 +283,7 @@ class Captures:
 
     def _told(self, run: RunId | None) -> list[profile_view.Session]:
         kinds = [profile_view.PROFILE, profile_view.DELETED]
-        rows = self.reading.store.events(run, kinds=kinds)
+        rows = self.reading.store.events(run, kinds=kinds, of_each=OF_EACH)
         states = self.reading.processes(run) if run is not None else []
         # Whoever is merely not heard of may be recording still: a head that was away hears nobody.
         ended = profile_view.gone_of(state for state in states if state.state != "lost")

@@ -15,7 +15,7 @@ from runwatch.clock import Clock, system_clock
 from runwatch.exports.fleet import UNHEALTHY_SECONDS, Columns, Device, Fleet, Host, survey
 from runwatch.record import Batch, JournalId
 from runwatch.rows import Latest, ProcessRow
-from runwatch.store.store import Store
+from runwatch.store.store import OF_EACH, Store
 from runwatch.wire.gswarm_readings import IMPORTED
 
 FORGOTTEN_SECONDS: Final = 3600.0
@@ -108,7 +108,7 @@ class Clients:
     def _losses(self) -> Mapping[JournalId, int]:
         if not self._told or self._dropped_seen != self._gaps:
             seen, found = self._gaps, Counter[JournalId]()
-            for event in self.store.events(None, kinds=[GAP]):
+            for event in self.store.events(None, kinds=[GAP], of_each=OF_EACH):
                 if event.body.get("reason") == "dropped":
                     found[event.journal] += int(event.body.get("records", 0))
             self._dropped, self._dropped_seen = found, seen

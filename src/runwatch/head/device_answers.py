@@ -19,6 +19,7 @@ from runwatch.head.reading import Reading
 from runwatch.head.uncollected import uncollected
 from runwatch.record import RunId
 from runwatch.rows import Latest, SeriesRow
+from runwatch.store.store import OF_EACH
 from runwatch.views import devices as view
 
 Offsets = Callable[[], Mapping[str, int]]
@@ -39,7 +40,8 @@ def devices(reading: Reading, offsets: Offsets, given: Given) -> DeviceList:
     at_once = given["limit"] <= A_SCREENFUL and given["sort"] not in view.TELLING_ORDERS
     for metric in view.JUDGING if at_once else view.METRICS:
         board.add_metric(metric, _samples(reading, metric, since_ns))
-    board.add_incidents(reading.store.events(None, kinds=list(view.INCIDENTS), start_ns=since_ns))
+    kinds = list(view.INCIDENTS)
+    board.add_incidents(reading.store.events(None, kinds=kinds, start_ns=since_ns, of_each=OF_EACH))
     wanted = _wanted(reading, judge(), given)
     end = given["offset"] + given["limit"]
     shown = view.ordered(wanted, given["sort"])[given["offset"] : end]

@@ -19,6 +19,7 @@ import msgspec
 from starlette.concurrency import run_in_threadpool
 
 from runwatch._version import __version__
+from runwatch.errors import NotFound
 from runwatch.head.answers import latest_infos
 from runwatch.head.api_types import LiveHello, LivePoints
 from runwatch.head.live import Live
@@ -147,7 +148,10 @@ async def feed(
             if subscription.ended:
                 return
             id = live.id
-            news = await run_in_threadpool(watcher.news, moved)
+            try:
+                news = await run_in_threadpool(watcher.news, moved)
+            except NotFound:  # it was deleted: who follows it asks again, and is told
+                return
             for name, body in news:
                 yield _message(name, body, id)
             if not news:

@@ -134,6 +134,14 @@ class Accounts:
         if self._files is not None and (due := self._arrivals.stored(batches)):
             self._upkeep.want(journals=due)
 
+    def forget(self, run: RunId) -> None:
+        """It was deleted, or is there again: what was made of it is worth nothing."""
+        with self._lock:
+            self._drop(run)
+            self._long.discard(run)
+        if self._files is not None:
+            self._files.delete(run)
+
     def close(self) -> None:
         """After the last batch: what is not saved yet is saved now, if that takes not too long."""
         self._upkeep.close()

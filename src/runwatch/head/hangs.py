@@ -250,7 +250,7 @@ class HangWatch:
         states = newest(everyone)
         watched = self._watched.get(run)
         before = watched.states if watched else []
-        if watched is not None and before and before[0].attempt != states[0].attempt:
+        if watched is not None and before and states and before[0].attempt != states[0].attempt:
             attempt = before[0].attempt
             self._is_over(run, watched, [s for s in everyone if s.attempt == attempt])
         if not any(state.state == "running" for state in states):

@@ -38,6 +38,8 @@ from runwatch.head.base_path import BasePath
 from runwatch.head.capture_answers import CaptureDesk
 from runwatch.head.captures import Captures
 from runwatch.head.clients import Clients
+from runwatch.head.deletion_answers import DeletionDesk
+from runwatch.head.deletions import Deletions
 from runwatch.head.feed import Cards, Pace, feed
 from runwatch.head.goodput import Accounts
 from runwatch.head.goodput_desk import GoodputDesk
@@ -50,6 +52,7 @@ from runwatch.head.openapi import JSON, Operation, Respond, document
 from runwatch.head.page_desk import PageDesk
 from runwatch.head.pages import Pages
 from runwatch.head.parameters import BadRequest, Given, Parameter, decoded, parse
+from runwatch.head.patience import ANSWER_SECONDS, Patience, for_caller
 from runwatch.head.profile_room import ProfileRoom
 from runwatch.head.reading import Ambiguous, Reading, Standing
 from runwatch.head.replies import error_reply, json_reply
@@ -90,6 +93,8 @@ def create_app(
     shares: Shares | None = None,
     board: RunBoard | None = None,
     keeper: GoodputKeeper | None = None,
+    deletions: Deletions | None = None,
+    answer_seconds: float = ANSWER_SECONDS,
     base_path: str = "",
     price_per_device_hour: float | None = None,
 ) -> Starlette:
@@ -129,6 +134,9 @@ def create_app(
         *sharing.operations(),
         *BandDesk(reading).operations(),
         *PageDesk(reading, api.accounts, api.board, keeper).operations(),
+        *DeletionDesk(
+            deletions or Deletions(reading, api.accounts, api.board, profiles.profiles)
+        ).operations(),
     ]
     pages = Pages()
     routes = [Route(op.path, api.endpoint(op), methods=[op.method]) for op in operations]
@@ -148,6 +156,7 @@ def create_app(
             Middleware(BasePath, base=base_path),
             Middleware(_Counted, metrics=api.metrics),
             Middleware(Access, settings=access, links=shares, find_run=reading.run, clock=clock),
+            Middleware(Patience, seconds=answer_seconds),
         ],
     )
     app.router.redirect_slashes = False
@@ -350,7 +359,7 @@ class Api:
             def encoded() -> Response:
                 return json_reply(answer(self.reading, given))
 
-            return await run_in_threadpool(encoded)
+            return await for_caller(request, encoded)
 
         return respond
 
@@ -374,18 +383,19 @@ class Api:
         run = await run_in_threadpool(answers.run_id, self.reading, given)
         headers = {"Content-Disposition": f'attachment; filename="points.{given["format"]}"'}
         if given["format"] == "parquet":
-            return await self._export_parquet(run, given, headers)
+            return await self._export_parquet(request, run, given, headers)
         batches = self._batches(run, given)
         if given["format"] == "perfetto":
             trace = perfetto_text(
                 self.reading.store, run, batches, start_ns=given["start"], end_ns=given["end"]
             )
             named = {"Content-Disposition": 'attachment; filename="trace.json"'}
-            return StreamingResponse(_streamed(trace, batches), media_type=_TRACE, headers=named)
+            pieces = _streamed(request, trace, batches)
+            return StreamingResponse(pieces, media_type=_TRACE, headers=named)
         as_json = given["format"] == "json"
-        pieces = json_text(batches) if as_json else csv_text(batches)
+        text = json_text(batches) if as_json else csv_text(batches)
         return StreamingResponse(
-            _streamed(pieces, batches),
+            _streamed(request, text, batches),
             media_type=JSON if as_json else "text/csv",
             headers=headers,
         )
@@ -399,7 +409,9 @@ class Api:
             end_ns=given["end"],
         )
 
-    async def _export_parquet(self, run: RunId, given: Given, headers: dict[str, str]) -> Response:
+    async def _export_parquet(
+        self, request: Request, run: RunId, given: Given, headers: dict[str, str]
+    ) -> Response:
         """The engine writes the file whole, so it is made first; then it is sent."""
 
         def make() -> tuple[tempfile.TemporaryDirectory[str], Path]:
@@ -412,7 +424,7 @@ class Api:
                 raise
             return scratch, path
 
-        scratch, path = await run_in_threadpool(make)
+        scratch, path = await for_caller(request, make)
         return StreamingResponse(
             _file(scratch, path),
             media_type=_PARQUET,
@@ -454,10 +466,12 @@ async def _file(scratch: tempfile.TemporaryDirectory[str], path: Path) -> AsyncI
         scratch.cleanup()
 
 
-async def _streamed(pieces: Iterator[str], source: Iterator[Any]) -> AsyncIterator[bytes]:
+async def _streamed(
+    request: Request, pieces: Iterator[str], source: Iterator[Any]
+) -> AsyncIterator[bytes]:
     """The pieces, made in threads; a client that leaves half-way ends the store's reading."""
     try:
-        while (piece := await run_in_threadpool(next, pieces, None)) is not None:
+        while (piece := await for_caller(request, lambda: next(pieces, None))) is not None:
             yield piece.encode()
     finally:
         for iterator in (pieces, source):

@@ -19,6 +19,7 @@ from runwatch.head.commands import Outbox, Sent
 from runwatch.head.own_journal import OwnJournal
 from runwatch.head.reading import Reading
 from runwatch.record import RunId
+from runwatch.store.store import OF_EACH
 from runwatch.views.diagnosis.evidence import RankEvidence
 from runwatch.views.diagnosis.hang import HangReport, diagnose
 from runwatch.views.diagnosis.progress import Stall
@@ -34,6 +35,8 @@ LONG_AGO_SECONDS: Final = 120.0
 """A look at an incident ends within this time, also by a node's clock that is off."""
 KEPT_ROUNDS: Final = 24
 """The newest say where ranks are, the others whether they moved."""
+MOST_STACK_BYTES: Final = 256 << 20
+"""Of stacks, in one look: 10,000 ranks have some 20 kB each."""
 MOST_GROUPS: Final = 32
 MOST_FRAMES: Final = 60
 logger = logging.getLogger("runwatch.head")
@@ -120,7 +123,9 @@ class StackTaker:
             start_ns=start_ns,
             end_ns=end_ns,
             limit=limit,
-            newest_first=limit is not None,
+            newest_first=True,
+            most_bytes=MOST_STACK_BYTES,
+            of_each=OF_EACH,
         )
         bodies = [row.body for row in sorted(rows, key=lambda row: row.time_ns)]
         if command is not None:
@@ -160,7 +165,8 @@ class Incidents:
         self._clock = clock
 
     def all(self, run: RunId | None = None) -> list[Incident]:
-        return incidents_of(self.taker.reading.store.events(run, kinds=[INCIDENT]))
+        events = self.taker.reading.store.events(run, kinds=[INCIDENT], of_each=OF_EACH)
+        return incidents_of(events)
 
     def new_id(self) -> str:
         return f"{self._clock.wall_ns():x}-{os.urandom(2).hex()}"

@@ -19,6 +19,7 @@ from typing import Final
 
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import StoreDamaged, StoreFull
+from runwatch.head.quotas import Quotas, size_of
 from runwatch.head.steady import SteadyClock
 from runwatch.record import Batch, JournalId, Position, Verdict
 from runwatch.store.store import Retention, Store
@@ -43,6 +44,7 @@ class Ingest:
         *,
         retention: Retention | None = None,
         on_stored: Callable[[Sequence[Batch]], None] = lambda _: None,
+        quotas: Quotas | None = None,
         clock: Clock = system_clock,
     ) -> None:
         self.store = store
@@ -58,6 +60,9 @@ class Ingest:
         wait for that, nor have memory for it."""
         self.steady = SteadyClock(clock)
         """Whether the clock is believed; what is old is deleted only then."""
+        self.also: Callable[[], object] = lambda: None
+        """What else is done when what is stored is put in order."""
+        self.quotas = quotas
         self._retention = retention
         self._on_stored = on_stored
         self._clock = clock
@@ -67,6 +72,8 @@ class Ingest:
         """When the next transaction may begin, if they come evenly; see `_pause`."""
         self._changed = threading.Condition()
         self._stopping = threading.Event()
+        self._due = threading.Event()
+        """Something is to be put in order now, or we stop."""
         self.still = threading.Lock()
         """While it is held, nothing is stored and nobody is told of anything stored; whoever wants
         to begin from what is there and miss nothing after holds it, for a moment."""
@@ -83,9 +90,21 @@ class Ingest:
     def waiting_points(self) -> int:
         return self._waiting
 
-    def submit(self, batch: Batch) -> Future[Verdict]:
-        """Queue a batch; whoever calls asks `has_room` (or `wait_for_room`) first."""
+    def submit(self, batch: Batch, client: str = "", bytes: int = 0) -> Future[Verdict]:
+        """Queue a batch; whoever calls asks `has_room` (or `wait_for_room`) first.
+
+        `client`: who brings it, and has limits; `bytes`: how long it was as a message.
+        """
         future: Future[Verdict] = Future()
+        if client and self.quotas is not None:
+            size = size_of(batch, bytes)
+            if why := self.quotas.refusal(batch, client, size):
+                self.batches_refused += 1
+                journal = batch.origin.journal
+                future.set_result(Verdict(journal, self.store.cursor(journal), False, why))
+                return future
+            counted = _counting(self.quotas, batch, client, size)
+            future.add_done_callback(counted)
         with self._changed:
             if self.failure is not None or self._stopping.is_set():
                 future.cancel()
@@ -107,6 +126,7 @@ class Ingest:
     def close(self) -> None:
         """Store what is queued, then stop."""
         self._stopping.set()
+        self._due.set()
         with self._changed:
             self._changed.notify_all()
         self._writer.join()
@@ -198,16 +218,23 @@ class Ingest:
         back, and until then health says what is not done."""
         pause = HOUSEKEEPING_SECONDS
         try:
-            while not self._stopping.wait(pause):
-                if self.keeps_house:
+            while not self._stopping.is_set():
+                self._due.wait(pause)
+                self._due.clear()
+                if self.keeps_house and not self._stopping.is_set():
                     pause = self._keep_once(pause)
         except BaseException as error:
             self.neglected = f"nothing is put in order any more: {type(error).__name__}: {error}"
             raise
 
+    def keep_soon(self) -> None:
+        """Put things in order now, and not when it would be time."""
+        self._due.set()
+
     def _keep_once(self, pause: float) -> float:
         """Returns how long to wait for the next time."""
         try:
+            self.also()
             self.store.compact()
             if self._retention is not None and self._may_delete():
                 self.store.retain(self._retention, now_ns=self._clock.wall_ns())
@@ -228,6 +255,18 @@ class Ingest:
         if self.steady.why != before:
             logger.warning("%s", self.steady.why or "what is old is deleted again")
         return steady
+
+
+def _counting(
+    quotas: Quotas, batch: Batch, client: str, size: int
+) -> Callable[[Future[Verdict]], None]:
+    new = quotas.about(batch) if batch.definitions else (0, 0)
+
+    def count(future: Future[Verdict]) -> None:
+        if not future.cancelled() and future.exception() is None and future.result().accepted:
+            quotas.took(batch, client, size, new)
+
+    return count
 
 
 def _weight(batch: Batch) -> int:

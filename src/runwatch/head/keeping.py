@@ -22,9 +22,16 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+=@-]{0,200}")
 class Keeping:
     """Where the files of one head go: `<root>/<run>/plugins/profile/<session>/<name>`."""
 
-    def __init__(self, root: Path, on_kept: Callable[[Path], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        on_kept: Callable[[Path], None] = lambda _: None,
+        drops: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        """`drops`: whether nothing of the run is wanted any more; then it is not kept."""
         self._root = root
         self._on_kept = on_kept
+        self._drops = drops
 
     async def take(self, pieces: AsyncIterator[pb.Piece]) -> pb.Kept:
         """One file; what is wrong with it is the answer, not an error."""
@@ -34,6 +41,8 @@ class Keeping:
         header = first.header
         try:
             *folders, name = _parts(header.path)
+            if await asyncio.to_thread(self._drops, folders[0]):
+                return pb.Kept(bytes=header.bytes)
             self._check_room(header)
             with (
                 shelf(self._root.parent, self._root.name, make=True) as profiles,

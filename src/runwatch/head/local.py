@@ -11,10 +11,12 @@ from runwatch.clock import Clock, system_clock
 from runwatch.head.ingest import Ingest
 from runwatch.journal.reader import READ_BYTES
 from runwatch.record import JournalId, Verdict
-from runwatch.ship.tail import Aside, Tail
+from runwatch.ship.tail import Aside, NotTaken, Tail
 
 POLL_SECONDS: Final = 0.1
 HURRY_BYTES: Final = 256 << 10
+HERE: Final = "this directory"
+"""Who brings it, as far as limits go."""
 
 
 class LocalTail:
@@ -87,15 +89,19 @@ class LocalTail:
             while not self._ingest.wait_for_room(POLL_SECONDS):
                 if self._stop.is_set():
                     return 0
-            pending.append(self._ingest.submit(batch))
+            pending.append(self._ingest.submit(batch, HERE))
             read += batch.end - batch.start
         for future in pending:
             if future.cancelled():
                 self._stop.set()
                 return 0
             verdict = future.result()
-            if not verdict.accepted:
+            if verdict.why:
+                self._tail.set_aside(verdict.journal, NotTaken(verdict.why))
+            elif not verdict.accepted:
                 self._tail.resume(verdict.journal, verdict.position)
+            else:
+                self._tail.taken(verdict.journal)
         if read < HURRY_BYTES:
             self.read_until_ns = begun_ns
         return read

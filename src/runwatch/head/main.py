@@ -26,6 +26,7 @@ from runwatch.head.admission import Admission
 from runwatch.head.captures import Captures
 from runwatch.head.clients import Clients
 from runwatch.head.commands import Outbox
+from runwatch.head.deletions import Deletions
 from runwatch.head.door import Door, limits_here
 from runwatch.head.goodput import Accounts
 from runwatch.head.goodput_figures import LOOKED_UP
@@ -41,7 +42,9 @@ from runwatch.head.live import Live
 from runwatch.head.local import LocalTail
 from runwatch.head.nodes import Nodes
 from runwatch.head.own_journal import OwnJournal
+from runwatch.head.patience import ANSWER_SECONDS
 from runwatch.head.profile_room import ProfileRoom, ProfileSettings
+from runwatch.head.quotas import LIMIT_REACHED, NO_LIMITS, Quotas, QuotaSettings
 from runwatch.head.reading import LeftAlone, Reading, Standing
 from runwatch.head.run_board import RunBoard
 from runwatch.head.session_answers import SessionDesk
@@ -55,7 +58,7 @@ from runwatch.journal.liveness import this_host
 from runwatch.journal.moved import told_of
 from runwatch.journal.reader import READ_BYTES
 from runwatch.journal.segment import journal_directories
-from runwatch.record import Batch, JournalId
+from runwatch.record import Batch, JournalId, RunId
 from runwatch.shapes import refused_records
 from runwatch.store.duck import DuckStore
 from runwatch.store.folds import FoldFiles
@@ -91,6 +94,8 @@ class LocalHead:
         hangs: HangSettings | None = None,
         base_path: str = "",
         price_per_device_hour: float | None = None,
+        quotas: QuotaSettings | None = None,
+        answer_seconds: float = ANSWER_SECONDS,
         clock: Clock = system_clock,
     ) -> None:
         self._root = root
@@ -103,7 +108,14 @@ class LocalHead:
             if bare
             else DuckStore.open(root / "store" if lasts else None, clock=clock)
         )
-        self.ingest = Ingest(self.store, retention=retention, on_stored=self._stored, clock=clock)
+        self.quotas = Quotas(quotas or NO_LIMITS, self.store, tell=self._reached, clock=clock)
+        self.ingest = Ingest(
+            self.store,
+            retention=retention,
+            on_stored=self._stored,
+            quotas=self.quotas if quotas is not None else None,
+            clock=clock,
+        )
         at_once = stretch_bytes(len(journal_directories(root))) if bare else READ_BYTES
         self.tail = LocalTail(root, self.ingest, clock=clock, read_bytes=at_once)
         self._agents = agents
@@ -136,7 +148,7 @@ class LocalHead:
         self.accounts = Accounts(reading, self.ingest.still, folds)
         self.board = RunBoard(reading, told=True)
         self.keeper = GoodputKeeper(self.accounts, self.board, clock=clock)
-        own = OwnJournal(self.ingest, clock=clock)
+        self._own = own = OwnJournal(self.ingest, clock=clock)
         self.incidents = Incidents(StackTaker(reading, self.outbox), own, clock=clock)
         self.captures = Captures(reading, self.outbox, own, self.nodes.names)
         self.hangs = HangWatch(
@@ -152,6 +164,18 @@ class LocalHead:
             replace(profiles or ProfileSettings((root / "profiles",)), journals=root / "journals"),
             note=self.sessions.note if lasts else None,
         )
+        self.deletions = Deletions(
+            reading,
+            self.accounts,
+            self.board,
+            self.profiles.profiles,
+            root=root,
+            lasts=lasts,
+            on_changed=lambda: self.live.changed([JournalId("")]),
+            clock=clock,
+        )
+        self.deletions.on_due = self.ingest.keep_soon
+        self.ingest.also = self.deletions.purge
         metrics = HeadMetrics(self.store.health, self._numbers, self.accounts.brief)
         self.app = create_app(
             self.store,
@@ -172,6 +196,8 @@ class LocalHead:
             shares=Shares(root / SHARES_FILE if lasts else None, clock=clock),
             board=self.board,
             keeper=self.keeper,
+            deletions=self.deletions,
+            answer_seconds=answer_seconds,
             base_path=base_path,
             price_per_device_hour=price_per_device_hour,
         )
@@ -187,8 +213,12 @@ class LocalHead:
             LeftAlone(host, a.journal, a.why, a.version, a.since_ns) for a in self.tail.aside()
         ]
         problem = self.ingest.problem or self.ingest.neglected
-        notes = [said for said in (self.ingest.steady.why, told_of(self._root)) if said]
-        return Standing(problem, aside, self._refused, notes)
+        said = (self.ingest.steady.why, told_of(self._root), self.deletions.problem)
+        notes = [why for why in said if why] + self.quotas.notes()
+        return Standing(problem, aside, self._refused, notes, self.quotas.of_run)
+
+    def _reached(self, run: RunId, what: str, why: str) -> None:
+        self._own.record(LIMIT_REACHED, [{"what": what, "why": why}], run)
 
     def _known_ns(self, host: str) -> int | None:
         """Until when what a host recorded is known to have come here; None: that is not known."""
@@ -287,11 +317,15 @@ class Head:
             hangs=settings.hangs,
             base_path=settings.base_path,
             price_per_device_hour=settings.price_per_device_hour,
+            quotas=settings.quotas,
+            answer_seconds=settings.answer_seconds,
             clock=clock,
         )
         self.service = SpineService(
             self.local.ingest,
-            keeping=Keeping(settings.root / "profiles", self.local.profiles.kept),
+            keeping=Keeping(
+                settings.root / "profiles", self.local.profiles.kept, self.local.deletions.drops
+            ),
             clock=clock,
         )
         self._guests = ProfilerService(

@@ -32,6 +32,7 @@ from runwatch.head.run_board import GoodputNote, RunBoard
 from runwatch.record import JournalId, RunId
 from runwatch.rows import Curve, EventRow
 from runwatch.store.grid import Grid, grid
+from runwatch.store.store import OF_EACH, OF_EACH_AGENT
 from runwatch.views import incidents, profiles
 from runwatch.views.goodput.account import Account, Goodput
 from runwatch.views.goodput.classes import Spent
@@ -441,10 +442,10 @@ def _is_plain(value: Any) -> bool:
 def _profiles(
     reading: Reading, run: RunId, states: Iterable[ProcessState], window: Window
 ) -> list[TimelineProfile]:
-    told = reading.store.events(run, kinds=[profiles.PROFILE])
+    told = reading.store.events(run, kinds=[profiles.PROFILE], of_each=OF_EACH)
     if not told:
         return []
-    told += reading.store.events(RunId(""), kinds=[profiles.DELETED])
+    told += reading.store.events(RunId(""), kinds=[profiles.DELETED], of_each=OF_EACH_AGENT)
     found = [s for s in profiles.fold(told, profiles.gone_of(states)).values() if s.run == run]
     return [
         TimelineProfile(
@@ -465,7 +466,7 @@ def _profiles(
 
 
 def _incidents(reading: Reading, run: RunId, window: Window) -> list[TimelineIncident]:
-    told = reading.store.events(run, kinds=[incidents.INCIDENT])
+    told = reading.store.events(run, kinds=[incidents.INCIDENT], of_each=OF_EACH)
     return [
         TimelineIncident(
             id=plain(incident.id),

@@ -18,6 +18,7 @@ from runwatch.head.goodput_notes import GoodputKeeper
 from runwatch.head.openapi import JSON, Operation, Respond
 from runwatch.head.page_types import HeatmapInfo, HeatMetrics, TimelineInfo
 from runwatch.head.parameters import Given, Parameter
+from runwatch.head.patience import for_caller
 from runwatch.head.reading import Reading
 from runwatch.head.replies import json_reply
 from runwatch.head.run_board import RunBoard
@@ -103,7 +104,7 @@ class PageDesk:
             Operation(
                 f"{of_run}/heatmap",
                 "A metric of all its devices over time",
-                _json(lambda given: heatmaps.heatmap(self._reading, given)),
+                _private(lambda given: heatmaps.heatmap(self._reading, given)),
                 _HEATMAP,
                 {JSON: HeatmapInfo},
                 errors,
@@ -140,6 +141,15 @@ class PageDesk:
         if self._keeper is not None:
             self._keeper.want(answer.runs)
         return json_reply(answer, headers=headers)
+
+
+def _private(answer: Callable[[Given], Answer]) -> Respond:
+    """One that nobody else has a use for: it is given up when the caller goes."""
+
+    async def respond(request: Request, given: Given) -> Response:
+        return await for_caller(request, lambda: json_reply(answer(given)))
+
+    return respond
 
 
 def _json(answer: Callable[[Given], Answer]) -> Respond:

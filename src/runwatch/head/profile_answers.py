@@ -16,6 +16,7 @@ from runwatch.errors import NotFound
 from runwatch.head.api_types import Answer, plain
 from runwatch.head.openapi import JSON, Operation
 from runwatch.head.parameters import BadRequest, Given, Parameter
+from runwatch.head.patience import for_caller
 from runwatch.head.profile_summary import Summaries
 from runwatch.head.profiles import File, Kept, Kind, Profiles, SessionRunning, refusal
 from runwatch.head.replies import error_reply, json_reply
@@ -86,6 +87,9 @@ class ProfileDetail(ProfileInfo):
 class ProfileList(Answer):
     profiles: list[ProfileInfo]
     """Newest first."""
+    total: int = 0
+    next_offset: int | None = None
+    """Where the rest begins, if there is more."""
 
 
 class Deleted(Answer):
@@ -101,6 +105,12 @@ _NAME: Final = Parameter("name", "string", "one of its files", "path", shortest=
 _YES: Final = Parameter("yes", "integer", "1: it is meant", minimum=0, maximum=1, default=0)
 
 
+_PAGE: Final = (
+    Parameter("limit", "integer", "at most so many", minimum=1, maximum=10_000, default=1000),
+    Parameter("offset", "integer", "leave out so many", minimum=0, maximum=10**9, default=0),
+)
+
+
 class ProfileDesk:
     """`operations` is its part of the API's table."""
 
@@ -113,12 +123,12 @@ class ProfileDesk:
         which = (_RUN, _SESSION)
         listed = {JSON: ProfileList}
         return [
-            Operation("/api/v1/profiles", "Profile sessions", self._all, (), listed),
+            Operation("/api/v1/profiles", "Profile sessions", self._all, _PAGE, listed),
             Operation(
                 "/api/v1/runs/{run}/profiles",
                 "Its profile sessions",
                 self._of_run,
-                (_RUN,),
+                (_RUN, *_PAGE),
                 listed,
                 (404, 409),
             ),
@@ -155,10 +165,10 @@ class ProfileDesk:
     # ── answers ───────────────────────────────────────────────────────────────────────────────
 
     async def _all(self, request: Request, given: Given) -> Response:
-        return await _list(self.profiles.all)
+        return await _list(request, self.profiles.all, given)
 
     async def _of_run(self, request: Request, given: Given) -> Response:
-        return await _list(lambda: self.profiles.of(given["run"]))
+        return await _list(request, lambda: self.profiles.of(given["run"]), given)
 
     async def _one(self, request: Request, given: Given) -> Response:
         def made() -> ProfileDetail:
@@ -231,11 +241,16 @@ class _Opened(FileResponse):
             os.close(self._fd)
 
 
-async def _list(find: Callable[[], list[Kept]]) -> Response:
+async def _list(request: Request, find: Callable[[], list[Kept]], given: Given) -> Response:
     def made() -> ProfileList:
-        return ProfileList(profiles=[ProfileInfo(**_fields(kept)) for kept in find()])
+        found, end = find(), given["offset"] + given["limit"]
+        return ProfileList(
+            profiles=[ProfileInfo(**_fields(kept)) for kept in found[given["offset"] : end]],
+            total=len(found),
+            next_offset=end if end < len(found) else None,
+        )
 
-    return json_reply(await run_in_threadpool(made))
+    return json_reply(await for_caller(request, made))
 
 
 def _fields(kept: Kept) -> dict[str, Any]:

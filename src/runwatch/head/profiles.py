@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import stat
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -23,6 +23,8 @@ from runwatch.errors import NotFound, RunwatchError, UsageError
 from runwatch.files import Folder, journal_folder, shelf
 from runwatch.head.reading import Reading
 from runwatch.record import JournalId, RunId
+from runwatch.store.deletion import Deletion
+from runwatch.store.store import OF_EACH, OF_EACH_AGENT
 from runwatch.views import profiles as view
 from runwatch.views.profiles import Session
 
@@ -154,6 +156,8 @@ class Profiles:
         kept = [self._kept(session, names.get(session.run, ""), found) for session in told.values()]
         taken = {folder for item in kept for folder in item.folders}
         kept += [_by_hand(spot, names) for spot in found if spot.place.path not in taken]
+        gone, live = self._reading.store.deletions(), {*names, *names.values()}
+        kept = [k for k in kept if not any(_is_left(k, deletion, live) for deletion in gone)]
         return sorted((k for k in kept if k.told or k.files), key=lambda k: -k.start_ns)
 
     def of(self, run: str) -> list[Kept]:
@@ -176,6 +180,18 @@ class Profiles:
             f"run {run[:80]!r} has no profile session {session!r}; /api/v1/profiles lists all"
         )
 
+    def left_of(self, deletion: Deletion) -> list[Kept]:
+        """What lies here of a run that was deleted."""
+        taken = {
+            folder
+            for session in self._told().values()
+            for folder in self._kept(session, "", self._folders()).folders
+        }
+        found = (_by_hand(spot, {}) for spot in self._folders() if spot.place.path not in taken)
+        rows = self._reading.store.processes()
+        live = {name for row in rows for name in (row.run, row.run_name)}
+        return [kept for kept in found if _is_left(kept, deletion, live)]
+
     def delete(self, kept: Kept) -> None:
         """Its files, and what is known of it."""
         if not kept.is_over:
@@ -197,7 +213,9 @@ class Profiles:
 
     def _told(self) -> dict[view.Key, Session]:
         store = self._reading.store
-        events = store.events(None, kinds=[view.PROFILE, view.DELETED])
+        events = store.events(None, kinds=[view.PROFILE], of_each=OF_EACH)
+        events += store.events(None, kinds=[view.DELETED], of_each=OF_EACH_AGENT)
+        events.sort(key=lambda event: event.time_ns)
         told = view.fold(events)
         going = {key[0] for key, session in told.items() if session.state == "running"}
         if not going:
@@ -243,6 +261,15 @@ class Profiles:
                 return True
         except OSError:
             return False
+
+
+def _is_left(kept: Kept, deletion: Deletion, live: Collection[str]) -> bool:
+    """Nobody tells of it any more, and it is older than the deletion of what it is called by; or
+    somebody brought it again, and no run is called so."""
+    called = {kept.run, kept.run_name}
+    if kept.told is not None or called.isdisjoint((deletion.run, deletion.name)):
+        return False
+    return kept.start_ns <= deletion.at_ns or called.isdisjoint(live)
 
 
 def _by_hand(spot: Found, names: Mapping[RunId, str]) -> Kept:

@@ -14,14 +14,14 @@ from runwatch.clock import Clock, system_clock
 from runwatch.errors import NotFound
 from runwatch.record import JournalId, RunId
 from runwatch.rows import EventRow, Latest, SeriesRow
-from runwatch.store.store import Store
+from runwatch.store.store import OF_EACH, OF_EACH_AGENT, Store
 from runwatch.views.configs import Configs, merge_configs
 from runwatch.views.devices import count_devices
 from runwatch.views.goodput.figures import WITNESSES, Holding, holdings
 from runwatch.views.incidents import INCIDENT, incidents_of
 from runwatch.views.runs import (
     ALIVE_WINDOW_SECONDS,
-    LIFE_KINDS,
+    FORK,
     ProcessState,
     RunSummary,
     attempts,
@@ -78,6 +78,8 @@ class Standing:
     """By this head itself."""
     records_refused: int = 0
     notes: Sequence[str] = ()
+    limit: Callable[[RunId], str] = lambda run: ""
+    """Which limit a run has reached, in words."""
 
 
 class Reading:
@@ -176,7 +178,7 @@ class Reading:
             return summaries
         # One that stays open is told anew every few minutes.
         since_ns = self.clock.wall_ns() - int(INCIDENT_SECONDS * 1e9)
-        events = self.store.events(run, kinds=[INCIDENT], start_ns=since_ns)
+        events = self.store.events(run, kinds=[INCIDENT], start_ns=since_ns, of_each=OF_EACH)
         still = {i.run: i for i in reversed(incidents_of(events)) if i.is_open and i.is_alarm}
         return [
             replace(summary, stalled=True, reason=f"stalled: {still[summary.run].text}")
@@ -188,11 +190,10 @@ class Reading:
     def _life(self, run: RunId | None, now_ns: int) -> list[EventRow]:
         """What processes said of themselves, and what agents (under no run) said of them."""
         since = now_ns - int(self.window_s * 1e9)
-        events = self.store.events(None, kinds=["heartbeat"], start_ns=since)
-        if run is None:
-            return events + self.store.events(None, kinds=list(LIFE_KINDS))
-        events += self.store.events(run, kinds=["run_start", "run_end", "fork"])
-        return events + self.store.events(None, kinds=["process_exit", "job_queued"])
+        events = self.store.events(None, kinds=["heartbeat"], start_ns=since, of_each=OF_EACH)
+        events += self.store.events(run, kinds=["run_start", "run_end", FORK], of_each=OF_EACH)
+        others = ["process_exit", "job_queued"]
+        return events + self.store.events(None, kinds=others, of_each=OF_EACH_AGENT)
 
     # ── the rest ───────────────────────────────────────────────────────────────────────────────
 
@@ -212,7 +213,7 @@ class Reading:
         return attempts(self.store.processes(run))
 
     def configs(self, run: RunId) -> Configs:
-        return merge_configs(self.store.events(run, kinds=["config"]))
+        return merge_configs(self.store.events(run, kinds=["config"], of_each=10 * OF_EACH))
 
     def latest(self, series: Iterable[SeriesRow]) -> dict[int, Latest]:
         return {point.series: point for point in self.store.latest([s.series for s in series])}

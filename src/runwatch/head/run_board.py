@@ -15,10 +15,11 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from runwatch.errors import RunwatchError
+from runwatch.errors import NotFound, RunwatchError
 from runwatch.head.reading import Card, Reading
 from runwatch.record import Batch, JournalId, RunId
 from runwatch.rows import EventRow
+from runwatch.store.store import OF_EACH, OF_EACH_AGENT
 from runwatch.views.configs import merge_configs
 from runwatch.views.runs import RunSummary, process_states, runs_of
 from runwatch.views.totals import total_steps
@@ -123,6 +124,8 @@ class RunBoard:
         """Of a run that there is."""
         with self._lock:
             self._catch_up()
+            if run not in self._summaries:
+                raise NotFound(f"there is no run {run!r} any more")
             return self._described(self._reading.told([self._summaries[run]], run))[0]
 
     def _described(self, summaries: Sequence[RunSummary]) -> list[Card]:
@@ -136,6 +139,14 @@ class RunBoard:
                 newer = replace(summary, last_step=card.summary.last_step)
                 known[summary.run] = summary, replace(card, summary=newer)
         return [known[summary.run][1] for summary in summaries]
+
+    def forget(self, run: RunId) -> None:
+        """It was deleted, or is there again: read it all anew when somebody asks."""
+        with self._lock:
+            self._begun = False
+            self._cards.pop(run, None)
+            self._notes.pop(run, None)
+            self._version += 1
 
     def total_steps(self, run: RunId) -> int | None:
         with self._lock:
@@ -175,17 +186,16 @@ class RunBoard:
         """Read it all; what is stored meanwhile is news, and hearing it twice does no harm."""
         store, now_ns = self._reading.store, self._reading.clock.wall_ns()
         self._words, self._exits = defaultdict(list), defaultdict(list)
-        for row in store.events(None, kinds=[*_OWN_WORDS, _EXIT]):
-            if row.kind == _EXIT:
-                self._exits[_journal(row)].append(row)
-            else:
-                self._words[row.run].append(row)
+        for row in store.events(None, kinds=[_EXIT], of_each=OF_EACH_AGENT):
+            self._exits[_journal(row)].append(row)
+        for row in store.events(None, kinds=list(_OWN_WORDS), of_each=OF_EACH):
+            self._words[row.run].append(row)
         self._seen_ns = {}
         since_ns = now_ns - int(self._reading.window_s * 1e9)
-        for row in store.events(None, kinds=[_HEARTBEAT], start_ns=since_ns):
+        for row in store.events(None, kinds=[_HEARTBEAT], start_ns=since_ns, of_each=OF_EACH):
             _hear(self._seen_ns, row.time_ns, row.body.get("alive"))
         configs: dict[RunId, list[EventRow]] = defaultdict(list)
-        for row in store.events(None, kinds=[_CONFIG]):
+        for row in store.events(None, kinds=[_CONFIG], of_each=OF_EACH):
             configs[row.run].append(row)
         self._totals = {run: _total(events) for run, events in configs.items()}
         self._know_journals()
@@ -205,9 +215,9 @@ class RunBoard:
         if news.spoke or not news.moved <= self._runs_of.keys():
             self._know_journals()
         for run in self._of(news.spoke):
-            self._words[run] = store.events(run, kinds=list(_OWN_WORDS))
+            self._words[run] = store.events(run, kinds=list(_OWN_WORDS), of_each=OF_EACH)
         for run in self._of(news.configured):
-            self._totals[run] = _total(store.events(run, kinds=[_CONFIG]))
+            self._totals[run] = _total(store.events(run, kinds=[_CONFIG], of_each=OF_EACH))
         for row in news.exits:
             self._exits[_journal(row)].append(row)
         for journal, seen_ns in news.seen_ns.items():

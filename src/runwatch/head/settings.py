@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Final
 
 from runwatch.errors import UsageError
 from runwatch.head.base_path import check_base_path
+from runwatch.head.quotas import QuotaSettings
 from runwatch.settings import read_token, runwatch_dir, setting
 from runwatch.views.pace import Limits
 
@@ -72,6 +73,19 @@ class HeadSettings:
         help="what an accelerator costs in an hour; accounts then tell what time cost",
     )
 
+    answer_seconds: float = setting(
+        120.0, help="an answer that has not begun by then is given up, with the reason"
+    )
+    run_series: int = setting(2_000_000, help="so many series may one run have; 0 = any number")
+    run_events: int = setting(20_000_000, help="and so many events")
+    run_bytes: int = setting(1 << 40, help="and so many bytes, as it was sent")
+    client_runs: int = setting(
+        10_000, help="so many runs may come from one address within a day; 0 = any number"
+    )
+    client_series: int = setting(2_000_000, help="and so many new series")
+    client_events: int = setting(20_000_000, help="and so many events")
+    client_bytes: int = setting(1 << 40, help="and so many bytes")
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "base_path", check_base_path(self.base_path))
         if self.token_file is not None:
@@ -84,16 +98,25 @@ class HeadSettings:
             raise UsageError(
                 f"stack_sample_seconds is {self.stack_sample_seconds}: seconds, or 0 for never"
             )
+        for limit in fields(QuotaSettings):
+            if getattr(self, limit.name) < 0:
+                raise UsageError(
+                    f"{limit.name} is {getattr(self, limit.name)}: a number, or 0 for no limit"
+                )
         price = self.price_per_device_hour
         if price is not None and not 0 <= price <= MOST_EXPENSIVE:
             raise UsageError(f"price_per_device_hour is {price}: it must be 0 or more")
-        for name in ("stall_floor_seconds", "stall_factor"):
+        for name in ("stall_floor_seconds", "stall_factor", "answer_seconds"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"{name} is {getattr(self, name)}: it must be more than 0")
         for name in ("grpc_port", "http_port"):
             port = getattr(self, name)
             if not -1 <= port <= 65535:
                 raise UsageError(f"{name} is {port}: a port is a number from 0 to 65535")
+
+    @property
+    def quotas(self) -> QuotaSettings:
+        return QuotaSettings(**{f.name: getattr(self, f.name) for f in fields(QuotaSettings)})
 
     @property
     def hangs(self) -> HangSettings:

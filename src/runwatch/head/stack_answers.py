@@ -17,6 +17,7 @@ from runwatch.head.commands import Sent
 from runwatch.head.incidents import Incidents, Wanted
 from runwatch.head.openapi import JSON, Operation
 from runwatch.head.parameters import Given, Parameter
+from runwatch.head.patience import for_caller
 from runwatch.head.reading import Reading
 from runwatch.head.replies import json_reply
 from runwatch.head.session_answers import body_of
@@ -195,7 +196,7 @@ class StackDesk:
                 return Response(text, media_type="text/plain")
             return json_reply(speedscope(bodies, name=run))
 
-        return await run_in_threadpool(made)
+        return await for_caller(request, made)
 
     def _command(self, given: Given) -> CommandInfo:
         outbox = self._taker.outbox
@@ -215,7 +216,7 @@ class StackDesk:
 
 def _json(answer: Callable[[Given], Any]) -> Any:
     async def respond(request: Request, given: Given) -> Response:
-        return json_reply(await run_in_threadpool(answer, given))
+        return json_reply(await for_caller(request, lambda: answer(given)))
 
     return respond
 

@@ -16,7 +16,7 @@ import grpc
 from runwatch._version import __version__
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import UsageError, WireError
-from runwatch.head.admission import Admission
+from runwatch.head.admission import Admission, address_of
 from runwatch.head.ingest import Ingest
 from runwatch.head.keeping import Keeping
 from runwatch.record import Command, JournalId, Verdict
@@ -59,6 +59,8 @@ class AgentState:
     commands: tuple[str, ...] = ()
     """Kinds of commands that it can carry out."""
     wire_version: int = OLDEST_VERSION
+    client: str = ""
+    """Who it is as far as limits go."""
     send: Callable[[Command], None] = lambda _: None
     """Any thread may call it."""
     _told: deque[float] = field(default_factory=lambda: deque(maxlen=CLOCK_WORDS))
@@ -118,6 +120,7 @@ class SpineService:
         peer = context.peer()
         conversation = _Conversation(self._ingest, self._clock, hello)
         hello.send = conversation.send
+        hello.client = address_of(peer)
         self.agents[peer] = hello
         self._conversations.add(conversation)
         reading = asyncio.ensure_future(conversation.read(requests))
@@ -236,7 +239,8 @@ class _Conversation:
         while not self._ingest.has_room:
             await asyncio.sleep(ROOM_POLL_SECONDS)
         batch = batch_from_message(message, host=self._agent.host, now_ns=self._clock.wall_ns())
-        self._ingest.submit(batch).add_done_callback(self._stored(batch.end))
+        taken = self._ingest.submit(batch, self._agent.client, message.ByteSize())
+        taken.add_done_callback(self._stored(batch.end))
 
     def _stored(self, end: int) -> Callable[[Future[Verdict]], None]:
         def tell(future: Future[Verdict]) -> None:
@@ -246,7 +250,7 @@ class _Conversation:
             verdict = future.result()
             repeat = not verdict.accepted and end <= verdict.position
             refused = not verdict.accepted and not repeat
-            self._soon(self._say_cursor, verdict.journal, verdict.position, refused)
+            self._soon(self._say_cursor, verdict.journal, verdict.position, refused, verdict.why)
 
         return tell
 
@@ -255,8 +259,9 @@ class _Conversation:
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(tell, *what)
 
-    def _say_cursor(self, journal: str, position: int, refused: bool) -> None:
-        self._cursors.append(pb.Cursor(journal=journal, position=position, refused=refused))
+    def _say_cursor(self, journal: str, position: int, refused: bool, why: str = "") -> None:
+        said = pb.Cursor(journal=journal, position=position, refused=refused, why=why)
+        self._cursors.append(said)
         if len(self._cursors) == 1:
             self._answers.put_nowait(_CURSORS)
 

@@ -26,7 +26,7 @@ from runwatch.journal.liveness import this_host
 from runwatch.journal.stored import note_stored
 from runwatch.record import Command, JournalId, Position
 from runwatch.ship.estates import Estates
-from runwatch.ship.tail import FAILURES, Aside, Followed, Tail
+from runwatch.ship.tail import FAILURES, Aside, Followed, NotTaken, Tail
 from runwatch.wire import spine_pb2 as pb
 from runwatch.wire.commands import command_from_message
 from runwatch.wire.convert import (
@@ -226,8 +226,10 @@ class _Session:
         self._wire_version = OLDEST_VERSION
         self._ended = False
         self._unacknowledged: dict[JournalId, list[tuple[Position, int]]] = {}
-        self._refused: list[JournalId] = []
-        """To be sent again from their cursors."""
+        self._refused: list[tuple[JournalId, str]] = []
+        """To be sent again from their cursors; or why not for a while."""
+        self._taken: list[JournalId] = []
+        """That were not for a while, and are again."""
         self._in_flight = 0
         self._heard_ns = self._clock.mono_ns()
         self._pinged_ns = 0
@@ -242,6 +244,7 @@ class _Session:
     def run(self) -> None:
         shipper = self._shipper
         shipper._cursors.clear()
+        shipper._tail.try_again()
         for followed in shipper._tail.journals.values():
             followed.started = followed.done = False
         receiver = threading.Thread(target=self._receive, name="runwatch-receive", daemon=True)
@@ -333,8 +336,16 @@ class _Session:
     def _go_back(self) -> None:
         with self._changed:
             refused, self._refused = self._refused, []
-        for journal in refused:
-            if (followed := self._shipper._tail.journals.get(journal)) is not None:
+            taken, self._taken = self._taken, []
+        tail = self._shipper._tail
+        for journal in taken:
+            tail.taken(journal)
+        for journal, why in refused:
+            if (followed := tail.journals.get(journal)) is None:
+                continue
+            if why:
+                tail.set_aside(journal, NotTaken(why))
+            else:
                 followed.started = followed.done = False
 
     def _send_batches(self, batches: Sequence[pb.Batch]) -> None:
@@ -429,6 +440,7 @@ class _Session:
         shipper, journal = self._shipper, JournalId(cursor.journal)
         reached = Position(cursor.position)
         pending = self._unacknowledged.get(journal, [])
+        was_sent = bool(pending)
         while pending and (cursor.refused or pending[0][0] <= reached):
             self._in_flight -= pending.pop(0)[1]
         shipper.acknowledged[journal] = reached
@@ -437,4 +449,6 @@ class _Session:
         if cursor.refused or journal not in shipper._cursors:
             shipper._cursors[journal] = reached
         if cursor.refused:
-            self._refused.append(journal)
+            self._refused.append((journal, cursor.why))
+        elif was_sent and shipper._tail.is_aside(journal):
+            self._taken.append(journal)

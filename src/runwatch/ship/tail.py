@@ -12,7 +12,7 @@ import os
 import resource
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -49,6 +49,10 @@ _MOST_ASIDE: Final = 10_000
 logger = logging.getLogger("runwatch.ship")
 
 
+class NotTaken(SegmentError):
+    """The head does not take a journal: a limit was reached.  That may pass."""
+
+
 @dataclass(frozen=True, slots=True)
 class Aside:
     """A journal that is left alone, and why."""
@@ -61,6 +65,8 @@ class Aside:
     """When it is tried again, monotonic; None: by another version than this one."""
     pause_seconds: float = AGAIN_SECONDS
     version: str = __version__
+    by_head: bool = False
+    """The head would not have it; it stays aside until it does, also while that is tried."""
 
 
 @dataclass(slots=True)
@@ -218,9 +224,17 @@ class Tail:
         except FAILURES as error:
             self.set_aside(JournalId(name), error)
             return None
-        if followed is not None and self._aside.pop(name, None) is not None:
+        aside = self._aside.get(name)
+        if followed is not None and aside is not None and not aside.by_head:
+            del self._aside[name]
             logger.warning("journal %a can be read again", name)
         return followed
+
+    def taken(self, journal: JournalId) -> None:
+        """The head has taken something of it."""
+        if self._aside and (aside := self._aside.get(journal)) is not None and aside.by_head:
+            del self._aside[journal]
+            logger.warning("journal %a is taken again", journal)
 
     def _follow(self, name: str) -> Followed | None:
         directory = self.root / "journals" / name
@@ -286,12 +300,20 @@ class Tail:
         why, pause, again_ns = _words(error), AGAIN_SECONDS, None
         if before is not None:
             pause = min(before.pause_seconds * 2, LONGEST_AGAIN_SECONDS)
-        if isinstance(error, OSError):
+        by_head = isinstance(error, NotTaken)
+        if isinstance(error, OSError) or by_head:
             again_ns = self._clock.mono_ns() + int(pause * 1e9)
         if before is None or before.why != why:
             logger.warning("journal %a is set aside: %s", journal, why)
         since_ns = self._clock.wall_ns() if before is None else before.since_ns
-        self._aside[journal] = Aside(journal, why, since_ns, again_ns, pause)
+        self._aside[journal] = Aside(journal, why, since_ns, again_ns, pause, by_head=by_head)
+
+    def try_again(self) -> None:
+        """Another head, or the same with other limits, may take what the last would not."""
+        now = self._clock.mono_ns()
+        for journal, aside in self._aside.items():
+            if aside.by_head:
+                self._aside[journal] = replace(aside, again_ns=now, pause_seconds=AGAIN_SECONDS / 2)
 
     def is_aside(self, journal: JournalId) -> bool:
         return journal in self._aside

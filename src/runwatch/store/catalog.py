@@ -9,7 +9,7 @@ the arrays of latest values.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, fields, replace
 from itertools import chain
@@ -20,14 +20,16 @@ import numpy.typing as npt
 
 from runwatch.record import Definition, JournalId, Origin, RunId, RunScope, Series, SpanName
 from runwatch.rows import EventRow, ProcessRow, SeriesRow, SpanRow
+from runwatch.store.deletion import AGENT, Deletion, Deletions
 
 Integers = npt.NDArray[np.int64]
 Row = tuple[Any, ...]
 Shape = TypeVar("Shape", Origin, RunScope, Series, SpanName)
 
-TABLES: Final = ("journals", "runs", "scopes", "metrics", "series", "span_names")
+TABLES: Final = ("journals", "runs", "scopes", "metrics", "series", "span_names", "deletions")
 UNKNOWN: Final = "unknown"
 _UNKNOWN_LOCAL: Final = -1
+_FOR_EVER: Final = 2**63 - 1
 
 # Local ids are small in every journal we write; a huge one (damage, malice) must not make us
 # allocate an array of that size, so it goes to a dict.
@@ -63,6 +65,14 @@ class Journal:
     """The slots of every series it ever defined, ascending."""
     rows: dict[int, SeriesRow] = field(default_factory=dict)
     """Slot -> the row that was made of it; begun anew when a scope changes what rows say."""
+    scope_at: dict[int, int] = field(default_factory=dict)
+    """Scope -> which of all scopes it was when it first named its run."""
+    gone: set[int] = field(default_factory=set)
+    """Scopes in runs that were deleted: what is said of them is dropped …"""
+    gone_until: dict[int, int] = field(default_factory=dict)
+    """… and an agent's, up to this time, or as long as there is no such run again."""
+    parted: dict[int, Series] = field(default_factory=dict)
+    """An agent's series whose rows are of a deleted run; defined anew when it goes on."""
 
     def run_of(self, scope: int) -> RunId:
         known = self.scopes.get(scope)
@@ -73,8 +83,12 @@ class Journal:
         return known.rank if known else 0
 
     def place(self, local: int, slot: int) -> None:
-        self.series[local] = slot
         self.defined.append(slot)
+        self.point(local, slot)
+
+    def point(self, local: int, slot: int) -> None:
+        """The journal's series leads to this slot from now on."""
+        self.series[local] = slot
         if not 0 <= local < _DENSE_LIMIT:
             return
         if local >= len(self.slots):
@@ -82,6 +96,18 @@ class Journal:
             grown[: len(self.slots)] = self.slots
             self.slots = grown
         self.slots[local] = slot
+
+    def part(self, local: int, series: Series) -> None:
+        self.parted[local] = series
+        del self.series[local]
+        if 0 <= local < len(self.slots):
+            self.slots[local] = -1
+
+    def scope_of(self, local: int, series: Sequence[SeriesEntry]) -> int | None:
+        """The scope of a series by its local id; None: it was never defined."""
+        slot = self.series.get(local)
+        known = self.parted.get(local) if slot is None else series[slot].definition
+        return None if known is None else known.scope
 
     def scope(self, scope: RunScope) -> None:
         # In this order: a reader that took `rows` before cannot put an old row into the new ones.
@@ -105,6 +131,12 @@ class Catalog:
         """Run -> the journals, by number, that ever had a scope in it."""
         self._by_metric: dict[str, int] = {}
         self._in_metric: list[list[int]] = [[]]
+        self.deletions = Deletions()
+        self.hidden: set[int] = set()
+        """Slots whose rows are of deleted runs."""
+        self.series_in: Counter[str] = Counter()
+        """Run -> how many series it has."""
+        self._scopes = 0
         self._pending: dict[str, list[Row]] = defaultdict(list)
 
     # ── growing ────────────────────────────────────────────────────────────────────────────────
@@ -141,6 +173,12 @@ class Catalog:
             for value in np.unique(local[~inside]):
                 slots[local == value] = journal.series.get(int(value), -1)
         lost = slots < 0
+        if lost.any() and journal.parted:
+            for value in np.unique(local[lost]):
+                if (series := journal.parted.pop(int(value), None)) is not None:
+                    self._define_series(journal, series.id, series)
+                    slots[local == value] = journal.series[series.id]
+            lost = slots < 0
         if lost.any():
             slots[lost] = self._unknown(journal)
         return slots
@@ -163,7 +201,8 @@ class Catalog:
         if journal.scopes.get(scope.id) == scope:
             return
         self._add_scope(journal, scope)
-        self.run_number(scope.run)
+        if scope.id not in journal.gone and scope.id not in journal.gone_until:
+            self.run_number(scope.run)
         self._pending["scopes"].append((journal.number, *astuple(scope)))
 
     def _define_series(self, journal: Journal, local: int, series: Series) -> None:
@@ -210,8 +249,13 @@ class Catalog:
         return journal
 
     def _add_scope(self, journal: Journal, scope: RunScope) -> None:
+        before = journal.scopes.get(scope.id)
+        if before is None or before.run != scope.run:
+            journal.scope_at[scope.id] = self._scopes
+        self._scopes += 1
         journal.scope(scope)
         self._in_run[scope.run][journal.number] = journal
+        self._bury_scope(journal, scope)
 
     def _add_run(self, run: str) -> int:
         self._by_run[run] = len(self.runs)
@@ -234,6 +278,11 @@ class Catalog:
         self._in_metric[id >> 32].append(slot)
         self.series.append(entry)
         journal.place(local, slot)
+        journal.parted.pop(local, None)
+        if series.scope in journal.gone:
+            self.hidden.add(slot)
+        else:
+            self.series_in[journal.run_of(series.scope)] += 1
         return entry
 
     def _add_span_name(self, journal: Journal, name: SpanName) -> SpanNameEntry:
@@ -241,6 +290,98 @@ class Catalog:
         self.span_names.append(entry)
         journal.span_names[name.id] = entry.number
         return entry
+
+    # ── deleting ───────────────────────────────────────────────────────────────────────────────
+
+    def deletion(self, run: RunId, *, at_ns: int, purge_ns: int) -> Deletion | None:
+        """As it would be now; None if there is no such run."""
+        number = self._by_run.get(run)
+        if not number:
+            return None
+        names = {s.name for journal in self._journals(run) for s in _parts_in(journal, run)}
+        return Deletion(
+            number,
+            run,
+            min(names, default=str(run)),
+            "deleted",
+            at_ns,
+            purge_ns,
+            len(self.journals),
+            self._scopes,
+            len(self.series),
+        )
+
+    def bury(self, deletion: Deletion) -> None:
+        """What was stored of a deletion holds from now on."""
+        self.deletions.take(deletion)
+        run = deletion.run
+        numbers = [n for n, id in enumerate(self.runs) if id == run and not self.deletions.has(n)]
+        if numbers:
+            self._by_run[run] = numbers[-1]
+        else:
+            self._by_run.pop(run, None)
+        for journal in self._journals(run):
+            for scope in _parts_in(journal, run):
+                self._bury_scope(journal, scope)
+            self._bury_series(journal, run)
+
+    def buried(self, deletion: Deletion) -> Integers:
+        """The store's ids of the series whose rows go with it."""
+        first = self.deletions.first_series(deletion)
+        slots = [
+            slot
+            for journal in self._journals(deletion.run)
+            for slot in journal.defined
+            if first <= slot < deletion.series
+            and slot in self.hidden
+            and journal.run_of(self.series[slot].definition.scope) == deletion.run
+        ]
+        return self.ids[np.array(sorted(slots), np.int64)]
+
+    def buried_journals(self, deletion: Deletion) -> list[JournalId]:
+        """Those that have a part in it, and in nothing else that is left."""
+        return [
+            journal.origin.journal
+            for journal in self._journals(deletion.run)
+            if journal.gone and journal.gone >= journal.scopes.keys()
+        ]
+
+    def gone_until_ns(self, journal: Journal, scope: int | None) -> int | None:
+        """Up to which time what a journal says under a scope is of a deleted run, if any is."""
+        if scope in journal.gone:
+            return _FOR_EVER
+        if scope not in journal.gone_until:
+            return None
+        return journal.gone_until[scope] if journal.run_of(scope) in self._by_run else _FOR_EVER
+
+    def _bury_scope(self, journal: Journal, scope: RunScope) -> None:
+        found, origin = self.deletions.of(scope.run) if self.deletions else [], journal.origin
+        journal.gone.discard(scope.id)
+        journal.gone_until.pop(scope.id, None)
+        if origin.role == AGENT:
+            if found:
+                journal.gone_until[scope.id] = max(each.at_ns for each in found)
+        elif any(d.means(origin, journal.number, journal.scope_at[scope.id]) for d in found):
+            journal.gone.add(scope.id)
+
+    def _bury_series(self, journal: Journal, run: str) -> None:
+        """An agent's series lead nowhere then: what comes later is of another run of that id."""
+        hidden = len(self.hidden)
+        until = max((each.series for each in self.deletions.of(run)), default=0)
+        is_agent = journal.origin.role == AGENT
+        for slot in journal.defined:
+            definition = self.series[slot].definition
+            if journal.run_of(definition.scope) != run:
+                continue
+            if slot < until if is_agent else definition.scope in journal.gone:
+                self.hidden.add(slot)
+            else:
+                self.hidden.discard(slot)
+                if journal.parted.pop(definition.id, None) is not None:
+                    journal.point(definition.id, slot)
+            if is_agent and slot in self.hidden and journal.series.get(definition.id) == slot:
+                journal.part(definition.id, definition)
+        self.series_in[run] -= len(self.hidden) - hidden
 
     # ── keeping ────────────────────────────────────────────────────────────────────────────────
 
@@ -263,6 +404,7 @@ class Catalog:
             catalog._add_run(run)
         for _, metric in rows["metrics"]:
             catalog._add_metric(metric)
+        catalog.deletions = Deletions.of_rows(rows["deletions"])
         for number, scope, run, name, rank, world_size, attempt_key, group in rows["scopes"]:
             catalog._add_scope(
                 catalog.journals[number],
@@ -275,6 +417,8 @@ class Catalog:
             catalog._add_series(catalog.journals[number], local, id, series)
         for _, number, local, scope, name in rows["span_names"]:
             catalog._add_span_name(catalog.journals[number], SpanName(local, name, scope))
+        for deletion in catalog.deletions.all():
+            catalog.bury(deletion)
         return catalog
 
     # ── asking ─────────────────────────────────────────────────────────────────────────────────
@@ -289,11 +433,14 @@ class Catalog:
         metric, index = series >> 32, series & 0xFFFFFFFF
         if not 0 <= metric < len(self._in_metric) or index >= len(self._in_metric[metric]):
             return None
-        return self._in_metric[metric][index]
+        slot = self._in_metric[metric][index]
+        return None if slot in self.hidden else slot
 
     def find_slots(self, series: Iterable[int]) -> list[int | None]:
         """One after the other, by the ten thousand."""
         in_metric, find = self._in_metric, self.find_slot
+        if self.hidden:
+            return [find(id) for id in series]
         try:  # a negative id would find something from the end
             return [in_metric[id >> 32][id & 0xFFFFFFFF] if id >= 0 else None for id in series]
         except IndexError:
@@ -304,7 +451,11 @@ class Catalog:
         for journal in self._journals(run):
             scopes = tuple(journal.scopes.values()) or (RunScope(0, RunId(""), ""),)
             rows += [
-                _process_row(journal, scope) for scope in scopes if run is None or scope.run == run
+                _process_row(journal, scope)
+                for scope in scopes
+                if (run is None or scope.run == run)
+                and scope.id not in journal.gone
+                and self._is_there(scope.run)
             ]
         return rows
 
@@ -319,7 +470,12 @@ class Catalog:
             if (run is None or row.run == run)
             and (metric is None or row.metric == metric)
             and (journal is None or row.journal == journal)
+            and self._is_there(row.run)
         ]
+
+    def _is_there(self, run: str) -> bool:
+        """Agents go on telling of a run that was deleted."""
+        return not self.deletions or run in self._by_run
 
     def _slots(
         self, run: RunId | None, metric: str | None, journal: JournalId | None
@@ -336,7 +492,8 @@ class Catalog:
             lists = [each.defined for each in self._journals(run)]
             if sum(map(len, lists)) < len(found):
                 found = sorted(chain.from_iterable(lists))
-        return tuple(found)
+        hidden = self.hidden
+        return [slot for slot in found if slot not in hidden] if hidden else tuple(found)
 
     def _journals(self, run: RunId | None) -> Sequence[Journal]:
         """Those that may have something of the run, by number."""
@@ -413,6 +570,10 @@ class Catalog:
             time_ns,
             step,
         )
+
+
+def _parts_in(journal: Journal, run: str) -> list[RunScope]:
+    return [scope for scope in tuple(journal.scopes.values()) if scope.run == run]
 
 
 def _rank(series: Series, journal: Journal) -> int:

@@ -7,14 +7,16 @@ one of the next; a day that is over becomes a single set of parts that share no 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import Final
 
 import duckdb
+import numpy as np
 
 from runwatch.store.blocks import CLOSED, MIXED_DAY, Block, BlockFiles, Kind
+from runwatch.store.catalog import Integers
 from runwatch.store.grid import DAY_NS, MINUTE_NS
 from runwatch.store.hot import Connection
 from runwatch.store.reading import EVENT_COLUMNS, POINT_COLUMNS, SPAN_COLUMNS, cut, floored, scan
@@ -37,6 +39,7 @@ _LAYOUT: Final[dict[Kind, tuple[str, str, str]]] = {
     "spans": (SPAN_COLUMNS, "run", "run, time_ns"),
     "events": (EVENT_COLUMNS, "run", "run, time_ns"),
 }
+_ROLLUP: Final = ("*", "series", "series, first_ns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +148,42 @@ class Clusterer:
             made += self._write(place, source, where)
             part = self._next_part()
         return made
+
+    def without(self, blocks: Sequence[Block], gone: Mapping[Kind, Integers]) -> list[Block]:
+        """The blocks of one part without the rows that have these keys; none if none are left."""
+        made: list[Block] = []
+        part = self._next_part()
+        for block in blocks:
+            columns, key, order = _LAYOUT.get(block.kind, _ROLLUP)
+            low, high = ("first_ns", "last_ns") if block.kind == "rollup" else ("time_ns",) * 2
+            self._taken_ns = self._files.taken_ns(block.file)
+            self._note(gone[block.kind])
+            rest = f"FROM {scan(self._files, [block.file])} WHERE {key} NOT IN (FROM noted)"
+            place = Place(block.kind, part, block.family, block.day, block.level)
+            if self._has(f"SELECT 1 {rest} LIMIT 1"):
+                query = f"SELECT {columns} {rest} ORDER BY {order}"
+                made.append(self._copy(place, query, key, low, high))
+        return made
+
+    def holds(self, block: Block, keys: Integers) -> bool:
+        """Whether it has a row with one of these keys, which are in order."""
+        within = keys[np.searchsorted(keys, block.key_min) :]
+        within = within[: np.searchsorted(within, block.key_max, "right")]
+        if not len(within):
+            return False
+        self._note(within)
+        key, source = _LAYOUT.get(block.kind, _ROLLUP)[1], scan(self._files, [block.file])
+        bounds = f"{key} BETWEEN {within[0]} AND {within[-1]}"
+        return self._has(f"SELECT 1 FROM {source} WHERE {bounds} AND {key} IN (FROM noted) LIMIT 1")
+
+    def _note(self, keys: Integers) -> None:
+        """For the next question: there may be too many to be said in one."""
+        incoming = {"key": keys}
+        self._connection.execute("CREATE OR REPLACE TEMP TABLE noted AS SELECT key FROM incoming")
+        del incoming
+
+    def _has(self, query: str) -> bool:
+        return self._connection.execute(query).fetchone() is not None
 
     def readable(self, block: Block) -> bool:
         """Reads the whole file; for finding out which one is damaged.

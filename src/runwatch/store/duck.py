@@ -25,12 +25,15 @@ import numpy as np
 import numpy.typing as npt
 
 from runwatch.clock import Clock, system_clock
-from runwatch.errors import StoreDamaged, StoreFull, UsageError
+from runwatch.errors import Abandoned, RunwatchError, StoreDamaged, StoreFull, UsageError
 from runwatch.record import Batch, JournalId, Position, RunId, Verdict
 from runwatch.rows import Curve, EventRow, Latest, ProcessRow, SeriesRow, SpanRow
 from runwatch.store import hot, ingest, opening
+from runwatch.store.asking import question, working
 from runwatch.store.blocks import Block, BlockFiles, Kind
 from runwatch.store.clustering import Clusterer, Merge, plan_merges
+from runwatch.store.deleting import Deleter
+from runwatch.store.deletion import Deletion, Weight
 from runwatch.store.grid import LOWEST, grid
 from runwatch.store.hot import Seed
 from runwatch.store.leases import Leases
@@ -87,6 +90,8 @@ class DuckStore:
         self._row_groups = RowGroups(self._files)
         self._broken: duckdb.Error | None = None
         self._opened_ns = clock.wall_ns()
+        self._dropped = 0
+        self._deleter = Deleter(self)
         self._adopt(self._open_files())
         self._part = max((block.part for block in self._view.blocks), default=0)
 
@@ -181,6 +186,7 @@ class DuckStore:
         rows["points"] += sum(map(len, plan.slots))
         rows["spans"] += sum(len(part["span"]) for part in plan.spans)
         rows["events"] += len(plan.events)
+        self._dropped += plan.dropped
 
     def cursor(self, journal: JournalId) -> Position:
         known = self._catalog.find_journal(journal)
@@ -215,7 +221,9 @@ class DuckStore:
             self._reopen_if_possible()
         raise self._translated(error) from error
 
-    def _translated(self, error: duckdb.Error | OSError) -> StoreFull | StoreDamaged:
+    def _translated(self, error: duckdb.Error | OSError) -> RunwatchError:
+        if isinstance(error, duckdb.InterruptException) and (asked := question()) is not None:
+            return Abandoned(asked.why or "it was interrupted")
         if opening.no_space(error):
             free = self._free_bytes() if self._directory else 0
             return StoreFull(f"no space left for {self._directory}: {free} bytes free ({error})")
@@ -253,6 +261,16 @@ class DuckStore:
         journal: JournalId | None = None,
     ) -> list[SeriesRow]:
         return self._catalog.series_rows(run, metric, journal)
+
+    def count_series(self, run: RunId) -> int:
+        return self._catalog.series_in[run]
+
+    def unknown_series(self, journal: JournalId, local: Sequence[int]) -> int:
+        known = self._catalog.find_journal(journal)
+        return len(local) if known is None else sum(1 for id in local if id not in known.series)
+
+    def knows_run(self, run: RunId) -> bool:
+        return self._catalog.find_run(run) is not None
 
     def latest(self, series: Sequence[int]) -> list[Latest]:
         slots = self._catalog.find_slots(series)
@@ -326,6 +344,7 @@ class DuckStore:
         limit: int | None = None,
         newest_first: bool = False,
         most_bytes: int | None = None,
+        of_each: int | None = None,
     ) -> list[EventRow]:
         number = None if run is None else self._catalog.find_run(run)
         if (run is not None and number is None) or kinds == []:
@@ -341,6 +360,8 @@ class DuckStore:
                 limit=limit,
                 newest_first=newest_first,
                 most_bytes=most_bytes,
+                of_each=of_each,
+                without=self._catalog.deletions.hidden() if run is None else (),
             )
         )
         return [self._catalog.event_row(*row) for row in rows]
@@ -393,7 +414,8 @@ class DuckStore:
                 page_rows=self._settings.page_rows,
             )
             try:
-                yield reader
+                with working(reader.interrupt):
+                    yield reader
             finally:
                 reader.close()
 
@@ -601,6 +623,26 @@ class DuckStore:
         self._part += 1
         return self._part
 
+    # ── deleting runs ──────────────────────────────────────────────────────────────────────────
+
+    def weigh(self, run: RunId) -> Weight:
+        return self._ask(lambda reader: self._deleter.weigh(run, reader))
+
+    def delete(self, run: RunId, *, at_ns: int, purge_ns: int) -> Deletion:
+        return self._deleter.delete(run, at_ns, purge_ns)
+
+    def restore(self, run: RunId) -> Deletion:
+        return self._deleter.restore(run)
+
+    def deletions(self) -> list[Deletion]:
+        return self._catalog.deletions.all()
+
+    def buried_journals(self, deletion: Deletion) -> list[JournalId]:
+        return self._catalog.buried_journals(deletion)
+
+    def purge(self, deletion: Deletion) -> None:
+        self._deleter.purge(deletion)
+
     # ── health ─────────────────────────────────────────────────────────────────────────────────
 
     def health(self) -> StoreHealth:
@@ -614,6 +656,7 @@ class DuckStore:
             problem=problem,
             notes=tuple(self._notes),
             newest_block_ns=self._newest_block_ns(),
+            records_dropped=self._dropped,
         )
 
     def _newest_block_ns(self) -> int | None:

@@ -151,6 +151,18 @@ def _column(values: Sequence[Any]) -> npt.NDArray[Any]:
     return np.array(values, dtype=object)
 
 
+def delete_rows(connection: Connection, table: str, keys: Integers) -> int:
+    """Rows whose first column, which is series or run, is one of the keys; how many that were."""
+    if not len(keys):
+        return 0
+    key, incoming = _names(table.rpartition("_")[0])[0], {"key": keys}
+    # As in `insert_columns`, the engine finds `incoming` by its name.
+    row = connection.execute(
+        f"DELETE FROM {table} WHERE {key} IN (SELECT key FROM incoming)"
+    ).fetchone()
+    return int(row[0]) if row and incoming else 0
+
+
 # ── generations ────────────────────────────────────────────────────────────────────────────────
 
 

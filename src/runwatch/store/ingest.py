@@ -6,8 +6,9 @@ Nothing here touches the engine; cursors and latest values move only after the c
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from runwatch.store.catalog import Catalog, Integers, Journal
 from runwatch.store.latest import Floats
 
 Columns = dict[str, npt.NDArray[Any]]
+Mask = npt.NDArray[np.bool_]
 
 SKIPPED = "records_skipped"
 """Kind of the event that states a gap: body `records`, `start`, `end`."""
@@ -32,6 +34,8 @@ class Plan:
     points: list[tuple[Integers, Integers, Floats]] = field(default_factory=list)
     spans: list[Columns] = field(default_factory=list)
     events: list[tuple[Any, ...]] = field(default_factory=list)
+    dropped: int = 0
+    """Records of runs that were deleted."""
 
     def merged_points(self) -> tuple[Integers, Integers, Integers, Floats]:
         """Slot, time, step, value."""
@@ -67,7 +71,11 @@ def _place(catalog: Catalog, batch: Batch, made: Plan) -> None:
         return
     journal = catalog.journal(batch.origin)
     catalog.define(journal, batch.definitions)
-    newest = _add_rows(catalog, journal, batch, made)
+    left = batch
+    if journal.gone or journal.gone_until:
+        left = _without_deleted(catalog, journal, batch)
+        made.dropped += batch.records - left.records
+    newest = _add_rows(catalog, journal, left, made)
     before = made.moved[journal.number][2] if journal.number in made.moved else journal.last_ns
     made.moved[journal.number] = (journal, batch.end, max(before, newest))
     made.verdicts.append(Verdict(name, batch.end, accepted=True))
@@ -148,3 +156,56 @@ def _skipped(catalog: Catalog, journal: Journal, batch: Batch, newest: int) -> t
     body = {"records": batch.skipped_records, "start": batch.start, "end": batch.end}
     time_ns = newest or journal.last_ns or batch.origin.start_ns
     return _event(catalog, journal, Event(time_ns, SKIPPED, body, NO_STEP), batch.end - 1)
+
+
+# ── of deleted runs ────────────────────────────────────────────────────────────────────────────
+
+
+def _without_deleted(catalog: Catalog, journal: Journal, batch: Batch) -> Batch:
+    """What is left of a batch without what it says of runs that were deleted."""
+
+    def is_left(event: Event) -> bool:
+        until_ns = catalog.gone_until_ns(journal, event.scope)
+        return until_ns is None or event.time_ns > until_ns
+
+    def kept(ids: array[int], times: array[int], scopes: Mapping[int, int | None]) -> Mask:
+        local, when = np.frombuffer(ids, np.uint32), np.frombuffer(times, np.int64)
+        keep = np.ones(len(local), np.bool_)
+        for id, scope in scopes.items():
+            until_ns = catalog.gone_until_ns(journal, scope)
+            if until_ns is not None:
+                keep &= (local != id) | (when > until_ns)
+        return keep
+
+    points, spans, known = batch.points, batch.spans, catalog.span_names
+    numbers = {id: journal.span_names.get(id) for id in set(spans.name)}
+    of_points = kept(
+        points.series,
+        points.time_ns,
+        {id: journal.scope_of(id, catalog.series) for id in set(points.series)},
+    )
+    of_spans = kept(
+        spans.name,
+        spans.time_ns,
+        {id: known[n].definition.scope for id, n in numbers.items() if n is not None},
+    )
+    left = Spans()
+    left.name, left.span, left.edge, left.time_ns, left.step = (
+        _chosen(column, of_spans)
+        for column in (spans.name, spans.span, spans.edge, spans.time_ns, spans.step)
+    )
+    columns = (points.series, points.time_ns, points.step, points.value)
+    return replace(
+        batch,
+        points=Points(*(_chosen(column, of_points) for column in columns)),
+        spans=left,
+        events=[event for event in batch.events if is_left(event)],
+    )
+
+
+def _chosen(column: array[Any], keep: Mask) -> array[Any]:
+    if keep.all():
+        return column
+    made: array[Any] = array(column.typecode)
+    made.frombytes(np.frombuffer(column, column.typecode)[keep].tobytes())
+    return made

@@ -187,8 +187,10 @@ def _latest(connection: Connection, catalog: Catalog, seed: Seed) -> LatestValue
     latest = LatestValues()
     latest.update(*seed.latest)
     series, time_ns, step, value = hot.newest_in(connection, seed.generation)
-    slots = [catalog.find_slot(int(id)) for id in series]
-    latest.update(np.array([slot or 0 for slot in slots], np.int64), time_ns, step, value)
+    slots = catalog.find_slots(series.tolist())
+    known = np.array([slot is not None for slot in slots], np.bool_)
+    at = np.array([slot for slot in slots if slot is not None], np.int64)
+    latest.update(at, time_ns[known], step[known], value[known])
     return latest
 
 

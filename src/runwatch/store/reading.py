@@ -22,7 +22,7 @@ from runwatch.store.hot import Connection
 from runwatch.store.latest import Floats
 from runwatch.store.matrix import ROLLED, Sheet
 from runwatch.store.reduction import Cells, Found
-from runwatch.store.store import Axis, PointColumns, Statistic
+from runwatch.store.store import AGENTS_SAY, Axis, PointColumns, Statistic
 
 _SOME_ROWS: Final = 64
 _MANY_RANGES: Final = 16
@@ -223,6 +223,10 @@ class Reader:
     def close(self) -> None:
         self._connection.close()
 
+    def interrupt(self) -> None:
+        """From another thread: what is asked now ends with an error."""
+        self._connection.interrupt()
+
     # ── curves ─────────────────────────────────────────────────────────────────────────────────
 
     def curves(
@@ -399,8 +403,11 @@ class Reader:
         limit: int | None = None,
         newest_first: bool = False,
         most_bytes: int | None = None,
+        of_each: int | None = None,
+        without: Sequence[int] = (),
     ) -> list[tuple[Any, ...]]:
-        """`most_bytes`: of their bodies together; fewer rows then, as with a limit."""
+        """`most_bytes`: of their bodies together; fewer rows then, as with a limit.  `without`:
+        of all runs but these.  `of_each`: of each journal and kind the newest so many."""
         blocks = [
             block
             for block in self._view.closed(kind)
@@ -408,13 +415,23 @@ class Reader:
             and (run is None or block.key_min <= run <= block.key_max)
         ]
         where = "true" if run is None else f"run = {run}"
+        if without:
+            where += f" AND run NOT IN ({', '.join(map(str, without))})"
         where += _between(start_ns, end_ns) + (" AND kind = ANY($kinds)" if kinds else "")
         way = "DESC" if newest_first else "ASC"
         query = self._source(kind, columns, where, blocks)
+        given = {"kinds": list(kinds)} if kinds else None
+        if of_each is not None and self._is_crowded(kind, where, blocks, given, of_each):
+            newest = "PARTITION BY journal, kind ORDER BY time_ns DESC, place DESC"
+            most = f"if(role = 'agent', {of_each * AGENTS_SAY}, {of_each})"
+            query = (
+                f"SELECT said.* FROM ({query}) AS said "
+                "LEFT JOIN (SELECT number, role FROM journals) ON number = journal "
+                f"QUALIFY row_number() OVER ({newest}) <= {most}"
+            )
         query += f" ORDER BY time_ns {way}, journal {way}, place {way}"
         if limit is not None:
             query += f" LIMIT {limit}"
-        given = {"kinds": list(kinds)} if kinds else None
         found = self._connection.execute(query, given)
         if most_bytes is None:
             return found.fetchall()
@@ -427,6 +444,15 @@ class Reader:
                     break
                 rows.append(row)
         return rows
+
+    def _is_crowded(
+        self, kind: Kind, where: str, blocks: Sequence[Block], given: Any, of_each: int
+    ) -> bool:
+        """Whether a journal has more than so many of a kind; to count takes little, for bodies
+        are not read."""
+        rows = self._source(kind, "journal, kind", where, blocks)
+        query = f"SELECT 1 FROM ({rows}) GROUP BY ALL HAVING count(*) > {of_each} LIMIT 1"
+        return self._connection.execute(query, given).fetchone() is not None
 
     # ── replay ─────────────────────────────────────────────────────────────────────────────────
 

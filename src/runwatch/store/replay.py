@@ -257,7 +257,7 @@ def chosen_series(
 ) -> dict[int, SeriesEntry]:
     """By the store's own id."""
     slots = (slot for journal in journals.values() for slot in tuple(journal.defined))
-    entries = (catalog.series[slot] for slot in slots)
+    entries = (catalog.series[slot] for slot in slots if slot not in catalog.hidden)
     return {
         entry.id: entry
         for entry in entries
@@ -281,7 +281,8 @@ def definitions(
     catalog: Catalog, journal: Journal, series: Iterable[SeriesEntry], run: RunId, wanted: Wanted
 ) -> list[Definition]:
     """All that the journal says of the run with what is wanted."""
-    scopes = {s.id: s for s in tuple(journal.scopes.values()) if s.run == run}
+    mine = tuple(journal.scopes.values())
+    scopes = {s.id: s for s in mine if s.run == run and s.id not in journal.gone}
     found: list[Definition] = list(scopes.values())
     names = (catalog.span_names[number] for number in tuple(journal.span_names.values()))
     if wanted.spans:

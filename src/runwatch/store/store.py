@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from runwatch.record import Batch, JournalId, Position, RunId, Verdict
 from runwatch.rows import Curve, EventRow, Latest, ProcessRow, SeriesRow, SpanRow
+from runwatch.store.deletion import Deletion, Weight
+
+OF_EACH: Final = 2_000
+"""So many events of a kind are looked at of what one process says of itself."""
+AGENTS_SAY: Final = 25
+"""An agent or a head speaks of many: of theirs, so many times as many."""
+OF_EACH_AGENT: Final = 200_000
+"""The same of what agents and heads say, who tell of all programs of a node, for years."""
 
 Axis = Literal["time", "step"]
 Statistic = Literal["mean", "minimum", "maximum"]
@@ -70,6 +78,8 @@ class StoreHealth:
     """Why the store cannot take data now (disk full …); empty when it can."""
     notes: Sequence[str] = field(default_factory=tuple)
     """What was found damaged at opening and set aside, in words."""
+    records_dropped: int = 0
+    """Of deleted runs, that came since the store was opened."""
     newest_block_ns: int | None = None
     """When the newest closed file was written; None without any."""
 
@@ -150,6 +160,16 @@ class Store(Protocol):
         journal: JournalId | None = None,
     ) -> list[SeriesRow]: ...
 
+    def count_series(self, run: RunId) -> int:
+        """Quickly."""
+        ...
+
+    def unknown_series(self, journal: JournalId, local: Sequence[int]) -> int:
+        """How many of these, by their numbers in the journal, are not defined yet; quickly."""
+        ...
+
+    def knows_run(self, run: RunId) -> bool: ...
+
     def latest(self, series: Sequence[int]) -> list[Latest]:
         """The newest point by time of each series that has one; from memory."""
         ...
@@ -210,8 +230,13 @@ class Store(Protocol):
         limit: int | None = None,
         newest_first: bool = False,
         most_bytes: int | None = None,
+        of_each: int | None = None,
     ) -> list[EventRow]:
-        """By time; at most `limit`, with bodies of `most_bytes` together, but at least one."""
+        """By time; at most `limit`, with bodies of `most_bytes` together, but at least one.
+
+        `of_each`: of what one journal says of one kind only the newest so many (of an agent's
+        `AGENTS_SAY` times as many), so that nobody can make an answer long for all.
+        """
         ...
 
     def spans(
@@ -236,6 +261,32 @@ class Store(Protocol):
     def retain(self, retention: Retention, *, now_ns: int) -> dict[str, Any]:
         """Delete what is older than its kind is kept, by its own times and by when the store took
         it; returns counts by kind."""
+        ...
+
+    def weigh(self, run: RunId) -> Weight:
+        """What of the store would go with the run."""
+        ...
+
+    def delete(self, run: RunId, *, at_ns: int, purge_ns: int) -> Deletion:
+        """Nobody sees the run from now on, nothing more of it is taken, and from `purge_ns` on its
+        rows may go; stored durably.  Raises NotFound."""
+        ...
+
+    def restore(self, run: RunId) -> Deletion:
+        """Undo the last deletion.  Raises NotFound, or UsageError if it is too late."""
+        ...
+
+    def deletions(self) -> list[Deletion]:
+        """Those that were not undone."""
+        ...
+
+    def buried_journals(self, deletion: Deletion) -> list[JournalId]:
+        """Journals of processes that say nothing but what was deleted."""
+        ...
+
+    def purge(self, deletion: Deletion) -> None:
+        """Remove the rows of a deleted run, for good.  What was begun and not finished is finished
+        by the next call."""
         ...
 
     def health(self) -> StoreHealth: ...

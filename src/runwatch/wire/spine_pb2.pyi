@@ -68,14 +68,16 @@ class Open(_message.Message):
     def __init__(self, journal: _Optional[str] = ...) -> None: ...
 
 class Cursor(_message.Message):
-    __slots__ = ("journal", "position", "refused")
+    __slots__ = ("journal", "position", "refused", "why")
     JOURNAL_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
     journal: str
     position: int
     refused: bool
-    def __init__(self, journal: _Optional[str] = ..., position: _Optional[int] = ..., refused: bool = ...) -> None: ...
+    why: str
+    def __init__(self, journal: _Optional[str] = ..., position: _Optional[int] = ..., refused: bool = ..., why: _Optional[str] = ...) -> None: ...
 
 class Cursors(_message.Message):
     __slots__ = ("cursors",)

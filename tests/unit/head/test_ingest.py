@@ -218,7 +218,7 @@ def test_who_is_here_for_one_answer_does_not_put_the_store_in_order(
         looked = next(looks) + 1
         return pause(seconds)
 
-    monkeypatch.setattr(ingest._stopping, "wait", wait)
+    monkeypatch.setattr(ingest._due, "wait", wait)
     assert ingest.submit(batch(0, 10)).result(20).accepted
     assert until(lambda: looked >= 2)  # one that had begun before is over
     before = compacted

@@ -19,6 +19,7 @@ from runwatch.ship.tail import (
     LISTED_SECONDS,
     LIVENESS_SECONDS,
     SETTLED_SECONDS,
+    NotTaken,
     Tail,
 )
 from tests.unit.journal.journal_help import FakeClock, origin
@@ -218,3 +219,21 @@ def test_a_folder_that_no_journal_is_called_is_set_aside(name: bytes, tmp_path: 
     assert [followed.origin.journal for followed in tail.discover()] == ["mine"]
     assert [aside.journal for aside in tail.aside()] == [called]
     tail.close()
+
+
+def test_a_journal_that_the_head_does_not_take_stays_aside_until_it_does(
+    tail: Tail, clock: FakeClock
+) -> None:
+    name = JournalId("a")
+    tail.set_aside(name, NotTaken("too much"))
+    assert [(aside.why, aside.by_head) for aside in tail.aside()] == [("too much", True)]
+    assert tail.discover(surely=True) == []
+    clock.advance(AGAIN_SECONDS + 1)
+    assert found(tail) == ["a"] and tail.is_aside(name)  # it is tried, and told as aside meanwhile
+    tail.set_aside(name, NotTaken("too much"))
+    clock.advance(AGAIN_SECONDS + 1)
+    assert tail.discover(surely=True) == []  # after a longer pause
+    tail.try_again()
+    assert found(tail) == ["a"]
+    tail.taken(name)
+    assert not tail.is_aside(name)

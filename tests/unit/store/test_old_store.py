@@ -36,3 +36,27 @@ def test_a_version_1_store_is_read(tmp_path: Path) -> None:
         assert len(values) == POINTS + len(batch.points)
     finally:
         store.close()
+
+
+def test_a_run_of_a_version_1_store_can_be_deleted(tmp_path: Path) -> None:
+    with tarfile.open(FIXTURE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    store = DuckStore.open(tmp_path / "store")
+    try:
+        store.purge(store.delete(RunId(RUN), at_ns=2**62, purge_ns=0))
+        assert store.processes(RunId(RUN)) == [] and store.events(RunId(RUN)) == []
+        assert store.write([more(store.cursor(JournalId(JOURNAL)))])[0].accepted
+        assert store.series(RunId(RUN)) == []
+    finally:
+        store.close()
+
+
+def test_a_version_1_manifest_is_begun_from(tmp_path: Path) -> None:
+    with tarfile.open(FIXTURE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (tmp_path / "store" / "hot.duckdb").write_bytes(b"not a database")
+    store = DuckStore.open(tmp_path / "store")
+    try:
+        assert store.deletions() == [] and len(store.processes(RunId(RUN))) == 1
+    finally:
+        store.close()

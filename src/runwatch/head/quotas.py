@@ -1,0 +1,245 @@
+"""How much one run and one client may bring.
+
+Asked before a batch is queued.  What is over is refused with the reason, nothing of it is stored,
+and it stays where it is: the agent sets the journal aside, says so, and asks again now and then.
+A limit stands as long as its setting and what is counted do: of a run all that the store has, of a
+client what it brought since it was first heard, or in the last day at most.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from runwatch.clock import Clock, system_clock
+from runwatch.errors import RunwatchError
+from runwatch.record import Batch, JournalId, RunId, RunScope, Series
+from runwatch.store.store import Store
+
+DAY_NS: Final = 86_400 * 10**9
+MOST_CLIENTS: Final = 20_000
+MOST_TOLD: Final = 20
+"""Refusals that are told in words; of more it is said how many there are."""
+_NO_RUN: Final = RunId("")
+LEAST_BYTES: Final = 28
+"""Of a record, whatever its sender says it takes."""
+logger = logging.getLogger("runwatch.head")
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaSettings:
+    """0: no limit."""
+
+    run_series: int = 2_000_000
+    run_events: int = 20_000_000
+    run_bytes: int = 1 << 40
+    client_runs: int = 10_000
+    client_series: int = 2_000_000
+    client_events: int = 20_000_000
+    client_bytes: int = 1 << 40
+
+
+NO_LIMITS: Final = QuotaSettings(0, 0, 0, 0, 0, 0, 0)
+LIMIT_REACHED: Final = "limit_reached"
+"""An event of the run: `what` there is too much of, and `why` in words."""
+
+
+@dataclass(slots=True)
+class _Tally:
+    events: int = 0
+    bytes: int = 0
+    runs: int = 0
+    series: int = 0
+    since_ns: int = 0
+
+
+class Quotas:
+    """`refusal` may be asked by any thread; `took` is called by the writer's alone."""
+
+    def __init__(
+        self,
+        settings: QuotaSettings,
+        store: Store,
+        *,
+        tell: Callable[[RunId, str, str], object] = lambda run, what, why: None,
+        clock: Clock = system_clock,
+    ) -> None:
+        """`tell` hears of each limit that a run has reached, once; in a thread of its own."""
+        self.refused = 0
+        """Batches, since we began."""
+        self._settings = settings
+        self._store = store
+        self._tell = tell
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._runs: dict[RunId, _Tally] = {}
+        self._run_of: dict[JournalId, RunId] | None = None
+        self._clients: dict[str, _Tally] = {}
+        self._over: dict[str, str] = {}
+        """Who is over a limit, and why; the newest last."""
+        self._said: set[tuple[RunId, str]] = set()
+
+    # ── asking ────────────────────────────────────────────────────────────────────────────────
+
+    def refusal(self, batch: Batch, client: str, size: int) -> str:
+        """Why it is not taken; empty if it is.  Without a client it is the head's own word."""
+        if not client:
+            return ""
+        with self._lock:
+            run = self._run(batch)
+            if not self._over and not batch.definitions and self._fits(batch, run, client, size):
+                return ""
+            why = self._of_client(batch, client, size) or self._of_run(batch, run, size)
+            who = f"run {run}" if run and why.startswith("run ") else client
+            if why:
+                self.refused += 1
+                self._over.pop(who, None)
+                self._over[who] = why
+            elif self._over:
+                self._over.pop(f"run {run}", None)
+                self._over.pop(client, None)
+            return why
+
+    def _fits(self, batch: Batch, run: RunId, client: str, size: int) -> bool:
+        """Quickly, of what defines nothing: nearly all that comes is far below its limits."""
+        limits, events = self._settings, len(batch.events)
+        of_run, of_client = self._runs.get(run), self._clients.get(client)
+        return (
+            of_run is None
+            or (not limits.run_events or of_run.events + events <= limits.run_events)
+            and (not limits.run_bytes or of_run.bytes + size <= limits.run_bytes)
+        ) and (
+            of_client is None
+            or (not limits.client_events or of_client.events + events <= limits.client_events)
+            and (not limits.client_bytes or of_client.bytes + size <= limits.client_bytes)
+        )
+
+    def notes(self) -> list[str]:
+        """Who is over which limit."""
+        with self._lock:
+            over = list(self._over.values())
+        more = len(over) - MOST_TOLD
+        return over[-MOST_TOLD:] + ([f"and {more} more are over a limit"] if more > 0 else [])
+
+    def of_run(self, run: RunId) -> str:
+        return self._over.get(f"run {run}", "")
+
+    def _of_run(self, batch: Batch, run: RunId, size: int) -> str:
+        if not run:
+            return ""
+        known, limits = self._runs.get(run, _Tally()), self._settings
+        series = self._store.count_series(run) if limits.run_series else 0
+        wanted = {
+            "series": (series, self._new_series(batch), limits.run_series),
+            "events": (known.events, len(batch.events), limits.run_events),
+            "bytes": (known.bytes, size, limits.run_bytes),
+        }
+        for what, (have, more, most) in wanted.items():
+            if most and more and have + more > most:
+                why = _words(f"run {run!r}", have, what, most, f"run_{what}")
+                self._say_once(run, what, why)
+                return why
+        return ""
+
+    def _of_client(self, batch: Batch, client: str, size: int) -> str:
+        known, limits = self._clients.get(client), self._settings
+        if known is None or self._is_old(known):
+            known = _Tally()
+        wanted = {
+            "runs": (known.runs, self._new_runs(batch), limits.client_runs),
+            "series": (known.series, self._new_series(batch), limits.client_series),
+            "events": (known.events, len(batch.events), limits.client_events),
+            "bytes": (known.bytes, size, limits.client_bytes),
+        }
+        for what, (have, more, most) in wanted.items():
+            if most and more and have + more > most:
+                who = f"client {client}"
+                return _words(who, have, what, most, f"client_{what}", " within a day")
+        return ""
+
+    def _say_once(self, run: RunId, what: str, why: str) -> None:
+        if (run, what) not in self._said:
+            self._said.add((run, what))
+            threading.Thread(
+                target=self._say, args=(run, what, why), name="runwatch-limit", daemon=True
+            ).start()
+
+    def _say(self, run: RunId, what: str, why: str) -> None:
+        logger.warning("a limit is reached: %s", why)
+        try:
+            self._tell(run, what, why)
+        except RunwatchError as error:
+            logger.warning("that a limit is reached is not recorded: %s", error)
+
+    # ── counting ──────────────────────────────────────────────────────────────────────────────
+
+    def about(self, batch: Batch) -> tuple[int, int]:
+        """How many runs and series it would add; to be asked before it is stored."""
+        return self._new_runs(batch), self._new_series(batch)
+
+    def took(self, batch: Batch, client: str, size: int, new: tuple[int, int]) -> None:
+        """It was stored; `new` is what `about` said of it."""
+        with self._lock:
+            run = self._run(batch)
+            tally = self._runs.get(run)
+            if tally is not None:
+                tally.events += len(batch.events)
+                tally.bytes += size
+            known = self._clients.get(client)
+            if known is None or self._is_old(known):
+                known = self._clients[client] = _Tally(since_ns=self._clock.mono_ns())
+                if len(self._clients) > MOST_CLIENTS:
+                    del self._clients[next(iter(self._clients))]
+            known.events += len(batch.events)
+            known.bytes += size
+            known.runs += new[0]
+            known.series += new[1]
+        if run and tally is None:
+            self._runs[run] = self._weighed(run)
+
+    def _weighed(self, run: RunId) -> _Tally:
+        """What the store has of it, this batch included."""
+        weight = self._store.weigh(run)
+        return _Tally(weight.events, LEAST_BYTES * (weight.points + weight.spans + weight.events))
+
+    def _is_old(self, tally: _Tally) -> bool:
+        return self._clock.mono_ns() - tally.since_ns > DAY_NS
+
+    def _run(self, batch: Batch) -> RunId:
+        """Whose it is; an agent tells of many, and of none."""
+        if batch.origin.role == "agent":
+            return _NO_RUN
+        if self._run_of is None:
+            rows = self._store.processes()
+            self._run_of = {row.journal: row.run for row in rows if row.role != "agent"}
+        if batch.definitions:
+            named = [d.run for d in batch.definitions if isinstance(d, RunScope)]
+            if named:
+                self._run_of[batch.origin.journal] = named[-1]
+        return self._run_of.get(batch.origin.journal, _NO_RUN)
+
+    def _new_runs(self, batch: Batch) -> int:
+        named = {d.run for d in batch.definitions if isinstance(d, RunScope)}
+        return sum(1 for run in named if run and not self._store.knows_run(run))
+
+    def _new_series(self, batch: Batch) -> int:
+        named = [d.id for d in batch.definitions if isinstance(d, Series)]
+        return self._store.unknown_series(batch.origin.journal, named) if named else 0
+
+
+def size_of(batch: Batch, told: int = 0) -> int:
+    """In bytes: as a message (`told`), or in its journal."""
+    if told:
+        return told
+    same = batch.start >> 32 == batch.end >> 32
+    return max(batch.end - batch.start if same else batch.end & 0xFFFFFFFF, 0)
+
+
+def _words(who: str, have: int, what: str, most: int, setting: str, when: str = "") -> str:
+    return (
+        f"{who} has brought {have:,} {what}{when}, and {most:,} are allowed ({setting} in the "
+        "head's settings): what is more stays on its node"
+    )
