@@ -32,7 +32,7 @@ from runwatch.head.run_board import GoodputNote, RunBoard
 from runwatch.record import JournalId, RunId
 from runwatch.rows import Curve, EventRow
 from runwatch.store.grid import Grid, grid
-from runwatch.store.store import OF_EACH, OF_EACH_AGENT
+from runwatch.store.store import OF_EACH
 from runwatch.views import incidents, profiles
 from runwatch.views.goodput.account import Account, Goodput
 from runwatch.views.goodput.classes import Spent
@@ -445,7 +445,7 @@ def _profiles(
     told = reading.store.events(run, kinds=[profiles.PROFILE], of_each=OF_EACH)
     if not told:
         return []
-    told += reading.store.events(RunId(""), kinds=[profiles.DELETED], of_each=OF_EACH_AGENT)
+    told += reading.store.events(RunId(""), kinds=[profiles.DELETED], of_each=OF_EACH)
     found = [s for s in profiles.fold(told, profiles.gone_of(states)).values() if s.run == run]
     return [
         TimelineProfile(

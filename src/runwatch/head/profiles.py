@@ -24,7 +24,7 @@ from runwatch.files import Folder, journal_folder, shelf
 from runwatch.head.reading import Reading
 from runwatch.record import JournalId, RunId
 from runwatch.store.deletion import Deletion
-from runwatch.store.store import OF_EACH, OF_EACH_AGENT
+from runwatch.store.store import OF_EACH
 from runwatch.views import profiles as view
 from runwatch.views.profiles import Session
 
@@ -214,7 +214,7 @@ class Profiles:
     def _told(self) -> dict[view.Key, Session]:
         store = self._reading.store
         events = store.events(None, kinds=[view.PROFILE], of_each=OF_EACH)
-        events += store.events(None, kinds=[view.DELETED], of_each=OF_EACH_AGENT)
+        events += store.events(None, kinds=[view.DELETED], of_each=OF_EACH)
         events.sort(key=lambda event: event.time_ns)
         told = view.fold(events)
         going = {key[0] for key, session in told.items() if session.state == "running"}

@@ -14,14 +14,14 @@ from runwatch.clock import Clock, system_clock
 from runwatch.errors import NotFound
 from runwatch.record import JournalId, RunId
 from runwatch.rows import EventRow, Latest, SeriesRow
-from runwatch.store.store import OF_EACH, OF_EACH_AGENT, Store
+from runwatch.store.store import OF_EACH, Store
 from runwatch.views.configs import Configs, merge_configs
 from runwatch.views.devices import count_devices
 from runwatch.views.goodput.figures import WITNESSES, Holding, holdings
 from runwatch.views.incidents import INCIDENT, incidents_of
+from runwatch.views.life import FORK
 from runwatch.views.runs import (
     ALIVE_WINDOW_SECONDS,
-    FORK,
     ProcessState,
     RunSummary,
     attempts,
@@ -193,7 +193,7 @@ class Reading:
         events = self.store.events(None, kinds=["heartbeat"], start_ns=since, of_each=OF_EACH)
         events += self.store.events(run, kinds=["run_start", "run_end", FORK], of_each=OF_EACH)
         others = ["process_exit", "job_queued"]
-        return events + self.store.events(None, kinds=others, of_each=OF_EACH_AGENT)
+        return events + self.store.events(None, kinds=others, of_each=OF_EACH)
 
     # ── the rest ───────────────────────────────────────────────────────────────────────────────
 

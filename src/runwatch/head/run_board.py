@@ -19,7 +19,7 @@ from runwatch.errors import NotFound, RunwatchError
 from runwatch.head.reading import Card, Reading
 from runwatch.record import Batch, JournalId, RunId
 from runwatch.rows import EventRow
-from runwatch.store.store import OF_EACH, OF_EACH_AGENT
+from runwatch.store.store import OF_EACH
 from runwatch.views.configs import merge_configs
 from runwatch.views.runs import RunSummary, process_states, runs_of
 from runwatch.views.totals import total_steps
@@ -186,7 +186,7 @@ class RunBoard:
         """Read it all; what is stored meanwhile is news, and hearing it twice does no harm."""
         store, now_ns = self._reading.store, self._reading.clock.wall_ns()
         self._words, self._exits = defaultdict(list), defaultdict(list)
-        for row in store.events(None, kinds=[_EXIT], of_each=OF_EACH_AGENT):
+        for row in store.events(None, kinds=[_EXIT], of_each=OF_EACH):
             self._exits[_journal(row)].append(row)
         for row in store.events(None, kinds=list(_OWN_WORDS), of_each=OF_EACH):
             self._words[row.run].append(row)

@@ -23,7 +23,7 @@ from runwatch.journal.liveness import boot_id, start_ticks, this_host
 from runwatch.journal.segment import new_journal_id
 from runwatch.record import Batch, Event, Origin, Position, RunId
 from runwatch.rows import EventRow
-from runwatch.store.store import OF_EACH_AGENT, Store
+from runwatch.store.store import OF_EACH, Store
 from runwatch.views import sessions as view
 from runwatch.views.sessions import Session
 
@@ -100,7 +100,7 @@ class Sessions:
         news = self._news
         if self._sessions is None or self._ingest is None or news != self._seen:
             self._sessions = view.fold(
-                self.store.events(None, kinds=list(view.KINDS), of_each=OF_EACH_AGENT)
+                self.store.events(None, kinds=list(view.KINDS), of_each=OF_EACH)
             )
             self._seen = news
         return self._sessions

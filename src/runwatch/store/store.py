@@ -18,8 +18,6 @@ OF_EACH: Final = 2_000
 """So many events of a kind are looked at of what one process says of itself."""
 AGENTS_SAY: Final = 25
 """An agent or a head speaks of many: of theirs, so many times as many."""
-OF_EACH_AGENT: Final = 200_000
-"""The same of what agents and heads say, who tell of all programs of a node, for years."""
 
 Axis = Literal["time", "step"]
 Statistic = Literal["mean", "minimum", "maximum"]
