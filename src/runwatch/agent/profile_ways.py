@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol
 from runwatch.agent.commands import Context
 from runwatch.agent.control import NoAnswer, ask
 from runwatch.agent.listening import Port, owners_of, ports_of
+from runwatch.capture import process
 from runwatch.capture.profiler_service import (
     Asked,
     CannotProfile,
@@ -413,7 +414,8 @@ def _may_be_profiler(pid: int, likely: Sequence[int]) -> list[Port]:
 def _frameworks(pid: int) -> list[str]:
     """By the libraries that it has loaded."""
     try:
-        maps = (PROC / str(pid) / "maps").read_bytes()
+        with process.as_its_user(pid):
+            maps = (PROC / str(pid) / "maps").read_bytes()
     except OSError:
         return []
     return [name for name, library in _LIBRARIES.items() if library in maps]
