@@ -33,6 +33,7 @@ from runwatch.capture.trace_checks import xplane_problems, xplane_window
 from runwatch.capture.traces import KINETO, XPLANE
 from runwatch.errors import RunwatchError
 from runwatch.files import Folder
+from runwatch.identity import owner_of
 from runwatch.journal.liveness import PROC, start_ticks
 
 USUAL_PORTS: Final = (9012, 9999)
@@ -297,7 +298,9 @@ class Writing:
         path = wish.path or str(self.context.root / "profiles")
         folder = session_folder(path, subject.run, wish.session)
         names = subject.stems()
-        return publish(files, LABEL, place(folder), names, self.context.root / STAGING)
+        users = process.users(subject.pid) if subject.pid else ()
+        to = place(folder, owner_of(users[0]) if users else None, ours=not wish.path)
+        return publish(files, LABEL, to, names, self.context.root / STAGING)
 
     @contextmanager
     def staging(self, subject: Subject, wish: Wish) -> Iterator[Path]:
