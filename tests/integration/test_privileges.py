@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes.util
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -19,6 +21,7 @@ from runwatch.capture import process
 from runwatch.journal.liveness import ENDED, this_host
 from runwatch.journal.reader import JournalReader
 from runwatch.record import Event
+from tests.integration import filtered
 from tests.integration.processes import Cluster, end, until
 from tests.integration.strangers import (
     ALICE,
@@ -36,7 +39,9 @@ pytestmark = needs_users
 SERVANT: Final = 61_009
 """The user that an agent runs as where it need not be root."""
 NEEDED: Final = ("setuid", "setgid", "sys_ptrace")
-MANIFEST: Final = Path(__file__).parents[2] / "deploy/daemonset.yaml"
+DEPLOY: Final = Path(__file__).parents[2] / "deploy"
+PROFILE: Final = DEPLOY / "seccomp-agent.json"
+FILTERED: Final = [sys.executable, filtered.__file__, str(PROFILE)]
 PROGRAM: Final = """
 import ctypes, os, subprocess, sys
 import runwatch
@@ -173,16 +178,19 @@ def runs_at(cluster: Cluster) -> dict[str, str]:
         return {run["run"]: run["state"] for run in json.load(answer)["runs"]}
 
 
+@pytest.mark.parametrize("behind", [[], FILTERED], ids=["plain", "filtered"])
 @pytest.mark.parametrize("uid", [SERVANT, 0], ids=["servant", "container root"])
 def test_three_capabilities_serve_two_users(
-    cluster: Cluster, shared: Path, programs: list[Program], uid: int
+    cluster: Cluster, shared: Path, programs: list[Program], uid: int, behind: list[str]
 ) -> None:
+    if behind and ctypes.util.find_library("seccomp") is None:
+        pytest.skip("no libseccomp here")
     if uid:  # what root would own in a DaemonSet is the servant's
         for name in ("agent", "commands"):
             os.chown(shared / name, uid, uid)
     cluster.start_head()
     programs += [Program(cluster, ALICE, "alices"), Program(cluster, MALLORY, "mallorys")]
-    start_agent(cluster, capable(uid, *NEEDED))
+    start_agent(cluster, [*capable(uid, *NEEDED), *behind])
     for program in programs:
         until(lambda p=program: sees(cluster.agent, p.pid), 60, cluster.words())
     until(lambda: {"alices", "mallorys"} <= runs_at(cluster).keys(), 60, cluster.words())
@@ -191,6 +199,7 @@ def test_three_capabilities_serve_two_users(
     stacks = {body["pid"]: body for body in bodies(shared, "stacks")}
     for program in programs:
         assert "waits_for_a_word" in json.dumps(stacks[program.pid]), stacks[program.pid]
+        assert stacks[program.pid]["how"] == "outside"
     for code, program in zip((3, 7), programs, strict=True):
         program.end(code)
         ended = until(lambda p=program: exit_of(shared, p.pid), 60, cluster.words())
@@ -309,3 +318,38 @@ def test_what_its_owner_may_not_read_root_does_not_read_for_him(
         aside = until(lambda: bodies(shared, "journal_aside"), 60, cluster.words())
     assert [body["journal"] for body in aside] == [closed.name]
     assert "Permission denied" in aside[0]["why"]
+
+
+REFUSED: Final = """
+import ctypes, errno, os, subprocess, sys
+libc = ctypes.CDLL(None, use_errno=True)
+POKE, SEIZE, DETACH = 4, 0x4206, 17
+with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as other:
+    assert libc.ptrace(SEIZE, other.pid, 0, 0) == 0
+    assert libc.ptrace(POKE, other.pid, 0, 0) == -1 and ctypes.get_errno() == errno.EPERM
+    other.stdin.close()
+assert libc.unshare(0x10000000) == -1 and ctypes.get_errno() == errno.EPERM
+assert libc.mount(b"x", b"/", b"tmpfs", 0, None) == -1 and ctypes.get_errno() == errno.EPERM
+try:
+    os.chown(sys.argv[1], 1, 1)
+except PermissionError:
+    print("refused")
+"""
+
+
+@pytest.mark.skipif(ctypes.util.find_library("seccomp") is None, reason="no libseccomp here")
+def test_behind_the_filter_even_root_only_looks(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*FILTERED, sys.executable, "-c", REFUSED, str(tmp_path)],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.stdout == "refused\n", done.stderr
+
+
+def test_the_manifests_give_what_is_tested_here() -> None:
+    manifest = (DEPLOY / "daemonset.yaml").read_text()
+    assert re.findall(r"add: \[(.*)\]", manifest) == [", ".join(NEEDED).upper()]
+    unit = (DEPLOY / "runwatch-agent.service").read_text()
+    names = " ".join(f"CAP_{name.upper()}" for name in NEEDED)
+    for setting in ("AmbientCapabilities", "CapabilityBoundingSet"):
+        assert f"\n{setting}={names}\n" in unit
