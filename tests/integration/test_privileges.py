@@ -27,6 +27,7 @@ from tests.integration.strangers import (
     ALICE,
     MALLORY,
     command_as,
+    do_as,
     everybodys,
     forge,
     needs_users,
@@ -353,3 +354,18 @@ def test_the_manifests_give_what_is_tested_here() -> None:
     names = " ".join(f"CAP_{name.upper()}" for name in NEEDED)
     for setting in ("AmbientCapabilities", "CapabilityBoundingSet"):
         assert f"\n{setting}={names}\n" in unit
+
+
+def test_profiles_that_only_their_user_may_read_are_brought(cluster: Cluster, shared: Path) -> None:
+    for name in ("agent", "commands"):
+        os.chown(shared / name, SERVANT, SERVANT)
+    session = "run-1/plugins/profile/s1"
+    script = (
+        'umask 077; mkdir -p "$1"; echo trace > "$1/.x"; touch -d @1 "$1/.x"; mv "$1/.x" "$1/$2"'
+    )
+    do_as(MALLORY, script, shared / "profiles" / session, "host.xplane.pb")
+    cluster.start_head()
+    start_agent(cluster, capable(SERVANT, *NEEDED))
+    kept = cluster.head_root / "profiles" / session / "host.xplane.pb"
+    until(kept.exists, 60, cluster.words())
+    assert kept.read_text() == "trace\n"

@@ -15,15 +15,19 @@ import pytest
 
 from runwatch import identity
 from runwatch.agent import powers
+from runwatch.capture.session_files import place, publish
 from runwatch.files import Folder, journal_folder, read_followed
 from runwatch.identity import CannotBe, User, acting_as, once_as
+from runwatch.journal.retention import enforce
 from tests.integration.strangers import (
     ALICE,
     MALLORY,
     command_as,
     do_as,
     everybodys,
+    forge,
     needs_users,
+    origin_of,
     process_of,
 )
 
@@ -191,7 +195,10 @@ def test_who_may_not_says_which_capability_is_missing(secret: Path) -> None:
 
 
 def test_an_ordinary_user_acts_as_nobody_else() -> None:
-    script = "from runwatch.agent import powers\nprint(powers.take_up())"
+    script = (
+        "from pathlib import Path\nfrom runwatch.agent import powers\n"
+        "print(powers.take_up(Path('/')))"
+    )
     command = [*command_as(MALLORY), sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.stdout == "[]\n", done.stderr
@@ -201,12 +208,12 @@ def test_where_the_kernel_guards_processes_ptrace_is_asked_for(tmp_path: Path) -
     scope = tmp_path / "scope"
     scope.write_text("1\n")
     try:
-        assert powers.take_up(scope) == []  # we have it
+        assert powers.take_up(tmp_path, scope) == []  # we have it
     finally:
         identity.end()
     script = (
         "import sys\nfrom pathlib import Path\nfrom runwatch.agent import powers\n"
-        "print(powers.take_up(Path(sys.argv[1])))"
+        "print(powers.take_up(Path(sys.argv[1]).parent, Path(sys.argv[1])))"
     )
     command = ["setpriv", "--bounding-set", "-sys_ptrace", sys.executable, "-c", script, str(scope)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
@@ -220,3 +227,46 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("long")
     (tmp_path / "link").symlink_to("file")
     assert read_followed(tmp_path / "link", 2) == b"lo"
+
+
+def test_who_serves_nobody_else_is_not_told_what_that_would_need(tmp_path: Path) -> None:
+    script = (
+        "import sys\nfrom pathlib import Path\nfrom runwatch.agent import powers\n"
+        "print(powers.take_up(Path(sys.argv[1]), Path('/nowhere')))"
+    )
+    command = ["setpriv", "--bounding-set", "-setuid", sys.executable, "-c", script]
+    with everybodys() as shared:
+        (tmp_path / "journals").mkdir(mode=0o700)
+        said = [
+            subprocess.run([*command, str(root)], capture_output=True, text=True, timeout=60).stdout
+            for root in (tmp_path, shared)
+        ]
+    assert "CAP_SETUID" not in said[0] and "CAP_SETUID missing" in said[1]
+
+
+def test_profiles_are_put_where_their_user_may(on: None, tmp_path: Path) -> None:
+    with everybodys() as root:
+        trace = tmp_path / "made.xplane.pb"
+        trace.write_text("a trace")
+        session = f"{root}/profiles/run-1/plugins/profile/s1"
+        publish([trace], "made", place(session, User(MALLORY), ours=True), iter(["host"]), root)
+        (kept,) = Path(session).iterdir()
+        assert (kept.name, kept.stat().st_uid) == ("host.xplane.pb", MALLORY)
+        assert kept.read_text() == "a trace"
+        tmp_path.chmod(0o700)
+        trace.write_text("another")
+        elsewhere = place(f"{tmp_path}/run-1/plugins/profile/s1", User(MALLORY))
+        with pytest.raises(PermissionError):
+            publish([trace], "made", elsewhere, iter(["host"]), root)
+
+
+def test_what_is_old_is_removed_as_its_owner(on: None) -> None:
+    with everybodys() as root:
+        done = forge(root, MALLORY, origin_of(2**22 - 7))
+        kept = forge(root, MALLORY, origin_of(2**22 - 8, number=1))
+        do_as(MALLORY, 'mkdir "$1/inner"; chmod 0 "$1/inner"', kept)
+        report = enforce(
+            root, acknowledged={}, live=(), budget_bytes=0, keep_acknowledged_seconds=0
+        )
+        assert not done.exists() and report.journals == 1
+        assert [path.name for path in kept.iterdir()] == ["inner"]  # nothing of ours: it stays

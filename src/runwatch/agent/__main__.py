@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace, argv: list[str]) -> bool:
     os.chdir("/")
     if arguments.asked is not None and is_unwanted(settings.root, arguments.asked):
         return True
-    for words in powers.take_up():
+    for words in powers.take_up(settings.root):
         logging.getLogger("runwatch.agent").warning("%s", words)
     return run_agent(settings)
 

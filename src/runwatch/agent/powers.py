@@ -9,6 +9,7 @@ somebody's is never opened with rights that this one has not.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -17,12 +18,13 @@ from runwatch import identity
 YAMA: Final = Path("/proc/sys/kernel/yama/ptrace_scope")
 
 
-def take_up(yama: Path = YAMA) -> list[str]:
-    """Before anything is opened.  What cannot be done, a sentence each."""
+def take_up(root: Path, yama: Path = YAMA) -> list[str]:
+    """Before anything is opened.  What cannot be done there, a sentence each."""
     if not identity.is_needed():
         return []  # an ordinary user: the kernel sees to it that it stays with what is its own
     said = []
-    if why := identity.begin():
+    why = identity.begin()
+    if why and _is_shared(root):
         said.append(
             f"journals of other users are left alone, since we cannot act as those ({why}): "
             "give the agent CAP_SETUID and CAP_SETGID, or run one for each user"
@@ -33,6 +35,17 @@ def take_up(yama: Path = YAMA) -> list[str]:
             "CAP_SYS_PTRACE to see those of a process that does not answer"
         )
     return said
+
+
+def _is_shared(root: Path) -> bool:
+    """Whether others record there, too."""
+    for folder in (root / "journals", root):
+        try:
+            found = folder.stat()
+        except OSError:
+            continue
+        return found.st_uid != os.geteuid() or bool(found.st_mode & 0o022)
+    return False
 
 
 def _is_guarded(yama: Path) -> bool:
