@@ -369,3 +369,28 @@ def test_profiles_that_only_their_user_may_read_are_brought(cluster: Cluster, sh
     kept = cluster.head_root / "profiles" / session / "host.xplane.pb"
     until(kept.exists, 60, cluster.words())
     assert kept.read_text() == "trace\n"
+
+
+def test_a_process_of_another_container_is_not_one_beside_us(
+    cluster: Cluster, shared: Path
+) -> None:
+    """Two tenants may have the same user id; what tells them apart is where they live."""
+    boxed = subprocess.Popen(
+        ["unshare", "--pid", "--fork", "--kill-child", *command_as(ALICE), "cat"],
+        stdin=subprocess.PIPE, cwd="/",
+    )  # fmt: skip
+    try:
+        children = Path(f"/proc/{boxed.pid}/task/{boxed.pid}/children")
+        pid = int(until(lambda: _text(children).strip(), 60))
+        until(lambda: process.users(pid) == (ALICE,) * 4, 60)
+        forge(shared, ALICE, origin_of(pid, number=1))
+        forge(shared, ALICE, origin_of(pid, number=2, pid_namespace=0))
+        with process_of(ALICE) as beside:
+            forge(shared, ALICE, origin_of(beside, number=3))
+            start_agent(cluster, [])
+            until(lambda: sees(cluster.agent, beside), 60, cluster.words())
+        assert not sees(cluster.agent, pid)
+        refused = f"process {pid}, which lives in another PID namespace than it says"
+        assert cluster.words().count(refused) == 2
+    finally:
+        boxed.communicate()

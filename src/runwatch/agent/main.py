@@ -261,7 +261,7 @@ class Agent:
     def _add(self, origin: Origin) -> None:
         try:
             found = whose(origin, self._directory(origin))
-            if not found.is_strangers:
+            if not found.stranger:
                 self._users[origin.journal] = found.uid
                 self._watch.add(origin)
         except (FileNotFoundError, Refused) as error:
@@ -270,13 +270,12 @@ class Agent:
         except OSError as error:
             self._cannot_watch([origin], error)
             return
-        if found.is_strangers:
+        if found.stranger:
             logger.warning(
-                "journal %s says that it is of process %d, which is user %d's and not its owner's: "
-                "we do not look at it",
+                "journal %s says that it is of process %d, %s: we do not look at it",
                 origin.journal,
                 origin.pid,
-                found.uid,
+                found.stranger,
             )
 
     def _cannot_watch(self, origins: Sequence[Origin], error: OSError) -> None:

@@ -70,8 +70,8 @@ class Whose(NamedTuple):
 
     uid: int | None
     """None: it has ended."""
-    is_strangers: bool = False
-    """It is not the journal's owner's, or not altogether."""
+    stranger: str = ""
+    """Why it is not the journal's: another user's, not altogether its own, or another's number."""
 
 
 def whose(origin: Origin, journal: Path, *, proc: Path = PROC) -> Whose:
@@ -87,7 +87,12 @@ def whose(origin: Origin, journal: Path, *, proc: Path = PROC) -> Whose:
         return Whose(None)
     with journal_folder(journal) as folder:
         strangers = [uid for uid in users if not folder.is_of(uid)]
-    return Whose(strangers[0], True) if strangers else Whose(users[0])
+    if strangers:
+        return Whose(users[0], f"which is user {strangers[0]}'s and not its owner's")
+    # One that is boxed was found by its namespace; who says to be beside us may mean another's.
+    if origin.pid_namespace in (0, pid_namespace(proc)) and process.is_boxed(origin.pid, proc=proc):
+        return Whose(users[0], "which lives in another PID namespace than it says")
+    return Whose(users[0])
 
 
 def why_not_theirs(pid: int, uid: int, *, proc: Path = PROC) -> str:

@@ -133,6 +133,11 @@ def _ids(pid: int, field: str, proc: Path) -> tuple[int, ...]:
     return tuple(map(int, next(found, [])))
 
 
+def is_boxed(pid: int, *, proc: Path = PROC) -> bool:
+    """Whether it lives in a PID namespace below ours; it then has a number in each."""
+    return len(read_status(pid, proc=proc).get("NSpid", "").split()) > 1
+
+
 def as_its_user(pid: int, *, proc: Path = PROC) -> AbstractContextManager[None]:
     """Around a look at what of a process only its own user may see, where we can be anybody."""
     if not is_on():
