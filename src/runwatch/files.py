@@ -5,6 +5,9 @@ an open folder, and nothing on the way to it is followed that somebody else coul
 a link, a pipe that never ends, another user's file.  What is written gets a name of its own first
 and then the one that was meant, in place of whatever bears it.  And what a file says is never a
 path: a name has no slash in it.
+
+Who serves all users of a node (`identity.begin`) works on each one's folder as that user: whatever
+a name is made to lead to in the end, the kernel opens it for the folder's owner or not at all.
 """
 
 from __future__ import annotations
@@ -14,9 +17,11 @@ import os
 import stat
 import zlib
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
+
+from runwatch.identity import User, acting_as, is_on, owner_of
 
 SMALL_BYTES: Final = 1 << 20
 LONGEST_NAME: Final = 100
@@ -25,6 +30,7 @@ _BARE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _NEW: Final = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _NOT_PLAIN: Final = (errno.ELOOP, errno.ENXIO, errno.ENOTDIR, errno.EISDIR, errno.ENODEV)
 _TRIES: Final = 3
+_AS_WE_ARE: Final[AbstractContextManager[None]] = nullcontext()
 
 
 class Refused(OSError):
@@ -37,24 +43,31 @@ class Refused(OSError):
 class Folder:
     """An open directory; `with` closes it.  Names in it are opened below it and never followed."""
 
-    __slots__ = ("_uid", "fd", "path")
+    __slots__ = ("_uid", "fd", "path", "user")
 
-    def __init__(self, fd: int, path: Path) -> None:
+    def __init__(self, fd: int, path: Path, user: User | None = None) -> None:
         self.fd = fd
         self.path = path
         """For words only: by now something else may lie there."""
+        self.user = user
+        """As whom we work in it; None: as ourselves."""
         self._uid: int | None = None
 
     @classmethod
-    def at(cls, path: Path) -> Folder:
-        """Where the caller's own word leads, links and all."""
-        return cls(os.open(path, _FOLDER), path)
+    def at(cls, path: Path, user: User | None = None) -> Folder:
+        """Where the caller's own word leads, links and all; the user's, if it is."""
+        with acting_as(user):
+            return cls(os.open(path, _FOLDER), path, user)
 
     def __enter__(self) -> Folder:
         return self
 
     def __exit__(self, *_: object) -> None:
         os.close(self.fd)
+
+    def as_user(self) -> AbstractContextManager[None]:
+        """Around each call on what is in it."""
+        return _AS_WE_ARE if self.user is None else acting_as(self.user)
 
     @property
     def uid(self) -> int:
@@ -78,7 +91,7 @@ class Folder:
         return uid == self.uid or uid == os.geteuid() and self.uid in self.ours()
 
     def _given_uid(self) -> tuple[int, ...]:
-        name = _part("owner")
+        name = _part("owner")  # made as ourselves: it is our own owner that is asked for
         try:
             fd = os.open(name, os.O_WRONLY | _NEW, 0o600, dir_fd=self.fd)
         except OSError:
@@ -100,11 +113,25 @@ class Folder:
         for name in names:
             path = path / name
             try:
-                inner = _folder_in(fd, name, path, make)
+                with self.as_user():
+                    inner = _folder_in(fd, name, path, make)
             finally:
                 os.close(fd)
             fd = inner
-        return Folder(fd, path)
+        return Folder(fd, path, self.user)
+
+    def owners(self, name: str) -> Folder:
+        """Somebody's folder in ours: what is done in it is done as that one, the opening too."""
+        user = owner_of(self.stat(name).st_uid) if is_on() else None
+        if user is None:
+            return self.below(name)
+        path = self.path / name
+        with acting_as(user):
+            found = Folder(_folder_in(self.fd, name, path, False), path, user)
+        if found.uid != user.uid:
+            os.close(found.fd)
+            raise Refused("was put in another's place just now", path)
+        return found
 
     def own(self, name: str, *, make: bool = False) -> Folder:
         """Like `below`, but a link that we or root laid leads on."""
@@ -117,11 +144,13 @@ class Folder:
     # ── reading ───────────────────────────────────────────────────────────────────────────────
 
     def names(self) -> list[str]:
-        return os.listdir(self.fd)
+        with self.as_user():
+            return os.listdir(self.fd)
 
     def stat(self, name: str) -> os.stat_result:
         """Of what bears the name, a link itself."""
-        return os.stat(checked(name, self.path), dir_fd=self.fd, follow_symlinks=False)
+        with self.as_user():
+            return os.stat(checked(name, self.path), dir_fd=self.fd, follow_symlinks=False)
 
     def has(self, name: str) -> bool:
         """Whether a regular file bears the name."""
@@ -163,7 +192,8 @@ class Folder:
     def _opened(self, name: str, how: int) -> int:
         path = self.path / checked(name, self.path)
         try:
-            fd = os.open(name, how | _BARE, dir_fd=self.fd)
+            with self.as_user():
+                fd = os.open(name, how | _BARE, dir_fd=self.fd)
         except OSError as error:
             if error.errno in _NOT_PLAIN:
                 raise Refused("is not a regular file", path) from None
@@ -179,15 +209,17 @@ class Folder:
     def writing(self, name: str, *, give: bool = False, mode: int = 0o600) -> Iterator[BinaryIO]:
         """A file that gets its name when it is whole; `give`: it is then the folder's owner's."""
         part = _part(checked(name, self.path))
-        fd = os.open(part, os.O_WRONLY | _NEW, mode, dir_fd=self.fd)
+        with self.as_user():
+            fd = os.open(part, os.O_WRONLY | _NEW, mode, dir_fd=self.fd)
         try:
             with open(fd, "wb") as file:
                 if give:
                     self._give(fd)
                 yield file
-            os.rename(part, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+            with self.as_user():
+                os.rename(part, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
         except BaseException:
-            with suppress(OSError):
+            with suppress(OSError), self.as_user():
                 os.unlink(part, dir_fd=self.fd)
             raise
 
@@ -229,13 +261,24 @@ class Folder:
         raise Refused("is put back by somebody else", self.path / name)
 
     def remove(self, name: str) -> None:
-        os.unlink(checked(name, self.path), dir_fd=self.fd)
+        with self.as_user():
+            os.unlink(checked(name, self.path), dir_fd=self.fd)
+
+    def remove_folder(self, name: str) -> None:
+        """An empty one; where only its owner may, as that one."""
+        user = owner_of(self.stat(name).st_uid)
+        try:
+            os.rmdir(name, dir_fd=self.fd)
+        except PermissionError:
+            with acting_as(user):
+                os.rmdir(name, dir_fd=self.fd)
 
     def remove_tree(self, name: str) -> None:
         """A folder with all that is in it; what links in it lead to stays."""
         import shutil  # seldom needed, and slow to import
 
-        shutil.rmtree(checked(name, self.path), dir_fd=self.fd)
+        with self.as_user():
+            shutil.rmtree(checked(name, self.path), dir_fd=self.fd)
 
 
 def shelf(root: Path, name: str, *, make: bool = False) -> Folder:
@@ -247,7 +290,16 @@ def shelf(root: Path, name: str, *, make: bool = False) -> Folder:
 def journal_folder(directory: Path) -> Folder:
     """A journal's own, `<root>/journals/<id>`."""
     with shelf(directory.parent.parent, directory.parent.name) as journals:
-        return journals.below(directory.name)
+        return journals.owners(directory.name)
+
+
+def read_followed(path: Path, most: int = SMALL_BYTES) -> bytes:
+    """Wherever it leads, a regular file of at most so many bytes: no pipe that never ends."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    with open(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise Refused("is not a regular file", path)
+        return file.read(most)
 
 
 def checked(name: str, where: Path) -> str:

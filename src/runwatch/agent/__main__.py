@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import subprocess
 import sys
@@ -72,6 +73,7 @@ def run(arguments: argparse.Namespace, argv: list[str]) -> bool:
         command = [sys.executable, "-m", "runwatch.agent", *again]
         subprocess.Popen(command, start_new_session=True)
         return True
+    from runwatch.agent import powers
     from runwatch.agent.lock import is_unwanted
     from runwatch.agent.main import run_agent
     from runwatch.agent.settings import AgentSettings
@@ -90,6 +92,8 @@ def run(arguments: argparse.Namespace, argv: list[str]) -> bool:
     os.chdir("/")
     if arguments.asked is not None and is_unwanted(settings.root, arguments.asked):
         return True
+    for words in powers.take_up(settings.root):
+        logging.getLogger("runwatch.agent").warning("%s", words)
     return run_agent(settings)
 
 

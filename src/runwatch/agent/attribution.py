@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from runwatch.agent.collectors.base import NOBODY, Held, Owner, Target, Targets
+from runwatch.capture.process import as_its_user
 from runwatch.journal.liveness import PROC
 
 PROCESS: Final = "process"
@@ -174,7 +175,8 @@ class Attribution:
         """None when it cannot be told."""
         folder = self._proc / str(pid) / "fd"
         try:
-            files = [os.readlink(folder / number) for number in os.listdir(folder)]
+            with as_its_user(pid, proc=self._proc):
+                files = [os.readlink(folder / number) for number in os.listdir(folder)]
         except OSError:
             return None
         return any(file.startswith(nodes) for file in files)
@@ -197,8 +199,8 @@ class Attribution:
     def _wish(self, target: Target, variables: tuple[str, ...]) -> _Wish:
         key = (target.pid, target.start_ticks)
         if (key, variables) not in self._wishes:
-            path = self._proc / str(target.pid) / "environ"
-            self._wishes[key, variables] = _read_wish(path, variables)
+            environment = environment_of(target.pid, proc=self._proc)
+            self._wishes[key, variables] = _wish_in(environment, variables)
         return self._wishes[key, variables]
 
 
@@ -225,8 +227,7 @@ def _names(word: str, held: Held) -> bool:
     return held.number == int(word) if word.isdigit() else held.uuid.startswith(word)
 
 
-def _read_wish(path: Path, variables: tuple[str, ...]) -> _Wish:
-    environment = environment_of(path)
+def _wish_in(environment: Mapping[str, str] | None, variables: tuple[str, ...]) -> _Wish:
     if environment is None:
         return _Wish((), None, None)  # another user's: we do not guess
     words = next((environment[name] for name in variables if name in environment), None)
@@ -241,10 +242,12 @@ def _first(environment: Mapping[str, str], names: tuple[str, ...]) -> int | None
     return next((int(text) for text in texts if text.isascii() and text.isdigit()), None)
 
 
-def environment_of(path: Path) -> Mapping[str, str] | None:
-    """Of a process, as it began (`/proc/PID/environ`); None if it is not ours to read."""
+def environment_of(pid: int, *, proc: Path = PROC) -> Mapping[str, str] | None:
+    """Of a process, as it began; None if it is not ours to read."""
     try:
-        pairs = path.read_bytes().decode(errors="replace").split("\0")
+        with as_its_user(pid, proc=proc):
+            data = (proc / str(pid) / "environ").read_bytes()
+        pairs = data.decode(errors="replace").split("\0")
     except OSError:
         return None
     return dict(pair.split("=", 1) for pair in pairs if "=" in pair)

@@ -7,16 +7,19 @@ lets us connect (the kernel does that), but does not answer: that is a finding, 
 from __future__ import annotations
 
 import json
+import os
 import socket
 import stat
 import struct
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import RunwatchError
-from runwatch.files import journal_folder
+from runwatch.files import Folder, journal_folder
+from runwatch.identity import once_as
 from runwatch.journal.control import SOCKET
 
 _PEER: Final = struct.Struct("3i")
@@ -59,7 +62,9 @@ def _connect(line: socket.socket, journal: Path) -> None:
         with journal_folder(journal) as folder:
             if not stat.S_ISSOCK(folder.stat(SOCKET).st_mode):
                 raise NoAnswer("what lies in the place of its control socket is none")
-            line.connect(f"/proc/self/fd/{folder.fd}/{SOCKET}")
+            place = f"/proc/self/fd/{folder.fd}/{SOCKET}"
+            # It asks who we are: only root and its own user are answered.
+            once_as(os.geteuid() and folder.uid, partial(_connected, line, place, folder))
             peer = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
             if not folder.is_of(_PEER.unpack(peer)[1]):
                 raise NoAnswer("somebody else serves its control socket")
@@ -67,6 +72,11 @@ def _connect(line: socket.socket, journal: Path) -> None:
         raise NoAnswer("it serves no control socket (it has just begun, or has ended)") from None
     except ConnectionRefusedError:
         raise NoAnswer("nobody serves its control socket any more") from None
+
+
+def _connected(line: socket.socket, place: str, folder: Folder) -> None:
+    with folder.as_user():
+        line.connect(place)
 
 
 def _answer(line: socket.socket, deadline: int, clock: Clock) -> Mapping[str, Any]:

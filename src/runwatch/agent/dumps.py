@@ -106,7 +106,7 @@ def _opened(path: Path, journal: Path) -> int:
     with journal_folder(journal) as folder:
         if path.parent == journal:
             return folder.open(path.name, owners=(folder.uid,))
-        with Folder.at(path.parent) as elsewhere:
+        with Folder.at(path.parent, folder.user) as elsewhere:
             return elsewhere.open(path.name, owners=(folder.uid,))
 
 

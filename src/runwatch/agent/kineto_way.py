@@ -31,9 +31,11 @@ from runwatch.agent.profile_ways import (
     Wish,
     Writing,
 )
+from runwatch.capture import process
 from runwatch.capture.trace_checks import kineto_problems
 from runwatch.capture.traces import KINETO
 from runwatch.files import Folder
+from runwatch.identity import acting_as, can_be, owner_of
 from runwatch.journal.liveness import PROC, start_ticks
 
 LATE_NS: Final = 200_000_000
@@ -64,10 +66,14 @@ class _Trace:
             folder.remove(self.path.name)
 
     def _folder(self) -> Folder:
+        user = owner_of(self.client.user)
         if same_namespace(self.client.pid, "mnt"):
-            return Folder.at(self.path.parent)
+            return Folder.at(self.path.parent, user)
         # A link in its container would lead us out of it.
-        with Folder.at(PROC / str(self.client.pid) / "root") as root:
+        with (
+            process.as_its_user(self.client.pid),
+            Folder.at(PROC / str(self.client.pid) / "root", user) as root,
+        ):
             return root.below(*self.path.parent.parts[1:])
 
 
@@ -84,7 +90,7 @@ class KinetoWay(Writing):
         client = self._daemon.client(subject.tree)
         if client is None:
             return Look("it does not ask for PyTorch profiles (start it with KINETO_USE_DAEMON=1)")
-        if os.getuid() not in (0, client.user):
+        if os.getuid() != 0 and not can_be(client.user):
             return Look(f"it runs as another user ({client.user}): its trace could not be read")
         if not client.free:
             return Look("another session is active in its PyTorch profiler", final=True)
@@ -155,10 +161,13 @@ def _room_for(client: Client, wish: Wish) -> Iterator[str]:
         with suppress(OSError):
             _Trace(client, Path(name).with_stem(f"{Path(name).stem}_{client.own_pid}")).remove()
         return
-    with tempfile.TemporaryDirectory(prefix="runwatch-kineto-") as folder:
-        if client.user != os.getuid():
-            os.chown(folder, client.user, -1)
+    with acting_as(owner_of(client.user)):
+        folder = tempfile.mkdtemp(prefix="runwatch-kineto-")
+    try:
         yield f"{folder}/{LABEL}.json"
+    finally:
+        with acting_as(owner_of(client.user)):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _is_whole(file: _Trace) -> bool:

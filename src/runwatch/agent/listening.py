@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from runwatch.capture.process import as_its_user
 from runwatch.journal.liveness import PROC
 
 _LISTEN: Final = "0A"
@@ -49,7 +50,8 @@ def owners_of(number: int, *, proc: Path = PROC) -> list[int]:
 def same_namespace(pid: int, kind: str, *, proc: Path = PROC) -> bool:
     """Also when the kernel does not tell: most are."""
     try:
-        theirs = os.stat(proc / str(pid) / "ns" / kind)
+        with as_its_user(pid, proc=proc):
+            theirs = os.stat(proc / str(pid) / "ns" / kind)
         ours = os.stat(proc / "self" / "ns" / kind)
     except OSError:
         return True
@@ -59,16 +61,18 @@ def same_namespace(pid: int, kind: str, *, proc: Path = PROC) -> bool:
 def _inodes(pid: int, proc: Path) -> Iterator[int]:
     folder = proc / str(pid) / "fd"
     try:
-        names = os.listdir(folder)
+        with as_its_user(pid, proc=proc):
+            links = [_link(folder / name) for name in os.listdir(folder)]
     except OSError:
         return
-    for name in names:
-        try:
-            found = _SOCKET.fullmatch(os.readlink(folder / name))
-        except OSError:
-            continue
-        if found:
-            yield int(found[1])
+    yield from (int(found[1]) for link in links if (found := _SOCKET.fullmatch(link)))
+
+
+def _link(path: Path) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
 
 
 def _listening(pid: int | str, proc: Path) -> Iterator[tuple[int, Port]]:

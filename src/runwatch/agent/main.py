@@ -42,7 +42,7 @@ from runwatch.agent.kineto import KinetoDaemon
 from runwatch.agent.lanes import Lanes, Source
 from runwatch.agent.lock import AgentLock
 from runwatch.agent.moved import Neighbour, here_or_elsewhere
-from runwatch.agent.neighbours import seen_from_here, stranger_at
+from runwatch.agent.neighbours import seen_from_here, whose
 from runwatch.agent.own_log import shorten
 from runwatch.agent.profiles import ProfileErrand
 from runwatch.agent.queues import SCHEDULERS
@@ -103,6 +103,8 @@ class Agent:
         self._watch = ProcessWatch()
         self._unwatched: list[Origin] = []
         self._known: dict[JournalId, Target] = {}
+        self._users: dict[JournalId, int | None] = {}
+        """Whose the processes are that we watch."""
         self._aside: dict[JournalId, str] = {}
         """Journals that are left alone, and why, as was told last."""
         self._targets: tuple[Target, ...] = ()
@@ -270,8 +272,9 @@ class Agent:
 
     def _add(self, origin: Origin) -> None:
         try:
-            stranger = stranger_at(origin, self._directory(origin))
-            if stranger is None:
+            found = whose(origin, self._directory(origin))
+            if not found.stranger:
+                self._users[origin.journal] = found.uid
                 self._watch.add(origin)
         except (FileNotFoundError, Refused) as error:
             logger.warning("journal %s is gone: %s", origin.journal, error)
@@ -279,13 +282,12 @@ class Agent:
         except OSError as error:
             self._cannot_watch([origin], error)
             return
-        if stranger is not None:
+        if found.stranger:
             logger.warning(
-                "journal %s says that it is of process %d, which is user %d's and not its owner's: "
-                "we do not look at it",
+                "journal %s says that it is of process %d, %s: we do not look at it",
                 origin.journal,
                 origin.pid,
-                stranger,
+                found.stranger,
             )
 
     def _cannot_watch(self, origins: Sequence[Origin], error: OSError) -> None:
@@ -333,6 +335,7 @@ class Agent:
         if target is not None:
             self._read_dumps(target, ended=True)
         self._known.pop(journal, None)
+        self._users.pop(journal, None)
         self._know_targets()
         try:
             # For an agent that comes after us: this end has been recorded.
@@ -379,8 +382,9 @@ class Agent:
         scope = runs[-1]
         labels = {"rank": str(scope.rank), "pid": str(origin.pid), "journal": origin.journal}
         number = self._book.run(scope)
+        user = self._users.get(origin.journal)
         target = Target(
-            origin.pid, number, labels, scope.run, origin.process_start_ticks, origin.host
+            origin.pid, number, labels, scope.run, origin.process_start_ticks, origin.host, user
         )
         self._known[origin.journal] = target
         return target

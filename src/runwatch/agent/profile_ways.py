@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol
 from runwatch.agent.commands import Context
 from runwatch.agent.control import NoAnswer, ask
 from runwatch.agent.listening import Port, owners_of, ports_of
+from runwatch.capture import process
 from runwatch.capture.profiler_service import (
     Asked,
     CannotProfile,
@@ -32,6 +33,7 @@ from runwatch.capture.trace_checks import xplane_problems, xplane_window
 from runwatch.capture.traces import KINETO, XPLANE
 from runwatch.errors import RunwatchError
 from runwatch.files import Folder
+from runwatch.identity import owner_of
 from runwatch.journal.liveness import PROC, start_ticks
 
 USUAL_PORTS: Final = (9012, 9999)
@@ -296,7 +298,9 @@ class Writing:
         path = wish.path or str(self.context.root / "profiles")
         folder = session_folder(path, subject.run, wish.session)
         names = subject.stems()
-        return publish(files, LABEL, place(folder), names, self.context.root / STAGING)
+        users = process.users(subject.pid) if subject.pid else ()
+        to = place(folder, owner_of(users[0]) if users else None, ours=not wish.path)
+        return publish(files, LABEL, to, names, self.context.root / STAGING)
 
     @contextmanager
     def staging(self, subject: Subject, wish: Wish) -> Iterator[Path]:
@@ -413,7 +417,8 @@ def _may_be_profiler(pid: int, likely: Sequence[int]) -> list[Port]:
 def _frameworks(pid: int) -> list[str]:
     """By the libraries that it has loaded."""
     try:
-        maps = (PROC / str(pid) / "maps").read_bytes()
+        with process.as_its_user(pid):
+            maps = (PROC / str(pid) / "maps").read_bytes()
     except OSError:
         return []
     return [name for name, library in _LIBRARIES.items() if library in maps]

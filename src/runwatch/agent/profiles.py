@@ -19,6 +19,7 @@ from runwatch.agent.commands import Context
 from runwatch.agent.kineto import KinetoDaemon
 from runwatch.agent.kineto_way import KinetoWay
 from runwatch.agent.listening import owners_of
+from runwatch.agent.neighbours import why_not_theirs
 from runwatch.agent.profile_ways import (
     USUAL_PORTS,
     Look,
@@ -204,12 +205,21 @@ def _of_runs(request: Request, targets: Sequence[Target], context: Context) -> l
             journal=context.journal(target),
             start_ticks=target.start_ticks,
             # A rank that was forked from another is asked itself.
-            tree=tuple(p for p in tree_of(target.pid) if p == target.pid or p not in known),
+            tree=tuple(
+                pid
+                for pid in tree_of(target.pid)
+                if pid == target.pid or pid not in known and _is_theirs(pid, target)
+            ),
             ports=request.ports,
             first=_rank(target) == lowest[target.run],
         )
         for target in sorted(wanted, key=_rank)
     ]
+
+
+def _is_theirs(pid: int, target: Target) -> bool:
+    """What a program started may run with another's rights, and is then not its user's to see."""
+    return target.uid is None or not why_not_theirs(pid, target.uid)
 
 
 def _is_worker(target: Target, known: Mapping[int, Target]) -> bool:

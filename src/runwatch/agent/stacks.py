@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +20,7 @@ from typing import Any, Final
 from runwatch.agent.collectors.base import Target
 from runwatch.agent.commands import Context
 from runwatch.agent.control import ask
+from runwatch.agent.neighbours import why_not_theirs
 from runwatch.capture import process, pulse
 from runwatch.capture.asking import ask_stacks, runs_a_loop, with_answer
 from runwatch.capture.outside import look
@@ -138,7 +139,11 @@ class _Looking:
 
     def _stacks(self, subject: Subject) -> Stacks:
         clock, ticks = self._context.clock, subject.start_ticks
+        if why := _not_for(subject):
+            return Stacks(subject.pid, clock.wall_ns(), "outside", (), problems=(why,))
         seen = look(subject.pid, self._request.native, LOOK_SECONDS, start_ticks=ticks, clock=clock)
+        if seen.threads and (why := _not_for(subject)):  # it may have become another's since
+            return replace(seen, threads=()).with_problems(why)
         if seen.threads or not _may_answer(seen):
             return seen
         journal = self._context.journal(subject.target)
@@ -176,6 +181,12 @@ class _Looking:
             "command": self._command.id,
         }
         return {**rest, "child_of": subject.child_of} if subject.child_of else rest
+
+
+def _not_for(subject: Subject) -> str:
+    """Why the process is not its run's user's to look into; "" if it is."""
+    uid = subject.target.uid
+    return "" if uid is None else why_not_theirs(subject.pid, uid)
 
 
 def _may_answer(seen: Stacks) -> bool:

@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Final
 
 from runwatch.agent.cgroup import CGROUPS, MemoryCgroup, memory_cgroup
+from runwatch.capture.process import as_its_user
 from runwatch.clock import Clock, system_clock
+from runwatch.identity import SYS_PTRACE, can_be, powers
 from runwatch.journal.liveness import PROC, read_stat
 from runwatch.record import JournalId, Origin
 
@@ -166,15 +168,17 @@ class ProcessWatch:
         return None
 
     def _zombie_status(self, origin: Origin) -> int | None:
-        stat = read_stat(origin.pid, proc=self._proc)
-        if stat is None or not stat.dead or not self._is_same(origin):
-            return None
         try:
             owner = (self._proc / str(origin.pid)).stat().st_uid
+            with as_its_user(origin.pid, proc=self._proc):
+                stat = read_stat(origin.pid, proc=self._proc)
         except OSError:
             return None
+        if stat is None or not stat.dead or not self._is_same(origin):
+            return None
         # To anyone else the kernel shows 0, which would look like success.
-        return stat.exit_status if os.geteuid() in (0, owner) else None
+        is_shown = can_be(owner) or bool(powers() & SYS_PTRACE)
+        return stat.exit_status if is_shown else None
 
     def _forget(self, each: _Watched) -> None:
         del self._watched[each.origin.journal]

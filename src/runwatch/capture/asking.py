@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +24,8 @@ from runwatch.capture.stack_signal import STACK_SIGNAL
 from runwatch.capture.stacks import Dump, Stacks, Thread, read_dumps
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import RunwatchError
+from runwatch.files import journal_folder
+from runwatch.identity import once_as
 from runwatch.journal.liveness import PROC
 
 Ask = Callable[[Path, str, Mapping[str, Any], float], Mapping[str, Any]]
@@ -142,6 +145,7 @@ class _Signalling:
     def __init__(
         self, journal_dir: Path, facts: Facts, seconds: float, clock: Clock, proc: Path
     ) -> None:
+        self.journal = journal_dir
         self.path = journal_dir / STACKS_FILE
         self.facts = facts
         self.pid = facts.pid
@@ -161,7 +165,8 @@ class _Signalling:
 
     def _size(self) -> int:
         try:
-            return self.path.stat().st_size
+            with journal_folder(self.journal) as folder:
+                return folder.stat(STACKS_FILE).st_size
         except FileNotFoundError:
             return 0  # it may be made when the signal comes
         except OSError as error:
@@ -177,10 +182,18 @@ class _Signalling:
                 )
             # A stopped process takes none: one that waits there is enough.
             if not _has(status, "ShdPnd"):
-                signal.pidfd_send_signal(pidfd, STACK_SIGNAL)
+                self._signal(pidfd)
         now = process.look_up(self.pid, proc=self.proc)
         if now is not None and not now.runs and (why := process.why_silent(now)):
             raise NotSignalled(f"{why}: it will write its stacks when it goes on")
+
+    def _signal(self, pidfd: int) -> None:
+        """As the user whose process it was when we looked: the kernel asks whether it still is."""
+        send = partial(signal.pidfd_send_signal, pidfd, STACK_SIGNAL)
+        if self.facts.user is None:
+            send()
+        else:
+            once_as(self.facts.user, send)
 
     def _wait(self, before: int, blocking: frozenset[int]) -> None:
         """Until the dump is whole.  The kernel blocks the signal in the thread that handles it,
@@ -231,13 +244,18 @@ class _Signalling:
 
     def _read(self, before: int) -> str:
         try:
-            with self.path.open("rb") as file:
+            with open(self._opened(), "rb") as file:
                 size = file.seek(0, os.SEEK_END)
                 # Smaller than before: it was begun anew.
                 file.seek(max(before if size > before else 0, size - MAX_DUMP_BYTES))
                 return file.read(MAX_DUMP_BYTES).decode(errors="replace")
         except OSError as error:
             raise NotSignalled(f"cannot read {self.path}: {error.strerror}") from error
+
+    def _opened(self) -> int:
+        """What lies there is of the journal's owner's choice: a link, a pipe."""
+        with journal_folder(self.journal) as folder:
+            return folder.open(STACKS_FILE, owners=(folder.uid,))
 
     def _named(self, dump: Dump) -> tuple[Thread, ...]:
         """faulthandler tells no names before Python 3.14; the main thread's we know."""

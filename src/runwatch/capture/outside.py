@@ -21,6 +21,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +30,7 @@ from runwatch.capture import process
 from runwatch.capture.process import Facts
 from runwatch.capture.stacks import Frame, Stacks, Thread
 from runwatch.clock import Clock, system_clock
+from runwatch.identity import can_be, is_on
 from runwatch.journal.liveness import PROC
 
 NATIVE: Final = ("--native",)
@@ -41,6 +43,8 @@ _TRIES: Final = 3
 _STUCK_SECONDS: Final = 0.05
 # The process is paused for most of it.
 _NATIVE_SECONDS: Final = 4.0
+# Else a failure is told with a page of Rust's own stack.
+_PLAIN: Final = {"RUST_BACKTRACE": "0"}
 _ADDRESS: Final = re.compile(r"0x[0-9a-f]+$")
 _GRANT: Final = (
     "let the agent have CAP_SYS_PTRACE (docker: --cap-add SYS_PTRACE; Kubernetes: "
@@ -108,7 +112,10 @@ def may_look(pid: int, *, proc: Path = PROC) -> str:
     Opening its memory passes the same check as reading it, and costs microseconds.
     """
     try:
-        with open(proc / str(pid) / "mem", "rb", buffering=0):
+        with (
+            process.as_its_user(pid, proc=proc),
+            open(proc / str(pid) / "mem", "rb", buffering=0),
+        ):
             return ""
     except FileNotFoundError:
         return _absent(pid, proc)
@@ -311,16 +318,8 @@ class _Looking:
         if left <= 0:
             raise CannotLook("no time was left")
         command = [self.program, "dump", "--json", "--pid", str(self.facts.pid), *way]
-        # Else a failure is told with a page of Rust's own stack.
-        environment = {**os.environ, "RUST_BACKTRACE": "0"}
         try:
-            done = subprocess.run(
-                command,
-                capture_output=True,
-                timeout=left,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-            )
+            done = self._done(command, left)
         except subprocess.TimeoutExpired:
             raise CannotLook(f"py-spy took longer than {left:.1f} s") from None
         except OSError as error:
@@ -328,6 +327,29 @@ class _Looking:
         if done.returncode:
             raise CannotLook(_complaint(done.stderr.decode(errors="replace")))
         return done.stdout.decode(errors="replace")
+
+    def _done(self, command: list[str], seconds: float) -> subprocess.CompletedProcess[bytes]:
+        """As the process's own user, where we are root and the kernel lets that one look: what it
+        reads there is of that user's making."""
+        user = self._user()
+        if user is not None:
+            with suppress(PermissionError):  # py-spy may lie where only root comes to
+                return subprocess.run(
+                    command, capture_output=True, timeout=seconds, stdin=subprocess.DEVNULL,
+                    env=_PLAIN, user=user[0], group=user[1], extra_groups=[],
+                )  # fmt: skip
+        return subprocess.run(
+            command, capture_output=True, timeout=seconds, stdin=subprocess.DEVNULL,
+            env={**os.environ, **_PLAIN},
+        )  # fmt: skip
+
+    def _user(self) -> tuple[int, int] | None:
+        uid = self.facts.user
+        if not is_on() or os.geteuid() or not uid or not can_be(uid):
+            return None
+        groups = process.groups(self.facts.pid, proc=self.proc)
+        guarded = _refused_by_scope(self.facts.pid, self.proc)
+        return (uid, groups[0]) if groups and not guarded else None
 
     def _why(self) -> str:
         """After the last way failed."""

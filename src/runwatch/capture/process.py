@@ -10,10 +10,12 @@ import os
 import platform
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from runwatch.identity import User, acting_as, can_be, is_on
 from runwatch.journal.liveness import PROC, read_stat
 
 CGROUPS: Final = Path("/sys/fs/cgroup")
@@ -111,6 +113,42 @@ def read_status(pid: int | str, *, proc: Path = PROC) -> dict[str, str]:
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
+def users(pid: int, *, proc: Path = PROC) -> tuple[int, ...]:
+    """Real, effective, saved, and towards files; () when there is no such process."""
+    return _ids(pid, "Uid:", proc)
+
+
+def groups(pid: int, *, proc: Path = PROC) -> tuple[int, ...]:
+    """Likewise."""
+    return _ids(pid, "Gid:", proc)
+
+
+def _ids(pid: int, field: str, proc: Path) -> tuple[int, ...]:
+    """Raises OSError when it is there and cannot be asked: whose it is must not be guessed."""
+    try:
+        lines = (proc / str(pid) / "status").read_text(errors="replace").splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return ()
+    found = (line.split()[1:] for line in lines if line.startswith(field))
+    return tuple(map(int, next(found, [])))
+
+
+def is_boxed(pid: int, *, proc: Path = PROC) -> bool:
+    """Whether it lives in a PID namespace below ours; it then has a number in each."""
+    return len(read_status(pid, proc=proc).get("NSpid", "").split()) > 1
+
+
+def as_its_user(pid: int, *, proc: Path = PROC) -> AbstractContextManager[None]:
+    """Around a look at what of a process only its own user may see, where we can be anybody."""
+    if not is_on():
+        return nullcontext()
+    try:
+        uids, gids = users(pid, proc=proc), groups(pid, proc=proc)
+    except OSError:
+        return nullcontext()
+    return acting_as(User(uids[0], gids[0])) if uids and gids and can_be(uids[0]) else nullcontext()
+
+
 def signals(mask: str) -> int:
     """A signal set of /proc/<pid>/status as a number; bit n - 1 is signal n."""
     try:
@@ -187,8 +225,9 @@ def is_bookkeeper(pid: int, *, proc: Path = PROC) -> bool:
 def python_version(pid: int, *, proc: Path = PROC) -> str:
     """`3.11`, by the name of its library or its executable; "" if neither tells."""
     try:
-        maps = (proc / str(pid) / "maps").read_text(errors="replace")
-        exe = os.readlink(proc / str(pid) / "exe")
+        with as_its_user(pid, proc=proc):
+            maps = (proc / str(pid) / "maps").read_text(errors="replace")
+            exe = os.readlink(proc / str(pid) / "exe")
     except OSError:
         return ""
     found = re.search(r"libpython(3\.\d+)", maps) or re.search(r"python(3\.\d+)$", exe)
@@ -198,10 +237,11 @@ def python_version(pid: int, *, proc: Path = PROC) -> str:
 def is_python(pid: int, *, proc: Path = PROC) -> bool | None:
     """By its executable or its libraries; None when we may not see them."""
     try:
-        name = os.path.basename(os.readlink(proc / str(pid) / "exe"))
-        if name.startswith("python"):
-            return True
-        return "libpython" in (proc / str(pid) / "maps").read_text(errors="replace")
+        with as_its_user(pid, proc=proc):
+            name = os.path.basename(os.readlink(proc / str(pid) / "exe"))
+            if name.startswith("python"):
+                return True
+            return "libpython" in (proc / str(pid) / "maps").read_text(errors="replace")
     except FileNotFoundError:
         return False  # ended, or a thread of the kernel
     except OSError:

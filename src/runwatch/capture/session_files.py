@@ -22,6 +22,7 @@ from urllib.parse import unquote, urlsplit
 
 from runwatch.errors import UsageError
 from runwatch.files import Folder, private
+from runwatch.identity import User, acting_as
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 PLUGIN: Final = ("plugins", "profile")
@@ -111,7 +112,8 @@ def _claimed(place: Place, stems: Iterator[str], claims: Folder) -> Iterator[str
     for stem in itertools.islice(stems, MAX_TAKEN):
         claim = f".{mark}.{stem}"[-250:]
         try:
-            os.mkdir(claim, 0o700, dir_fd=claims.fd)
+            with claims.as_user():
+                os.mkdir(claim, 0o700, dir_fd=claims.fd)
         except FileExistsError:
             continue
         try:
@@ -120,7 +122,8 @@ def _claimed(place: Place, stems: Iterator[str], claims: Folder) -> Iterator[str
                 yield stem
                 return
         finally:
-            os.rmdir(claim, dir_fd=claims.fd)
+            with claims.as_user():
+                os.rmdir(claim, dir_fd=claims.fd)
     raise OSError(f"{place.directory} holds {MAX_TAKEN} traces of this process already")
 
 
@@ -131,15 +134,25 @@ def _belongs(name: str, stem: str) -> bool:
 
 
 class LocalPlace:
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, user: User | None = None, *, ours: bool = False) -> None:
         self.directory = directory
+        self._user = user
+        self._ours = ours
         path = local_folder(directory) or Path(directory)
         self._base, self._below = path.parents[3], path.parts[-4:]
 
     def _open(self) -> Folder:
         """What leads to `<path>` is as we were told; below it others may have laid links."""
-        with Folder.at(private(self._base)) as base:
+        with self._based() as base:
+            base.user = self._user
             return base.below(*self._below, make=True)
+
+    def _based(self) -> Folder:
+        if self._user is None or self._ours:
+            return Folder.at(private(self._base))
+        with acting_as(self._user):
+            private(self._base)
+        return Folder.at(self._base, self._user)
 
     def claims(self, otherwise: Path) -> Folder:
         return self._open()
@@ -190,6 +203,11 @@ class RemotePlace:
         source.unlink()
 
 
-def place(directory: str) -> Place:
-    """Raises OSError, ImportError or ValueError for a URL that cannot be reached."""
-    return LocalPlace(directory) if local_folder(directory) is not None else RemotePlace(directory)
+def place(directory: str, user: User | None = None, *, ours: bool = False) -> Place:
+    """`user`: as whom files are put there, if not as ourselves; `ours`: what leads there is ours.
+
+    Raises OSError, ImportError or ValueError for a URL that cannot be reached.
+    """
+    if local_folder(directory) is not None:
+        return LocalPlace(directory, user, ours=ours)
+    return RemotePlace(directory)

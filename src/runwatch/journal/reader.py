@@ -20,6 +20,7 @@ from typing import Any, Final
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import NewerJournalError, SegmentError
 from runwatch.files import Refused, journal_folder
+from runwatch.identity import is_on
 from runwatch.journal.columns import (
     PLAIN_SPAN,
     RUN,
@@ -60,6 +61,7 @@ from runwatch.journal.segment import (
     UNCHECKED,
     Header,
     definition_from_json,
+    indexes_among,
     is_plain_step,
     origin_from_json,
     origin_from_name,
@@ -84,6 +86,7 @@ _MOST_MARKS: Final = 1024
 _PEEK_BYTES: Final = 16 << 10
 HOLE_GRACE_SECONDS: Final = 2.0
 NETWORK_GRACE_SECONDS: Final = 60.0
+LISTED_SECONDS: Final = 1.0
 _STEPS: Final = frozenset((STEP_BEGIN, STEP_END, STEPS))
 _BETWEEN: Final = frozenset((PLAIN_SPAN, POINTS, POINT, STEP_END, STEPS))
 """Kinds of a `Part` that have to be taken out from between runs of points."""
@@ -131,7 +134,7 @@ def read_origin(directory: Path) -> Origin | None:
     """
     damaged = False
     problem: OSError | None = None
-    for index in segment_indexes(directory):
+    for index in segments_in(directory):
         path = directory / segment_name(index)
         try:
             with open(open_segment(path), "rb") as file:
@@ -152,6 +155,17 @@ def read_origin(directory: Path) -> Origin | None:
     if problem is not None and not damaged and not isinstance(problem, FileNotFoundError):
         raise problem
     return origin_from_name(directory.name) if damaged else None
+
+
+def segments_in(directory: Path) -> list[int]:
+    """Indexes of the segments that exist, ascending; [] for a directory that is gone."""
+    if not is_on():
+        return segment_indexes(directory)
+    try:
+        with journal_folder(directory) as folder:
+            return indexes_among(folder.names())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def open_segment(path: Path) -> int:
@@ -212,6 +226,7 @@ class JournalReader:
         self._clock = clock
         self._open: _Open | None = None
         self._said = ""
+        self._listed_ns = -int(LISTED_SECONDS * 1e9)
         shared = is_network_file_system(directory)
         self._grace_ns = int((NETWORK_GRACE_SECONDS if shared else HOLE_GRACE_SECONDS) * 1e9)
         # Records before places that we came to: a head may send us back to one of them.
@@ -291,7 +306,7 @@ class JournalReader:
             try:
                 fd = self._opened(index)
                 if fd is None:
-                    later = [i for i in segment_indexes(self.directory) if i >= wanted]
+                    later = [i for i in segments_in(self.directory) if i >= wanted]
                     if not later:
                         return None
                     index = later[0]
@@ -314,7 +329,7 @@ class JournalReader:
                 return None  # it stays for a Runwatch that can read it
             except SegmentError as error:
                 os.close(fd)
-                is_last = segment_indexes(self.directory)[-1:] == [index]
+                is_last = segments_in(self.directory)[-1:] == [index]
                 unwritten = is_last and _SOMETHING.search(head) is None
                 if not final and (unwritten or not self._hole_is_old()):
                     return None  # on a network file system its pages may still come
@@ -359,7 +374,7 @@ class JournalReader:
         header = segment.header
         beat = header.heartbeat_ns - header.mono_ns + header.wall_ns
         self.heartbeat_ns = max(self.heartbeat_ns, beat)
-        complete = bool(header.end) or segment_indexes(self.directory)[-1:] > [header.index]
+        complete = bool(header.end) or self._is_followed(header.index, final)
         if not complete and not final and not any(os.pread(segment.fd, 8, segment.offset)):
             return False  # the live tail, most of the time
         rest = os.pread(segment.fd, LONGEST_SEGMENT, segment.offset)
@@ -381,6 +396,16 @@ class JournalReader:
         segment.offset += distance
         self.position = position(header.index, segment.offset)
         return True
+
+    def _is_followed(self, index: int, final: bool) -> bool:
+        """Whether there is a later segment; to look as another user costs more than all the rest
+        of an idle round, and of a living writer the header tells first."""
+        if is_on() and not final:
+            now = self._clock.mono_ns()
+            if now < self._listed_ns + LISTED_SECONDS * 1e9:
+                return False
+            self._listed_ns = now
+        return segments_in(self.directory)[-1:] > [index]
 
     def _go_on(self, header: Header) -> bool:
         self.close()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,9 +26,9 @@ from runwatch.journal.segment import (
     MADE_IN_TURN,
     PREPARED,
     Header,
+    indexes_among,
     journal_directories,
     origin_from_name,
-    segment_indexes,
     segment_name,
 )
 from runwatch.journal.stored import note_stored
@@ -227,11 +228,11 @@ class _Tidying:
     def _remove_directory(self, journal: _Journal) -> None:
         for segment in list(journal.segments):
             self._remove(journal, segment)
-        for entry in _files(journal.directory):
-            self._unlink(journal.directory, entry.name)
+        for name, _ in _files(journal.directory):
+            self._unlink(journal.directory, name)
         try:
             with shelf(journal.directory.parent.parent, journal.directory.parent.name) as journals:
-                os.rmdir(journal.directory.name, dir_fd=journals.fd)
+                journals.remove_folder(journal.directory.name)
         except OSError:
             return  # something in it is not ours or not deletable; it stays
         self.journals.remove(journal)
@@ -273,11 +274,11 @@ def _look(
 
 
 def _segments(folder: Folder, directory: Path) -> Iterator[_Segment]:
-    for index in segment_indexes(directory):
+    for index in indexes_among(folder.names()):
         with contextlib.suppress(FileNotFoundError):  # its writer has dropped it just now
-            stat = folder.stat(segment_name(index))
+            found = folder.stat(segment_name(index))
             path = directory / segment_name(index)
-            yield _Segment(path, index, stat.st_size, stat.st_mtime_ns)
+            yield _Segment(path, index, found.st_size, found.st_mtime_ns)
 
 
 def _heard_ns(segments: list[_Segment], written_ns: int) -> int:
@@ -314,17 +315,22 @@ def _header(path: Path) -> Header | None:
         return None
 
 
-def _files(directory: Path) -> Iterator[os.DirEntry[str]]:
+def _files(directory: Path) -> Iterator[tuple[str, int]]:
+    """Names and sizes of what lies in it."""
     try:
-        with os.scandir(directory) as entries:
-            yield from [e for e in entries if e.is_file(follow_symlinks=False)]
+        with journal_folder(directory) as folder:
+            about = [(name, found) for name in folder.names() if (found := _about(folder, name))]
     except OSError:
         return
+    yield from ((name, found.st_size) for name, found in about if stat.S_ISREG(found.st_mode))
+
+
+def _about(folder: Folder, name: str) -> os.stat_result | None:
+    try:
+        return folder.stat(name)
+    except OSError:
+        return None  # its writer has dropped it just now
 
 
 def _bytes(directory: Path) -> int:
-    total = 0
-    for entry in _files(directory):
-        with contextlib.suppress(FileNotFoundError):
-            total += entry.stat(follow_symlinks=False).st_size
-    return total
+    return sum(size for _, size in _files(directory))

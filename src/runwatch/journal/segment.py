@@ -74,7 +74,7 @@ import os
 import re
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -306,6 +306,11 @@ def segment_indexes(directory: Path) -> list[int]:
         names = os.listdir(directory)
     except (FileNotFoundError, NotADirectoryError):
         return []
+    return indexes_among(names)
+
+
+def indexes_among(names: Iterable[str]) -> list[int]:
+    """Of the segments among a journal's files, ascending."""
     found = (int(match[1]) for name in names if (match := _SEGMENT_NAME.fullmatch(name)))
     return sorted(index for index in found if index < MOST_SEGMENTS)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import stat
 import threading
 from collections.abc import Callable, Iterator
@@ -29,8 +28,8 @@ METHOD: Final = "/runwatch.v1.Spine/Keep"
 FOLDER: Final = "profiles"
 NOTES: Final = ".brought.json"
 MOST_NOTES: Final = 64 << 20
-DEEPEST: Final = 4
-"""So many folders above a file of a session."""
+BETWEEN: Final = ("plugins", "profile")
+"""Between a run's folder and those of its sessions."""
 PIECE_BYTES: Final = 1 << 20
 LOOK_SECONDS: Final = 1.0
 QUIET_SECONDS: Final = 0.5
@@ -147,8 +146,12 @@ class Courier:
         self._write_notes()
 
     def _open(self, path: str) -> int:
-        *folders, name = path.split("/")
-        with self._shelf() as profiles, profiles.below(*folders) as folder:
+        run, *folders, name = path.split("/")
+        with (
+            self._shelf() as profiles,
+            profiles.owners(run) as own,
+            own.below(*folders) as folder,
+        ):
             return folder.open(name)
 
     def _shelf(self, *, make: bool = False) -> Folder:
@@ -168,11 +171,12 @@ class Courier:
 
     def _forget(self, path: str) -> None:
         """The head has had it for long."""
-        *folders, name = path.split("/")
+        run, *folders, name = path.split("/")
         with (
             suppress(FileNotFoundError),
             self._shelf() as profiles,
-            profiles.below(*folders) as folder,
+            profiles.owners(run) as own,
+            own.below(*folders) as folder,
         ):
             folder.remove(name)
         self._notes.pop(path, None)
@@ -208,17 +212,24 @@ def _pieces(header: pb.FileHeader, data: Iterator[bytes]) -> Iterator[pb.Piece]:
 
 def _files(profiles: Folder) -> Iterator[tuple[str, Stamp]]:
     """Whole files of sessions, as paths below the folder.  Links are not followed."""
-    for at, folders, names, fd in os.fwalk(".", dir_fd=profiles.fd, onerror=None):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        relative = Path(at).parts
-        if len(relative) >= DEEPEST:
-            folders.clear()
-        if len(relative) != DEEPEST or relative[1:3] != ("plugins", "profile"):
-            continue
-        for name in names:
+    for run in _plain(profiles):
+        with suppress(OSError), profiles.owners(run) as own, own.below(*BETWEEN) as sessions:
+            for session in _plain(sessions):
+                yield from _of_session(sessions, run, session)
+
+
+def _of_session(sessions: Folder, run: str, session: str) -> Iterator[tuple[str, Stamp]]:
+    with suppress(OSError), sessions.below(session) as folder:
+        for name in _plain(folder):
             try:
-                found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                found = folder.stat(name)
             except OSError:
                 continue
-            if stat.S_ISREG(found.st_mode) and not name.startswith("."):
-                yield "/".join((*relative, name)), Stamp(found.st_size, found.st_mtime_ns)
+            if stat.S_ISREG(found.st_mode):
+                path = "/".join((run, *BETWEEN, session, name))
+                yield path, Stamp(found.st_size, found.st_mtime_ns)
+
+
+def _plain(folder: Folder) -> list[str]:
+    """What is being written has a name that begins with a dot."""
+    return [name for name in folder.names() if not name.startswith(".")]

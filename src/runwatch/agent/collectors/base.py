@@ -22,6 +22,8 @@ class Target(NamedTuple):
     start_ticks: int = 0
     host: str = ""
     """Its own name for where it runs: in a pod, another than the agent's."""
+    uid: int | None = None
+    """Whose it is, and its journal; None: not known."""
 
 
 Targets = Callable[[], Iterable[Target]]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from runwatch.agent.collectors.base import Rates, Sample, Targets
+from runwatch.capture.process import as_its_user
 from runwatch.clock import Clock, system_clock
 from runwatch.journal.liveness import PROC, ProcessStat, read_stat
 
@@ -42,7 +43,8 @@ class ProcessCollector:
         yield Sample("process_resident_bytes", resident, "B", "", labels, scope)
         yield Sample("process_threads", stat.threads, "", "", labels, scope)
         try:
-            files = len(os.listdir(f"{self._proc}/{pid}/fd"))
+            with as_its_user(pid, proc=self._proc):
+                files = len(os.listdir(f"{self._proc}/{pid}/fd"))
         except OSError:
             return  # another user's
         yield Sample("process_open_files", files, "", "", labels, scope)

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from runwatch.agent.attribution import environment_of
 from runwatch.agent.collectors.base import Target
 from runwatch.agent.queues.base import Job, QueueUnknown, Scheduler, Waited
+from runwatch.capture.process import as_its_user
 from runwatch.clock import Clock
 from runwatch.journal.liveness import PROC
 
@@ -80,11 +81,12 @@ class QueueDesk:
         if target.labels.get("rank") != "0":
             return
         process = self._proc / str(target.pid)
-        environment = environment_of(process / "environ")
+        environment = environment_of(target.pid, proc=self._proc)
         if environment is None or environment.get("RUNWATCH_QUEUED_AT"):
             return  # not ours to read; or the process has said it itself
         for scheduler in self._schedulers:
-            job = scheduler.job(environment, process / "root")
+            with as_its_user(target.pid, proc=self._proc):  # what lies in its container is its own
+                job = scheduler.job(environment, process / "root")
             if job is not None:
                 yield _Question(target, scheduler, job)
                 return

@@ -24,6 +24,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from runwatch.agent.queues.base import ANSWER_SECONDS, Job, QueueUnknown, Waited
+from runwatch.files import read_followed
 
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 MOST_BYTES: Final = 4 << 20
@@ -162,6 +163,6 @@ def _parts(found: object) -> Sequence[Mapping[str, Any]]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text().strip()
+        return read_followed(path, MOST_BYTES).decode().strip()
     except (OSError, ValueError):
         return ""
