@@ -11,7 +11,7 @@ WORKERS ?= 2
 # The tests start a thousand Python processes; each would compile all of Runwatch anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check soak shake bench proto web clean help
+.PHONY: demo test check soak shake bench proto web lock oldest sbom audit clean help
 
 help:
 	@echo "make demo    a real four-rank training job with a crash and a restart, and its report"
@@ -22,6 +22,10 @@ help:
 	@echo "make bench   measure Runwatch beside its peers"
 	@echo "make web     build the page from web/ (installing has done it once)"
 	@echo "make proto   regenerate the wire stubs from the .proto files"
+	@echo "make lock    write locked.txt anew: the newest of all that Runwatch needs, with hashes"
+	@echo "make oldest  the tests that need no framework, with the oldest versions that pyproject.toml allows"
+	@echo "make sbom    sbom.json: what is in locked.txt, in CycloneDX's form"
+	@echo "make audit   ask whether any of it has a known weakness (asks a service)"
 
 demo: $(STAMP)/run
 	@$(BIN)/runwatch demo
@@ -67,8 +71,10 @@ $(STAMP)/venv:
 	@$(PYTHON) scripts/make_venv.py $(VENV)
 	@mkdir -p $(STAMP) && touch $@
 
-$(STAMP)/run: $(STAMP)/venv pyproject.toml hatch_build.py $(shell find web/src web/public -type f 2> /dev/null)
+$(STAMP)/run: $(STAMP)/venv pyproject.toml locked.txt hatch_build.py $(shell find web/src web/public -type f 2> /dev/null)
 	@echo "Installing Runwatch into $(VENV) …"
+	@$(BIN)/python -m pip install --progress-bar on -q --require-hashes -r locked.txt \
+	  || echo "What is locked does not fit this machine: the newest versions are installed instead."
 	@$(BIN)/python -m pip install --progress-bar on -q -e ".[head]"
 	@touch $@
 
@@ -92,5 +98,33 @@ $(STAMP)/bench: $(STAMP)/test
 	@.venv-bench/gswarm/bin/python -m pip install --progress-bar on -r .venv-bench/gswarm/requirements.txt
 	@touch $@
 
+# For every Python from 3.11 on and every platform: a hash for each of their files.
+lock: $(STAMP)/supply
+	.venv-supply/bin/uv pip compile pyproject.toml --extra head --universal --python-version 3.11 --upgrade \
+	  --generate-hashes --no-header --no-annotate --quiet --output-file locked.txt
+
+oldest: $(STAMP)/supply
+	@$(PYTHON) scripts/make_venv.py .venv-oldest
+	@.venv-supply/bin/uv pip compile pyproject.toml --extra head --resolution lowest-direct --no-header --no-annotate \
+	  --quiet --output-file .venv-oldest/oldest.txt
+	@.venv-oldest/bin/python -m pip install -q -r .venv-oldest/oldest.txt $(OLDEST_TESTS)
+	@.venv-oldest/bin/python -m pip install -q --no-deps -e .
+	.venv-oldest/bin/python -m pytest -n $(WORKERS) --dist loadgroup -m "not soak" $(addprefix tests/unit/,$(WITHOUT_FRAMEWORKS)) $(ARGS)
+
+OLDEST_TESTS := "pytest<9.2" pytest-timeout pytest-xdist hypothesis httpx schemathesis trustme
+WITHOUT_FRAMEWORKS := agent cli exports head journal ship store wire
+
+sbom: $(STAMP)/supply
+	.venv-supply/bin/cyclonedx-py requirements locked.txt --pyproject pyproject.toml --output-file sbom.json
+
+audit: $(STAMP)/supply
+	.venv-supply/bin/pip-audit --require-hashes --disable-pip -r locked.txt
+
+$(STAMP)/supply: $(STAMP)/venv pyproject.toml
+	@$(PYTHON) scripts/make_venv.py .venv-supply
+	@.venv-supply/bin/python -m pip install -q "pip>=25.1"
+	@.venv-supply/bin/python -m pip install -q --group supply
+	@touch $@
+
 clean:
-	rm -rf $(VENV) .venv-bench .venv-proto .mypy_cache .ruff_cache .pytest_cache .hypothesis web/node_modules
+	rm -rf $(VENV) .venv-bench .venv-proto .venv-oldest .venv-supply .mypy_cache .ruff_cache .pytest_cache .hypothesis web/node_modules
