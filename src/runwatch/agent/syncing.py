@@ -43,6 +43,7 @@ class DiskSync:
         """The last segment of each that was on the disk, as far as it was written."""
         self._said = ""
         self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
 
     def look_at(self, journals: Collection[JournalId]) -> None:
         self._written = frozenset(journals)
@@ -50,10 +51,14 @@ class DiskSync:
     def start(self) -> None:
         # On a network file system who writes does it: others see nothing before.
         if self._period > 0 and not is_network_file_system(self._root):
-            threading.Thread(target=self._run, name="runwatch-sync", daemon=True).start()
+            self._thread = threading.Thread(target=self._run, name="runwatch-sync", daemon=True)
+            self._thread.start()
 
     def stop(self) -> None:
+        """A disk that stands still is not waited for."""
         self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout=1.0)
 
     def _run(self) -> None:
         pause = self._period / 2  # a run that has just begun is not to vanish
