@@ -114,6 +114,22 @@ def deleted(cluster: Cluster) -> dict[str, Any]:
     return found
 
 
+def test_a_head_that_is_killed_at_it_goes_on_when_it_is_back(cluster: Cluster) -> None:
+    cluster.start_head()
+    cluster.start_agent()
+    trainer = cluster.start_trainer(count=2000)
+    assert trainer.process.wait(60) == 0
+    cluster.wait_until_stored()
+    address = f"http://127.0.0.1:{cluster.http_port}"
+    until(lambda: names(cluster.root, "--head", address, "--state", "completed"), 30)
+    done = at_head(cluster, "delete", trainer.run, "--yes", "--keep-days", "0")
+    assert cluster.head is not None and done.returncode == 0, done.stderr
+    end(cluster.head, signal.SIGKILL)
+    cluster.start_head()
+    assert names(cluster.root, "--head", address) == []
+    until(lambda: deleted(cluster)["deleted"][0]["state"] == "purged", 30, cluster.words())
+
+
 def test_a_run_that_nodes_go_on_sending_stays_deleted(cluster: Cluster) -> None:
     cluster.start_head()
     cluster.start_agent()

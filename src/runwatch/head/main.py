@@ -372,6 +372,8 @@ class Head:
         watching = asyncio.ensure_future(self._watch(server, at, on_ready))
         if self._tails:
             self.local.tail.start()
+        if self.local.deletions.all():  # the last head may have been killed at it
+            self.local.ingest.keep_soon()
         self.local.hangs.start()
         warming = asyncio.ensure_future(asyncio.to_thread(self.local.board.warm))
         try:

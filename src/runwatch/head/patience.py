@@ -2,6 +2,7 @@
 
 The engine is interrupted when the caller hangs up, or when an answer has not begun in time; the
 thread that waited for it is free at once.  Answers are asked in a caller's name by `for_caller`.
+What others share goes on to its end; whoever asked for it too early is told to come again.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runwatch.errors import Abandoned
+from runwatch.head.replies import error_reply
 from runwatch.store.asking import Question
 
 ANSWER_SECONDS: Final = 120.0
 AGAIN_SECONDS: Final = 0.05
+GRACE_SECONDS: Final = 1.0
+"""So long the engine may take to notice that it is given up."""
 QUESTION: Final = "runwatch.question"
 _ONLY_ASKS: Final = ("GET", "HEAD")
 Answer = TypeVar("Answer")
@@ -46,7 +50,7 @@ class Patience:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        waiting = _Waiting(receive, send)
+        waiting = _Waiting(scope, receive, send)
         scope[QUESTION] = waiting.question
         # Who sends a body is not watched: to see him go, the body would have to be read.
         watched = scope["method"] in _ONLY_ASKS
@@ -66,8 +70,10 @@ class Patience:
 class _Waiting:
     """One caller, as long as he waits."""
 
-    def __init__(self, receive: Receive, send: Send) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.question = Question()
+        self._scope = scope
+        self._is_refused = False
         self.gone = asyncio.Event()
         self._begun = asyncio.Event()
         self._body: asyncio.Queue[Message] = asyncio.Queue()
@@ -84,8 +90,22 @@ class _Waiting:
     async def expire(self, seconds: float) -> None:
         try:
             await asyncio.wait_for(self._begun.wait(), seconds)
+            return
         except TimeoutError:
-            await self._give_up(f"it took longer than {seconds:g} s: ask for less at a time")
+            why = f"it took longer than {seconds:g} s: ask for less at a time, or again later"
+        giving_up = asyncio.ensure_future(self._give_up(why))
+        try:
+            await asyncio.wait_for(self._begun.wait(), GRACE_SECONDS)
+        except TimeoutError:
+            await self._refuse(why)
+        finally:
+            giving_up.cancel()
+
+    async def _refuse(self, why: str) -> None:
+        """The answer is made all the same, and nobody hears it."""
+        self._is_refused = True
+        reply = error_reply(503, "unavailable", why, headers={"Retry-After": "5"})
+        await reply(self._scope, self._receive, self._send)
 
     async def _give_up(self, why: str) -> None:
         self.question.give_up(why)
@@ -100,5 +120,6 @@ class _Waiting:
         return message
 
     async def send(self, message: Message) -> None:
-        self._begun.set()
-        await self._send(message)
+        if not self._is_refused:
+            self._begun.set()
+            await self._send(message)

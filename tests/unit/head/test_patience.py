@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
@@ -10,10 +11,12 @@ from typing import Any, Final
 
 import pytest
 import uvicorn
+from starlette.concurrency import run_in_threadpool
 
 from runwatch.clock import system_clock
 from runwatch.errors import Abandoned
 from runwatch.head.http import create_app
+from runwatch.head.patience import Patience
 from runwatch.record import RunId
 from runwatch.rows import EventRow
 from runwatch.store.asking import Question
@@ -108,7 +111,10 @@ def test_an_answer_that_takes_too_long_is_given_up_and_says_so(
     port = serve(0.2)
     status, told = answer(ask(port, "/runs/slow/events?kind=log"))
     assert status == 503
-    assert told["error"]["message"] == "it took longer than 0.2 s: ask for less at a time"
+    assert (
+        told["error"]["message"]
+        == "it took longer than 0.2 s: ask for less at a time, or again later"
+    )
     assert len(store.ended) == 1
 
 
@@ -140,3 +146,24 @@ def test_the_engine_is_whole_after_it_was_interrupted(store: SlowStore) -> None:
     assert store.health().problem == ""
     Producer(store, "another", run="slow").write([("loss", 0, 0, 1.0)])
     assert len(store.processes(RunId("slow"))) == 2
+
+
+def test_who_waits_too_long_for_what_others_share_is_told_to_come_again() -> None:
+    done, sent = threading.Event(), list[Any]()
+
+    async def shared(scope: Any, receive: Any, send: Any) -> None:
+        await run_in_threadpool(done.wait, 30)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"late"})
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+        done.set()
+
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
+    asyncio.run(Patience(shared, seconds=0.01)(scope, receive, send))
+    assert [m["status"] for m in sent if "status" in m] == [503] and len(sent) == 2
+    assert b"longer than 0.01 s" in sent[1]["body"]

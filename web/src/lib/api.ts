@@ -18,6 +18,7 @@ import type {
   RolledUp,
   RunDetail,
   RunList,
+  RunLoad,
   SeriesList,
   SpanList,
   Timeline,
@@ -163,6 +164,8 @@ export const leave = async (): Promise<void> => {
   await fetch(address("logout"), { method: "POST" });
 };
 
+export const runLoad = (id: string, signal?: AbortSignal) => ask<RunLoad>(`${of(id)}/load`, {}, signal);
+export const deleteRun = (id: string) => ask<RunLoad>(of(id), { yes: 1 }, undefined, { method: "DELETE" });
 export const incidents = (id: string, signal?: AbortSignal) => ask<IncidentList>(`${of(id)}/incidents`, {}, signal);
 export const incident = (id: string, which: string, signal?: AbortSignal) =>
   ask<IncidentDetail>(`${of(id)}/incidents/${part(which)}`, {}, signal);

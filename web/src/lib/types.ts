@@ -71,6 +71,19 @@ export interface AttemptInfo {
 
 export interface RunDetail extends RunInfo {
   history: AttemptInfo[];
+  /** Which limit of the head's it has reached, in words. */
+  limit?: string;
+}
+
+/** What goes with a run that is deleted. */
+export interface RunLoad {
+  run: string;
+  name: string;
+  points: number;
+  spans: number;
+  events: number;
+  profiles: number;
+  bytes: number;
 }
 
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
