@@ -303,3 +303,13 @@ def give(folder: Path, uid: int) -> None:
     for path in (folder, *folder.iterdir()):
         with suppress(FileNotFoundError):  # what was made ready has got its name
             os.chown(path, uid, uid)
+
+
+@pytest.mark.parametrize("groups", [[], ["setpriv", "--groups", "61050"]], ids=["bare", "groups"])
+def test_in_a_box_with_one_user_there_is_nobody_else_to_be(secret: Path, groups: list[str]) -> None:
+    box = ["unshare", "--user", "--map-root-user"]
+    if subprocess.run([*box, "true"], capture_output=True, timeout=60).returncode:
+        pytest.skip("no user namespaces here")
+    said = told([*groups, *box], secret)
+    assert ("our groups stay" if groups else "the kernel refuses it") in said[0], said
+    assert said[-1].startswith("[65534]" if groups else "[]")  # as we were
