@@ -56,9 +56,9 @@ class CannotBe(PermissionError):
     """We may not act as that user."""
 
     def __init__(self, uid: int, why: str) -> None:
-        super().__init__(
-            errno.EPERM, f"belongs to user {uid}, and we cannot act as that user: {why}"
-        )
+        said = f"belongs to user {uid}, and we cannot act as that user: {why}"
+        super().__init__(errno.EPERM, said)
+        self.why = why
 
 
 def powers(proc: Path = Path("/proc")) -> int:
@@ -112,7 +112,7 @@ class _Switch:
             with self.towards_files(User(NO_GROUP)):
                 left = powers() & _OVER_FILES
         except CannotBe as error:
-            return str(error.strerror)
+            return error.why
         return f"capabilities {left:#x} stay with us" if left else ""
 
     @contextmanager
@@ -136,7 +136,8 @@ class _Switch:
             self._become_ourselves()
 
     def _become(self, user: User) -> None:
-        self._lay_groups_aside()
+        if self._groups and self._set_groups([]):
+            raise CannotBe(user.uid, f"our groups stay with us: {os.strerror(self._errno())}")
         self._set_gid(user.gid)
         self._set_uid(user.uid)
         if self._must_drop and self._capset(*self._less):
@@ -154,10 +155,6 @@ class _Switch:
             self._capset(*self._full)
         if self._set_uid(_QUERY) != self.uid or self._set_gid(_QUERY) != self.gid:
             raise OSError(errno.EPERM, "we cannot become ourselves again")
-
-    def _lay_groups_aside(self) -> None:
-        if self._groups and self._set_groups([]):
-            raise OSError(self._errno(), "groups cannot be laid aside")
 
     def _set_groups(self, groups: list[int]) -> int:
         import ctypes

@@ -18,15 +18,18 @@ import pytest
 
 from runwatch.agent import control
 from runwatch.agent.control import NoAnswer
+from runwatch.capture import process
+from runwatch.capture.asking import STACKS_FILE, NotSignalled, _Signalling
 from runwatch.capture.dump_file import About, DumpFile
 from runwatch.cli.asgi import Exchange
+from runwatch.clock import system_clock
 from runwatch.errors import UsageError
 from runwatch.goodput.remote import head_of
 from runwatch.head.main import LocalHead, _with_token, read_address
 from runwatch.head.settings import HeadSettings
 from runwatch.head.shares import Shares
 from runwatch.journal.control import SOCKET
-from runwatch.journal.liveness import ENDED, this_host
+from runwatch.journal.liveness import ENDED, PROC, this_host
 from runwatch.journal.segment import segment_name
 from runwatch.ship.courier import NOTES, Courier
 from tests.integration.processes import Cluster, agent_sees, end, until
@@ -273,6 +276,26 @@ def test_a_socket_that_leads_elsewhere_is_not_asked(shared: Path, tmp_path: Path
             control.ask(journal, "ping", {})
         with powerful.accept()[0] as asked:
             assert asked.recv(1) == b""  # it was told nothing
+
+
+def test_stacks_that_a_process_wrote_are_read_through_no_link_and_no_pipe(
+    shared: Path, precious: Path
+) -> None:
+    """What it writes when it is asked by signal; the text must be a dump, and root's could be."""
+    (precious / "a").write_text(
+        "Current thread 0x1 (most recent call first):\n  File x, line 1 in y"
+    )
+    facts = process.look_up(os.getpid())
+    assert facts is not None
+    try:
+        for number, script in enumerate(('ln -s "$1" "$2"', 'mkfifo "$2"')):
+            journal = forge(shared, MALLORY, origin_of(os.getpid(), number=number))
+            do_as(MALLORY, script, precious / "a", journal / STACKS_FILE)
+            asking = _Signalling(journal, facts, 1.0, system_clock, PROC)
+            with pytest.raises(NotSignalled, match="is not a regular file"):
+                asking._read(0)
+    finally:
+        (precious / "a").write_text("a")
 
 
 # ── 5: names that lead out ────────────────────────────────────────────────────────────────────

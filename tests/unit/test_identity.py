@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +19,10 @@ from runwatch.agent import powers
 from runwatch.capture.session_files import place, publish
 from runwatch.files import Folder, journal_folder, read_followed
 from runwatch.identity import CannotBe, User, acting_as, once_as
+from runwatch.journal.reader import JournalReader
 from runwatch.journal.retention import enforce
+from runwatch.journal.segment import MIN_SEGMENT_BYTES
+from runwatch.journal.writer import JournalWriter
 from tests.integration.strangers import (
     ALICE,
     MALLORY,
@@ -270,3 +274,42 @@ def test_what_is_old_is_removed_as_its_owner(on: None) -> None:
         )
         assert not done.exists() and report.journals == 1
         assert [path.name for path in kept.iterdir()] == ["inner"]  # nothing of ours: it stays
+
+
+def test_a_journal_of_anothers_is_followed_from_segment_to_segment(on: None) -> None:
+    with everybodys() as root:
+        origin = origin_of(os.getpid())
+        writer = JournalWriter(root, origin, segment_bytes=MIN_SEGMENT_BYTES)
+        folder = root / "journals" / origin.journal
+        reader = JournalReader(folder)
+        read: list[float] = []
+        number = writer.series("value")
+        for value in range(80_000):
+            writer.points([number], [float(value)])
+            if value % 1_000 == 999:
+                give(folder, MALLORY)
+                while (batch := reader.read()) is not None:
+                    read += batch.points.value
+        writer.close()
+        give(folder, MALLORY)
+        assert len(list(folder.glob("*.seg"))) > 2
+        while (batch := reader.read(final=True)) is not None:
+            read += batch.points.value
+        reader.close()
+        assert read == [float(value) for value in range(80_000)]
+
+
+def give(folder: Path, uid: int) -> None:
+    for path in (folder, *folder.iterdir()):
+        with suppress(FileNotFoundError):  # what was made ready has got its name
+            os.chown(path, uid, uid)
+
+
+@pytest.mark.parametrize("groups", [[], ["setpriv", "--groups", "61050"]], ids=["bare", "groups"])
+def test_in_a_box_with_one_user_there_is_nobody_else_to_be(secret: Path, groups: list[str]) -> None:
+    box = ["unshare", "--user", "--map-root-user"]
+    if subprocess.run([*box, "true"], capture_output=True, timeout=60).returncode:
+        pytest.skip("no user namespaces here")
+    said = told([*groups, *box], secret)
+    assert ("our groups stay" if groups else "the kernel refuses it") in said[0], said
+    assert said[-1].startswith("[65534]" if groups else "[]")  # as we were

@@ -21,6 +21,7 @@ from runwatch.journal.liveness import PROC, read_stat
 CGROUPS: Final = Path("/sys/fs/cgroup")
 MAX_TASKS: Final = 256
 STOPPED: Final = frozenset("Tt")
+_STATUS_BYTES: Final = 1 << 14
 _STACKS_FILE: Final = "stacks.txt"
 _BOOKKEEPERS: Final = (b"multiprocessing.resource_tracker", b"runwatch.agent", b"py-spy")
 DEAD: Final = frozenset("ZXx")
@@ -115,22 +116,24 @@ def read_status(pid: int | str, *, proc: Path = PROC) -> dict[str, str]:
 
 def users(pid: int, *, proc: Path = PROC) -> tuple[int, ...]:
     """Real, effective, saved, and towards files; () when there is no such process."""
-    return _ids(pid, "Uid:", proc)
+    return _ids(pid, proc)[0]
 
 
 def groups(pid: int, *, proc: Path = PROC) -> tuple[int, ...]:
     """Likewise."""
-    return _ids(pid, "Gid:", proc)
+    return _ids(pid, proc)[1]
 
 
-def _ids(pid: int, field: str, proc: Path) -> tuple[int, ...]:
+def _ids(pid: int, proc: Path) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Raises OSError when it is there and cannot be asked: whose it is must not be guessed."""
     try:
-        lines = (proc / str(pid) / "status").read_text(errors="replace").splitlines()
+        with open(f"{proc}/{pid}/status", "rb", buffering=0) as file:
+            lines = file.read(_STATUS_BYTES).splitlines()
     except (FileNotFoundError, ProcessLookupError):
-        return ()
-    found = (line.split()[1:] for line in lines if line.startswith(field))
-    return tuple(map(int, next(found, [])))
+        return (), ()
+    found = [line.split()[1:] for line in lines if line.startswith((b"Uid:", b"Gid:"))]
+    uids, gids = (tuple(map(int, each)) for each in found) if len(found) == 2 else ((), ())
+    return uids, gids
 
 
 def is_boxed(pid: int, *, proc: Path = PROC) -> bool:
@@ -143,7 +146,7 @@ def as_its_user(pid: int, *, proc: Path = PROC) -> AbstractContextManager[None]:
     if not is_on():
         return nullcontext()
     try:
-        uids, gids = users(pid, proc=proc), groups(pid, proc=proc)
+        uids, gids = _ids(pid, proc)
     except OSError:
         return nullcontext()
     return acting_as(User(uids[0], gids[0])) if uids and gids and can_be(uids[0]) else nullcontext()
