@@ -16,7 +16,7 @@ import duckdb
 import numpy as np
 
 from runwatch.store.blocks import CLOSED, MIXED_DAY, Block, BlockFiles, Kind
-from runwatch.store.catalog import Integers
+from runwatch.store.entries import Integers
 from runwatch.store.grid import DAY_NS, MINUTE_NS
 from runwatch.store.hot import Connection
 from runwatch.store.reading import EVENT_COLUMNS, POINT_COLUMNS, SPAN_COLUMNS, cut, floored, scan

@@ -16,8 +16,8 @@ from runwatch.errors import NotFound, UsageError
 from runwatch.record import RunId
 from runwatch.store import hot
 from runwatch.store.blocks import Block, Kind
-from runwatch.store.catalog import Integers
 from runwatch.store.deletion import Deletion, Weight
+from runwatch.store.entries import Integers
 from runwatch.store.reading import Keys, Part, Reader
 
 if TYPE_CHECKING:

@@ -20,7 +20,8 @@ import numpy.typing as npt
 from runwatch.errors import StoreDamaged
 from runwatch.record import NO_STEP
 from runwatch.store.blocks import Block
-from runwatch.store.catalog import TABLES, Integers, Row
+from runwatch.store.catalog import TABLES, Row
+from runwatch.store.entries import Integers
 from runwatch.store.latest import Floats
 
 Connection = duckdb.DuckDBPyConnection

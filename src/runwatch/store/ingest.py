@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from runwatch.record import NO_STEP, Batch, Event, Points, Position, Spans, Verdict
-from runwatch.store.catalog import Catalog, Integers, Journal
+from runwatch.store.catalog import Catalog
+from runwatch.store.entries import Integers, Journal
 from runwatch.store.latest import Floats
 
 Columns = dict[str, npt.NDArray[Any]]

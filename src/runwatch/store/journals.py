@@ -35,8 +35,8 @@ from runwatch.record import (
     Verdict,
     position,
 )
-from runwatch.store.catalog import Integers
 from runwatch.store.duck import DuckSettings, DuckStore
+from runwatch.store.entries import Integers
 from runwatch.store.grid import HIGHEST, LOWEST
 from runwatch.store.replay import (
     by_journal,

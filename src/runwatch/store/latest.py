@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from runwatch.record import NO_STEP
 from runwatch.rows import Latest
-from runwatch.store.catalog import Integers
+from runwatch.store.entries import Integers
 
 Floats = npt.NDArray[np.float64]
 

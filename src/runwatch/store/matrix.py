@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from runwatch.store.catalog import Integers
+from runwatch.store.entries import Integers
 from runwatch.store.grid import Grid
 from runwatch.store.latest import Floats
 from runwatch.store.reduction import Found

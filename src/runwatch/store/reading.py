@@ -16,7 +16,7 @@ from runwatch.record import NO_STEP
 from runwatch.rows import Curve
 from runwatch.store import reduction
 from runwatch.store.blocks import Block, BlockFiles, Kind
-from runwatch.store.catalog import Integers
+from runwatch.store.entries import Integers
 from runwatch.store.grid import HIGHEST, LOWEST, MINUTE_NS, Grid, grid
 from runwatch.store.hot import Connection
 from runwatch.store.latest import Floats

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from runwatch.rows import Curve
-from runwatch.store.catalog import Integers
+from runwatch.store.entries import Integers
 from runwatch.store.grid import Grid
 from runwatch.store.latest import Floats
 from runwatch.store.store import Axis

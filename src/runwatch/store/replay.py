@@ -28,7 +28,8 @@ from runwatch.record import (
     Spans,
 )
 from runwatch.store.blocks import Kind
-from runwatch.store.catalog import Catalog, Integers, Journal, SeriesEntry
+from runwatch.store.catalog import Catalog
+from runwatch.store.entries import Integers, Journal, SeriesEntry
 from runwatch.store.grid import HIGHEST, LOWEST
 from runwatch.store.reading import Keys, Part, Reader, cut, floored
 from runwatch.store.reduction import Found
