@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.browsing import Visitor, needs_browser, needs_page, visitor
+from tests.e2e.browsing import Visitor, log_in, needs_browser, needs_page, visitor
 from tests.integration.chromium import Chromium
 from tests.integration.processes import Cluster, end, until
 
@@ -104,6 +104,7 @@ def test_a_head_that_is_away_is_told_and_comes_back_by_itself(
         trainer = cluster.start_trainer(hertz=20)
         trainer.wait_for(20)
         with browser.open("about:blank") as page:
+            log_in(browser, at.http)
             seen = Visitor(page, at.http)
             seen.go(f"run/{trainer.run}")
             seen.see(f"{STEP} >= 0")

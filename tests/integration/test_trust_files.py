@@ -16,19 +16,21 @@ from pathlib import Path
 import grpc
 import pytest
 
+from runwatch.address import read_address
 from runwatch.agent import control
 from runwatch.agent.control import NoAnswer
 from runwatch.capture.dump_file import About, DumpFile
 from runwatch.cli.asgi import Exchange
 from runwatch.errors import UsageError
 from runwatch.goodput.remote import head_of
-from runwatch.head.main import LocalHead, _with_token, read_address
+from runwatch.head.main import LocalHead, _with_token
 from runwatch.head.settings import HeadSettings
 from runwatch.head.shares import Shares
 from runwatch.journal.control import SOCKET
 from runwatch.journal.liveness import ENDED, this_host
 from runwatch.journal.segment import segment_name
 from runwatch.ship.courier import NOTES, Courier
+from tests import tokens
 from tests.integration.processes import Cluster, agent_sees, end, until
 from tests.integration.strangers import (
     ALICE,
@@ -142,6 +144,7 @@ def test_a_root_agent_brings_no_file_that_a_link_names(
         shared,
         lambda: grpc.insecure_channel(f"127.0.0.1:{cluster.grpc_port}"),
         host="node",
+        token=tokens.known(cluster.grpc_port),
         keep_days=1e6,
     )
     until(courier.round, 30, courier.problem)
@@ -234,7 +237,7 @@ def test_a_head_believes_nothing_that_somebody_else_laid_beside_its_store(shared
     script = 'for name in head.json token shares.json; do printf %s "$1" > "$2/$name"; done'
     do_as(MALLORY, script, json.dumps(said), shared)
     assert read_address(shared) is None
-    assert head_of(shared, {}) is None
+    assert head_of(shared) is None
     settings = _with_token(HeadSettings(dir=shared, bind="0.0.0.0"))
     assert settings.token and "known" not in settings.token
     assert (shared / "token").stat().st_uid == 0

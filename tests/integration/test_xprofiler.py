@@ -15,7 +15,6 @@ import signal
 import subprocess
 import sys
 import threading
-import urllib.request
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -26,6 +25,7 @@ from xprofiler.command import main
 from xprofiler.mltrace import main as mltrace_main
 
 from runwatch.capture.trace_checks import fields
+from tests import tokens
 from tests.integration.chromium import NO_BROWSER, PROGRAM, Chromium
 from tests.integration.processes import free_port, until
 from tests.integration.standins import StandIns
@@ -773,7 +773,7 @@ def planes(file: Path) -> list[bytes]:
 
 
 def answer(url: str) -> Any:
-    with urllib.request.urlopen(url, timeout=30) as reply:
+    with tokens.urlopen(url, timeout=30) as reply:
         return json.loads(reply.read())
 
 

@@ -15,6 +15,7 @@ import argparse
 from pathlib import Path
 
 from runwatch import logs
+from runwatch.cli.head_options import token_options
 from runwatch.settings import load
 from runwatch.terminal import log_to_stderr
 
@@ -24,15 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bind", help="address to listen on (default 127.0.0.1)")
     parser.add_argument("--grpc-port", type=int, help="port for agents (default 8090)")
     parser.add_argument("--http-port", type=int, help="port for people (default 8091)")
-    parser.add_argument(
-        "--token-file",
-        type=Path,
-        metavar="FILE",
-        help="what callers must know is in this file, mode 0600 (default $RUNWATCH_TOKEN_FILE)",
-    )
-    parser.add_argument(
-        "--token", help="the same as a word, which every user of this machine sees in `ps`"
-    )
+    token_options(parser)
     parser.add_argument("--base-path", help="the path that a proxy serves it under: /team/x")
     parser.add_argument("--tls-certificate", type=Path, help="PEM file; turns TLS on")
     parser.add_argument("--tls-key", type=Path, help="PEM file of its key")

@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import quote, urlencode
 
+from runwatch.address import read_address, token_for
 from runwatch.cli.asgi import Exchange
 from runwatch.cli.progress import progress
 from runwatch.errors import HeadUnreachable, NotFound, RunwatchError, StoreBusy, UsageError
 from runwatch.goodput.remote import http_address
-from runwatch.head.address import read_address
 from runwatch.settings import runwatch_dir, token_of
 from runwatch.terminal import shown_all
 
@@ -86,11 +86,12 @@ def open_source(given: argparse.Namespace, *, only_goodput: bool = False) -> Ite
 
 
 def _choose(given: argparse.Namespace, only_goodput: bool) -> Source:
-    token = token_of()
     raw = bool(getattr(given, "json", False))
     head = given.head or ("" if given.dir else os.environ.get("RUNWATCH_HEAD", ""))
     if head:
-        return RemoteSource(http_address(head), token, raw=raw)
+        address = http_address(head)
+        token = token_for(address, given.dir or runwatch_dir(), token_of())
+        return RemoteSource(address, token, raw=raw)
     root = given.dir or runwatch_dir()
     if not os.path.isdir(root):
         from runwatch.sdk.place import fallback_place
@@ -116,7 +117,7 @@ def _choose(given: argparse.Namespace, only_goodput: bool) -> Source:
                     "with one"
                 ) from busy
             if serving is not None:
-                return RemoteSource(serving.http, serving.token or token, raw=raw)
+                return RemoteSource(serving.http, token_for(serving.http, root), raw=raw)
             if time.monotonic() > deadline:
                 # Another command follows a run: what the journals still hold answers as well.
                 print(f"runwatch: {busy.args[0].split(';')[0]}: reading journals", file=sys.stderr)

@@ -30,7 +30,7 @@ from runwatch.exports.perfetto import MEDIA_TYPE as _TRACE
 from runwatch.exports.perfetto import perfetto_text
 from runwatch.exports.prometheus import CONTENT_TYPE, HeadMetrics
 from runwatch.exports.rows import export_batches
-from runwatch.head import answers, device_answers
+from runwatch.head import answers, device_answers, roles
 from runwatch.head import api_types as types
 from runwatch.head.access import TRUSTED, Access, AccessSettings
 from runwatch.head.bands import BandDesk
@@ -141,6 +141,8 @@ def create_app(
         *profiles.routes(_routed),
         *Speedscope().routes(_routed),
     ]
+    if missing := roles.unknown(routes):
+        raise RuntimeError(f"head/roles.py does not say who may ask for {missing}")
     app = Starlette(
         routes=routes,
         exception_handlers=_HANDLERS,

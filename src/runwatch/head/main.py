@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
-import secrets
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,12 +14,12 @@ from typing import Any, Final
 
 import uvicorn
 
+from runwatch.address import Listening, leave_note, take_note_back
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import RunwatchError, UsageError
 from runwatch.exports.prometheus import HeadMetrics, HeadNumbers
-from runwatch.files import Folder, Refused, private
+from runwatch.files import private
 from runwatch.head.access import AccessSettings
-from runwatch.head.address import ADDRESS_FILE, Listening, read_address
 from runwatch.head.admission import Admission
 from runwatch.head.captures import Captures
 from runwatch.head.clients import Clients
@@ -39,6 +37,7 @@ from runwatch.head.ingest import Ingest
 from runwatch.head.keeping import Keeping
 from runwatch.head.live import Live
 from runwatch.head.local import LocalTail
+from runwatch.head.main_token import kept_token, new_token
 from runwatch.head.nodes import Nodes
 from runwatch.head.own_journal import OwnJournal
 from runwatch.head.profile_room import ProfileRoom, ProfileSettings
@@ -62,7 +61,6 @@ from runwatch.store.journals import JournalStore, stretch_bytes
 from runwatch.store.store import Retention
 from runwatch.views.sessions import Session
 
-TOKEN_FILE: Final = "token"
 CLOCK_ROUNDS: Final = 20
 logger = logging.getLogger("runwatch.head")
 
@@ -247,15 +245,19 @@ class LocalHead:
 
 
 class Head:
-    """A head that listens.  `tail_journals` makes it follow the directory's journals itself."""
+    """A head that listens.  `tail_journals` makes it follow the directory's journals itself;
+    `open_gswarm` lets clients of gswarm in that know no token, on loopback."""
 
     def __init__(
         self,
         settings: HeadSettings,
         *,
         tail_journals: bool = False,
+        open_gswarm: bool = False,
         clock: Clock = system_clock,
     ) -> None:
+        # Who names a token wants it asked for.
+        open_gswarm = open_gswarm and settings.is_loopback and not settings.token
         self.settings = settings = _with_token(settings)
         tls = settings.tls_certificate is not None
         self.local = LocalHead(
@@ -267,7 +269,9 @@ class Head:
                 events_days=settings.events_days,
             ),
             agents=lambda: self.service.agents,
-            access=AccessSettings(settings.token, settings.is_loopback, tls, settings.base_path),
+            access=AccessSettings(
+                settings.token, settings.is_loopback, tls, settings.base_path, open_gswarm
+            ),
             session_defaults=SessionDefaults(
                 settings.device_period_ms * 1_000_000,
                 settings.device_bandwidth,
@@ -295,9 +299,9 @@ class Head:
             self.local.profiler,
             self.local.ingest,
             on_exit=self.stop,
-            has_token=bool(settings.token),
             clock=clock,
         )
+        self._admission = Admission(settings.token, open_gswarm=open_gswarm)
         self.door = Door(limits_here())
         self._tails = tail_journals
         self._server: uvicorn.Server | None = None
@@ -327,7 +331,7 @@ class Head:
                 self.service,
                 address,
                 certificate=certificate,
-                admission=Admission(settings.token),
+                admission=self._admission,
                 others=[self._guests.handler()],
             )
         self._server = server = _Server(self._config())
@@ -345,7 +349,7 @@ class Head:
             self.local.live.close()
             if grpc_server is not None:
                 await grpc_server.stop(grace=5.0)
-            _forget_address(settings.root)
+            take_note_back(settings.root, at)
 
     def _config(self) -> uvicorn.Config:
         certificate, key = self.settings.tls_certificate, self.settings.tls_key
@@ -369,7 +373,7 @@ class Head:
         """Say when we are there; go down when the writer has, and end live pages before we do."""
         while not server.started:
             await asyncio.sleep(0.01)
-        _write_address(self.settings.root, at)
+        leave_note(self.settings.root, at)
         on_ready(at)
         rounds = 0
         while not server.should_exit:
@@ -445,31 +449,11 @@ def _certificate(settings: HeadSettings) -> tuple[bytes, bytes] | None:
         raise UsageError(f"cannot read {error.filename}: {error.strerror}") from error
 
 
-def _write_address(root: Path, at: Listening) -> None:
-    if not root.is_dir() or not os.access(root, os.W_OK):
-        return
-    said = {"http": at.http, "grpc": at.grpc, "token": at.token, "pid": at.pid}
-    with Folder.at(root) as folder:
-        folder.write(ADDRESS_FILE, json.dumps(said).encode())
-
-
-def _forget_address(root: Path) -> None:
-    found = read_address(root)
-    if found is not None and found.pid == os.getpid():
-        (root / ADDRESS_FILE).unlink(missing_ok=True)
-
-
 def _with_token(settings: HeadSettings) -> HeadSettings:
-    """Anything but loopback needs a token; one is made at the first start and kept."""
-    if settings.token or settings.is_loopback:
+    """A head has a token: of this machine's users only its own may use it."""
+    if settings.token:
         return settings
+    if not _writable(settings.root):
+        return replace(settings, token=new_token())
     private(settings.root)
-    with Folder.at(settings.root) as root:
-        try:
-            token = root.text(TOKEN_FILE, owners=root.trusted())
-        except (FileNotFoundError, Refused):  # what somebody else put there is no secret
-            token = secrets.token_urlsafe(24)
-            root.write(TOKEN_FILE, token.encode(), sync=True)
-        except OSError as error:
-            raise UsageError(f"the token cannot be read: {error}") from error
-    return replace(settings, token=token.strip())
+    return replace(settings, token=kept_token(settings.root))
