@@ -7,15 +7,22 @@ import os
 import socket
 import subprocess
 import sys
+import threading
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from runwatch.address import Listening, leave_note, read_address, token_for
 from runwatch.peers import listeners, user_at
+from runwatch.ship.client import METHOD
+from runwatch.wire import gswarm_pb2
+from runwatch.wire import spine_pb2 as pb
 from tests import tokens
 from tests.integration.processes import Cluster, end, free_port, until
 from tests.integration.strangers import ALICE, MALLORY, needs_users
@@ -173,3 +180,171 @@ def test_a_note_that_somebody_else_laid_is_not_gone_by(
     assert token_for("http://127.0.0.1:9", tmp_path) == "theirs"
     os.chown(note, ALICE, ALICE)
     assert token_for("http://127.0.0.1:9", tmp_path) == ""
+
+
+# ── roles ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def token_command(cluster: Cluster, *words: str) -> Any:
+    """As its own user types it, who names no token."""
+    said = runwatch(cluster.node_root, "token", *words, "--dir", str(cluster.head_root), "--json")
+    return json.loads(said.stdout)
+
+
+def http(at: Listening, path: str, token: str, body: Any = None) -> tuple[int, Any]:
+    said = None if body is None else json.dumps(body).encode()
+    asked = urllib.request.Request(f"{at.http}/api/v1{path}", data=said)
+    asked.add_header("Authorization", f"Bearer {token}")
+    asked.add_header("Content-Type", "application/json")
+    try:
+        with urllib.request.urlopen(asked, timeout=20) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)
+
+
+def hello() -> pb.Up:
+    return pb.Up(hello=pb.Hello(oldest_wire_version=1, newest_wire_version=1, host="node"))
+
+
+def stream(at: Listening, token: str, said: Iterator[pb.Up]) -> Iterator[pb.Down]:
+    metadata = (("authorization", f"Bearer {token}"),)
+    with grpc.insecure_channel(at.grpc) as channel:
+        call = channel.stream_stream(METHOD, pb.Up.SerializeToString, pb.Down.FromString)
+        yield from call(said, metadata=metadata, timeout=30)
+
+
+def told(at: Listening, token: str) -> str:
+    """What comes of an agent's greeting."""
+    try:
+        return str(next(stream(at, token, iter([hello()]))).WhichOneof("message"))
+    except grpc.RpcError as error:
+        return str(error.code().name)
+
+
+def gswarm(at: Listening, token: str, method: str, message: Any, reply: Any) -> str:
+    with grpc.insecure_channel(at.grpc) as channel:
+        call = channel.unary_unary(
+            f"/gswarm_profiler.ProfilerService/{method}",
+            type(message).SerializeToString,
+            reply.FromString,
+        )
+        try:
+            call(message, metadata=(("authorization", f"Bearer {token}"),), timeout=20)
+        except grpc.RpcError as error:
+            return str(error.code().name)
+        return "OK"
+
+
+def test_a_token_does_what_its_role_may_and_no_more(cluster: Cluster) -> None:
+    at = cluster.start_head()
+    made = {
+        role: token_command(cluster, "create", "--role", role, "--name", f"of {role}")
+        for role in ("ingest", "view", "operate", "admin")
+    }
+    seen = {}
+    for role, token in made.items():
+        word = token["token"]
+        seen[role] = (
+            http(at, "/runs", word)[0],
+            http(at, "/sessions", word, {"name": role})[0],
+            http(at, "/shares", word, {})[0],
+            http(at, "/tokens", word)[0],
+            http(at, "/audit", word)[0],
+            told(at, word),
+            gswarm(at, word, "GetStatus", gswarm_pb2.Empty(), gswarm_pb2.StatusResponse),
+            gswarm(
+                at, word, "StartProfiling",
+                gswarm_pb2.StartProfilingRequest(name=f"g {role}"),
+                gswarm_pb2.StartProfilingResponse,
+            ),
+        )  # fmt: skip
+    no = "PERMISSION_DENIED"
+    assert seen == {
+        "ingest": (403, 403, 403, 403, 403, "welcome", no, no),
+        "view": (200, 403, 403, 403, 403, no, "OK", no),
+        "operate": (200, 200, 403, 403, 403, no, "OK", "OK"),
+        "admin": (200, 200, 200, 200, 200, "welcome", "OK", "OK"),
+    }
+    refused = http(at, "/shares", made["view"]["token"], {})[1]["error"]
+    assert refused["code"] == "not_allowed" and "'admin'" in refused["message"]
+    for role in ("ingest", "view", "operate"):
+        word = made[role]["token"]
+        assert gswarm(at, word, "Exit", gswarm_pb2.Empty(), gswarm_pb2.Empty) == no
+    assert cluster.head is not None and cluster.head.poll() is None
+    told_of = http(at, "/access", made["operate"]["token"])[1]
+    assert (told_of["level"], told_of["role"]) == ("full", "operate")
+    listed = token_command(cluster, "list")["tokens"]
+    assert {(each["name"], each["used_ns"] is not None) for each in listed} == {
+        (f"of {role}", True) for role in made
+    }
+
+    lines = http(at, "/audit?limit=1000", at.token)[1]["lines"]
+    done = [(line["who"], line["what"], line["outcome"]) for line in lines]
+    assert done.count(("main token", "POST /api/v1/tokens", "200")) == 4
+    assert ("of operate", "POST /api/v1/sessions", "200") in done
+    assert ("of view", "POST /api/v1/sessions", "403") in done
+    assert ("of ingest", "/gswarm_profiler.ProfilerService/Exit", no) in done
+    assert {(line["address"], line["uid"]) for line in lines} == {("127.0.0.1", os.geteuid())}
+    created = next(line for line in lines if line["what"] == "POST /api/v1/tokens")
+    assert created["about"] == {
+        "token": made["admin"]["id"], "name": "of admin", "role": "admin"
+    }  # fmt: skip
+    kept = (cluster.head_root / "audit.jsonl").read_text()
+    assert not any(token["token"] in kept for token in made.values()) and at.token not in kept
+
+
+def test_one_that_is_taken_back_ends_what_is_open(cluster: Cluster) -> None:
+    at = cluster.start_head()
+    viewer = token_command(cluster, "create", "--role", "view")
+    job = token_command(cluster, "create", "--role", "ingest", "--days", "1")
+    asked = urllib.request.Request(f"{at.http}/api/v1/live")
+    asked.add_header("Authorization", f"Bearer {viewer['token']}")
+    more = threading.Event()
+
+    def words() -> Iterator[pb.Up]:
+        yield hello()
+        assert more.wait(30)
+        yield pb.Up(ping=pb.Ping(wall_ns=1))
+
+    with urllib.request.urlopen(asked, timeout=30) as page:
+        assert page.readline()
+        sending = stream(at, job["token"], words())
+        assert next(sending).WhichOneof("message") == "welcome"
+        for token in (viewer, job):
+            assert token_command(cluster, "revoke", token["id"]) == {"id": token["id"]}
+        more.set()
+        with pytest.raises(grpc.RpcError) as caught:
+            list(sending)
+        assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED
+        assert "taken back" in caught.value.details()
+        while page.read1():  # and then it is over
+            pass
+    assert http(at, "/runs", viewer["token"])[0] == 401
+    assert told(at, job["token"]) == "UNAUTHENTICATED"
+    assert token_command(cluster, "list") == {"tokens": []}
+
+
+def test_an_agent_with_a_token_of_its_own_sends_and_a_second_follows(cluster: Cluster) -> None:
+    """Rotation: nothing is lost, and nobody starts a head anew."""
+    at = cluster.start_head()
+    made = token_command(cluster, "create", "--role", "ingest", "--name", "jobs")
+    cluster.agent = cluster._python(
+        "-m", "runwatch.agent", "--dir", str(cluster.node_root), "--idle", "0", "--head", at.grpc,
+        environment={"RUNWATCH_TOKEN": made["token"]},
+    )  # fmt: skip
+    cluster.start_trainer(hertz=200, count=400)
+    cluster.trainers[0].wait_for(50)
+    until(lambda: http(at, "/runs", at.token)[1]["total"] == 1, 30, "the run")
+    token_command(cluster, "revoke", made["id"])
+    until(lambda: "taken back" in cluster.words() or "unauthenticated" in cluster.words(), 30)
+    end(cluster.agent, 15)
+    second = token_command(cluster, "create", "--role", "ingest", "--name", "jobs")
+    cluster.agent = cluster._python(
+        "-m", "runwatch.agent", "--dir", str(cluster.node_root), "--idle", "0", "--head", at.grpc,
+        environment={"RUNWATCH_TOKEN": second["token"]},
+    )  # fmt: skip
+    cluster.trainers[0].wait_for(400)
+    cluster.wait_until_stored()
+    cluster.check_exactly_once()

@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "profiles": "profile sessions: list, show, export, delete, and where they open",
     "host": "serve the viewers for a directory of profiles",
     "share": "make a link that lets others look at a run; list them, take them back",
+    "token": "make tokens with roles for jobs and people; list them, take them back",
     "export": "write every point of a run as CSV, Parquet or JSON",
     "config": "show every setting and where it came from",
 }

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -26,12 +27,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import RunwatchError, UsageError
-from runwatch.head import guests, roles, shares
+from runwatch.head import guests, roles, shares, tokens
+from runwatch.head.audit import CHANGED, Audit
 from runwatch.head.login import LOGIN, LOGOUT, Guesses, LoginPage, form_of, onward
 from runwatch.head.parameters import BadRequest, decoded
 from runwatch.head.replies import error_reply, json_reply
 from runwatch.head.roles import Role
 from runwatch.head.shares import Share, Shares
+from runwatch.head.tokens import Token, Tokens
+from runwatch.peers import user_at
 from runwatch.record import RunId
 
 COOKIE: Final = "runwatch"
@@ -85,6 +89,8 @@ class Caller:
     """As the audit log calls it."""
     share: Share | None = None
     """The link that a reader came by."""
+    token: Token | None = None
+    """One that was made beside the head's own."""
     explicit: bool = False
     """By a header or the address: no web page of others can do that."""
     cookie: str = ""
@@ -132,6 +138,11 @@ class _Shown:
         return [(token, place) for token, place in found if token is not None]
 
     @property
+    def names_a_token(self) -> bool:
+        said = (token.startswith(tokens.TOKEN) for token, _ in self.tokens)
+        return any(said) or self.cookie.startswith(tokens.COOKIE)
+
+    @property
     def names_a_link(self) -> bool:
         return any(_is_link(token) for token, _ in self.tokens) or self.cookie.startswith(
             shares.COOKIE
@@ -146,6 +157,8 @@ class Access:
         app: ASGIApp,
         settings: AccessSettings,
         links: Shares | None = None,
+        known_tokens: Tokens | None = None,
+        audit: Audit | None = None,
         find_run: Callable[[str], RunId] = RunId,
         clock: Clock = system_clock,
     ) -> None:
@@ -156,6 +169,8 @@ class Access:
         self._cookie = hmac.new(self._token, b"runwatch cookie", hashlib.sha256).hexdigest()
         self._open = settings.open_gswarm
         self._links = links or Shares()
+        self._tokens = known_tokens or Tokens()
+        self._audit = audit or Audit()
         self._find_run = find_run
         self._guesses = Guesses(clock=clock)
         self._clock = clock
@@ -170,6 +185,9 @@ class Access:
         shown = _Shown.of(scope, headers)
         caller, wait = self._caller(shown, _address(scope))
         refusal = self._refusal(scope, headers, caller, wait)
+        asked = roles.route(scope["method"], scope["path"])
+        if asked is not None and roles.changes(asked) and caller.role is not None:
+            send = self._noting(asked, caller, scope, send)
         if refusal is None and scope["path"] in (LOGIN, LOGOUT):
             answer = await self._door(scope, receive, headers)
             await answer(scope, receive, _with_headers(send, ""))
@@ -185,7 +203,7 @@ class Access:
 
         The right one is always let in: else a neighbour's mistakes would lock its owner out.
         """
-        tried = [(t, place) for t, place in shown.tokens if self._token or _is_link(t)]
+        tried = [(t, place) for t, place in shown.tokens if self._token or _is_made(t)]
         for token, by_address in tried:
             caller = self._by_token(token, by_address)
             if caller is not None:
@@ -198,20 +216,28 @@ class Access:
     def _by_token(self, token: str, by_address: bool) -> Caller | None:
         if self._token and _same(token.encode("utf-8", "surrogateescape"), self._token):
             return Caller("admin", MAIN, explicit=True, cookie=self._cookie if by_address else "")
+        known = self._tokens.of_word(token)
+        if known is not None:
+            cookie = tokens.cookie_of(token) if by_address else ""
+            return Caller(known.role, known.name, None, known, True, cookie)
         share = self._links.of_token(token)
         if share is None:
             return None
         cookie = shares.cookie_of(token) if by_address else ""
-        return Caller("view", f"link {share.id}", share, True, cookie)
+        return Caller("view", f"link {share.id}", share, None, True, cookie)
 
     def _by_cookie(self, shown: _Shown) -> Caller:
         if self._token and _same(shown.cookie.encode(), self._cookie.encode()):
             return Caller("admin", MAIN)
+        known = self._tokens.of_cookie(shown.cookie)
+        if known is not None:
+            return Caller(known.role, known.name, token=known)
         share = self._links.of_cookie(shown.cookie)
         if share is not None:
             return Caller("view", f"link {share.id}", share)
-        # A link that was taken back must not open more than it did.
-        if shown.names_a_link or (self._token and not self._open):
+        # What was taken back must not open more than it did.
+        ended = shown.names_a_link or shown.names_a_token
+        if ended or (self._token and not self._open):
             return Caller(None, ended=shown.names_a_link)
         if self._token:
             return Caller("view", ANYBODY, is_open=True)
@@ -259,6 +285,29 @@ class Access:
             return self._page.reply(at, where, status=429, said=_sentence(said), seconds=seconds)
         return error_reply(429, "too_many", said, headers={"Retry-After": str(seconds)})
 
+    def _noting(self, asked: str, caller: Caller, scope: Scope, send: Send) -> Send:
+        """Writes down what came of it."""
+
+        async def send_and_note(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                await run_in_threadpool(self._note, asked, caller, scope, message["status"])
+            await send(message)
+
+        return send_and_note
+
+    def _note(self, asked: str, caller: Caller, scope: Scope, status: int) -> None:
+        address, port = scope.get("client") or ("", 0)
+        self._audit.note(
+            caller.name,
+            asked,
+            str(status),
+            role=caller.role or "",
+            address=address,
+            uid=user_at(address, port) if port else os.geteuid(),
+            path=scope["path"],
+            about=scope.get(CHANGED),
+        )
+
     # ── in ────────────────────────────────────────────────────────────────────────────────────
 
     async def _let_in(
@@ -271,6 +320,8 @@ class Access:
     ) -> None:
         scope[CALLER] = caller
         scope[TRUSTED] = caller.role is not None and not caller.run
+        if (known := caller.token) is not None:
+            send = _while_it_holds(send, lambda: self._tokens.holds(known))
         cookie, answer = "", refusal or self._app
         if refusal is None and caller.cookie:
             cookie = self._set_cookie(caller, scope)
@@ -342,9 +393,10 @@ class Access:
         return answer
 
     def _set_cookie(self, caller: Caller, scope: Scope) -> str:
-        if caller.share is None:
+        known = caller.share or caller.token
+        if known is None or not known.expires_ns:
             return self._made_cookie(scope, caller.cookie)
-        seconds = (caller.share.expires_ns - self._clock.wall_ns()) // 10**9
+        seconds = (known.expires_ns - self._clock.wall_ns()) // 10**9
         return self._made_cookie(scope, caller.cookie, f"; Max-Age={max(0, seconds)}")
 
     def _made_cookie(self, scope: Scope, value: str, more: str = "") -> str:
@@ -402,6 +454,10 @@ def _the_same(scope: MutableMapping[str, Any]) -> Response:
 
 def _is_link(token: str) -> bool:
     return token.startswith(shares.TOKEN)
+
+
+def _is_made(token: str) -> bool:
+    return token.startswith((shares.TOKEN, tokens.TOKEN))
 
 
 def _take_token(scope: MutableMapping[str, Any]) -> str | None:

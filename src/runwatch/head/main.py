@@ -21,6 +21,7 @@ from runwatch.exports.prometheus import HeadMetrics, HeadNumbers
 from runwatch.files import private
 from runwatch.head.access import AccessSettings
 from runwatch.head.admission import Admission
+from runwatch.head.audit import Audit
 from runwatch.head.captures import Captures
 from runwatch.head.clients import Clients
 from runwatch.head.commands import Outbox
@@ -50,6 +51,8 @@ from runwatch.head.settings import HangSettings, HeadSettings
 from runwatch.head.shares import FILE as SHARES_FILE
 from runwatch.head.shares import Shares
 from runwatch.head.stream import AgentState, SpineService, serve_grpc
+from runwatch.head.tokens import FILE as TOKENS_FILE
+from runwatch.head.tokens import Tokens
 from runwatch.journal.liveness import this_host
 from runwatch.journal.reader import READ_BYTES
 from runwatch.journal.segment import journal_directories
@@ -90,9 +93,13 @@ class LocalHead:
         clock: Clock = system_clock,
     ) -> None:
         self.live = Live()
+        self.tokens = Tokens(clock=clock)
+        self.audit = Audit(clock=clock)
         lasts = _writable(root) and not (in_memory or bare)
         if lasts:
             private(root)
+            self.tokens = Tokens(root / TOKENS_FILE, clock=clock)
+            self.audit = Audit(root, clock=clock)
         self.store = (
             JournalStore(root, keeps=LOOKED_UP.__contains__, clock=clock)
             if bare
@@ -165,6 +172,8 @@ class LocalHead:
             captures=self.captures,
             incidents=self.incidents,
             shares=Shares(root / SHARES_FILE if lasts else None, clock=clock),
+            tokens=self.tokens,
+            audit=self.audit,
             board=self.board,
             keeper=self.keeper,
             base_path=base_path,
@@ -301,7 +310,12 @@ class Head:
             on_exit=self.stop,
             clock=clock,
         )
-        self._admission = Admission(settings.token, open_gswarm=open_gswarm)
+        self._admission = Admission(
+            settings.token,
+            tokens=self.local.tokens,
+            audit=self.local.audit,
+            open_gswarm=open_gswarm,
+        )
         self.door = Door(limits_here())
         self._tails = tail_journals
         self._server: uvicorn.Server | None = None

@@ -82,6 +82,10 @@ ROUTES: Final[Mapping[str, Need]] = {
     "GET /api/v1/shares": "admin",
     "POST /api/v1/shares": "admin",
     "DELETE /api/v1/shares/{id}": "admin",
+    "GET /api/v1/tokens": "admin",
+    "POST /api/v1/tokens": "admin",
+    "DELETE /api/v1/tokens/{id}": "admin",
+    "GET /api/v1/audit": "admin",
     # ── the page and the viewers ──
     "GET /": "view",
     "GET /assets/{name}": "view",
@@ -141,6 +145,11 @@ def route(method: str, path: str) -> str | None:
         if known == wanted and pattern.match(path):
             return name
     return None
+
+
+def changes(name: str) -> bool:
+    """Whether it does something that the audit log tells of."""
+    return not name.startswith("GET ") and not name.endswith("/preflight")
 
 
 def of_method(method: str) -> Role:
