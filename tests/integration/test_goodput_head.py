@@ -167,6 +167,7 @@ def test_a_monitor_asks_the_head_about_windows_without_entries(
     [run] = [r["run"] for r in get(cluster, "/api/v1/runs")["runs"]]
     until(lambda: not goodput(cluster, run)["live"], what="the end")
     monkeypatch.setenv("RUNWATCH_HEAD", f"http://127.0.0.1:{cluster.http_port}")
+    monkeypatch.setenv("RUNWATCH_DIR", str(cluster.node_root))
     tally.forget()
     shares = []
     # Within a step, within the evaluation, and when the job had long ended.
