@@ -386,6 +386,7 @@ def test_the_command(
     site: Site, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "250")
+    monkeypatch.setenv("RUNWATCH_DIR", str(site.node_root))
     head = ["--head", f"http://127.0.0.1:{site.http_port}"]
     assert main(["capture", RUN, "--duration", "300", "--ranks", "0-1,4", *head]) == 0
     said = capsys.readouterr().out

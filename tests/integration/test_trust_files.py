@@ -23,7 +23,7 @@ from runwatch.capture.dump_file import About, DumpFile
 from runwatch.cli.asgi import Exchange
 from runwatch.errors import UsageError
 from runwatch.goodput.remote import head_of
-from runwatch.head.main import LocalHead, _with_token
+from runwatch.head.main import LocalHead, _main_token
 from runwatch.head.settings import HeadSettings
 from runwatch.head.shares import Shares
 from runwatch.journal.control import SOCKET
@@ -238,10 +238,10 @@ def test_a_head_believes_nothing_that_somebody_else_laid_beside_its_store(shared
     do_as(MALLORY, script, json.dumps(said), shared)
     assert read_address(shared) is None
     assert head_of(shared) is None
-    settings = _with_token(HeadSettings(dir=shared, bind="0.0.0.0"))
-    assert settings.token and "known" not in settings.token
+    token = _main_token(HeadSettings(dir=shared, bind="0.0.0.0")).now.word
+    assert token and "known" not in token
     assert (shared / "token").stat().st_uid == 0
-    assert _with_token(HeadSettings(dir=shared, bind="0.0.0.0")).token == settings.token
+    assert _main_token(HeadSettings(dir=shared, bind="0.0.0.0")).now.word == token
     with pytest.raises(UsageError, match="belongs to user"):
         Shares(shared / "shares.json").add("run", 1.0, "")
 

@@ -348,3 +348,43 @@ def test_an_agent_with_a_token_of_its_own_sends_and_a_second_follows(cluster: Cl
     cluster.trainers[0].wait_for(400)
     cluster.wait_until_stored()
     cluster.check_exactly_once()
+
+
+def test_the_heads_own_token_is_changed_while_it_runs(cluster: Cluster) -> None:
+    at = cluster.start_head()
+    cluster.start_agent()  # which finds the next one by itself, as it found this one
+    trainer = cluster.start_trainer(hertz=200, count=600)
+    trainer.wait_for(50)
+    until(lambda: http(at, "/runs", at.token)[1]["total"] == 1, 30, "the run")
+    asked = urllib.request.Request(f"{at.http}/api/v1/live")
+    asked.add_header("Authorization", f"Bearer {at.token}")
+    refused = runwatch(
+        cluster.node_root, "token", "renew", "--dir", str(cluster.head_root), check=False
+    )
+    assert refused.returncode == 2 and "--yes" in refused.stderr
+    with urllib.request.urlopen(asked, timeout=30) as page:
+        assert page.readline()
+        made = token_command(cluster, "renew", "--yes")
+        while page.read1():  # it ends
+            pass
+    word = made["token"]
+    assert word != at.token and made["link"] == f"{at.http}/?token={word}"
+    assert (cluster.head_root / "token").read_text() == word
+    assert http(at, "/runs", at.token)[0] == 401 and http(at, "/runs", word)[0] == 200
+    assert told(at, at.token) == "UNAUTHENTICATED" and told(at, word) == "welcome"
+    renewed = read_address(cluster.head_root)
+    assert renewed is not None and renewed.token == word
+    tokens.remember(renewed)
+    trainer.wait_for(600)
+    cluster.wait_until_stored()
+    done = http(at, "/audit", word)[1]["lines"][0]
+    assert (done["who"], done["what"]) == ("main token", "POST /api/v1/tokens/renew")
+    cluster.check_exactly_once()
+    assert cluster.start_head().token == word
+
+
+def test_a_token_that_was_named_is_changed_where_it_was_named(cluster: Cluster) -> None:
+    at = cluster.start_head("--token", "of-my-own")
+    status, answer = http(at, "/tokens/renew", at.token, {})
+    assert status == 422 and "RUNWATCH_TOKEN" in answer["error"]["message"]
+    assert http(at, "/runs", "of-my-own")[0] == 200

@@ -806,7 +806,9 @@ def test_e1_24_everything_on_this_machine(bench: Bench, programs: list[int]) -> 
         names = [f"localhost_{port}.xplane.pb" for port in sorted(programs)]
         assert sorted(os.listdir(folder)) == names
         assert all(b"/host:CPU" in planes(folder / name) for name in names)
-        listed = answer(f"{url.group(1)}/api/v1/profiles")["profiles"]
+        token = url.group(2).removeprefix("/viewers/")
+        assert token.startswith("?token=")
+        listed = answer(f"{url.group(1)}/api/v1/profiles{token}")["profiles"]
         assert [one["session"] for one in listed] == ["both"]
         assert "exists already" in bench.run(*words, "--session", "both", code=1).stderr
     finally:

@@ -1,8 +1,8 @@
 """Serve a cluster: take what agents send, keep it, answer people and programs.
 
 Listens on this machine only unless told otherwise.  It has a token, which is made at the first
-start, kept for its owner alone, and printed; programs of the same user find it by themselves, others
-by RUNWATCH_HEAD and RUNWATCH_TOKEN, or RUNWATCH_TOKEN_FILE, which names a file that it is in.
+start, kept for its owner alone, and printed.  Programs of the same user find it by themselves, and
+others by RUNWATCH_HEAD and RUNWATCH_TOKEN, or RUNWATCH_TOKEN_FILE, which names a file it is in.
 
 example:
   runwatch head

@@ -8,14 +8,17 @@ example:
   runwatch token create --role view --name alice --days 30
   runwatch token list
   runwatch token revoke 1f2e3d4c
+  runwatch token renew
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any, Final
 
 from runwatch.cli import source, tables
+from runwatch.errors import UsageError
 
 ROLES: Final = ("ingest", "view", "operate", "admin")
 
@@ -29,7 +32,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     listing = actions.add_parser("list", help="those that work now")
     revoke = actions.add_parser("revoke", help="take one back, at once")
     revoke.add_argument("id", metavar="ID", help="as the list shows it")
-    for action in (create, listing, revoke):
+    renew = actions.add_parser("renew", help="change the head's own, at once")
+    renew.add_argument("--yes", action="store_true", help="do not ask")
+    for action in (create, listing, revoke, renew):
         source.arguments(action)
         action.add_argument("--json", action="store_true", help="print what the API answers")
 
@@ -39,6 +44,10 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.action == "create":
             asked = {"role": arguments.role, "name": arguments.name, "days": arguments.days}
             answer = head.post("/tokens", asked)
+        elif arguments.action == "renew":
+            _check_sure(arguments.yes)
+            answer = head.post("/tokens/renew", {})
+            answer["link"] = f"{head.name}/?token={answer['token']}"
         elif arguments.action == "revoke":
             answer = head.delete(f"/tokens/{arguments.id}")
         else:
@@ -49,9 +58,21 @@ def run(arguments: argparse.Namespace) -> int:
         _print_made(answer)
     elif arguments.action == "revoke":
         print(f"token {answer['id']} no longer works")
+    elif arguments.action == "renew":
+        print(f"the head's own token is another one; what it was opens nothing: {answer['link']}")
     else:
         _print_list(answer["tokens"])
     return 0
+
+
+def _check_sure(yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError("whoever has the head's own token is logged out: --yes says you mean it")
+    said = input("Whoever has the head's own token is logged out. Change it? [y/N] ")
+    if said.strip().lower() not in ("y", "yes"):
+        raise UsageError("nothing was changed")
 
 
 def _print_made(made: dict[str, Any]) -> None:

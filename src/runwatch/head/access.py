@@ -11,7 +11,6 @@ nobody else needs one.  A person who comes with nothing is shown the page that a
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import os
 from collections.abc import Callable, MutableMapping
@@ -30,6 +29,7 @@ from runwatch.errors import RunwatchError, UsageError
 from runwatch.head import guests, roles, shares, tokens
 from runwatch.head.audit import CHANGED, Audit
 from runwatch.head.login import LOGIN, LOGOUT, Guesses, LoginPage, form_of, onward
+from runwatch.head.main_token import MainToken, Secret
 from runwatch.head.parameters import BadRequest, decoded
 from runwatch.head.replies import error_reply, json_reply
 from runwatch.head.roles import Role
@@ -46,6 +46,7 @@ CALLER: Final = "runwatch.caller"
 MAIN: Final = "main token"
 ANYBODY: Final = "anybody here"
 _LARGEST_BODY: Final = 1_000_000
+_LOOKING: Final = ("GET", "HEAD")
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
@@ -91,6 +92,8 @@ class Caller:
     """The link that a reader came by."""
     token: Token | None = None
     """One that was made beside the head's own."""
+    main: Secret | None = None
+    """The head's own, as it was then."""
     explicit: bool = False
     """By a header or the address: no web page of others can do that."""
     cookie: str = ""
@@ -159,14 +162,15 @@ class Access:
         links: Shares | None = None,
         known_tokens: Tokens | None = None,
         audit: Audit | None = None,
+        main: MainToken | None = None,
         find_run: Callable[[str], RunId] = RunId,
         clock: Clock = system_clock,
     ) -> None:
         self._app = app
-        self._token = settings.token.encode("utf-8", "surrogateescape")
+        self._main = main or MainToken(settings.token)
+        self._has_token = bool(self._main.now.word)
         self._tls = settings.tls
         self._path = settings.base_path or "/"
-        self._cookie = hmac.new(self._token, b"runwatch cookie", hashlib.sha256).hexdigest()
         self._open = settings.open_gswarm
         self._links = links or Shares()
         self._tokens = known_tokens or Tokens()
@@ -185,9 +189,8 @@ class Access:
         shown = _Shown.of(scope, headers)
         caller, wait = self._caller(shown, _address(scope))
         refusal = self._refusal(scope, headers, caller, wait)
-        asked = roles.route(scope["method"], scope["path"])
-        if asked is not None and roles.changes(asked) and caller.role is not None:
-            send = self._noting(asked, caller, scope, send)
+        if caller.role is not None and scope["method"] not in _LOOKING:
+            send = self._noting(caller, scope, send)
         if refusal is None and scope["path"] in (LOGIN, LOGOUT):
             answer = await self._door(scope, receive, headers)
             await answer(scope, receive, _with_headers(send, ""))
@@ -203,7 +206,7 @@ class Access:
 
         The right one is always let in: else a neighbour's mistakes would lock its owner out.
         """
-        tried = [(t, place) for t, place in shown.tokens if self._token or _is_made(t)]
+        tried = [(t, place) for t, place in shown.tokens if self._has_token or _is_made(t)]
         for token, by_address in tried:
             caller = self._by_token(token, by_address)
             if caller is not None:
@@ -214,21 +217,24 @@ class Access:
         return self._by_cookie(shown), wait
 
     def _by_token(self, token: str, by_address: bool) -> Caller | None:
-        if self._token and _same(token.encode("utf-8", "surrogateescape"), self._token):
-            return Caller("admin", MAIN, explicit=True, cookie=self._cookie if by_address else "")
+        main = self._main.now
+        if main.is_it(token.encode("utf-8", "surrogateescape")):
+            cookie = main.cookie if by_address else ""
+            return Caller("admin", MAIN, main=main, explicit=True, cookie=cookie)
         known = self._tokens.of_word(token)
         if known is not None:
             cookie = tokens.cookie_of(token) if by_address else ""
-            return Caller(known.role, known.name, None, known, True, cookie)
+            return Caller(known.role, known.name, token=known, explicit=True, cookie=cookie)
         share = self._links.of_token(token)
         if share is None:
             return None
         cookie = shares.cookie_of(token) if by_address else ""
-        return Caller("view", f"link {share.id}", share, None, True, cookie)
+        return Caller("view", f"link {share.id}", share, explicit=True, cookie=cookie)
 
     def _by_cookie(self, shown: _Shown) -> Caller:
-        if self._token and _same(shown.cookie.encode(), self._cookie.encode()):
-            return Caller("admin", MAIN)
+        main = self._main.now
+        if self._has_token and _same(shown.cookie.encode(), main.cookie.encode()):
+            return Caller("admin", MAIN, main=main)
         known = self._tokens.of_cookie(shown.cookie)
         if known is not None:
             return Caller(known.role, known.name, token=known)
@@ -237,9 +243,9 @@ class Access:
             return Caller("view", f"link {share.id}", share)
         # What was taken back must not open more than it did.
         ended = shown.names_a_link or shown.names_a_token
-        if ended or (self._token and not self._open):
+        if ended or (self._has_token and not self._open):
             return Caller(None, ended=shown.names_a_link)
-        if self._token:
+        if self._has_token:
             return Caller("view", ANYBODY, is_open=True)
         return Caller("admin", "this program")
 
@@ -249,7 +255,7 @@ class Access:
         if _body_size(headers) > _LARGEST_BODY:
             return error_reply(413, "too_large", f"a body may have {_LARGEST_BODY} bytes at most")
         host = headers.get("host", "")
-        if (caller.is_open or not self._token) and _name(host) not in _LOOPBACK_NAMES:
+        if (caller.is_open or not self._has_token) and _name(host) not in _LOOPBACK_NAMES:
             return error_reply(
                 403,
                 "wrong_host",
@@ -285,8 +291,11 @@ class Access:
             return self._page.reply(at, where, status=429, said=_sentence(said), seconds=seconds)
         return error_reply(429, "too_many", said, headers={"Retry-After": str(seconds)})
 
-    def _noting(self, asked: str, caller: Caller, scope: Scope, send: Send) -> Send:
-        """Writes down what came of it."""
+    def _noting(self, caller: Caller, scope: Scope, send: Send) -> Send:
+        """Writes down what came of it, if it is something that changes anything."""
+        asked = roles.route(scope["method"], scope["path"])
+        if asked is None or not roles.changes(asked):
+            return send
 
         async def send_and_note(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -320,14 +329,20 @@ class Access:
     ) -> None:
         scope[CALLER] = caller
         scope[TRUSTED] = caller.role is not None and not caller.run
-        if (known := caller.token) is not None:
-            send = _while_it_holds(send, lambda: self._tokens.holds(known))
+        if caller.token is not None or caller.main is not None:
+            send = _while_it_holds(send, lambda: self._still_holds(caller))
         cookie, answer = "", refusal or self._app
         if refusal is None and caller.cookie:
             cookie = self._set_cookie(caller, scope)
             if _wants_page(Headers(scope=scope)) and scope["method"] in ("GET", "HEAD"):
                 answer = _the_same(scope)
         await answer(scope, receive, _with_headers(send, cookie))
+
+    def _still_holds(self, caller: Caller) -> bool:
+        """Whether what a caller showed still opens what it did a moment ago."""
+        if caller.token is not None:
+            return self._tokens.holds(caller.token)
+        return self._main.now is caller.main
 
     async def _guest(
         self, caller: Caller, share: Share, scope: Scope, receive: Receive, send: Send
@@ -411,6 +426,8 @@ def _cookie_name(scope: MutableMapping[str, Any]) -> str:
 
 def _beyond(scope: MutableMapping[str, Any], caller: Caller) -> Response | None:
     """The refusal for who may come in, and not do that."""
+    if caller.role == "admin":
+        return None
     asked = roles.route(scope["method"], scope["path"])
     if asked is None or roles.allows(caller.role, roles.ROUTES[asked]):
         return None  # where nothing is, the router says so

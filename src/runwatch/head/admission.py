@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
@@ -18,12 +17,14 @@ from runwatch.errors import WireError
 from runwatch.head import roles
 from runwatch.head.audit import Audit
 from runwatch.head.login import Guesses
+from runwatch.head.main_token import MainToken, Secret
 from runwatch.head.roles import Role
 from runwatch.head.tokens import Token, Tokens
 from runwatch.peers import user_at
 
 Context: TypeAlias = grpc.aio.ServicerContext
-Admit: TypeAlias = Callable[[Context], Awaitable[Token | None]]
+Shown: TypeAlias = Token | Secret | None
+Admit: TypeAlias = Callable[[Context], Awaitable[Shown]]
 MAIN: Final = "main token"
 ANYBODY: Final = "anybody here"
 _WANTED: Final = (
@@ -44,7 +45,7 @@ class Admission(grpc.aio.ServerInterceptor):  # type: ignore[misc]
 
     def __init__(
         self,
-        token: str = "",
+        token: str | MainToken = "",
         guesses: Guesses | None = None,
         *,
         tokens: Tokens | None = None,
@@ -53,7 +54,7 @@ class Admission(grpc.aio.ServerInterceptor):  # type: ignore[misc]
     ) -> None:
         """`open_gswarm`: what is gswarm's asks for no token, but for the end of the head."""
         self._open = open_gswarm
-        self._expected = token.encode("utf-8", "surrogateescape")
+        self._main = token if isinstance(token, MainToken) else MainToken(token)
         self._tokens = tokens or Tokens()
         self._audit = audit or Audit()
         self._guesses = guesses or Guesses()
@@ -114,32 +115,37 @@ class Admission(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         return answer
 
     async def _messages(
-        self, read: Callable[[bytes], Any], requests: AsyncIterator[bytes], token: Token | None
+        self, read: Callable[[bytes], Any], requests: AsyncIterator[bytes], token: Shown
     ) -> AsyncIterator[Any]:
         async for request in requests:
             self._check(token)
             yield _read(read, request)
 
-    def _check(self, token: Token | None) -> None:
+    def _check(self, token: Shown) -> None:
         """Nothing passes any more, either way, once a token was taken back."""
-        if token is not None and not self._tokens.holds(token):
+        if isinstance(token, Secret):
+            holds = self._main.now is token
+        else:
+            holds = token is None or self._tokens.holds(token)
+        if not holds:
             raise TakenBack
 
     # ── who ───────────────────────────────────────────────────────────────────────────────────
 
-    async def _admit(self, method: str, context: Context) -> Token | None:
+    async def _admit(self, method: str, context: Context) -> Shown:
         """The right token is let in at once: a neighbour's mistakes lock nobody out.
 
-        What is answered is the token that must go on to hold; None for the head's own.
+        What is answered is what must go on to hold; None where nothing was asked for.
         """
-        if not self._expected:
+        main = self._main.now
+        if not main.word:
             return None
         given = _given(context)
         need, word = roles.of_method(method), given.decode("utf-8", "replace")
         token = self._tokens.of_word(word)
-        if hmac.compare_digest(given, self._expected):
+        if main.is_it(given):
             await self._note(context, method, MAIN, "admin", "OK")
-            return None
+            return main
         if token is not None:
             await self._check_role(context, method, token, need)
             return token

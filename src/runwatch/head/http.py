@@ -48,6 +48,7 @@ from runwatch.head.gswarm import Profiler
 from runwatch.head.gswarm_http import GswarmHttp, info, wants_json
 from runwatch.head.incidents import Incidents, StackTaker
 from runwatch.head.live import Live, TooManySubscribers
+from runwatch.head.main_token import MainToken
 from runwatch.head.openapi import JSON, Operation, Respond, document
 from runwatch.head.page_desk import PageDesk
 from runwatch.head.pages import Pages
@@ -94,6 +95,7 @@ def create_app(
     shares: Shares | None = None,
     tokens: Tokens | None = None,
     audit: Audit | None = None,
+    main: MainToken | None = None,
     board: RunBoard | None = None,
     keeper: GoodputKeeper | None = None,
     base_path: str = "",
@@ -119,6 +121,7 @@ def create_app(
     access = access or AccessSettings()
     shares = shares or Shares(clock=clock)
     tokens, audit = tokens or Tokens(clock=clock), audit or Audit(clock=clock)
+    main = main or MainToken(access.token)
 
     def on_revoked() -> None:
         """Those that are open look whether they may stay."""
@@ -139,7 +142,7 @@ def create_app(
         *capturing.operations(),
         *stacks.operations(),
         *sharing.operations(),
-        *TokenDesk(tokens, on_revoked=on_revoked).operations(),
+        *TokenDesk(tokens, main, on_revoked=on_revoked).operations(),
         *AuditDesk(audit).operations(),
         *BandDesk(reading).operations(),
         *PageDesk(reading, api.accounts, api.board, keeper).operations(),
@@ -169,6 +172,7 @@ def create_app(
                 links=shares,
                 known_tokens=tokens,
                 audit=audit,
+                main=main,
                 find_run=reading.run,
                 clock=clock,
             ),

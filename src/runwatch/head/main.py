@@ -38,7 +38,7 @@ from runwatch.head.ingest import Ingest
 from runwatch.head.keeping import Keeping
 from runwatch.head.live import Live
 from runwatch.head.local import LocalTail
-from runwatch.head.main_token import kept_token, new_token
+from runwatch.head.main_token import MainToken, kept_token, new_token
 from runwatch.head.nodes import Nodes
 from runwatch.head.own_journal import OwnJournal
 from runwatch.head.profile_room import ProfileRoom, ProfileSettings
@@ -84,6 +84,7 @@ class LocalHead:
         retention: Retention | None = None,
         agents: Callable[[], Mapping[str, AgentState]] = dict,
         access: AccessSettings | None = None,
+        main: MainToken | None = None,
         session_defaults: SessionDefaults | None = None,
         session_dir: Path | None = None,
         profiles: ProfileSettings | None = None,
@@ -174,6 +175,7 @@ class LocalHead:
             shares=Shares(root / SHARES_FILE if lasts else None, clock=clock),
             tokens=self.tokens,
             audit=self.audit,
+            main=main,
             board=self.board,
             keeper=self.keeper,
             base_path=base_path,
@@ -267,7 +269,9 @@ class Head:
     ) -> None:
         # Who names a token wants it asked for.
         open_gswarm = open_gswarm and settings.is_loopback and not settings.token
-        self.settings = settings = _with_token(settings)
+        self.main = _main_token(settings)
+        self.main.on_renewed = self._leave_note
+        self.settings = settings = replace(settings, token=self.main.now.word)
         tls = settings.tls_certificate is not None
         self.local = LocalHead(
             settings.root,
@@ -281,6 +285,7 @@ class Head:
             access=AccessSettings(
                 settings.token, settings.is_loopback, tls, settings.base_path, open_gswarm
             ),
+            main=self.main,
             session_defaults=SessionDefaults(
                 settings.device_period_ms * 1_000_000,
                 settings.device_bandwidth,
@@ -311,7 +316,7 @@ class Head:
             clock=clock,
         )
         self._admission = Admission(
-            settings.token,
+            self.main,
             tokens=self.local.tokens,
             audit=self.local.audit,
             open_gswarm=open_gswarm,
@@ -319,6 +324,11 @@ class Head:
         self.door = Door(limits_here())
         self._tails = tail_journals
         self._server: uvicorn.Server | None = None
+        self._at: Listening | None = None
+
+    def _leave_note(self) -> None:
+        if self._at is not None:
+            leave_note(self.settings.root, replace(self._at, token=self.main.now.word))
 
     def run(self, on_ready: Callable[[Listening], None] = lambda _: None) -> None:
         """Serve until a signal, `stop`, or a store that failed: then that failure is raised."""
@@ -387,7 +397,8 @@ class Head:
         """Say when we are there; go down when the writer has, and end live pages before we do."""
         while not server.started:
             await asyncio.sleep(0.01)
-        leave_note(self.settings.root, at)
+        self._at = at
+        self._leave_note()
         on_ready(at)
         rounds = 0
         while not server.should_exit:
@@ -463,11 +474,11 @@ def _certificate(settings: HeadSettings) -> tuple[bytes, bytes] | None:
         raise UsageError(f"cannot read {error.filename}: {error.strerror}") from error
 
 
-def _with_token(settings: HeadSettings) -> HeadSettings:
+def _main_token(settings: HeadSettings) -> MainToken:
     """A head has a token: of this machine's users only its own may use it."""
     if settings.token:
-        return settings
+        return MainToken(settings.token)
     if not _writable(settings.root):
-        return replace(settings, token=new_token())
+        return MainToken(new_token())
     private(settings.root)
-    return replace(settings, token=kept_token(settings.root))
+    return MainToken(kept_token(settings.root), settings.root)

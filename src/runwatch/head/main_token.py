@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +14,45 @@ from runwatch.files import Folder, Refused, private
 from runwatch.settings import TOKEN_FILE_BYTES, runwatch_dir
 
 TOKEN_FILE: Final = "token"
+
+
+class Secret:
+    """What it is at the moment; another object when it is another."""
+
+    __slots__ = ("cookie", "said", "word")
+
+    def __init__(self, word: str) -> None:
+        self.word = word
+        self.said = word.encode("utf-8", "surrogateescape")
+        self.cookie = hmac.new(self.said, b"runwatch cookie", hashlib.sha256).hexdigest()
+        """What a browser keeps instead of it."""
+
+    def is_it(self, said: bytes) -> bool:
+        return bool(self.said) and hmac.compare_digest(said, self.said)
+
+
+class MainToken:
+    """A head's own, which may be changed while it runs.
+
+    `root`: where it is kept; one that somebody named is changed where he named it.
+    """
+
+    def __init__(self, word: str = "", root: Path | None = None) -> None:
+        self.now = Secret(word)
+        self._root = root
+        self.on_renewed: Callable[[], None] = lambda: None
+
+    def renew(self) -> str:
+        """Another one; that which it was opens nothing from now on."""
+        if self._root is None:
+            raise UsageError(
+                "this head was told its token (--token, --token-file, RUNWATCH_TOKEN): change it "
+                "there, and start the head again"
+            )
+        with Folder.at(self._root) as folder:
+            self.now = Secret(_made(folder))
+        self.on_renewed()
+        return self.now.word
 
 
 def new_token() -> str:

@@ -84,6 +84,7 @@ ROUTES: Final[Mapping[str, Need]] = {
     "DELETE /api/v1/shares/{id}": "admin",
     "GET /api/v1/tokens": "admin",
     "POST /api/v1/tokens": "admin",
+    "POST /api/v1/tokens/renew": "admin",
     "DELETE /api/v1/tokens/{id}": "admin",
     "GET /api/v1/audit": "admin",
     # ── the page and the viewers ──

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from runwatch.head.api_types import Answer, plain
 from runwatch.head.audit import CHANGED
+from runwatch.head.main_token import MainToken
 from runwatch.head.openapi import JSON, Operation
 from runwatch.head.parameters import Given, Parameter
 from runwatch.head.replies import json_reply
@@ -45,6 +46,11 @@ class TokenGone(Answer):
     id: str
 
 
+class TokenRenewed(Answer):
+    token: str
+    """The head's own from now on."""
+
+
 class NewToken(msgspec.Struct, forbid_unknown_fields=True):
     role: Role
     name: str = ""
@@ -58,8 +64,11 @@ _ID: Final = Parameter("id", "string", "a token's id", "path", shortest=1)
 class TokenDesk:
     """`operations` is its part of the API's table."""
 
-    def __init__(self, tokens: Tokens, *, on_revoked: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, tokens: Tokens, main: MainToken, *, on_revoked: Callable[[], None] = lambda: None
+    ) -> None:
         self._tokens = tokens
+        self._main = main
         self._on_revoked = on_revoked
 
     def operations(self) -> list[Operation]:
@@ -68,6 +77,15 @@ class TokenDesk:
         return [
             Operation(base, "Tokens that work", self._list, (), {JSON: TokenList}, (422,)),
             Operation(base, "Make a token", self._make, (), made, (422,), "POST", NewToken),
+            Operation(
+                f"{base}/renew",
+                "Change the head's own token",
+                self._renew,
+                (),
+                {JSON: TokenRenewed},
+                (422,),
+                "POST",
+            ),
             Operation(
                 f"{base}/{{id}}",
                 "Take a token back",
@@ -89,6 +107,11 @@ class TokenDesk:
         token, word = made
         request.scope[CHANGED] = {"token": token.id, "name": token.name, "role": token.role}
         return json_reply(TokenMade(**self._fields(token), token=word))
+
+    async def _renew(self, request: Request, given: Given) -> Response:
+        word = await run_in_threadpool(self._main.renew)
+        self._on_revoked()
+        return json_reply(TokenRenewed(token=word))
 
     async def _revoke(self, request: Request, given: Given) -> Response:
         token = await run_in_threadpool(self._tokens.revoke, given["id"])
