@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 from agent import memory_mb
-from trial import TrialFailed
+from trial import HEADERS, TrialFailed
 
 ANSWERS: Final = 40
 WARM_PART: Final = 1 / 2
@@ -89,7 +89,7 @@ def connect(address: str) -> http.client.HTTPConnection:
 
 def ask(connection: http.client.HTTPConnection, path: str, said: Any = None) -> bytes:
     body = None if said is None else json.dumps(said)
-    kind = {} if said is None else {"Content-Type": "application/json"}
+    kind = HEADERS | ({} if said is None else {"Content-Type": "application/json"})
     connection.request("GET" if said is None else "POST", path, body, kind)
     reply = connection.getresponse()
     found = reply.read()

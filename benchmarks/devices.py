@@ -46,7 +46,17 @@ from asking import (
 )
 from ingest import Head, Loader, closed_bytes
 from report import NO_BAR, Outcome, Table, at_least, at_most
-from trial import HERE, Options, TrialFailed, answer, directory, read_answer, until, worker
+from trial import (
+    HERE,
+    METADATA,
+    Options,
+    TrialFailed,
+    answer,
+    directory,
+    read_answer,
+    until,
+    worker,
+)
 
 from runwatch.agent.collectors.replay import Curve, load
 from runwatch.record import NO_STEP, Batch, Definition, JournalId, Origin, Points, Position, Series
@@ -158,7 +168,7 @@ class Sender:
         stream = self._channel.stream_stream(
             METHOD, request_serializer=None, response_deserializer=pb.Down.FromString
         )
-        self._call = stream()
+        self._call = stream(metadata=METADATA)
         self._waiting: deque[tuple[int, float]] = deque()
         self.points = 0
         self.answered: list[float] = []

@@ -38,6 +38,7 @@ from ingest import Head
 from report import Outcome, Table
 from trial import (
     HERE,
+    METADATA,
     PEERS_PYTHON,
     Options,
     TrialFailed,
@@ -91,7 +92,9 @@ class Node:
             request_serializer=pb.InitialInfo.SerializeToString,
             response_deserializer=pb.ConnectResponse.FromString,
         )
-        said = await call(pb.InitialInfo(hostname=self.host, gpus=gpus), timeout=60)
+        said = await call(
+            pb.InitialInfo(hostname=self.host, gpus=gpus), metadata=METADATA, timeout=60
+        )
         if not said.success:
             raise TrialFailed(f"{self.host}: {said.message}")
 
@@ -99,7 +102,7 @@ class Node:
         method = self.channel.stream_unary(
             SERVICE + "StreamMetrics", response_deserializer=pb.Empty.FromString
         )
-        return method()
+        return method(metadata=METADATA)
 
     def update(self, tick: int) -> bytes:
         gpus = []

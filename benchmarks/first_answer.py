@@ -37,10 +37,11 @@ import psutil
 from command import run_one
 from report import NO_BAR, Outcome, Table, at_most
 from tools import Tool
-from trial import Options, TrialFailed, answer, ask, directory, environment
+from trial import HEADERS, Options, TrialFailed, answer, ask, directory, environment
 
+from runwatch.head.address import read_address
 from runwatch.head.goodput_fold import WANTED
-from runwatch.head.main import LocalHead, read_address
+from runwatch.head.main import LocalHead
 from runwatch.head.reading import Reading
 from runwatch.journal.reader import JournalReader
 from runwatch.journal.segment import (
@@ -272,7 +273,8 @@ def over_http(root: Path) -> dict[str, dict[str, float]]:
 
 def _asked(url: str, head: psutil.Process) -> dict[str, float]:
     before, begun = head.cpu_times(), time.perf_counter()
-    with urllib.request.urlopen(url, timeout=600) as said:
+    asked = urllib.request.Request(url, headers=HEADERS)
+    with urllib.request.urlopen(asked, timeout=600) as said:
         found = json.loads(said.read())
     wall_s, used = time.perf_counter() - begun, head.cpu_times()
     if not found["steps"]:

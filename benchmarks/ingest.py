@@ -30,7 +30,7 @@ import duckdb
 import grpc
 import numpy as np
 from report import Outcome, Table, at_least, at_most
-from trial import Options, TrialFailed, directory, environment, until
+from trial import METADATA, Options, TrialFailed, directory, environment, until
 
 from runwatch.head.address import Listening, read_address
 from runwatch.record import (
@@ -74,7 +74,7 @@ class Loader:
         stream = self._channel.stream_stream(
             METHOD, request_serializer=None, response_deserializer=pb.Down.FromString
         )
-        self._call = stream(self._requests())
+        self._call = stream(self._requests(), metadata=METADATA)
         self._receiver = threading.Thread(target=self._receive, daemon=True)
         self._receiver.start()
         hello = pb.Hello(oldest_wire_version=1, newest_wire_version=1, host="bench")

@@ -37,7 +37,7 @@ import page_store  # noqa: E402
 from runwatch.head.address import Listening  # noqa: E402
 from runwatch.head.pages import BUILT, VIEWERS  # noqa: E402
 from tests.e2e import page_world  # noqa: E402
-from tests.e2e.browsing import head  # noqa: E402
+from tests.e2e.browsing import head, log_in  # noqa: E402
 from tests.integration.chromium import Chromium, Page  # noqa: E402
 
 QUICK: Final = page_store.Size(runs=500, steps=20_000, nodes=16, seconds=3600)
@@ -204,6 +204,7 @@ def looking(root: Path) -> Iterator[tuple[Listening, Page]]:
         size = {"width": 1400, "height": 900, "deviceScaleFactor": 1, "mobile": False}
         page.ask("Emulation.setDeviceMetricsOverride", **size)
         page.ask("Page.addScriptToEvaluateOnNewDocument", source=WATCH)
+        log_in(browser, at.http)
         yield at, page
 
 

@@ -25,7 +25,7 @@ import psutil
 from asking import ask, ask_once, connect
 from profile_stored import Site, site
 from report import Table
-from trial import TrialFailed, environment, until
+from trial import HEADERS, TrialFailed, environment, until
 
 RUN: Final = "steps"
 WINDOW_MS: Final = 1000
@@ -77,7 +77,10 @@ class Trial:
         connection = connect(self.made.at.http)
         body = json.dumps({"duration_ms": WINDOW_MS, "session": session})
         connection.request(
-            "POST", f"/api/v1/runs/{RUN}/captures", body, {"Content-Type": "application/json"}
+            "POST",
+            f"/api/v1/runs/{RUN}/captures",
+            body,
+            HEADERS | {"Content-Type": "application/json"},
         )
         reply = connection.getresponse()
         told = reply.read()

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import psutil
 from tools import Tool
@@ -59,12 +59,19 @@ def installed(tool: Tool) -> bool:
     return is_installed(python_of(tool), tool.module)
 
 
+TOKEN: Final = "of-the-benchmarks"
+HEADERS: Final = {"Authorization": f"Bearer {TOKEN}"}
+METADATA: Final = (("authorization", f"Bearer {TOKEN}"),)
+"""What who asks a head says, over HTTP and over gRPC."""
+
+
 def environment(directory: Path, **more: str) -> dict[str, str]:
     """Ours, without anything that would change what is measured."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("RUNWATCH_", "WANDB_"))}
     return kept | {
         "RUNWATCH_DIR": str(directory),
         "RUNWATCH_AGENT": "off",
+        "RUNWATCH_TOKEN": TOKEN,
         "OPENBLAS_NUM_THREADS": "1",
         "OMP_NUM_THREADS": "1",
         "PYTHONWARNINGS": "ignore",

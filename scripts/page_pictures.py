@@ -17,7 +17,7 @@ from PIL import Image
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.e2e.browsing import Visitor, head  # noqa: E402
+from tests.e2e.browsing import Visitor, head, log_in  # noqa: E402
 from tests.e2e.page_world import AHEAD, RUN, build  # noqa: E402
 from tests.integration.chromium import Chromium  # noqa: E402
 
@@ -75,6 +75,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, Chromium() as browser:
         build(Path(folder), time.time_ns() + AHEAD)
         with head(Path(folder)) as at:
+            log_in(browser, at.http)
             for name in wanted:
                 if name != "login":
                     take(browser, at.http, name)

@@ -37,9 +37,10 @@ def main() -> None:
 
 def take(head: "subprocess.Popen[str]") -> None:
     assert head.stdout is not None
-    found = re.search(r"(http://\S+?)/viewers/", head.stdout.readline())
+    found = re.search(r"(http://\S+?)/viewers/\S*", head.stdout.readline())
     assert found is not None
     with Chromium() as browser:
+        browser.open(found[0]).until("!location.search.includes('token')")  # it has a cookie now
         page = browser.open(f"{found[1]}/{XPROF}&host=gpu-17")
         page.until(f"{IN_FRAME}.includes('tf_XLA')")
         time.sleep(SETTLE_SECONDS)

@@ -56,12 +56,14 @@ def start(arguments: argparse.Namespace) -> int:
     def ready(at: Listening) -> None:
         print(f"Head node: gRPC {at.grpc}, HTTP {at.http or 'off'}", flush=True)
         print(f"Data: {root}; sessions are saved to {Path.cwd()}", flush=True)
-        if at.token:
+        if settings.token or not settings.is_loopback:
             print(f"Clients need RUNWATCH_TOKEN={at.token}", flush=True)
-        elif settings.is_loopback:
+        else:
             print("For clients on other machines: gsprof start --host 0.0.0.0", flush=True)
+        if at.http:
+            print(f"Page: {at.link}", flush=True)
 
-    Head(settings).run(ready)
+    Head(settings, open_gswarm=True).run(ready)
     return 0
 
 

@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import grpc
 
+from gsprof.command import DATA
+from runwatch.address import token_for
 from runwatch.errors import HeadUnreachable, RunwatchError, UsageError
 from runwatch.settings import token_of
 from runwatch.ship.client import Address
@@ -30,7 +32,7 @@ class Remote:
 
     def __init__(self, head: str, token: str | None) -> None:
         self.address = Address.parse(head)
-        self._token = token or token_of()
+        self._token = token_for(head, DATA, token or token_of())
 
     def ask(self, method: str, request: Any, reply: Any, seconds: float = TIMEOUT_SECONDS) -> Any:
         return self._ask(method, request, reply, seconds)[0]
@@ -145,7 +147,7 @@ def http_status(arguments: argparse.Namespace) -> int:
 
 def _http(arguments: argparse.Namespace, path: str, body: Any = None) -> Any:
     head = arguments.head if "://" in arguments.head else f"http://{arguments.head}"
-    token = arguments.token or token_of()
+    token = token_for(head, DATA, arguments.token or token_of())
     headers = {"Content-Type": "application/json"}
     if token:
         headers["Authorization"] = f"Bearer {token}"

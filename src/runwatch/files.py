@@ -24,6 +24,8 @@ from typing import BinaryIO, Final
 from runwatch.identity import User, acting_as, is_on, owner_of
 
 SMALL_BYTES: Final = 1 << 20
+FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+"""What is said of a disk that has no room."""
 LONGEST_NAME: Final = 100
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _BARE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY

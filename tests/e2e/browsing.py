@@ -16,6 +16,7 @@ import pytest
 
 from runwatch.head.address import Listening, read_address
 from runwatch.head.pages import BUILT
+from tests import tokens
 from tests.e2e.controls import NAMING, called, claimed_by
 from tests.integration.chromium import NO_BROWSER, PROGRAM, Chromium, Moved, Page
 from tests.integration.processes import end, until
@@ -51,6 +52,7 @@ def _saying(text: str, tag: str) -> str:
 def head(root: Path, *options: str) -> Iterator[Listening]:
     """A head over a directory, as a process."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("RUNWATCH_")}
+    environment["RUNWATCH_DIR"] = str(root)
     command = ["-m", "runwatch.cli", "head", "--dir", str(root), "--grpc-port", "0"]
     if "--http-port" not in options:
         command += ["--http-port", "0"]
@@ -65,7 +67,7 @@ def head(root: Path, *options: str) -> Iterator[Listening]:
         return at if at is not None and at.pid == process.pid else None
 
     try:
-        yield until(ready, 60, "the head to start")
+        yield tokens.remember(until(ready, 60, "the head to start"))
     finally:
         end(process, signal.SIGTERM)
 
@@ -357,6 +359,12 @@ class Visitor:
                 (n.any[0]?.message ?? ""))]))"""
         )
         assert found == [], found
+
+
+def log_in(browser: Chromium, address: str) -> None:
+    """By the link that the head printed; from then on the browser has its cookie."""
+    with browser.open(tokens.link(address)) as page:
+        page.until("location.href.startsWith('http') && !location.search.includes('token')")
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e import crowd, page_world
-from tests.e2e.browsing import Visitor, head, operating
+from tests.e2e.browsing import Visitor, head, log_in, operating
 from tests.integration.chromium import Chromium
 
 TOKEN = "known to the owner"
@@ -21,11 +21,12 @@ def browser() -> Iterator[Chromium]:
 
 
 @pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def world(tmp_path_factory: pytest.TempPathFactory, browser: Chromium) -> Iterator[str]:
     """The address of a head over `page_world`, under a path as behind a proxy."""
     root = tmp_path_factory.mktemp("world")
     page_world.build(root, time.time_ns() + page_world.AHEAD)
     with head(root, "--base-path", "/team/x") as at:
+        log_in(browser, at.http)
         yield f"{at.http.removesuffix('/team/x')}/team/x"
 
 
@@ -39,11 +40,12 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def crowded(tmp_path_factory: pytest.TempPathFactory, browser: Chromium) -> Iterator[str]:
     """Where lists are long."""
     root = tmp_path_factory.mktemp("crowd")
     crowd.build(root, time.time_ns(), page_world.AHEAD)
     with head(root) as at:
+        log_in(browser, at.http)
         crowd.start_sessions(at.http)
         yield at.http
 

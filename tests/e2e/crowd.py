@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from runwatch.record import NO_STEP, Batch, Event, RunId, RunScope, Series, SpanName
 from runwatch.store.duck import DuckStore
+from tests import tokens
 from tests.e2e.page_world import MINUTE, SECOND, Journal, spanned, stacks
 
 RUN: Final = "run-crowd"
@@ -102,5 +103,5 @@ def start_sessions(address: str) -> None:
 def post(url: str, body: Any) -> Any:
     headers = {"Content-Type": "application/json"}
     wanted = urllib.request.Request(url, json.dumps(body).encode(), headers)
-    with urllib.request.urlopen(wanted) as answer:
+    with tokens.urlopen(wanted) as answer:
         return json.load(answer)

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from tests.e2e.browsing import Visitor, needs_browser, needs_page, operating
+from tests.e2e.browsing import Visitor, log_in, needs_browser, needs_page, operating
 from tests.integration import capture_programs as programs
 from tests.integration.chromium import Chromium
 from tests.integration.processes import until
@@ -39,6 +39,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture
 def page(browser: Chromium, site: Site, request: pytest.FixtureRequest) -> Iterator[Visitor]:
+    log_in(browser, f"http://127.0.0.1:{site.http_port}")
     with operating(browser, f"http://127.0.0.1:{site.http_port}", request) as opened:
         yield opened
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import tokens
 from tests.e2e.browsing import Visitor, needs_browser, needs_page, visitor
 from tests.e2e.controls import CONTROLS, NOT_WALKED, called, claimed, without_gesture
 from tests.integration.chromium import Chromium
@@ -89,6 +90,9 @@ def test_every_control_is_operated_by_a_test(
     for address, views in ((world, WORLD), (crowded, CROWDED), (guarded, GUARDED)):
         with visitor(browser, address, apart=True) as page:
             page.meant = "Failed to load resource"  # of a run that is not there, and without token
+            if address != guarded:
+                page.page.ask("Page.navigate", url=tokens.link(address))
+                page.see("location.href.startsWith('http') && !location.search.includes('token')")
             there |= found(page, views)
     operated = claimed() | {without_gesture(control) for control in claimed()}
     assert sorted(there - operated) == [], "no test operates these"

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.browsing import Visitor, needs_browser, needs_page, visitor
+from runwatch.address import Listening
+from tests import tokens
+from tests.e2e.browsing import Visitor, log_in, needs_browser, needs_page, visitor
 from tests.integration.chromium import Chromium
 from tests.integration.processes import Cluster, end, until
 
@@ -36,9 +38,9 @@ def demo(tmp_path: Path) -> Iterator[str]:
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
-        found = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())
+        found = re.search(r"(http://127\.0\.0\.1:\d+)/\?token=(\S+)", process.stdout.readline())
         assert found is not None
-        yield found[0]
+        yield tokens.remember(Listening(found[1], "", found[2], process.pid)).http
     finally:
         end(process, signal.SIGINT)
         process.stdout.close()
@@ -64,6 +66,7 @@ def longest_wait(page: Visitor) -> int:
 
 @pytest.mark.timeout(300)
 def test_a_newcomer_sees_the_demo_train_crash_and_go_on(browser: Chromium, demo: str) -> None:
+    log_in(browser, demo)
     with visitor(browser, demo) as page:
         page.go()
         page.sees("demo-spirals", "tbody")
@@ -104,6 +107,7 @@ def test_a_head_that_is_away_is_told_and_comes_back_by_itself(
         trainer = cluster.start_trainer(hertz=20)
         trainer.wait_for(20)
         with browser.open("about:blank") as page:
+            log_in(browser, at.http)
             seen = Visitor(page, at.http)
             seen.go(f"run/{trainer.run}")
             seen.see(f"{STEP} >= 0")

@@ -20,6 +20,7 @@ from runwatch.head.address import Listening, read_address
 from runwatch.journal.liveness import this_host
 from runwatch.record import RunId
 from runwatch.store.duck import DuckStore
+from tests.tokens import remember, urlopen
 
 TRAINER = Path(__file__).parent / "trainer.py"
 
@@ -96,8 +97,7 @@ class Cluster:
             at = read_address(self.head_root)
             return at if at is not None and at.pid == process.pid else None
 
-        found: Listening = until(ready, what="the head to start")
-        return found
+        return remember(until(ready, what="the head to start"))
 
     def start_agent(self, head: str = "", ca: Path | None = None) -> None:
         self.agent = self._python(
@@ -211,11 +211,10 @@ class Trainer:
     def all_at(self, http_port: int) -> bool:
         import json
         import urllib.error
-        import urllib.request
 
         url = f"http://127.0.0.1:{http_port}/api/v1/runs/{self.run}/curves?metric=value&buckets=1"
         try:
-            with urllib.request.urlopen(url, timeout=10) as answer:
+            with urlopen(url, timeout=10) as answer:
                 curves = json.load(answer)["curves"]
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             return False

@@ -13,7 +13,6 @@ import os
 import signal
 import subprocess
 import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +23,7 @@ import pytest
 from runwatch.capture import process as processes
 from runwatch.record import RunId
 from runwatch.store.duck import DuckStore
+from tests import tokens
 from tests.integration.processes import end, until
 from tests.integration.test_captures import DEADLINE, RUN, Site, _names
 
@@ -146,7 +146,7 @@ def head_dies(site: Site, training: Training) -> None:
 def _answers(site: Site, path: str) -> int:
     url = f"http://127.0.0.1:{site.http_port}/{path}"
     try:
-        with urllib.request.urlopen(url, timeout=DEADLINE) as answer:
+        with tokens.urlopen(url, timeout=DEADLINE) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         with error:

@@ -23,6 +23,7 @@ import pytest
 from runwatch.capture.trace_checks import xplane_problems, xplane_window
 from runwatch.cli.__main__ import main
 from runwatch.journal.liveness import this_host
+from tests import tokens
 from tests.integration import capture_programs as programs
 from tests.integration.processes import Cluster, end, free_port, until
 
@@ -96,7 +97,7 @@ class Site(Cluster):
         url = f"http://127.0.0.1:{self.http_port}/api/v1{path}"
         request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
+            with tokens.urlopen(request, timeout=30) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
@@ -385,6 +386,7 @@ def test_the_command(
     site: Site, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "250")
+    monkeypatch.setenv("RUNWATCH_DIR", str(site.node_root))
     head = ["--head", f"http://127.0.0.1:{site.http_port}"]
     assert main(["capture", RUN, "--duration", "300", "--ranks", "0-1,4", *head]) == 0
     said = capsys.readouterr().out

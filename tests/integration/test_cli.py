@@ -172,7 +172,11 @@ def test_a_directory_that_a_head_serves_is_asked_through_that_head(
         answer = json.loads(runwatch(cluster.head_root, "runs", "--json").stdout)
         assert [found["name"] for found in answer["runs"]] == ["trial-0"]
         by_address = runwatch(
-            tmp_path, "runs", "--json", "--head", f"http://127.0.0.1:{cluster.http_port}"
+            cluster.node_root,
+            "runs",
+            "--json",
+            "--head",
+            f"http://127.0.0.1:{cluster.http_port}",
         )
         assert json.loads(by_address.stdout)["total"] == 1
     finally:

@@ -27,8 +27,9 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def head(cluster: Cluster) -> Iterator[Head]:
+def head(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Head]:
     """In this process, so that its outbox can be asked; the agent is a process of its own."""
+    monkeypatch.setenv("RUNWATCH_DIR", str(cluster.node_root))
     served = Head(
         HeadSettings(
             dir=cluster.head_root, grpc_port=cluster.grpc_port, http_port=cluster.http_port

@@ -12,6 +12,7 @@ import pytest
 
 from runwatch.ship.courier import METHOD, NOTES, Courier
 from runwatch.wire import spine_pb2 as pb
+from tests import tokens
 from tests.integration.processes import Cluster, end, until
 
 SESSION = "run-1/plugins/profile/session-1"
@@ -55,7 +56,12 @@ def channel(cluster: Cluster) -> grpc.Channel:
 
 def courier(cluster: Cluster) -> Courier:
     return Courier(
-        cluster.node_root, lambda: channel(cluster), host="node", keep_days=1e6, look_seconds=0.05
+        cluster.node_root,
+        lambda: channel(cluster),
+        host="node",
+        token=lambda: tokens.known(cluster.grpc_port),
+        keep_days=1e6,
+        look_seconds=0.05,
     )
 
 
@@ -109,7 +115,7 @@ def test_a_head_killed_in_the_middle_never_has_half_a_file(cluster: Cluster) -> 
             yield pb.Piece(data=LARGE[1 << 20 :])
 
         with pytest.raises(grpc.RpcError):
-            call(pieces(), timeout=30)
+            call(pieces(), metadata=tokens.metadata(cluster.grpc_port), timeout=30)
     assert not at_head(cluster, "a.pb").exists()
     cluster.start_head()
     assert courier(cluster).round()
@@ -141,9 +147,11 @@ def test_what_is_no_profile_is_refused(
             response_deserializer=pb.Kept.FromString,
         )
         header = pb.FileHeader(path=path, bytes=said, host="n")
-        kept = call(iter([pb.Piece(header=header), pb.Piece(data=data)]), timeout=20)
+        shown = tokens.metadata(refusing.grpc_port)
+        pieces = [pb.Piece(header=header), pb.Piece(data=data)]
+        kept = call(iter(pieces), metadata=shown, timeout=20)
         assert word in kept.problem
-        assert "header" in call(iter([pb.Piece(data=data)]), timeout=20).problem
+        assert "header" in call(iter(pieces[1:]), metadata=shown, timeout=20).problem
     found = [p for p in refusing.head_root.rglob("*") if p.is_file() and "profiles" in p.parts]
     assert found == []
 
@@ -151,7 +159,8 @@ def test_what_is_no_profile_is_refused(
 def test_old_files_leave_the_node_once_the_head_has_them(cluster: Cluster) -> None:
     cluster.start_head()
     left = leave(cluster, "a.pb", b"data")  # its time is 1970
-    bringing = Courier(cluster.node_root, lambda: channel(cluster), host="node")
+    token = tokens.known(cluster.grpc_port)
+    bringing = Courier(cluster.node_root, lambda: channel(cluster), host="node", token=token)
     assert bringing.round()
     assert left.exists()
     assert bringing.round()

@@ -12,13 +12,13 @@ import signal
 import subprocess
 import sys
 import textwrap
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import tokens
 from tests.integration.processes import Cluster, until
 
 PROGRAM = """
@@ -58,7 +58,7 @@ class Site(Cluster):
 
     def told(self) -> dict[str, Any]:
         url = f"http://127.0.0.1:{self.http_port}/api/v1/runs/farewell"
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with tokens.urlopen(url, timeout=10) as answer:
             found: dict[str, Any] = json.load(answer)
             return found
 

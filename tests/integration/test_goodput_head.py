@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from runwatch.cli import demo_command, demo_train
 from runwatch.goodput.kinds import GCPOptions
 from runwatch.goodput.monitor import GoodputMonitor
 from runwatch.sdk.guard import tally
+from tests import tokens
 from tests.integration.processes import Cluster, until
 from tests.unit.goodput.monitor_help import HandClock, metric_service
 
@@ -62,7 +62,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 def get(cluster: Cluster, path: str) -> Any:
     url = f"http://127.0.0.1:{cluster.http_port}{path}"
-    with urllib.request.urlopen(url, timeout=20) as reply:
+    with tokens.urlopen(url, timeout=20) as reply:
         return json.load(reply) if path.startswith("/api") else reply.read().decode()
 
 
@@ -167,6 +167,7 @@ def test_a_monitor_asks_the_head_about_windows_without_entries(
     [run] = [r["run"] for r in get(cluster, "/api/v1/runs")["runs"]]
     until(lambda: not goodput(cluster, run)["live"], what="the end")
     monkeypatch.setenv("RUNWATCH_HEAD", f"http://127.0.0.1:{cluster.http_port}")
+    monkeypatch.setenv("RUNWATCH_DIR", str(cluster.node_root))
     tally.forget()
     shares = []
     # Within a step, within the evaluation, and when the job had long ended.

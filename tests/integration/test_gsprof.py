@@ -22,6 +22,7 @@ from gsprof.command import parser
 from runwatch.agent.collectors.replay import save
 from runwatch.agent.lock import end_agents
 from runwatch.head.address import read_address
+from tests import tokens
 from tests.integration.processes import end, free_port, until
 
 UNITS = {
@@ -103,7 +104,7 @@ class Bench:
     def ask(self, path: str, body: Any = None) -> Any:
         said = None if body is None else json.dumps(body).encode()
         url = f"http://127.0.0.1:{self.http_port}{path}"
-        with urllib.request.urlopen(urllib.request.Request(url, data=said), timeout=20) as answer:
+        with tokens.urlopen(urllib.request.Request(url, data=said), timeout=20) as answer:
             return json.load(answer)
 
     def frames(self, name: str) -> int:
@@ -386,8 +387,9 @@ def test_e2_25_tls_on_both_ports_and_nobody_else_is_let_in(bench: Bench) -> None
         assert "Frequency: 50 ms" in bench.run(*words, **known).stdout
         stranger = bench.run(*words, check=False, RUNWATCH_TOKEN="secret")
         assert stranger.returncode == 1, "a certificate that nobody vouches for"
-        without = bench.run(*words, check=False, RUNWATCH_CA=known["RUNWATCH_CA"])
-        assert without.returncode == 1 and "token" in without.stderr
+        assert bench.run(*words, RUNWATCH_CA=known["RUNWATCH_CA"]).stdout, "its own user finds it"
+        wrong = bench.run(*words, check=False, **known | {"RUNWATCH_TOKEN": "wrong"})
+        assert wrong.returncode == 1 and "token" in wrong.stderr
 
 
 @pytest.mark.timeout(240)

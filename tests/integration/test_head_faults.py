@@ -19,6 +19,7 @@ import trustme
 
 from runwatch.ship.client import METHOD
 from runwatch.wire import spine_pb2 as pb
+from tests import tokens
 from tests.integration.processes import Cluster, until
 
 
@@ -35,16 +36,20 @@ def hello(oldest: int = 1, newest: int = 1) -> pb.Up:
     return pb.Up(hello=pb.Hello(oldest_wire_version=oldest, newest_wire_version=newest, host="h"))
 
 
-def talk(port: int, *messages: pb.Up, token: str = "") -> list[pb.Down]:
-    """Say these on a stream of their own; what came back, or the RpcError."""
+def talk(port: int, *messages: pb.Up, token: str | None = None) -> list[pb.Down]:
+    """Say these on a stream of their own; what came back, or the RpcError.
+
+    With the head's own token, unless told otherwise.
+    """
     unlimited = [("grpc.max_send_message_length", -1)]
     with grpc.insecure_channel(f"127.0.0.1:{port}", options=unlimited) as channel:
         stream = channel.stream_stream(METHOD, pb.Up.SerializeToString, pb.Down.FromString)
-        metadata = (("authorization", f"Bearer {token}"),) if token else ()
+        shown = tokens.known(port) if token is None else token
+        metadata = (("authorization", f"Bearer {shown}"),) if shown else ()
         return list(stream(iter(messages), metadata=metadata, timeout=30))
 
 
-def refusal(port: int, *messages: pb.Up, token: str = "") -> tuple[grpc.StatusCode, str]:
+def refusal(port: int, *messages: pb.Up, token: str | None = None) -> tuple[grpc.StatusCode, str]:
     with pytest.raises(grpc.RpcError) as caught:
         talk(port, *messages, token=token)
     return caught.value.code(), caught.value.details()
@@ -53,7 +58,7 @@ def refusal(port: int, *messages: pb.Up, token: str = "") -> tuple[grpc.StatusCo
 def ask(port: int, path: str, **headers: str) -> tuple[int, Any]:
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=headers)
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with tokens.urlopen(request, timeout=20) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
@@ -109,7 +114,7 @@ def test_several_batches_in_a_message_are_answered_as_the_agent_understands(
 
     with grpc.insecure_channel(f"127.0.0.1:{cluster.grpc_port}") as channel:
         stream = channel.stream_stream(METHOD, pb.Up.SerializeToString, pb.Down.FromString)
-        for down in stream(words(), timeout=60):
+        for down in stream(words(), metadata=tokens.metadata(cluster.grpc_port), timeout=60):
             kind = down.WhichOneof("message")
             assert kind in ("welcome", "cursor") or newest > 1 and kind == "cursors"
             some = [down.cursor] if kind == "cursor" else down.cursors.cursors
@@ -176,24 +181,26 @@ def test_a_port_in_use_is_named(cluster: Cluster) -> None:
     assert "Traceback" not in tried.stderr
 
 
-def test_any_other_address_needs_a_token_which_is_made_and_printed(cluster: Cluster) -> None:
-    at = cluster.start_head("--bind", "0.0.0.0")
+@pytest.mark.parametrize("bind", ["0.0.0.0", "127.0.0.1"])
+def test_every_address_needs_a_token_which_is_made_and_printed(cluster: Cluster, bind: str) -> None:
+    at = cluster.start_head("--bind", bind)
     assert len(at.token) > 20
     until(lambda: f"RUNWATCH_TOKEN={at.token}" in cluster.words(), what="the token to be printed")
     assert (cluster.head_root / "token").stat().st_mode & 0o077 == 0
 
-    assert ask(cluster.http_port, "/api/v1/runs")[0] == 401
-    assert ask(cluster.http_port, "/api/v1/health") == (200, {"status": "ok"})
-    assert ask(cluster.http_port, "/metrics")[0] == 401
+    assert ask(cluster.http_port, "/api/v1/runs", Authorization="")[0] == 401
+    health = ask(cluster.http_port, "/api/v1/health", Authorization="")
+    assert health == (200, {"status": "ok"})
+    assert ask(cluster.http_port, "/metrics", Authorization="")[0] == 401
     assert ask(cluster.http_port, "/api/v1/runs", Authorization=f"Bearer {at.token}")[0] == 200
 
-    code, words = refusal(cluster.grpc_port, hello())
+    code, words = refusal(cluster.grpc_port, hello(), token="")
     assert (code, "RUNWATCH_TOKEN" in words) == (grpc.StatusCode.UNAUTHENTICATED, True)
     assert refusal(cluster.grpc_port, hello(), token="x")[0] == grpc.StatusCode.UNAUTHENTICATED
     assert talk(cluster.grpc_port, hello(), token=at.token)[0].welcome.wire_version == 1
 
     cluster.stop_head()
-    assert cluster.start_head("--bind", "0.0.0.0").token == at.token
+    assert cluster.start_head("--bind", bind).token == at.token
 
 
 def test_tls_from_the_trainer_to_the_page(cluster: Cluster, tmp_path: Path) -> None:
@@ -215,7 +222,7 @@ def test_tls_from_the_trainer_to_the_page(cluster: Cluster, tmp_path: Path) -> N
     def arrived() -> bool:
         url = f"{at.http}/api/v1/runs/{trainer.run}/latest?metric=value"
         try:
-            with urllib.request.urlopen(url, timeout=10, context=trusted) as answer:
+            with tokens.urlopen(url, timeout=10, context=trusted) as answer:
                 points = json.load(answer)["points"]
         except urllib.error.HTTPError:
             return False

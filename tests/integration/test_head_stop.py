@@ -18,6 +18,7 @@ from runwatch.record import Batch, Command, JournalId, Origin, Position, Series
 from runwatch.ship.client import METHOD
 from runwatch.wire import gswarm_pb2, spine_pb2
 from runwatch.wire.convert import batch_to_message
+from tests import tokens
 from tests.integration.processes import Cluster, until
 
 GSWARM = "/gswarm_profiler.ProfilerService/"
@@ -29,6 +30,7 @@ class Sending(threading.Thread):
     def __init__(self, port: int, number: int) -> None:
         super().__init__(daemon=True)
         self.number = number
+        self.metadata = tokens.metadata(port)
         self.began = threading.Event()
         self.code: grpc.StatusCode | None = None
         self.channel = grpc.insecure_channel(
@@ -52,7 +54,7 @@ class Agent(Sending):
         stream = self.channel.stream_stream(
             METHOD, spine_pb2.Up.SerializeToString, spine_pb2.Down.FromString
         )
-        for down in stream(self._said()):
+        for down in stream(self._said(), metadata=self.metadata):
             if down.WhichOneof("message") == "cursor":
                 self.began.set()
 
@@ -76,7 +78,7 @@ class Guest(Sending):
             gswarm_pb2.MetricsUpdate.SerializeToString,
             gswarm_pb2.Empty.FromString,
         )
-        stream(self._said())
+        stream(self._said(), metadata=self.metadata)
 
     def _said(self) -> Iterator[gswarm_pb2.MetricsUpdate]:
         gpus = [gswarm_pb2.GPUMetric(physical_idx=0, name="G", gpu_util=0.5)]
@@ -104,7 +106,7 @@ def end(cluster: Cluster, how: str) -> None:
         call = channel.unary_unary(
             GSWARM + "Exit", gswarm_pb2.Empty.SerializeToString, gswarm_pb2.Empty.FromString
         )
-        call(gswarm_pb2.Empty(), timeout=20)
+        call(gswarm_pb2.Empty(), metadata=tokens.metadata(cluster.grpc_port), timeout=20)
 
 
 @pytest.mark.parametrize("how", ["Exit", "SIGINT", "SIGTERM"])
@@ -124,7 +126,7 @@ def test_a_head_that_is_stopped_under_load_says_nothing(cluster: Cluster, how: s
     if how == "Exit":
         assert {one.code for one in sending} == {grpc.StatusCode.UNAVAILABLE}
     said = [line for line in cluster.words().splitlines() if line.strip()]
-    greeting = ("Runwatch head:", "for agents:")
+    greeting = ("Runwatch head:", "for agents:", "               RUNWATCH_TOKEN=")
     plain = [line for line in said if not line.startswith(greeting) and " INFO " not in line]
     assert plain == []
 

@@ -100,9 +100,12 @@ def test_a_process_of_no_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.xdist_group("stacks command")
-def test_a_head_and_its_agent_name_the_line(tmp_path: Path) -> None:
+def test_a_head_and_its_agent_name_the_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The way of a cluster: the agent ships, the head asks down the stream."""
     cluster = Cluster(tmp_path)
+    monkeypatch.setenv("RUNWATCH_DIR", str(cluster.node_root))
     settings = HeadSettings(
         dir=cluster.head_root,
         grpc_port=cluster.grpc_port,
@@ -122,12 +125,14 @@ def test_a_head_and_its_agent_name_the_line(tmp_path: Path) -> None:
         assert incident.ranks == (0,) and line_of("read_pipe") in incident.text
         assert incident.report["unreachable"] == {}, this_host()
         at = f"http://127.0.0.1:{cluster.http_port}"
-        shown = runwatch(tmp_path, "show", "hung-read_pipe", "--head", at, "--once").stdout
+        shown = runwatch(cluster.node_root, "show", "hung-read_pipe", "--head", at, "--once").stdout
         assert "■ stalled" in shown and "stands still since" in shown
-        assert "■ stalled" in runwatch(tmp_path, "runs", "--head", at).stdout
-        said = runwatch(tmp_path, "stacks", "hung-read_pipe", "--head", at).stdout
+        assert "■ stalled" in runwatch(cluster.node_root, "runs", "--head", at).stdout
+        said = runwatch(cluster.node_root, "stacks", "hung-read_pipe", "--head", at).stdout
         assert "stands still" in said and line_of("read_pipe") in said
-        told = runwatch(tmp_path, "stacks", "hung-read_pipe", "--head", at, "--incident", "last")
+        told = runwatch(
+            cluster.node_root, "stacks", "hung-read_pipe", "--head", at, "--incident", "last"
+        )
         assert "rank 0: waits in read" in told.stdout
     finally:
         stop(process)

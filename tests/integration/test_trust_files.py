@@ -16,6 +16,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from runwatch.address import read_address
 from runwatch.agent import control
 from runwatch.agent.control import NoAnswer
 from runwatch.capture import process
@@ -25,13 +26,14 @@ from runwatch.cli.asgi import Exchange
 from runwatch.clock import system_clock
 from runwatch.errors import UsageError
 from runwatch.goodput.remote import head_of
-from runwatch.head.main import LocalHead, _with_token, read_address
+from runwatch.head.main import LocalHead, _main_token
 from runwatch.head.settings import HeadSettings
 from runwatch.head.shares import Shares
 from runwatch.journal.control import SOCKET
 from runwatch.journal.liveness import ENDED, PROC, this_host
 from runwatch.journal.segment import segment_name
 from runwatch.ship.courier import NOTES, Courier
+from tests import tokens
 from tests.integration.processes import Cluster, agent_sees, end, until
 from tests.integration.strangers import (
     ALICE,
@@ -145,6 +147,7 @@ def test_a_root_agent_brings_no_file_that_a_link_names(
         shared,
         lambda: grpc.insecure_channel(f"127.0.0.1:{cluster.grpc_port}"),
         host="node",
+        token=tokens.known(cluster.grpc_port),
         keep_days=1e6,
     )
     until(courier.round, 30, courier.problem)
@@ -237,11 +240,11 @@ def test_a_head_believes_nothing_that_somebody_else_laid_beside_its_store(shared
     script = 'for name in head.json token shares.json; do printf %s "$1" > "$2/$name"; done'
     do_as(MALLORY, script, json.dumps(said), shared)
     assert read_address(shared) is None
-    assert head_of(shared, {}) is None
-    settings = _with_token(HeadSettings(dir=shared, bind="0.0.0.0"))
-    assert settings.token and "known" not in settings.token
+    assert head_of(shared) is None
+    token = _main_token(HeadSettings(dir=shared, bind="0.0.0.0")).now.word
+    assert token and "known" not in token
     assert (shared / "token").stat().st_uid == 0
-    assert _with_token(HeadSettings(dir=shared, bind="0.0.0.0")).token == settings.token
+    assert _main_token(HeadSettings(dir=shared, bind="0.0.0.0")).now.word == token
     with pytest.raises(UsageError, match="belongs to user"):
         Shares(shared / "shares.json").add("run", 1.0, "")
 

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import pytest
 from runwatch.journal.liveness import boot_id, this_host
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import JournalId, Origin, RunId, RunScope
+from tests import tokens
 from tests.fuzz import hostile
 from tests.integration.processes import Cluster, until
 from tests.integration.sdk_programs import run_program
@@ -59,7 +59,7 @@ def lay_wrong_types(root: Path) -> int:
 
 def asked(cluster: Cluster, path: str) -> Any:
     url = f"http://127.0.0.1:{cluster.http_port}/api/v1/{path}"
-    with urllib.request.urlopen(url, timeout=30) as answer:
+    with tokens.urlopen(url, timeout=30) as answer:
         return json.load(answer)
 
 

@@ -15,7 +15,6 @@ import signal
 import subprocess
 import sys
 import threading
-import urllib.request
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -26,6 +25,7 @@ from xprofiler.command import main
 from xprofiler.mltrace import main as mltrace_main
 
 from runwatch.capture.trace_checks import fields
+from tests import tokens
 from tests.integration.chromium import NO_BROWSER, PROGRAM, Chromium
 from tests.integration.processes import free_port, until
 from tests.integration.standins import StandIns
@@ -773,7 +773,7 @@ def planes(file: Path) -> list[bytes]:
 
 
 def answer(url: str) -> Any:
-    with urllib.request.urlopen(url, timeout=30) as reply:
+    with tokens.urlopen(url, timeout=30) as reply:
         return json.loads(reply.read())
 
 
@@ -806,7 +806,9 @@ def test_e1_24_everything_on_this_machine(bench: Bench, programs: list[int]) -> 
         names = [f"localhost_{port}.xplane.pb" for port in sorted(programs)]
         assert sorted(os.listdir(folder)) == names
         assert all(b"/host:CPU" in planes(folder / name) for name in names)
-        listed = answer(f"{url.group(1)}/api/v1/profiles")["profiles"]
+        token = url.group(2).removeprefix("/viewers/")
+        assert token.startswith("?token=")
+        listed = answer(f"{url.group(1)}/api/v1/profiles{token}")["profiles"]
         assert [one["session"] for one in listed] == ["both"]
         assert "exists already" in bench.run(*words, "--session", "both", code=1).stderr
     finally:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from runwatch._version import __version__
+from runwatch.address import token_for
 from runwatch.agent import dumps
 from runwatch.agent.attribution import Attribution
 from runwatch.agent.book import Book
@@ -156,7 +157,7 @@ class Agent:
         return Shipper(
             settings.root,
             Address.parse(settings.head),
-            token=settings.token,
+            token=self._token,
             ca=ca,
             host=self.host,
             all_hosts=settings.all_hosts,
@@ -167,6 +168,10 @@ class Agent:
             clock=self._clock,
         )
 
+    def _token(self) -> str:
+        """Ours, or what a head of this user left beside the journals."""
+        return token_for(self.settings.head, self.settings.root, self.settings.token)
+
     def _make_courier(self) -> Courier | None:
         shipper, settings = self._shipper, self.settings
         if shipper is None:
@@ -175,7 +180,7 @@ class Agent:
             settings.root,
             shipper.channel,
             host=self.host,
-            token=settings.token,
+            token=self._token,
             clock=self._clock,
         )
 

@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "share": "make a link that lets others look at a run; list them, take them back",
     "delete": "delete runs and all that was recorded of them; asks first",
     "restore": "bring back a run that was deleted",
+    "token": "make tokens with roles for jobs and people; list them, take them back",
     "export": "write every point of a run as CSV, Parquet or JSON",
     "config": "show every setting and where it came from",
 }

@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     root = _fresh_directory(arguments.dir)
     serve = sys.stdout.isatty() if arguments.serve is None else arguments.serve
     with _head(root, arguments.port) as at, _agent_ended(root):
-        out.print(f"head with an embedded store: {at.http}", highlight=False)
+        _say(out, f"head with an embedded store: {at.link}")
         _train(out, root, at, arguments.steps)
         head = RemoteSource(at.http, at.token)
         _settle(head)

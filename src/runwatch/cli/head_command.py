@@ -1,8 +1,8 @@
 """Serve a cluster: take what agents send, keep it, answer people and programs.
 
-Listens on this machine only unless told otherwise; any other address needs a token, which is made
-at the first start and printed.  Agents and programs find it by RUNWATCH_HEAD and RUNWATCH_TOKEN, or
-RUNWATCH_TOKEN_FILE, which names a file that it is in.
+Listens on this machine only unless told otherwise.  It has a token, which is made at the first
+start, kept for its owner alone, and printed.  Programs of the same user find it by themselves, and
+others by RUNWATCH_HEAD and RUNWATCH_TOKEN, or RUNWATCH_TOKEN_FILE, which names a file it is in.
 
 example:
   runwatch head
@@ -15,6 +15,7 @@ import argparse
 from pathlib import Path
 
 from runwatch import logs
+from runwatch.cli.head_options import token_options
 from runwatch.settings import load
 from runwatch.terminal import log_to_stderr
 
@@ -24,15 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bind", help="address to listen on (default 127.0.0.1)")
     parser.add_argument("--grpc-port", type=int, help="port for agents (default 8090)")
     parser.add_argument("--http-port", type=int, help="port for people (default 8091)")
-    parser.add_argument(
-        "--token-file",
-        type=Path,
-        metavar="FILE",
-        help="what callers must know is in this file, mode 0600 (default $RUNWATCH_TOKEN_FILE)",
-    )
-    parser.add_argument(
-        "--token", help="the same as a word, which every user of this machine sees in `ps`"
-    )
+    token_options(parser)
     parser.add_argument("--base-path", help="the path that a proxy serves it under: /team/x")
     parser.add_argument("--tls-certificate", type=Path, help="PEM file; turns TLS on")
     parser.add_argument("--tls-key", type=Path, help="PEM file of its key")

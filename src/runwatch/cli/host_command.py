@@ -17,9 +17,11 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from runwatch import logs
+from runwatch.cli.head_options import token_options
 from runwatch.errors import NotFound
 from runwatch.settings import load
 
@@ -28,21 +30,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("where", metavar="DIR|URL", help="where the profiles are")
     parser.add_argument("--port", type=int, dest="http_port", help="default 8091; 0 = any free one")
     parser.add_argument("--bind", help="address to listen on (default 127.0.0.1)")
-    parser.add_argument(
-        "--token-file",
-        type=Path,
-        metavar="FILE",
-        help="what callers must know is in this file, mode 0600 (default $RUNWATCH_TOKEN_FILE)",
-    )
-    parser.add_argument(
-        "--token", help="the same as a word, which every user of this machine sees in `ps`"
-    )
+    token_options(parser)
     parser.add_argument("--base-path", help="the path that a proxy serves it under: /team/x")
 
 
 def run(arguments: argparse.Namespace) -> int:
     from runwatch.head.address import Listening
     from runwatch.head.main import Head
+    from runwatch.head.main_token import users_token
     from runwatch.head.settings import HeadSettings
 
     def ready(at: Listening) -> None:
@@ -56,6 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
     ):
         flags = {"dir": scratch, "profiles": place, "grpc_port": -1}
         settings = load(HeadSettings, section="head", flags=vars(arguments) | flags).values
+        if not settings.token:  # what is temporary keeps none, and the next start has the same link
+            settings = replace(settings, token=users_token())
         # The server passes this signal on when it has stopped; what is temporary goes first.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         logs.spare()

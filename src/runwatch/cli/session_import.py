@@ -9,10 +9,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from runwatch.address import read_address, token_for
 from runwatch.agent.old_buffers import Written, write
 from runwatch.cli import source, tables
 from runwatch.errors import UsageError
-from runwatch.head.address import read_address
 from runwatch.settings import runwatch_dir, token_of
 from runwatch.ship.client import Address
 from runwatch.ship.once import ship_once
@@ -63,10 +63,10 @@ def _read(file: Path, is_only: bool) -> list[object]:
 
 def _deliver(place: Path, written: Sequence[Written], given: argparse.Namespace) -> None:
     token = getattr(given, "token", None) or token_of()
-    if given.head:
-        _ship(place, written, given.head, token)
-        return
     root = given.dir or runwatch_dir()
+    if given.head:
+        _ship(place, written, given.head, token_for(given.head, root, token))
+        return
     with source.open_source(argparse.Namespace(dir=root, head=None)) as head:
         if isinstance(head, source.LocalSource):
             head.take(place)
@@ -77,7 +77,7 @@ def _deliver(place: Path, written: Sequence[Written], given: argparse.Namespace)
             f"{root} is served by a head that takes nothing from elsewhere (`runwatch ui`): stop "
             "it while you import"
         )
-    _ship(place, written, serving.grpc, serving.token or token)
+    _ship(place, written, serving.grpc, token_for(serving.grpc, root))
 
 
 def _ship(place: Path, written: Sequence[Written], head: str, token: str) -> None:

@@ -25,11 +25,11 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import quote, urlencode
 
+from runwatch.address import ADDRESS_FILE, Listening, read_address, token_for
 from runwatch.cli.asgi import Exchange
 from runwatch.cli.progress import progress
 from runwatch.errors import HeadUnreachable, NotFound, RunwatchError, StoreBusy, UsageError
 from runwatch.goodput.remote import http_address
-from runwatch.head.address import ADDRESS_FILE, Listening, read_address
 from runwatch.journal.moved import told_of
 from runwatch.settings import runwatch_dir, token_of
 from runwatch.terminal import shown, shown_all
@@ -88,11 +88,12 @@ def open_source(given: argparse.Namespace, *, only_goodput: bool = False) -> Ite
 
 
 def _choose(given: argparse.Namespace, only_goodput: bool) -> Source:
-    token = token_of()
     raw = bool(getattr(given, "json", False))
     head = given.head or ("" if given.dir else os.environ.get("RUNWATCH_HEAD", ""))
     if head:
-        return RemoteSource(http_address(head), token, raw=raw)
+        address = http_address(head)
+        token = token_for(address, given.dir or runwatch_dir(), token_of())
+        return RemoteSource(address, token, raw=raw)
     root = given.dir or runwatch_dir()
     if not os.path.isdir(root):
         from runwatch.journal.moved import fallback_place
@@ -120,7 +121,7 @@ def _choose(given: argparse.Namespace, only_goodput: bool) -> Source:
                     "with one"
                 ) from busy
             if serving is not None:
-                remote = RemoteSource(serving.http, serving.token or token, raw=raw)
+                remote = RemoteSource(serving.http, token_for(serving.http, root), raw=raw)
                 if not (why := remote.is_away()):
                     return remote
                 print(_stale(root, serving, why, busy), file=sys.stderr)

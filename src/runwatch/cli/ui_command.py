@@ -14,6 +14,7 @@ import os
 from pathlib import Path
 
 from runwatch import logs
+from runwatch.cli.head_options import token_options
 from runwatch.errors import NotFound
 from runwatch.settings import load
 
@@ -24,6 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--port", type=int, dest="http_port", help="default 8091; 0 = any free one")
     parser.add_argument("--bind", help="address to listen on (default 127.0.0.1)")
+    token_options(parser)
     parser.add_argument("--base-path", help="the path that a proxy serves it under: /team/x")
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
+from runwatch.address import read_address, token_for
 from runwatch.errors import HeadUnreachable, RunwatchError, UsageError, WireError
-from runwatch.files import Folder
 from runwatch.goodput.entries import (
     AsEvent,
     AsPoint,
@@ -22,10 +22,9 @@ from runwatch.goodput.entries import (
     to_record,
 )
 from runwatch.sdk.identity import slug
-from runwatch.settings import token_of
+from runwatch.settings import runwatch_dir, token_of
 
 TIMEOUT_SECONDS: Final = 10.0
-ADDRESS_FILE: Final = "head.json"
 _CURSOR: Final = "head:"
 
 
@@ -161,17 +160,16 @@ def run_names(job_name: str) -> list[str]:
 def named_head(environment: Mapping[str, str] = os.environ) -> tuple[str, str] | None:
     """(address, token) of the head that the environment names."""
     named = environment.get("RUNWATCH_HEAD", "")
-    return (http_address(named), token_of(environment)) if named else None
-
-
-def head_of(root: Path, environment: Mapping[str, str] = os.environ) -> tuple[str, str] | None:
-    """(address, token) of the head that said it serves this directory; it may be gone."""
-    try:
-        with Folder.at(root) as folder:  # by another's we would tell him our token
-            said = json.loads(folder.text(ADDRESS_FILE, owners=folder.trusted()))
-        return str(said["http"]), str(said["token"] or token_of(environment))
-    except (OSError, ValueError, KeyError, TypeError):
+    if not named:
         return None
+    address = http_address(named)
+    return address, token_for(address, runwatch_dir(environment), token_of(environment))
+
+
+def head_of(root: Path) -> tuple[str, str] | None:
+    """(address, token) of the head that said it serves this directory; it may be gone."""
+    said = read_address(root)
+    return (str(said.http), token_for(said.http, root)) if said is not None else None
 
 
 def http_address(text: str) -> str:

@@ -1,8 +1,9 @@
 """Who may ask, and what a browser may do with the answer.
 
-With a token every request must know it: `Authorization: Bearer`, the cookie, or `?token=`, which
-sets the cookie.  Without one we serve this machine only, and since any web page may make its
-browser ask us, the request must name us by a loopback name and come from our own page.
+Every request must show a token: `Authorization: Bearer`, the cookie, or `?token=`, which sets the
+cookie.  What it may do then is its role's business (`roles.py`).  A head that is part of a program
+may have no token; it serves this machine only, and since any web page may make its browser ask us,
+the request must name us by a loopback name and come from our own page.
 
 Whoever comes with the token of a shared link may look and not touch (`guests.py`), also where
 nobody else needs one.  A person who comes with nothing is shown the page that asks for it.
@@ -10,8 +11,8 @@ nobody else needs one.  A person who comes with nothing is shown the page that a
 
 from __future__ import annotations
 
-import hashlib
 import hmac
+import os
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -25,11 +26,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import RunwatchError, UsageError
-from runwatch.head import guests, shares
+from runwatch.head import guests, roles, shares, tokens
+from runwatch.head.audit import CHANGED, Audit
 from runwatch.head.login import LOGIN, LOGOUT, Guesses, LoginPage, form_of, onward
+from runwatch.head.main_token import MainToken, Secret
 from runwatch.head.parameters import BadRequest, decoded
 from runwatch.head.replies import error_reply, json_reply
+from runwatch.head.roles import Role
 from runwatch.head.shares import Share, Shares
+from runwatch.head.tokens import Token, Tokens
+from runwatch.peers import user_at
 from runwatch.record import RunId
 
 COOKIE: Final = "runwatch"
@@ -37,7 +43,10 @@ HEALTH: Final = "/api/v1/health"
 TRUSTED: Final = "runwatch.trusted"
 """Key in the scope: whether the request may see everything."""
 CALLER: Final = "runwatch.caller"
+MAIN: Final = "main token"
+ANYBODY: Final = "anybody here"
 _LARGEST_BODY: Final = 1_000_000
+_LOOKING: Final = ("GET", "HEAD")
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
@@ -61,25 +70,45 @@ class AccessSettings:
     """Whether we listen on a loopback address only."""
     tls: bool = False
     base_path: str = ""
+    open_gswarm: bool = False
+    """Whether who shows no token may look, and use the routes of gswarm: `gsprof start`."""
 
     def __post_init__(self) -> None:
         if not self.token and not self.loopback:
             raise UsageError("an address other than 127.0.0.1 needs a token (RUNWATCH_TOKEN)")
+        if self.open_gswarm and not self.loopback:
+            raise UsageError("only a head on 127.0.0.1 can be open to clients of gswarm")
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
     """Who asks, as far as we know."""
 
-    level: Literal["full", "read", "none"]
+    role: Role | None
+    """None: nobody."""
+    name: str = ""
+    """As the audit log calls it."""
     share: Share | None = None
     """The link that a reader came by."""
+    token: Token | None = None
+    """One that was made beside the head's own."""
+    main: Secret | None = None
+    """The head's own, as it was then."""
     explicit: bool = False
     """By a header or the address: no web page of others can do that."""
     cookie: str = ""
     """What its browser shall keep from now on."""
     ended: bool = False
     """Came by a link that is no more."""
+    is_open: bool = False
+    """Showed nothing, where clients of gswarm need not."""
+
+    @property
+    def level(self) -> Literal["full", "read", "none"]:
+        """As the page knows it."""
+        if self.role is None or self.role == "ingest":
+            return "none"
+        return "read" if self.role == "view" else "full"
 
     @property
     def run(self) -> str:
@@ -97,10 +126,12 @@ class _Shown:
 
     @classmethod
     def of(cls, scope: MutableMapping[str, Any], headers: Headers) -> _Shown:
+        """Two heads of one machine have a cookie each: browsers do not tell ports apart."""
         scheme, _, said = headers.get("authorization", "").partition(" ")
         # Header text is bytes in disguise; whoever sends a token in UTF-8 means that.
         bearer = said.strip().encode("latin-1").decode("utf-8", "surrogateescape")
-        cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
+        cookies = cookie_parser(headers.get("cookie", ""))
+        cookie = cookies.get(_cookie_name(scope)) or cookies.get(COOKIE, "")
         return cls(_take_token(scope), bearer if scheme.lower() == "bearer" else None, cookie)
 
     @property
@@ -108,6 +139,11 @@ class _Shown:
         """Each, and whether it stood in the address."""
         found = ((self.address, True), (self.bearer, False))
         return [(token, place) for token, place in found if token is not None]
+
+    @property
+    def names_a_token(self) -> bool:
+        said = (token.startswith(tokens.TOKEN) for token, _ in self.tokens)
+        return any(said) or self.cookie.startswith(tokens.COOKIE)
 
     @property
     def names_a_link(self) -> bool:
@@ -124,15 +160,21 @@ class Access:
         app: ASGIApp,
         settings: AccessSettings,
         links: Shares | None = None,
+        known_tokens: Tokens | None = None,
+        audit: Audit | None = None,
+        main: MainToken | None = None,
         find_run: Callable[[str], RunId] = RunId,
         clock: Clock = system_clock,
     ) -> None:
         self._app = app
-        self._token = settings.token.encode("utf-8", "surrogateescape")
+        self._main = main or MainToken(settings.token)
+        self._has_token = bool(self._main.now.word)
         self._tls = settings.tls
         self._path = settings.base_path or "/"
-        self._cookie = hmac.new(self._token, b"runwatch cookie", hashlib.sha256).hexdigest()
+        self._open = settings.open_gswarm
         self._links = links or Shares()
+        self._tokens = known_tokens or Tokens()
+        self._audit = audit or Audit()
         self._find_run = find_run
         self._guesses = Guesses(clock=clock)
         self._clock = clock
@@ -147,6 +189,8 @@ class Access:
         shown = _Shown.of(scope, headers)
         caller, wait = self._caller(shown, _address(scope))
         refusal = self._refusal(scope, headers, caller, wait)
+        if caller.role is not None and scope["method"] not in _LOOKING:
+            send = self._noting(caller, scope, send)
         if refusal is None and scope["path"] in (LOGIN, LOGOUT):
             answer = await self._door(scope, receive, headers)
             await answer(scope, receive, _with_headers(send, ""))
@@ -162,7 +206,7 @@ class Access:
 
         The right one is always let in: else a neighbour's mistakes would lock its owner out.
         """
-        tried = [(t, place) for t, place in shown.tokens if self._token or _is_link(t)]
+        tried = [(t, place) for t, place in shown.tokens if self._has_token or _is_made(t)]
         for token, by_address in tried:
             caller = self._by_token(token, by_address)
             if caller is not None:
@@ -173,23 +217,37 @@ class Access:
         return self._by_cookie(shown), wait
 
     def _by_token(self, token: str, by_address: bool) -> Caller | None:
-        if self._token and _same(token.encode("utf-8", "surrogateescape"), self._token):
-            return Caller("full", None, True, self._cookie if by_address else "")
+        main = self._main.now
+        if main.is_it(token.encode("utf-8", "surrogateescape")):
+            cookie = main.cookie if by_address else ""
+            return Caller("admin", MAIN, main=main, explicit=True, cookie=cookie)
+        known = self._tokens.of_word(token)
+        if known is not None:
+            cookie = tokens.cookie_of(token) if by_address else ""
+            return Caller(known.role, known.name, token=known, explicit=True, cookie=cookie)
         share = self._links.of_token(token)
         if share is None:
             return None
-        return Caller("read", share, True, shares.cookie_of(token) if by_address else "")
+        cookie = shares.cookie_of(token) if by_address else ""
+        return Caller("view", f"link {share.id}", share, explicit=True, cookie=cookie)
 
     def _by_cookie(self, shown: _Shown) -> Caller:
-        if self._token and _same(shown.cookie.encode(), self._cookie.encode()):
-            return Caller("full")
+        main = self._main.now
+        if self._has_token and _same(shown.cookie.encode(), main.cookie.encode()):
+            return Caller("admin", MAIN, main=main)
+        known = self._tokens.of_cookie(shown.cookie)
+        if known is not None:
+            return Caller(known.role, known.name, token=known)
         share = self._links.of_cookie(shown.cookie)
         if share is not None:
-            return Caller("read", share)
-        # A link that was taken back must not open more than it did.
-        if self._token or shown.names_a_link:
-            return Caller("none", ended=shown.names_a_link)
-        return Caller("full")
+            return Caller("view", f"link {share.id}", share)
+        # What was taken back must not open more than it did.
+        ended = shown.names_a_link or shown.names_a_token
+        if ended or (self._has_token and not self._open):
+            return Caller(None, ended=shown.names_a_link)
+        if self._has_token:
+            return Caller("view", ANYBODY, is_open=True)
+        return Caller("admin", "this program")
 
     def _refusal(
         self, scope: MutableMapping[str, Any], headers: Headers, caller: Caller, wait: int
@@ -197,21 +255,21 @@ class Access:
         if _body_size(headers) > _LARGEST_BODY:
             return error_reply(413, "too_large", f"a body may have {_LARGEST_BODY} bytes at most")
         host = headers.get("host", "")
-        if not self._token and _name(host) not in _LOOPBACK_NAMES:
+        if (caller.is_open or not self._has_token) and _name(host) not in _LOOPBACK_NAMES:
             return error_reply(
                 403,
                 "wrong_host",
-                f"this head has no token and answers to localhost only, not to "
-                f"{host[:80]!r}; start it with a token to use another name",
+                f"without a token this head answers to localhost only, not to "
+                f"{host[:80]!r}; show its token to use another name",
             )
         is_door = scope["path"] in (LOGIN, LOGOUT)
-        if caller.level == "none" and scope["path"] != HEALTH and not is_door:
+        if caller.role is None and scope["path"] != HEALTH and not is_door:
             return self._nobody(scope, headers, caller, wait)
         if not caller.explicit and _from_elsewhere(headers):
             return error_reply(
                 403, "cross_origin", "requests from other web pages are refused; use a token header"
             )
-        return None
+        return None if is_door or caller.share is not None else _beyond(scope, caller)
 
     def _nobody(
         self, scope: MutableMapping[str, Any], headers: Headers, caller: Caller, wait: int
@@ -233,6 +291,32 @@ class Access:
             return self._page.reply(at, where, status=429, said=_sentence(said), seconds=seconds)
         return error_reply(429, "too_many", said, headers={"Retry-After": str(seconds)})
 
+    def _noting(self, caller: Caller, scope: Scope, send: Send) -> Send:
+        """Writes down what came of it, if it is something that changes anything."""
+        asked = roles.route(scope["method"], scope["path"])
+        if asked is None or not roles.changes(asked):
+            return send
+
+        async def send_and_note(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                await run_in_threadpool(self._note, asked, caller, scope, message["status"])
+            await send(message)
+
+        return send_and_note
+
+    def _note(self, asked: str, caller: Caller, scope: Scope, status: int) -> None:
+        address, port = scope.get("client") or ("", 0)
+        self._audit.note(
+            caller.name,
+            asked,
+            str(status),
+            role=caller.role or "",
+            address=address,
+            uid=user_at(address, port) if port else os.geteuid(),
+            path=scope["path"],
+            about=scope.get(CHANGED),
+        )
+
     # ── in ────────────────────────────────────────────────────────────────────────────────────
 
     async def _let_in(
@@ -244,13 +328,21 @@ class Access:
         send: Send,
     ) -> None:
         scope[CALLER] = caller
-        scope[TRUSTED] = caller.level != "none" and not caller.run
+        scope[TRUSTED] = caller.role is not None and not caller.run
+        if caller.token is not None or caller.main is not None:
+            send = _while_it_holds(send, lambda: self._still_holds(caller))
         cookie, answer = "", refusal or self._app
         if refusal is None and caller.cookie:
-            cookie = self._set_cookie(caller)
+            cookie = self._set_cookie(caller, scope)
             if _wants_page(Headers(scope=scope)) and scope["method"] in ("GET", "HEAD"):
                 answer = _the_same(scope)
         await answer(scope, receive, _with_headers(send, cookie))
+
+    def _still_holds(self, caller: Caller) -> bool:
+        """Whether what a caller showed still opens what it did a moment ago."""
+        if caller.token is not None:
+            return self._tokens.holds(caller.token)
+        return self._main.now is caller.main
 
     async def _guest(
         self, caller: Caller, share: Share, scope: Scope, receive: Receive, send: Send
@@ -291,7 +383,7 @@ class Access:
             allowed = {"Allow": "GET, POST" if scope["path"] == LOGIN else "POST"}
             return error_reply(405, "method_not_allowed", "POST it", headers=allowed)
         if scope["path"] == LOGOUT:
-            return self._left(headers)
+            return self._left(scope, headers)
         try:
             return self._entered(await form_of(receive), scope, headers)
         except BadRequest as error:
@@ -306,24 +398,46 @@ class Access:
             self._guesses.wrong(address)
             return self._page.reply(LOGIN, form.get("next", "/"), status=401, said=_WRONG)
         answer = onward(form.get("next", "/"))
-        answer.headers.append("Set-Cookie", self._set_cookie(caller))
+        answer.headers.append("Set-Cookie", self._set_cookie(caller, scope))
         return answer
 
-    def _left(self, headers: Headers) -> Response:
+    def _left(self, scope: Scope, headers: Headers) -> Response:
         is_page = "text/html" in headers.get("accept", "")
         answer = onward("/") if is_page else json_reply({"level": "none"})
-        answer.headers.append("Set-Cookie", self._made_cookie("", "; Max-Age=0"))
+        answer.headers.append("Set-Cookie", self._made_cookie(scope, "", "; Max-Age=0"))
         return answer
 
-    def _set_cookie(self, caller: Caller) -> str:
-        if caller.share is None:
-            return self._made_cookie(caller.cookie)
-        seconds = (caller.share.expires_ns - self._clock.wall_ns()) // 10**9
-        return self._made_cookie(caller.cookie, f"; Max-Age={max(0, seconds)}")
+    def _set_cookie(self, caller: Caller, scope: Scope) -> str:
+        known = caller.share or caller.token
+        if known is None or not known.expires_ns:
+            return self._made_cookie(scope, caller.cookie)
+        seconds = (known.expires_ns - self._clock.wall_ns()) // 10**9
+        return self._made_cookie(scope, caller.cookie, f"; Max-Age={max(0, seconds)}")
 
-    def _made_cookie(self, value: str, more: str = "") -> str:
-        secure = "; Secure" if self._tls else ""
-        return f"{COOKIE}={value}; Path={self._path}; HttpOnly; SameSite=Lax{secure}{more}"
+    def _made_cookie(self, scope: Scope, value: str, more: str = "") -> str:
+        secure, name = "; Secure" if self._tls else "", _cookie_name(scope)
+        return f"{name}={value}; Path={self._path}; HttpOnly; SameSite=Lax{secure}{more}"
+
+
+def _cookie_name(scope: MutableMapping[str, Any]) -> str:
+    server = scope.get("server")
+    return f"{COOKIE}-{server[1]}" if server and server[1] else COOKIE
+
+
+def _beyond(scope: MutableMapping[str, Any], caller: Caller) -> Response | None:
+    """The refusal for who may come in, and not do that."""
+    if caller.role == "admin":
+        return None
+    asked = roles.route(scope["method"], scope["path"])
+    if asked is None or roles.allows(caller.role, roles.ROUTES[asked]):
+        return None  # where nothing is, the router says so
+    if caller.is_open and asked in roles.OPEN:
+        return None
+    need = roles.ROUTES[asked]
+    if caller.is_open:
+        return error_reply(401, "token_needed", _NEEDED, headers={"WWW-Authenticate": "Bearer"})
+    why = f"this token is for {caller.role!r}; {asked} wants one for {need!r} (`runwatch token`)"
+    return error_reply(403, "not_allowed", why)
 
 
 def _sentence(words: str) -> str:
@@ -357,6 +471,10 @@ def _the_same(scope: MutableMapping[str, Any]) -> Response:
 
 def _is_link(token: str) -> bool:
     return token.startswith(shares.TOKEN)
+
+
+def _is_made(token: str) -> bool:
+    return token.startswith((shares.TOKEN, tokens.TOKEN))
 
 
 def _take_token(scope: MutableMapping[str, Any]) -> str | None:

@@ -1,10 +1,12 @@
-"""Who may call by gRPC: asked before a single byte of a message is looked at."""
+"""Who may call by gRPC, and what: asked before a single byte of a message is looked at."""
 
 from __future__ import annotations
 
-import hmac
-from collections.abc import AsyncIterator, Callable
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
@@ -12,40 +14,70 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from runwatch.errors import WireError
+from runwatch.head import roles
+from runwatch.head.audit import Audit
 from runwatch.head.login import Guesses
+from runwatch.head.main_token import MainToken, Secret
+from runwatch.head.roles import Role
+from runwatch.head.tokens import Token, Tokens
+from runwatch.peers import user_at
 
 Context: TypeAlias = grpc.aio.ServicerContext
+Shown: TypeAlias = Token | Secret | None
+Admit: TypeAlias = Callable[[Context], Awaitable[Shown]]
+MAIN: Final = "main token"
+ANYBODY: Final = "anybody here"
 _WANTED: Final = (
     "this head wants a token: set RUNWATCH_TOKEN to the one it printed at its start, "
     "or send `authorization: Bearer TOKEN`"
 )
+_TAKEN_BACK: Final = "this token was taken back, or has expired; ask for a new one"
+_LOUD: Final[tuple[Role, ...]] = ("operate", "admin")
+"""What the audit log tells of."""
+
+
+class TakenBack(Exception):
+    """A stream goes on, and its token does not."""
 
 
 class Admission(grpc.aio.ServerInterceptor):  # type: ignore[misc]
     """Messages come here as bytes: one that is malformed gets an answer, and no traceback."""
 
-    def __init__(self, token: str = "", guesses: Guesses | None = None) -> None:
-        self._expected = f"Bearer {token}".encode() if token else b""
+    def __init__(
+        self,
+        token: str | MainToken = "",
+        guesses: Guesses | None = None,
+        *,
+        tokens: Tokens | None = None,
+        audit: Audit | None = None,
+        open_gswarm: bool = False,
+    ) -> None:
+        """`open_gswarm`: what is gswarm's asks for no token, but for the end of the head."""
+        self._open = open_gswarm
+        self._main = token if isinstance(token, MainToken) else MainToken(token)
+        self._tokens = tokens or Tokens()
+        self._audit = audit or Audit()
         self._guesses = guesses or Guesses()
 
     async def intercept_service(self, continuation: Any, details: Any) -> Any:
         handler = await continuation(details)
         if handler is None:
             return None
+        admit = partial(self._admit, details.method)
         read = handler.request_deserializer
         write = handler.response_serializer
         if handler.unary_unary is not None:
-            one = self._one(handler.unary_unary, read)
+            one = self._one(handler.unary_unary, read, admit)
             return grpc.unary_unary_rpc_method_handler(one, None, write)
         if handler.stream_unary is not None:
-            several = self._several(handler.stream_unary, read)
+            several = self._several(handler.stream_unary, read, admit)
             return grpc.stream_unary_rpc_method_handler(several, None, write)
-        talk = self._talk(handler.stream_stream, read)
+        talk = self._talk(handler.stream_stream, read, admit)
         return grpc.stream_stream_rpc_method_handler(talk, None, write)
 
-    def _one(self, method: Any, read: Any) -> Any:
+    def _one(self, method: Any, read: Any, admit: Admit) -> Any:
         async def answer(request: bytes, context: Context) -> Any:
-            await self._admit(context)
+            await admit(context)
             try:
                 message = _read(read, request)
             except WireError as error:
@@ -54,58 +86,124 @@ class Admission(grpc.aio.ServerInterceptor):  # type: ignore[misc]
 
         return answer
 
-    def _several(self, method: Any, read: Any) -> Any:
+    def _several(self, method: Any, read: Any, admit: Admit) -> Any:
         async def answer(requests: AsyncIterator[bytes], context: Context) -> Any:
-            await self._admit(context)
+            token = await admit(context)
             try:
-                return await method(_messages(read, requests), context)
+                return await method(self._messages(read, requests, token), context)
             except WireError as error:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            except TakenBack:
+                await context.abort(grpc.StatusCode.UNAUTHENTICATED, _TAKEN_BACK)
 
         return answer
 
-    def _talk(self, method: Any, read: Any) -> Any:
+    def _talk(self, method: Any, read: Any, admit: Admit) -> Any:
         async def answer(requests: AsyncIterator[bytes], context: Context) -> AsyncIterator[Any]:
-            await self._admit(context)
+            token = await admit(context)
+            said = self._messages(read, requests, token)
             try:
-                async with aclosing(method(_messages(read, requests), context)) as messages:
+                async with aclosing(method(said, context)) as messages:
                     async for message in messages:
+                        self._check(token)
                         yield message
             except WireError as error:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            except TakenBack:
+                await context.abort(grpc.StatusCode.UNAUTHENTICATED, _TAKEN_BACK)
 
         return answer
 
-    async def _admit(self, context: Context) -> None:
-        """The right token is let in at once: a neighbour's mistakes lock nobody out."""
-        if not self._expected:
+    async def _messages(
+        self, read: Callable[[bytes], Any], requests: AsyncIterator[bytes], token: Shown
+    ) -> AsyncIterator[Any]:
+        async for request in requests:
+            self._check(token)
+            yield _read(read, request)
+
+    def _check(self, token: Shown) -> None:
+        """Nothing passes any more, either way, once a token was taken back."""
+        if isinstance(token, Secret):
+            holds = self._main.now is token
+        else:
+            holds = token is None or self._tokens.holds(token)
+        if not holds:
+            raise TakenBack
+
+    # ── who ───────────────────────────────────────────────────────────────────────────────────
+
+    async def _admit(self, method: str, context: Context) -> Shown:
+        """The right token is let in at once: a neighbour's mistakes lock nobody out.
+
+        What is answered is what must go on to hold; None where nothing was asked for.
+        """
+        main = self._main.now
+        if not main.word:
+            return None
+        given = _given(context)
+        need, word = roles.of_method(method), given.decode("utf-8", "replace")
+        token = self._tokens.of_word(word)
+        if main.is_it(given):
+            await self._note(context, method, MAIN, "admin", "OK")
+            return main
+        if token is not None:
+            await self._check_role(context, method, token, need)
+            return token
+        if self._open and method.startswith(roles.GSWARM):
+            await self._check_user(context, method)
+            return None
+        await self._refuse(context, bool(given))
+        return None
+
+    async def _check_role(self, context: Context, method: str, token: Token, need: Role) -> None:
+        if roles.allows(token.role, need):
+            await self._note(context, method, token.name, token.role, "OK")
             return
-        given = dict(context.invocation_metadata() or ()).get("authorization", "")
-        if hmac.compare_digest(_bytes(given), self._expected):
-            return
-        address = address_of(context.peer())
+        await self._note(context, method, token.name, token.role, "PERMISSION_DENIED")
+        said = f"this token is for {token.role!r}; {method} wants one for {need!r}"
+        await context.abort(grpc.StatusCode.PERMISSION_DENIED, said)
+
+    async def _check_user(self, context: Context, method: str) -> None:
+        """Clients of gswarm know no token; of this machine's users its own and root may end it."""
+        is_end = roles.of_method(method) == "admin"
+        if is_end and await _user(context) not in (os.geteuid(), 0):
+            said = "only who has the token, or the user whose head it is, may end it"
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, said)
+        await self._note(context, method, ANYBODY, "", "OK")
+
+    async def _refuse(self, context: Context, guessed: bool) -> None:
+        address = address_of(context.peer())[0]
         if wait := self._guesses.wait_seconds(address):
             said = f"too many wrong tokens from this address; try again in {wait} s"
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, said)
-        if given:
+        if guessed:
             self._guesses.wrong(address)
         await context.abort(grpc.StatusCode.UNAUTHENTICATED, _WANTED)
 
-
-def _bytes(given: str | bytes) -> bytes:
-    return given if isinstance(given, bytes) else given.encode("utf-8", "surrogateescape")
-
-
-def address_of(peer: str) -> str:
-    """`ipv4:10.0.0.1:5000`, `ipv6:%5B::1%5D:5000`: without the port."""
-    return unquote(peer).partition(":")[2].rpartition(":")[0].strip("[]")
+    async def _note(self, context: Context, method: str, who: str, role: str, outcome: str) -> None:
+        if roles.of_method(method) not in _LOUD:
+            return
+        address, user = address_of(context.peer())[0], await _user(context)
+        note = partial(self._audit.note, role=role, address=address, uid=user)
+        await asyncio.to_thread(note, who, method, outcome)
 
 
-async def _messages(
-    read: Callable[[bytes], Any], requests: AsyncIterator[bytes]
-) -> AsyncIterator[Any]:
-    async for request in requests:
-        yield _read(read, request)
+def _given(context: Context) -> bytes:
+    """What stands behind Bearer; what has no such word before it is wrong, and not nothing."""
+    said = dict(context.invocation_metadata() or ()).get("authorization", "")
+    raw = said if isinstance(said, bytes) else said.encode("utf-8", "surrogateescape")
+    scheme, _, token = raw.partition(b" ")
+    return token if scheme == b"Bearer" else raw and b" " + raw
+
+
+async def _user(context: Context) -> int | None:
+    return await asyncio.to_thread(user_at, *address_of(context.peer()))
+
+
+def address_of(peer: str) -> tuple[str, int]:
+    """And port, of `ipv4:10.0.0.1:5000`, `ipv6:%5B::1%5D:5000`."""
+    address, _, port = unquote(peer).partition(":")[2].rpartition(":")
+    return address.strip("[]"), int(port) if port.isdigit() else 0
 
 
 def _read(read: Callable[[bytes], Any], request: bytes) -> Any:

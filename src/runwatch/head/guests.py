@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from starlette.types import Message, Scope, Send
 
+from runwatch.head import roles
 from runwatch.head.viewer_process import folder_name
 
 SHARES: Final = "/api/v1/shares"
@@ -48,7 +49,10 @@ def reads(method: str, path: str) -> str:
     """Why someone who may only look is refused; empty: he is not."""
     if path == SHARES or path.startswith(f"{SHARES}/"):
         return "only the owner of this head sees its links"
-    return "" if method in _LOOKING else "this link is for looking only"
+    asked = roles.route(method, path)
+    if method in _LOOKING and (asked is None or roles.allows("view", roles.ROUTES[asked])):
+        return ""
+    return "this link is for looking only"
 
 
 def ruling(run: str, path: str, query: bytes) -> Ruling:

@@ -30,9 +30,11 @@ from runwatch.exports.perfetto import MEDIA_TYPE as _TRACE
 from runwatch.exports.perfetto import perfetto_text
 from runwatch.exports.prometheus import CONTENT_TYPE, HeadMetrics
 from runwatch.exports.rows import export_batches
-from runwatch.head import answers, device_answers
+from runwatch.head import answers, device_answers, roles, streams
 from runwatch.head import api_types as types
 from runwatch.head.access import TRUSTED, Access, AccessSettings
+from runwatch.head.audit import Audit
+from runwatch.head.audit_answers import AuditDesk
 from runwatch.head.bands import BandDesk
 from runwatch.head.base_path import BasePath
 from runwatch.head.capture_answers import CaptureDesk
@@ -48,6 +50,7 @@ from runwatch.head.gswarm import Profiler
 from runwatch.head.gswarm_http import GswarmHttp, info, wants_json
 from runwatch.head.incidents import Incidents, StackTaker
 from runwatch.head.live import Live, TooManySubscribers
+from runwatch.head.main_token import MainToken
 from runwatch.head.openapi import JSON, Operation, Respond, document
 from runwatch.head.page_desk import PageDesk
 from runwatch.head.pages import Pages
@@ -63,6 +66,8 @@ from runwatch.head.share_answers import ShareDesk
 from runwatch.head.shares import Shares
 from runwatch.head.speedscope import Speedscope
 from runwatch.head.stack_answers import StackDesk
+from runwatch.head.token_answers import TokenDesk
+from runwatch.head.tokens import Tokens
 from runwatch.record import JournalId, RunId
 from runwatch.store.store import Store
 from runwatch.views.devices import ORDERS as device_orders
@@ -91,6 +96,9 @@ def create_app(
     captures: Captures | None = None,
     incidents: Incidents | None = None,
     shares: Shares | None = None,
+    tokens: Tokens | None = None,
+    audit: Audit | None = None,
+    main: MainToken | None = None,
     board: RunBoard | None = None,
     keeper: GoodputKeeper | None = None,
     deletions: Deletions | None = None,
@@ -117,12 +125,19 @@ def create_app(
     stacks = StackDesk(incidents or Incidents(StackTaker(reading)))
     access = access or AccessSettings()
     shares = shares or Shares(clock=clock)
+    tokens, audit = tokens or Tokens(clock=clock), audit or Audit(clock=clock)
+    main = main or MainToken(access.token)
+
+    def on_revoked() -> None:
+        """Those that are open look whether they may stay."""
+        api.live.changed([JournalId("")])
+
     sharing = ShareDesk(
         reading,
         shares,
         has_token=bool(access.token),
         base_path=base_path,
-        on_revoked=lambda: api.live.changed([JournalId("")]),
+        on_revoked=on_revoked,
     )
     operations = [
         *api.operations(),
@@ -132,6 +147,8 @@ def create_app(
         *capturing.operations(),
         *stacks.operations(),
         *sharing.operations(),
+        *TokenDesk(tokens, main, on_revoked=on_revoked).operations(),
+        *AuditDesk(audit).operations(),
         *BandDesk(reading).operations(),
         *PageDesk(reading, api.accounts, api.board, keeper).operations(),
         *DeletionDesk(
@@ -149,13 +166,24 @@ def create_app(
         *profiles.routes(_routed),
         *Speedscope().routes(_routed),
     ]
+    if missing := roles.unknown(routes):
+        raise RuntimeError(f"head/roles.py does not say who may ask for {missing}")
     app = Starlette(
         routes=routes,
         exception_handlers=_HANDLERS,
         middleware=[
             Middleware(BasePath, base=base_path),
             Middleware(_Counted, metrics=api.metrics),
-            Middleware(Access, settings=access, links=shares, find_run=reading.run, clock=clock),
+            Middleware(
+                Access,
+                settings=access,
+                links=shares,
+                known_tokens=tokens,
+                audit=audit,
+                main=main,
+                find_run=reading.run,
+                clock=clock,
+            ),
             Middleware(Patience, seconds=answer_seconds),
         ],
     )
@@ -390,12 +418,12 @@ class Api:
                 self.reading.store, run, batches, start_ns=given["start"], end_ns=given["end"]
             )
             named = {"Content-Disposition": 'attachment; filename="trace.json"'}
-            pieces = _streamed(request, trace, batches)
+            pieces = streams.streamed(request, trace, batches)
             return StreamingResponse(pieces, media_type=_TRACE, headers=named)
         as_json = given["format"] == "json"
         text = json_text(batches) if as_json else csv_text(batches)
         return StreamingResponse(
-            _streamed(request, text, batches),
+            streams.streamed(request, text, batches),
             media_type=JSON if as_json else "text/csv",
             headers=headers,
         )
@@ -426,7 +454,7 @@ class Api:
 
         scratch, path = await for_caller(request, make)
         return StreamingResponse(
-            _file(scratch, path),
+            streams.file(scratch, path),
             media_type=_PARQUET,
             headers={**headers, "Content-Length": str(path.stat().st_size)},
         )
@@ -444,39 +472,12 @@ class Api:
             pace=self._pace,
         )
         if request.method == "HEAD":
-            stream = _nothing()
+            stream = streams.nothing()
         return StreamingResponse(
             stream,
             media_type="text/event-stream",
             headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
         )
-
-
-async def _nothing() -> AsyncIterator[bytes]:
-    return
-    yield b""
-
-
-async def _file(scratch: tempfile.TemporaryDirectory[str], path: Path) -> AsyncIterator[bytes]:
-    try:
-        with path.open("rb") as file:
-            while piece := await run_in_threadpool(file.read, 1 << 18):
-                yield piece
-    finally:
-        scratch.cleanup()
-
-
-async def _streamed(
-    request: Request, pieces: Iterator[str], source: Iterator[Any]
-) -> AsyncIterator[bytes]:
-    """The pieces, made in threads; a client that leaves half-way ends the store's reading."""
-    try:
-        while (piece := await for_caller(request, lambda: next(pieces, None))) is not None:
-            yield piece.encode()
-    finally:
-        for iterator in (pieces, source):
-            if (close := getattr(iterator, "close", None)) is not None:
-                close()
 
 
 def _check_path(request: Request) -> None:

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
-import secrets
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 import uvicorn
 
+from runwatch.address import Listening, leave_note, take_note_back
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import RunwatchError, UsageError
 from runwatch.exports.prometheus import HeadMetrics, HeadNumbers
-from runwatch.files import Folder, Refused, private
+from runwatch.files import private
 from runwatch.head.access import AccessSettings
-from runwatch.head.address import ADDRESS_FILE, Listening, read_address
 from runwatch.head.admission import Admission
+from runwatch.head.audit import Audit
 from runwatch.head.captures import Captures
 from runwatch.head.clients import Clients
 from runwatch.head.commands import Outbox
@@ -40,6 +39,7 @@ from runwatch.head.ingest import Ingest
 from runwatch.head.keeping import Keeping
 from runwatch.head.live import Live
 from runwatch.head.local import LocalTail
+from runwatch.head.main_token import MainToken, kept_token, new_token
 from runwatch.head.nodes import Nodes
 from runwatch.head.own_journal import OwnJournal
 from runwatch.head.patience import ANSWER_SECONDS
@@ -54,6 +54,8 @@ from runwatch.head.settings import HangSettings, HeadSettings
 from runwatch.head.shares import FILE as SHARES_FILE
 from runwatch.head.shares import Shares
 from runwatch.head.stream import AgentState, SpineService, serve_grpc
+from runwatch.head.tokens import FILE as TOKENS_FILE
+from runwatch.head.tokens import Tokens
 from runwatch.journal.liveness import this_host
 from runwatch.journal.moved import told_of
 from runwatch.journal.reader import READ_BYTES
@@ -63,11 +65,9 @@ from runwatch.shapes import refused_records
 from runwatch.store.duck import DuckStore
 from runwatch.store.folds import FoldFiles
 from runwatch.store.journals import JournalStore, stretch_bytes
-from runwatch.store.opening import FULL
 from runwatch.store.store import Retention
 from runwatch.views.sessions import Session
 
-TOKEN_FILE: Final = "token"
 CLOCK_ROUNDS: Final = 20
 logger = logging.getLogger("runwatch.head")
 
@@ -88,6 +88,7 @@ class LocalHead:
         retention: Retention | None = None,
         agents: Callable[[], Mapping[str, AgentState]] = dict,
         access: AccessSettings | None = None,
+        main: MainToken | None = None,
         session_defaults: SessionDefaults | None = None,
         session_dir: Path | None = None,
         profiles: ProfileSettings | None = None,
@@ -100,9 +101,13 @@ class LocalHead:
     ) -> None:
         self._root = root
         self.live = Live()
+        self.tokens = Tokens(clock=clock)
+        self.audit = Audit(clock=clock)
         lasts = _writable(root) and not (in_memory or bare)
         if lasts:
             private(root)
+            self.tokens = Tokens(root / TOKENS_FILE, clock=clock)
+            self.audit = Audit(root, clock=clock)
         self.store = (
             JournalStore(root, keeps=LOOKED_UP.__contains__, clock=clock)
             if bare
@@ -194,6 +199,9 @@ class LocalHead:
             captures=self.captures,
             incidents=self.incidents,
             shares=Shares(root / SHARES_FILE if lasts else None, clock=clock),
+            tokens=self.tokens,
+            audit=self.audit,
+            main=main,
             board=self.board,
             keeper=self.keeper,
             deletions=self.deletions,
@@ -280,16 +288,22 @@ class LocalHead:
 
 
 class Head:
-    """A head that listens.  `tail_journals` makes it follow the directory's journals itself."""
+    """A head that listens.  `tail_journals` makes it follow the directory's journals itself;
+    `open_gswarm` lets clients of gswarm in that know no token, on loopback."""
 
     def __init__(
         self,
         settings: HeadSettings,
         *,
         tail_journals: bool = False,
+        open_gswarm: bool = False,
         clock: Clock = system_clock,
     ) -> None:
-        self.settings = settings = _with_token(settings)
+        # Who names a token wants it asked for.
+        open_gswarm = open_gswarm and settings.is_loopback and not settings.token
+        self.main = _main_token(settings)
+        self.main.on_renewed = self._leave_note
+        self.settings = settings = replace(settings, token=self.main.now.word)
         tls = settings.tls_certificate is not None
         self.local = LocalHead(
             settings.root,
@@ -300,7 +314,10 @@ class Head:
                 events_days=settings.events_days,
             ),
             agents=lambda: self.service.agents,
-            access=AccessSettings(settings.token, settings.is_loopback, tls, settings.base_path),
+            access=AccessSettings(
+                settings.token, settings.is_loopback, tls, settings.base_path, open_gswarm
+            ),
+            main=self.main,
             session_defaults=SessionDefaults(
                 settings.device_period_ms * 1_000_000,
                 settings.device_bandwidth,
@@ -332,12 +349,24 @@ class Head:
             self.local.profiler,
             self.local.ingest,
             on_exit=self.stop,
-            has_token=bool(settings.token),
             clock=clock,
+        )
+        self._admission = Admission(
+            self.main,
+            tokens=self.local.tokens,
+            audit=self.local.audit,
+            open_gswarm=open_gswarm,
         )
         self.door = Door(limits_here())
         self._tails = tail_journals
         self._server: uvicorn.Server | None = None
+        self._at: Listening | None = None
+
+    def _leave_note(self) -> bool:
+        """False if it is to be tried again: a disk that is full keeps nobody from answering."""
+        if self._at is None:
+            return True
+        return leave_note(self.settings.root, replace(self._at, token=self.main.now.word))
 
     def run(self, on_ready: Callable[[Listening], None] = lambda _: None) -> None:
         """Serve until a signal, `stop`, or a store that failed: then that failure is raised."""
@@ -364,7 +393,7 @@ class Head:
                 self.service,
                 address,
                 certificate=certificate,
-                admission=Admission(settings.token),
+                admission=self._admission,
                 others=[self._guests.handler()],
             )
         self._server = server = _Server(self._config())
@@ -384,7 +413,7 @@ class Head:
             self.local.live.close()
             if grpc_server is not None:
                 await grpc_server.stop(grace=5.0)
-            _forget_address(settings.root)
+            take_note_back(settings.root, at)
 
     def _config(self) -> uvicorn.Config:
         certificate, key = self.settings.tls_certificate, self.settings.tls_key
@@ -408,7 +437,8 @@ class Head:
         """Say when we are there; go down when the writer has, and end live pages before we do."""
         while not server.started:
             await asyncio.sleep(0.01)
-        noted = _write_address(self.settings.root, at)
+        self._at = at
+        noted = self._leave_note()
         if not noted:
             logger.warning("no space left in %s: commands do not find us yet", self.settings.root)
         on_ready(at)
@@ -419,7 +449,7 @@ class Head:
             rounds += 1
             if rounds % CLOCK_ROUNDS == 0:
                 await asyncio.to_thread(self._hear_clocks)
-                noted = noted or _write_address(self.settings.root, at)
+                noted = noted or self._leave_note()
             await asyncio.sleep(0.1)
         self.local.live.close()
 
@@ -488,37 +518,11 @@ def _certificate(settings: HeadSettings) -> tuple[bytes, bytes] | None:
         raise UsageError(f"cannot read {error.filename}: {error.strerror}") from error
 
 
-def _write_address(root: Path, at: Listening) -> bool:
-    """False if it is to be tried again: a disk that is full keeps nobody from answering."""
-    if not root.is_dir() or not os.access(root, os.W_OK):
-        return True
-    try:
-        with Folder.at(root) as folder:
-            folder.write(ADDRESS_FILE, json.dumps(asdict(at)).encode())
-    except OSError as error:
-        if error.errno not in FULL:
-            raise
-        return False
-    return True
-
-
-def _forget_address(root: Path) -> None:
-    found = read_address(root)
-    if found is not None and found.pid == os.getpid():
-        (root / ADDRESS_FILE).unlink(missing_ok=True)
-
-
-def _with_token(settings: HeadSettings) -> HeadSettings:
-    """Anything but loopback needs a token; one is made at the first start and kept."""
-    if settings.token or settings.is_loopback:
-        return settings
+def _main_token(settings: HeadSettings) -> MainToken:
+    """A head has a token: of this machine's users only its own may use it."""
+    if settings.token:
+        return MainToken(settings.token)
+    if not _writable(settings.root):
+        return MainToken(new_token())
     private(settings.root)
-    with Folder.at(settings.root) as root:
-        try:
-            token = root.text(TOKEN_FILE, owners=root.trusted())
-        except (FileNotFoundError, Refused):  # what somebody else put there is no secret
-            token = secrets.token_urlsafe(24)
-            root.write(TOKEN_FILE, token.encode(), sync=True)
-        except OSError as error:
-            raise UsageError(f"the token cannot be read: {error}") from error
-    return replace(settings, token=token.strip())
+    return MainToken(kept_token(settings.root), settings.root)

@@ -17,7 +17,7 @@ JSON: Final = "application/json"
 _ERRORS: Final = {
     400: "The request cannot be understood.",
     401: "A token is needed.",
-    403: "Not from this page or under this host name.",
+    403: "Not from this page or under this host name, or not with this token.",
     404: "There is no such run, or session.",
     409: "Several runs have that name (`choices` lists their ids), or the session is active.",
     413: "The body is too large.",
@@ -73,7 +73,7 @@ def document(operations: Sequence[Operation], *, version: str) -> dict[str, Any]
             "schemas": components,
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
-        # Either: a head that listens on this machine alone may have no token.
+        # Either: one that is part of a program may have no token, and health is told to anyone.
         "security": [{}, {"token": []}],
     }
 

@@ -33,7 +33,7 @@ class HeadSettings:
     grpc_port: int = setting(8090, help="port for agents; 0 = any free one, -1 = none")
     http_port: int = setting(8091, help="port for people; 0 = any free one, -1 = none")
     token: str = setting(
-        "", env="RUNWATCH_TOKEN", help="what callers must know; made when needed", secret=True
+        "", env="RUNWATCH_TOKEN", help="what callers must know; made at first", secret=True
     )
     token_file: Path | None = setting(
         None, env="RUNWATCH_TOKEN_FILE", help="where the token is, for our eyes only (0600)"

@@ -13,10 +13,12 @@ from starlette.responses import Response
 
 from runwatch.head.access import CALLER, Caller
 from runwatch.head.api_types import Answer, plain
+from runwatch.head.audit import CHANGED
 from runwatch.head.openapi import JSON, Operation
 from runwatch.head.parameters import Given, Parameter
 from runwatch.head.reading import Reading
 from runwatch.head.replies import json_reply
+from runwatch.head.roles import Role
 from runwatch.head.session_answers import body_of
 from runwatch.head.shares import Share, Shares
 from runwatch.record import RunId
@@ -28,6 +30,8 @@ class AccessInfo(Answer):
     """Who asks."""
 
     level: Literal["full", "read", "none"]
+    role: Role | None
+    """What may be done; "view" for a link."""
     run: str | None
     """The only run that may be asked about; null: all."""
     expires_ns: int | None
@@ -123,12 +127,13 @@ class ShareDesk:
 
     async def _access(self, request: Request, given: Given) -> Response:
         caller: Caller = request.scope[CALLER]
-        share = caller.share
+        share, known = caller.share, caller.share or caller.token
         return json_reply(
             AccessInfo(
                 level=caller.level,
+                role=caller.role,
                 run=caller.run or None,
-                expires_ns=share.expires_ns if share else None,
+                expires_ns=(known.expires_ns or None) if known else None,
                 note=plain(share.note) if share else "",
                 login=self._has_token,
             )
@@ -147,6 +152,7 @@ class ShareDesk:
         def made() -> ShareMade:
             run = "" if asked.run is None else self._reading.run(asked.run)
             share, token = self._shares.add(run, asked.days, asked.note)
+            request.scope[CHANGED] = {"link": share.id, "run": run, "note": asked.note}
             path = f"?token={token}" + (f"#/run/{quote(run, safe='')}" if run else "")
             url = request.url
             link = f"{url.scheme}://{url.netloc}{self._base}/{path}"
@@ -157,6 +163,7 @@ class ShareDesk:
     async def _revoke(self, request: Request, given: Given) -> Response:
         share = await run_in_threadpool(self._shares.revoke, given["id"])
         self._on_revoked()
+        request.scope[CHANGED] = {"link": share.id, "run": share.run, "note": share.note}
         return json_reply(ShareGone(id=share.id))
 
     def _fields(self, share: Share) -> dict[str, Any]:

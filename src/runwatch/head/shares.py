@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
-import logging
-import os
 import secrets
 import threading
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import NotFound, UsageError
-from runwatch.files import Folder
+from runwatch.head.kept_list import KeptList
 
 FILE: Final = "shares.json"
 TOKEN: Final = "rws_"
@@ -27,12 +24,9 @@ TOKEN: Final = "rws_"
 COOKIE: Final = "share-"
 """… a cookie that was made of one."""
 MOST: Final = 1000
-MOST_BYTES: Final = 16 << 20
 LONGEST_NOTE: Final = 200
 MOST_DAYS: Final = 3650.0
-_VERSION: Final = 1
 _DAY_NS: Final = 86_400 * 10**9
-logger = logging.getLogger("runwatch.head")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +57,10 @@ class Shares:
     def __init__(
         self, path: Path | None = None, *, most: int = MOST, clock: Clock = system_clock
     ) -> None:
-        self._path = path
+        self._list = KeptList(path, Share, "links", _is_sound)
         self._most = most
         self._clock = clock
         self._lock = threading.Lock()
-        self._known: dict[str, Share] = {}
-        self._stamp: tuple[int, int, int] | None = None
-        self._damage = ""
         self.used_ns: dict[str, int] = {}
         """When each was last used, since this process began."""
 
@@ -91,26 +82,26 @@ class Shares:
             proof=_proof(cookie_of(token)),
         )
         with self._lock:
-            kept = {s.id: s for s in self._current().values() if s.expires_ns > now_ns}
+            kept = {s.id: s for s in self._list.current().values() if s.expires_ns > now_ns}
             if len(kept) >= self._most:
                 raise UsageError(f"there are {self._most} links already; take some back first")
-            self._write(kept | {share.id: share})
+            self._list.write(kept | {share.id: share})
         return share, token
 
     def all(self) -> list[Share]:
         """Those that still open something, newest first."""
         now_ns = self._clock.wall_ns()
         with self._lock:
-            found = [share for share in self._current().values() if share.expires_ns > now_ns]
+            found = [share for share in self._list.current().values() if share.expires_ns > now_ns]
         return sorted(found, key=lambda share: (-share.created_ns, share.id))
 
     def revoke(self, id: str) -> Share:
         with self._lock:
-            known = dict(self._current())
+            known = dict(self._list.current())
             share = known.pop(id, None)
             if share is None:
                 raise NotFound(f"there is no link {id[:80]!r}; /api/v1/shares lists all")
-            self._write(known)
+            self._list.write(known)
         return share
 
     # ── for whoever comes with one ────────────────────────────────────────────────────────────
@@ -123,7 +114,7 @@ class Shares:
             return None
         proof, now_ns, found = _proof(cookie), self._clock.wall_ns(), None
         with self._lock:
-            for share in self._seen().values():
+            for share in self._list.seen().values():
                 if hmac.compare_digest(share.proof, proof):
                     found = share
         if found is None or found.expires_ns <= now_ns:
@@ -134,61 +125,9 @@ class Shares:
     def holds(self, share: Share) -> bool:
         """Whether it still opens what it did a moment ago."""
         with self._lock:
-            known = self._seen().get(share.id)
+            known = self._list.seen().get(share.id)
         return known == share and share.expires_ns > self._clock.wall_ns()
 
-    # ── the file ──────────────────────────────────────────────────────────────────────────────
 
-    def _current(self) -> dict[str, Share]:
-        """For changes and lists, which must not go by half a file."""
-        known = self._seen()
-        if self._damage:
-            raise UsageError(f"{self._damage}; move it away, and make new links")
-        return known
-
-    def _seen(self) -> dict[str, Share]:
-        stamp = self._stamp_now()
-        if stamp != self._stamp:
-            self._stamp = stamp
-            self._load()
-        return self._known
-
-    def _stamp_now(self) -> tuple[int, int, int] | None:
-        try:
-            found = os.stat(self._path) if self._path is not None else None
-        except OSError:
-            return None
-        return None if found is None else (found.st_mtime_ns, found.st_ino, found.st_size)
-
-    def _load(self) -> None:
-        self._known, self._damage = {}, ""
-        if self._path is None or self._stamp is None:
-            return
-        try:
-            with Folder.at(self._path.parent) as root:
-                text = root.text(self._path.name, MOST_BYTES, owners=root.trusted())
-            self._known = _shares(json.loads(text))
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            self._damage = f"{self._path} cannot be read ({error})"
-            logger.error("no shared link opens anything: %s", self._damage)
-
-    def _write(self, shares: dict[str, Share]) -> None:
-        if self._path is None:
-            raise UsageError("links cannot be kept here: this directory may only be read")
-        body = {"version": _VERSION, "shares": [asdict(share) for share in shares.values()]}
-        try:
-            with Folder.at(self._path.parent) as root:
-                root.write(self._path.name, json.dumps(body, indent=1).encode(), sync=True)
-        except OSError as error:
-            raise UsageError(f"cannot keep links in {self._path}: {error.strerror}") from error
-        self._known, self._stamp = shares, self._stamp_now()
-
-
-def _shares(body: Any) -> dict[str, Share]:
-    if body["version"] != _VERSION:
-        raise ValueError(f"it is of version {body['version']}")
-    names = [field.name for field in fields(Share)]
-    found = [Share(**{name: each[name] for name in names}) for each in body["shares"]]
-    if not all(isinstance(share.expires_ns, int) and share.proof.isascii() for share in found):
-        raise ValueError("it was not written by Runwatch")
-    return {share.id: share for share in found}
+def _is_sound(share: Share) -> bool:
+    return isinstance(share.expires_ns, int) and share.proof.isascii()

@@ -120,7 +120,7 @@ class SpineService:
         peer = context.peer()
         conversation = _Conversation(self._ingest, self._clock, hello)
         hello.send = conversation.send
-        hello.client = address_of(peer)
+        hello.client = address_of(peer)[0]
         self.agents[peer] = hello
         self._conversations.add(conversation)
         reading = asyncio.ensure_future(conversation.read(requests))

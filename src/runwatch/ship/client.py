@@ -25,6 +25,7 @@ from runwatch.errors import HeadUnreachable, UsageError, WireError
 from runwatch.journal.liveness import this_host
 from runwatch.journal.stored import note_stored
 from runwatch.record import Command, JournalId, Position
+from runwatch.ship.credentials import Token, metadata
 from runwatch.ship.estates import Estates
 from runwatch.ship.tail import FAILURES, Aside, Followed, NotTaken, Tail
 from runwatch.wire import spine_pb2 as pb
@@ -106,7 +107,7 @@ class Shipper:
         root: Path,
         address: Address,
         *,
-        token: str = "",
+        token: Token = "",
         ca: bytes | None = None,
         host: str | None = None,
         all_hosts: bool = False,
@@ -238,8 +239,7 @@ class _Session:
             request_serializer=pb.Up.SerializeToString,
             response_deserializer=pb.Down.FromString,
         )
-        metadata = (("authorization", f"Bearer {shipper._token}"),) if shipper._token else ()
-        self._call = stream(self._requests(), metadata=metadata)
+        self._call = stream(self._requests(), metadata=metadata(shipper._token))
 
     def run(self) -> None:
         shipper = self._shipper

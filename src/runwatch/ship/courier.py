@@ -22,6 +22,7 @@ import grpc
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import HeadUnreachable
 from runwatch.files import Folder, Refused, shelf
+from runwatch.ship.credentials import Token, metadata
 from runwatch.wire import spine_pb2 as pb
 
 METHOD: Final = "/runwatch.v1.Spine/Keep"
@@ -56,7 +57,7 @@ class Courier:
         channel: Callable[[], grpc.Channel],
         *,
         host: str,
-        token: str = "",
+        token: Token = "",
         keep_days: float = KEEP_DAYS,
         look_seconds: float = LOOK_SECONDS,
         clock: Clock = system_clock,
@@ -71,7 +72,7 @@ class Courier:
         self._refused: dict[str, Stamp] = {}
         """What is not what it should be; one that changed since is another file."""
         self._host = host
-        self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
+        self._token = token
         self._keep_ns = int(keep_days * 86_400e9)
         self._look_seconds = look_seconds
         self._looked_seconds = 0.0
@@ -136,7 +137,7 @@ class Courier:
             return
         with open(opened, "rb") as file:
             pieces = _cut(file, stamp.bytes)
-            kept = call(_pieces(header, pieces), metadata=self._metadata, timeout=seconds)
+            kept = call(_pieces(header, pieces), metadata=metadata(self._token), timeout=seconds)
         self.problem = kept.problem
         if kept.problem:
             logger.warning("the head does not keep %s: %s", path, kept.problem)

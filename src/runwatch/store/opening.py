@@ -8,7 +8,6 @@ again exactly what is missing.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,6 +19,7 @@ import numpy as np
 
 from runwatch.clock import Clock
 from runwatch.errors import StoreDamaged, StoreFull
+from runwatch.files import FULL
 from runwatch.store import hot
 from runwatch.store.blocks import Block, BlockFiles, Manifest, set_aside
 from runwatch.store.catalog import Catalog
@@ -37,7 +37,6 @@ _NOT_DAMAGE: Final = (
     "Cannot allocate memory",
     "version number",
 )
-FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _NO_SPACE: Final = ("No space left", "Disk quota exceeded", "no space")
 
 

@@ -22,6 +22,7 @@ from runwatch.head.address import Listening
 from runwatch.head.main import Head
 from runwatch.head.settings import HeadSettings
 from runwatch.wire import gswarm_pb2 as pb
+from tests.tokens import remember
 
 SOURCE = Path(__file__).parents[3] / "src"
 
@@ -74,7 +75,7 @@ class Running:
 
     def __init__(self, root: Path, **more: Any) -> None:
         more = {"dir": root, "grpc_port": 0, "http_port": 0} | more
-        self.head = Head(HeadSettings(**more))
+        self.head = Head(HeadSettings(**more), open_gswarm=True)
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self.head.run, args=(self._is_ready,))
         self._thread.start()
@@ -83,6 +84,7 @@ class Running:
 
     def _is_ready(self, at: Listening) -> None:
         self.at = at
+        remember(at)
         self._ready.set()
 
     @property
@@ -133,6 +135,12 @@ class Running:
 
     def exported(self, name: str) -> Any:
         return self.get(f"/api/v1/sessions/{name}/export")
+
+
+@pytest.fixture(autouse=True)
+def own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a head leaves word for other programs of its user."""
+    monkeypatch.setenv("RUNWATCH_DIR", str(tmp_path / "own"))
 
 
 @pytest.fixture

@@ -1,0 +1,83 @@
+"""Whose end of a connection on this machine is whose, by the kernel's word.
+
+A token that we found by ourselves is told only to who may know it: another user who took the port
+of a head that is gone would learn it.  And who may end a program on this machine is its own user.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+LISTENS: Final = "0A"
+TABLES: Final = ("tcp", "tcp6")
+_PROC: Final = Path("/proc/self/net")
+
+
+class Socket(NamedTuple):
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address
+    port: int
+    state: str
+    uid: int
+
+
+def is_loopback(host: str) -> bool:
+    name = host.strip("[]").lower()
+    if name == "localhost":
+        return True
+    try:
+        return _plain(ipaddress.ip_address(name)).is_loopback
+    except ValueError:
+        return False
+
+
+def user_at(address: str, port: int, *, tables: Path = _PROC) -> int | None:
+    """Who has the end of a connection that has this address; None: nobody here, or unknown."""
+    try:
+        wanted = _plain(ipaddress.ip_address(address.strip("[]")))
+    except ValueError:
+        return None
+    if not wanted.is_loopback:
+        return None
+    found = [s for s in _sockets(tables) if s.port == port and s.state != LISTENS]
+    return next((s.uid for s in found if s.address == wanted), None)
+
+
+def listeners(port: int, *, tables: Path = _PROC) -> frozenset[int]:
+    """Users who wait for connections to this port on a loopback address or on all."""
+    found = (s for s in _sockets(tables) if s.port == port and s.state == LISTENS)
+    return frozenset(s.uid for s in found if s.address.is_loopback or s.address.is_unspecified)
+
+
+def may_know(port: int, owner: int, *, tables: Path = _PROC) -> bool:
+    """Whether all who listen at this port here are we, root, or the owner of the secret."""
+    return listeners(port, tables=tables) <= {os.geteuid(), 0, owner}
+
+
+def _sockets(tables: Path) -> Iterator[Socket]:
+    for name in TABLES:
+        try:
+            lines = (tables / name).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            fields = line.split()
+            address, _, port = fields[1].partition(":")
+            yield Socket(_address(address), int(port, 16), fields[3], int(fields[7]))
+
+
+def _address(digits: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """Words of four bytes, each in this machine's order."""
+    raw = bytes.fromhex(digits)
+    words = [raw[at : at + 4][::-1] for at in range(0, len(raw), 4)]
+    return _plain(ipaddress.ip_address(b"".join(words)))
+
+
+def _plain(
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address,
+) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    mapped = getattr(address, "ipv4_mapped", None)
+    return mapped if mapped is not None else address
