@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from runwatch.head import roles
 from runwatch.journal.liveness import this_host
 from tests.integration.processes import end, free_port, until
 from tests.integration.strangers import (
@@ -52,17 +53,16 @@ class Caller:
     name: str
     uid: int
     knows: str = ""
-    """`token`, `link`: told by someone; "": what that user finds by himself."""
+    """A role's token, or `link`: told by someone; "": what that user finds by himself."""
 
 
 OWNER: Final = Caller("its owner", ALICE)
 OTHER: Final = Caller("another user", MALLORY)
 ROOT: Final = Caller("root", 0)
 ROLES: Final = (
-    Caller("who was told the token", MALLORY, "token"),
-    Caller("who was given a share link", MALLORY, "link"),
+    *(Caller(f"with a token to *{role}*", MALLORY, role) for role in roles.ROLES),
+    Caller("with a share link", MALLORY, "link"),
 )
-"""Roles of tokens are added here: one caller each, and in `World.known` what it shows."""
 CALLERS: Final = (OWNER, OTHER, ROOT, *ROLES)
 
 
@@ -207,9 +207,11 @@ def ran(caller: Caller, script: str, *words: str) -> bool:
     return done.returncode == 0
 
 
-def asks(method: str, path: str) -> Deed:
+def asks(method: str, path: str, base: str = "/api/v1") -> Deed:
+    """What is refused for another reason than who asks would have been done."""
+
     def deed(world: World, caller: Caller) -> bool:
-        return ran(caller, ASK, method, f"{world.http}/api/v1{path}", shown(world, caller))
+        return ran(caller, ASK, method, f"{world.http}{base}{path}", shown(world, caller))
 
     return deed
 
@@ -236,7 +238,9 @@ ON_HEADS: Final[Sequence[tuple[str, Deed]]] = (
     ("see runs", asks("GET", "/runs")),
     ("send records and profiles", send_records),
     ("have profiles captured", asks("POST", "/runs/hers/captures/preflight")),
-    ("hand out share links", asks("POST", "/shares")),
+    ("start sessions of device sampling", asks("POST", "/profiling/start", base="")),
+    ("delete runs", asks("DELETE", "/runs/hers")),
+    ("hand out share links and tokens", asks("POST", "/shares")),
     ("read the store's files", read_store),
     ("end the head", end_it),
 )
@@ -291,39 +295,43 @@ def agent(uid: int, tmp_path: Path) -> Iterator[World]:
                 end(world.process, signal.SIGTERM)
 
 
+RUNWATCH: Final = ("runwatch.cli", "head", "--grpc-port", "--http-port")
+GSPROF: Final = ("gsprof", "start", "--port", "--http-port")
+
+
 @contextmanager
-def head(tmp_path: Path, *, token: bool) -> Iterator[World]:
-    """Alice's, on this machine only."""
+def head(tmp_path: Path, command: tuple[str, ...]) -> Iterator[World]:
+    """Alice's, on this machine only, as it is started without any option about tokens."""
+    module, verb, first, second = command
     with everybodys() as shared:
         grpc_port, http_port = free_port(), free_port()
-        world = World(shared, log=tmp_path / f"head-{token}.log")
+        world = World(shared, log=tmp_path / f"{module}.log")
         world.http, world.grpc = f"http://127.0.0.1:{http_port}", f"127.0.0.1:{grpc_port}"
-        world.token_file = shared / "hers/token"
-        options: list[str] = []
-        if token:
-            script = 'mkdir -m 755 "$1"; umask 077; printf %s "$3" > "$2"'
-            do_as(ALICE, script, world.token_file.parent, world.token_file, SECRET)
-            options = ["--token-file", str(world.token_file)]
+        world.token_file = shared / "head/token"
         with world.log.open("ab") as words:
             world.process = subprocess.Popen(
-                [*command_as(ALICE), sys.executable, "-m", "runwatch.cli", "head",
-                 "--dir", str(shared / "head"), "--grpc-port", str(grpc_port),
-                 "--http-port", str(http_port), *options],
-                env=clean() | {"HOME": "/"}, cwd="/", stdout=words, stderr=words,
+                [*command_as(ALICE), sys.executable, "-m", module, verb,
+                 first, str(grpc_port), second, str(http_port)],
+                env=clean() | {"HOME": "/", "RUNWATCH_DIR": str(shared / "head")},
+                cwd="/", stdout=words, stderr=words,
             )  # fmt: skip
         try:
             until(lambda: world.pid and (shared / "head/head.json").exists(), 60)
-            world.known = {"token": SECRET, "link": link_of(world, SECRET if token else "")}
+            own = world.token_file.read_text()
+            world.known = {"link": made(world, own, "shares", {})}
+            for role in roles.ROLES:
+                world.known[role] = made(world, own, "tokens", {"role": role, "name": role})
             yield world
         finally:
             end(world.process, signal.SIGTERM)
 
 
-def link_of(world: World, token: str) -> str:
-    """What somebody has who was given a link to all runs."""
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    headers["Content-Type"] = "application/json"
-    request = urllib.request.Request(f"{world.http}/api/v1/shares", b"{}", headers, method="POST")
+def made(world: World, token: str, what: str, body: dict[str, str]) -> str:
+    """What somebody has who was given a link to all runs, or a token."""
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    request = urllib.request.Request(
+        f"{world.http}/api/v1/{what}", json.dumps(body).encode(), headers, method="POST"
+    )
     with urllib.request.urlopen(request, timeout=30) as answer:
         return str(json.load(answer)["token"])
 
@@ -352,10 +360,10 @@ def test_the_table_says_who_can_do_what(tmp_path: Path) -> None:
         table += rows("the owner's agent", world, ON_AGENTS, users)
     with agent(0, tmp_path) as world:
         table += rows("root's agent, for all users", world, ON_AGENTS, users)
-    with head(tmp_path, token=False) as world:
-        table += rows("the owner's head without a token", world, ON_HEADS, users)
-    with head(tmp_path, token=True) as world:
-        table += rows("the owner's head with a token", world, ON_HEADS, CALLERS)
+    with head(tmp_path, RUNWATCH) as world:
+        table += rows("the owner's head", world, ON_HEADS, CALLERS)
+    with head(tmp_path, GSPROF) as world:
+        table += rows("the owner's head, as `gsprof start`", world, ON_HEADS, CALLERS)
     text = DOCUMENT.read_text()
     before, _, rest = text.partition(BEGIN)
     held, _, after = rest.partition(END)
