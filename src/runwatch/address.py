@@ -12,6 +12,7 @@ import logging
 import os
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -102,6 +103,8 @@ def take_note_back(root: Path, at: Listening) -> None:
         found = _note(folder, name)
         if found is not None and found[0].pid == at.pid:
             (folder / name).unlink(missing_ok=True)
+    with suppress(OSError):  # others are still in it, or it was never made
+        (runwatch_dir() / HEADS).rmdir()
 
 
 def _places(root: Path, at: Listening) -> Iterator[tuple[Path, str]]:

@@ -26,6 +26,7 @@ HAPPENED = "section[aria-label^=What]"
 def demo(tmp_path: Path) -> Iterator[str]:
     """`runwatch demo` from its first moment on; the address of its page."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("RUNWATCH_")}
+    environment["RUNWATCH_DIR"] = str(tmp_path)
     command = [
         sys.executable,
         "-m",

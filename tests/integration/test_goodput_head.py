@@ -220,6 +220,7 @@ class Watched:
 @pytest.mark.timeout(180)
 def test_the_demos_account_is_right_to_within_a_step(tmp_path: Path) -> None:
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("RUNWATCH_")}
+    inherited["RUNWATCH_DIR"] = str(tmp_path)
     root = tmp_path / "demo"
     try:
         done = subprocess.run(
