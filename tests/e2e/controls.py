@@ -127,6 +127,11 @@ CONTROLS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "test_nothing_and_nobody_to_compare": ("link runs",),
     },
     "run": {
+        "test_a_run_is_deleted_only_when_that_is_meant": (
+            "button Delete",
+            "button Delete it",
+            "button Keep it",
+        ),
         "test_a_link_is_made_used_and_taken_back": (
             "button Close the sharing panel",
             "button Copy it",

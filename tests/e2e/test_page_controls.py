@@ -37,6 +37,7 @@ WORLD = (
     View("?group=pretraining", "tbody .name a", (".picker > button",)),
     View("compare", ".empty"),
     View("compare?runs=run-llama,run-bert&metrics=loss", ".u-over", (".picker > button",)),
+    View(LLAMA, "[data-lane=heat]", (".delete",)),
     View(LLAMA, "[data-lane=heat]", (".share", "[aria-labelledby=share-title] .primary")),
     View(f"{LLAMA}?sel=profile:warm-up", f"{DETAILS} a", (".picker > button",)),
     View(f"{LLAMA}?sel=incident:i1", f"{DETAILS} a", ("[aria-label='Look closer']",)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import urllib.request
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,7 @@ from tests.integration.chromium import Chromium
 
 pytestmark = [needs_browser, needs_page, pytest.mark.xdist_group("page")]
 PANEL = "[aria-labelledby=share-title]"
+DELETE = "[aria-labelledby=delete-title]"
 ACTS = ("Capture", "Look now", "Delete …", "Start a session", "Stop", "Go on", "Share", "Log out")
 
 
@@ -53,6 +55,29 @@ def test_in_with_the_token_and_out_again(browser: Chromium, owner: Visitor) -> N
     owner.type("#token", "a guess")
     owner.click("#in button")
     owner.sees("not known", "#said")
+
+
+def test_a_run_is_deleted_only_when_that_is_meant(owner: Visitor) -> None:
+    owner.go("run/run-bert")
+    owner.sees("bert", "h1")
+    owner.click_text("Delete")
+    owner.sees("points", DELETE)
+    owner.click_text("Keep it")
+    owner.see(f'!document.querySelector("{DELETE}")')
+    owner.click_text("Delete")
+    owner.sees("For a week", DELETE)
+    owner.meant = "status of 40"  # the page may ask for it once more before it leaves
+    try:
+        owner.click_text("Delete it")
+        owner.sees("llama", "tbody")
+        owner.see("!document.querySelector('tbody').textContent.includes('bert')")
+    finally:  # others look at it, too
+        asked = urllib.request.Request(
+            f"{owner.address}/api/v1/deleted/run-bert/restore",
+            b"{}",
+            {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"},
+        )
+        urllib.request.urlopen(asked, timeout=30).close()
 
 
 def test_a_link_is_made_used_and_taken_back(browser: Chromium, owner: Visitor) -> None:
