@@ -33,6 +33,8 @@ _OVER_FILES: Final = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 9 | 1 << 
 the kernel itself takes from root when it becomes another towards file systems."""
 NO_GROUP: Final = 65_534
 """A folder's group may be one that its owner is not in: a directory hands its own down."""
+_SET_PDEATHSIG: Final = 1
+_GET_PDEATHSIG: Final = 2
 _QUERY: Final = 0xFFFFFFFF
 _VERSION: Final = 0x20080522
 # Numbers of setgroups and setresuid: the library's functions would change every thread.
@@ -82,6 +84,11 @@ class _Switch:
         self._set_gid = _taking(libc.setfsgid, ctypes.c_uint32, result=ctypes.c_uint32)
         self._call: Any = libc.syscall
         self._capset: Any = libc.capset
+        self._prctl: Any = libc.prctl
+        # Who started us may want us to end with it; the kernel forgets that when we change.
+        self._last_signal = ctypes.c_int(0)
+        self._prctl(_GET_PDEATHSIG, ctypes.byref(self._last_signal), 0, 0, 0)
+        self._thread = threading.get_ident()
         self._errno = ctypes.get_errno
         self.uid, self.gid, self._groups = os.geteuid(), os.getegid(), os.getgroups()
         self._numbers = _CALLS.get(os.uname().machine)
@@ -155,6 +162,8 @@ class _Switch:
             self._capset(*self._full)
         if self._set_uid(_QUERY) != self.uid or self._set_gid(_QUERY) != self.gid:
             raise OSError(errno.EPERM, "we cannot become ourselves again")
+        if self._last_signal.value and threading.get_ident() == self._thread:
+            self._prctl(_SET_PDEATHSIG, self._last_signal, 0, 0, 0)
 
     def _set_groups(self, groups: list[int]) -> int:
         import ctypes

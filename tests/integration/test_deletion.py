@@ -106,7 +106,7 @@ def _sources() -> str:
 
 def at_head(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
     address = f"http://127.0.0.1:{cluster.http_port}"
-    return runwatch(cluster.root, *words, "--head", address, check=False)
+    return runwatch(cluster.node_root, *words, "--head", address, check=False)
 
 
 def deleted(cluster: Cluster) -> dict[str, Any]:
@@ -121,12 +121,12 @@ def test_a_head_that_is_killed_at_it_goes_on_when_it_is_back(cluster: Cluster) -
     assert trainer.process.wait(60) == 0
     cluster.wait_until_stored()
     address = f"http://127.0.0.1:{cluster.http_port}"
-    until(lambda: names(cluster.root, "--head", address, "--state", "completed"), 30)
+    until(lambda: names(cluster.node_root, "--head", address, "--state", "completed"), 30)
     done = at_head(cluster, "delete", trainer.run, "--yes", "--keep-days", "0")
     assert cluster.head is not None and done.returncode == 0, done.stderr
     end(cluster.head, signal.SIGKILL)
     cluster.start_head()
-    assert names(cluster.root, "--head", address) == []
+    assert names(cluster.node_root, "--head", address) == []
     until(lambda: deleted(cluster)["deleted"][0]["state"] == "purged", 30, cluster.words())
 
 
@@ -136,7 +136,7 @@ def test_a_run_that_nodes_go_on_sending_stays_deleted(cluster: Cluster) -> None:
     doomed, other = cluster.start_trainer(hertz=200), cluster.start_trainer(hertz=200)
     address = f"http://127.0.0.1:{cluster.http_port}"
     both = sorted([doomed.run, other.run])
-    until(lambda: names(cluster.root, "--head", address) == both, 30, cluster.words())
+    until(lambda: names(cluster.node_root, "--head", address) == both, 30, cluster.words())
     refused = at_head(cluster, "delete", doomed.run, "--yes")
     assert refused.returncode == 1 and "is running" in refused.stderr
     done = at_head(cluster, "delete", doomed.run, "--yes", "--force", "--keep-days", "0")
@@ -153,7 +153,7 @@ def test_a_run_that_nodes_go_on_sending_stays_deleted(cluster: Cluster) -> None:
     for trainer in (doomed, other):
         trainer.kill()
     until(lambda: other.all_at(cluster.http_port), 60, cluster.words())
-    assert names(cluster.root, "--head", address) == [other.run]
+    assert names(cluster.node_root, "--head", address) == [other.run]
     cluster.stop_head()
     store = DuckStore.open(cluster.head_root / "store")
     assert store.series(RunId(doomed.run)) == [] and store.events(RunId(doomed.run)) == []

@@ -34,6 +34,7 @@ from tests.integration.strangers import (
     origin_of,
     process_of,
 )
+from tests.tokens import urlopen
 
 pytestmark = needs_users
 
@@ -173,8 +174,6 @@ def bodies(shared: Path, kind: str) -> list[dict[str, Any]]:
 
 def runs_at(cluster: Cluster) -> dict[str, str]:
     """Runs that the head knows, and how they stand."""
-    from urllib.request import urlopen
-
     with urlopen(f"http://127.0.0.1:{cluster.http_port}/api/v1/runs", timeout=30) as answer:
         return {run["run"]: run["state"] for run in json.load(answer)["runs"]}
 

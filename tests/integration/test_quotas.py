@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +13,7 @@ from typing import Any, Final
 import pytest
 
 from tests.integration.processes import Cluster, end, until
+from tests.tokens import urlopen
 
 PROGRAM: Final = """
 import sys
@@ -55,7 +55,7 @@ class World:
     def get(self, path: str) -> Any:
         url = f"http://127.0.0.1:{self.cluster.http_port}/api/v1{path}"
         try:
-            with urllib.request.urlopen(url, timeout=10) as answer:
+            with urlopen(url, timeout=10) as answer:
                 return json.load(answer)
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             return None

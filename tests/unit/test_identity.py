@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -65,6 +66,21 @@ def test_what_is_made_is_the_users(on: None) -> None:
         with acting_as(User(MALLORY)):
             (root / "made").write_text("")
         assert (root / "made").stat().st_uid == MALLORY
+
+
+def test_who_wanted_us_to_end_with_it_is_still_heard(secret: Path) -> None:
+    """A change of user makes the kernel forget what `prctl` was told."""
+    prctl, found = ctypes.CDLL(None).prctl, ctypes.c_int(0)
+    prctl(1, signal.SIGUSR2)
+    try:
+        assert identity.begin() == ""
+        with acting_as(User(MALLORY)), pytest.raises(PermissionError):
+            secret.read_text()
+        prctl(2, ctypes.byref(found))
+        assert found.value == signal.SIGUSR2
+    finally:
+        identity.end()
+        prctl(1, 0)
 
 
 def test_other_threads_stay_what_they_are(on: None, secret: Path) -> None:
