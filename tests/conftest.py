@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import signal
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
+from runwatch.logs import Sparing
 from tests.integration.chromium import NO_BROWSER
 
 HOW_TO_GET_IT = "skipped without a browser (to run them: install chromium)"
@@ -19,6 +22,16 @@ settings.load_profile("runwatch")
 # inherit that: programs under test would never be interrupted.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def all_is_said() -> Iterator[None]:
+    """A command that a test runs in this process holds lines back, on pytest's handlers too."""
+    yield
+    for handler in (*logging.getLogger().handlers, logging.lastResort):
+        for each in handler.filters[:] if handler is not None else ():
+            if isinstance(each, Sparing):
+                handler.removeFilter(each)
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:

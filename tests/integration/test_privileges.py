@@ -34,7 +34,7 @@ from tests.integration.strangers import (
     origin_of,
     process_of,
 )
-from tests.tokens import urlopen
+from tests.tokens import known, urlopen
 
 pytestmark = needs_users
 
@@ -123,7 +123,8 @@ def start_agent(cluster: Cluster, before: list[str]) -> None:
     cluster.agent = subprocess.Popen(
         [*before, sys.executable, "-m", "runwatch.agent", "--dir", str(cluster.node_root),
          "--idle", "0", "--all-hosts", "--head", f"127.0.0.1:{cluster.grpc_port}"],
-        env=cluster.environment | {"HOME": "/"}, stdout=cluster.log, stderr=cluster.log,
+        env=cluster.environment | {"HOME": "/", "RUNWATCH_TOKEN": known(cluster.grpc_port)},
+        stdout=cluster.log, stderr=cluster.log,
     )  # fmt: skip
 
 
