@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from runwatch.head.address import Listening, read_address
+from runwatch.address import Listening, read_address
 from runwatch.head.pages import BUILT
 from tests import tokens
 from tests.e2e.controls import NAMING, called, claimed_by

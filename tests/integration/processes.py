@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from runwatch.address import Listening, read_address
 from runwatch.agent.lock import AgentLock, end_agents
-from runwatch.head.address import Listening, read_address
 from runwatch.journal.liveness import this_host
 from runwatch.record import RunId
 from runwatch.store.duck import DuckStore

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from runwatch.address import ADDRESS_FILE, Listening, read_address
 from runwatch.clock import system_clock
-from runwatch.head.address import ADDRESS_FILE, Listening, read_address
 from runwatch.journal.liveness import this_host
 from runwatch.store.lock import DirectoryLock
 from tests.integration.processes import Cluster, end

@@ -19,9 +19,9 @@ import pytest
 import trustme
 from gsprof.command import parser
 
+from runwatch.address import read_address
 from runwatch.agent.collectors.replay import save
 from runwatch.agent.lock import end_agents
-from runwatch.head.address import read_address
 from tests import tokens
 from tests.integration.processes import end, free_port, until
 

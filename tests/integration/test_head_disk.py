@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runwatch.head.address import read_address
+from runwatch.address import read_address
 from tests.integration.file_systems import empty, fill, mount_of
 from tests.integration.processes import Cluster, end, until
 from tests.integration.test_head_faults import ask

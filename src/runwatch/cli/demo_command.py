@@ -28,6 +28,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from runwatch.address import Listening, read_address
 from runwatch.agent.lock import end_agents
 from runwatch.cli import demo_train, goodput_picture, tables
 from runwatch.cli.chart import draw
@@ -35,7 +36,6 @@ from runwatch.cli.runs_command import print_runs
 from runwatch.cli.show_command import attempt_reasons, process_table
 from runwatch.cli.source import RemoteSource
 from runwatch.errors import RunwatchError
-from runwatch.head.address import Listening, read_address
 from runwatch.settings import runwatch_dir
 
 RANKS: Final = 4

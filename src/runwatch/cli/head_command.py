@@ -32,7 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from runwatch.head.address import Listening
+    from runwatch.address import Listening
     from runwatch.head.main import Head
     from runwatch.head.settings import HeadSettings
 

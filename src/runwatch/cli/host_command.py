@@ -35,7 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from runwatch.head.address import Listening
+    from runwatch.address import Listening
     from runwatch.head.main import Head
     from runwatch.head.main_token import users_token
     from runwatch.head.settings import HeadSettings

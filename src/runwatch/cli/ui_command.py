@@ -30,8 +30,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from runwatch.address import Listening
     from runwatch.cli.source import check_open
-    from runwatch.head.address import Listening
     from runwatch.head.main import Head
     from runwatch.head.settings import HeadSettings
 

@@ -18,7 +18,7 @@ import grpc
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, struct_pb2
 
-from runwatch.head.address import Listening
+from runwatch.address import Listening
 from runwatch.head.main import Head
 from runwatch.head.settings import HeadSettings
 from runwatch.wire import gswarm_pb2 as pb
