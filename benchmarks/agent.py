@@ -25,8 +25,8 @@ from loop import TWENTY
 from report import Outcome, Table, at_most
 from trial import Options, TrialFailed, directory, environment, until
 
+from runwatch.address import read_address
 from runwatch.agent.lock import AgentLock
-from runwatch.head.address import read_address
 from runwatch.journal.liveness import boot_id, this_host
 from runwatch.journal.segment import MIN_SEGMENT_BYTES, new_journal_id
 from runwatch.journal.writer import JournalWriter

@@ -39,7 +39,7 @@ from report import NO_BAR, Outcome, Table, at_most
 from tools import Tool
 from trial import HEADERS, Options, TrialFailed, answer, ask, directory, environment
 
-from runwatch.head.address import read_address
+from runwatch.address import read_address
 from runwatch.head.goodput_fold import WANTED
 from runwatch.head.main import LocalHead
 from runwatch.head.reading import Reading

@@ -32,7 +32,7 @@ import numpy as np
 from report import Outcome, Table, at_least, at_most
 from trial import METADATA, Options, TrialFailed, directory, environment, until
 
-from runwatch.head.address import Listening, read_address
+from runwatch.address import Listening, read_address
 from runwatch.record import (
     Batch,
     Definition,

@@ -222,7 +222,7 @@ def heads() -> Iterator[dict[str, str]]:
 
 @contextmanager
 def refusing_head() -> Iterator[int]:
-    from runwatch.head.address import read_address
+    from runwatch.address import read_address
 
     with directory() as place:
         command = [sys.executable, "-m", "runwatch.cli", "head", "--dir", str(place)]

@@ -28,7 +28,7 @@ from profile_files import repeated_kineto, repeated_xplane
 from report import Table, at_most
 from trial import TrialFailed, directory, environment, until
 
-from runwatch.head.address import Listening, read_address
+from runwatch.address import Listening, read_address
 
 RUN: Final = "stored"
 SECONDS_BAR, MEMORY_BAR, STATUS_BAR = 10.0, 300.0, 100.0

@@ -30,7 +30,7 @@ def data_dir(arguments: argparse.Namespace) -> Path:
 
 
 def start(arguments: argparse.Namespace) -> int:
-    from runwatch.head.address import Listening
+    from runwatch.address import Listening
     from runwatch.head.main import Head
     from runwatch.head.settings import HeadSettings
 
@@ -68,7 +68,7 @@ def start(arguments: argparse.Namespace) -> int:
 
 
 def _start_in_background(root: Path) -> int:
-    from runwatch.head.address import read_address
+    from runwatch.address import read_address
 
     words = [word for word in sys.argv[1:] if word != "--background"]
     log = root / "head.log"
