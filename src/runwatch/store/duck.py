@@ -32,6 +32,7 @@ from runwatch.store import hot, ingest, opening
 from runwatch.store.asking import question, working
 from runwatch.store.blocks import Block, BlockFiles, Kind
 from runwatch.store.clustering import Clusterer, Merge, plan_merges
+from runwatch.store.crowds import Crowds
 from runwatch.store.deleting import Deleter
 from runwatch.store.deletion import Deletion, Weight
 from runwatch.store.grid import LOWEST, grid
@@ -88,6 +89,7 @@ class DuckStore:
         self._maintaining = threading.Lock()
         self._leases = Leases()
         self._row_groups = RowGroups(self._files)
+        self._crowds = Crowds()
         self._broken: duckdb.Error | None = None
         self._opened_ns = clock.wall_ns()
         self._dropped = 0
@@ -186,6 +188,7 @@ class DuckStore:
         rows["points"] += sum(map(len, plan.slots))
         rows["spans"] += sum(len(part["span"]) for part in plan.spans)
         rows["events"] += len(plan.events)
+        self._crowds.took(len(plan.events))
         self._dropped += plan.dropped
 
     def cursor(self, journal: JournalId) -> Position:
@@ -410,6 +413,7 @@ class DuckStore:
                 self._view,
                 self._files,
                 row_groups=self._row_groups,
+                crowds=self._crowds,
                 hot_points=self._hot_points(),
                 page_rows=self._settings.page_rows,
             )

@@ -16,6 +16,7 @@ from runwatch.record import NO_STEP
 from runwatch.rows import Curve
 from runwatch.store import reduction
 from runwatch.store.blocks import Block, BlockFiles, Kind
+from runwatch.store.crowds import Asked, Crowds
 from runwatch.store.entries import Integers
 from runwatch.store.grid import HIGHEST, LOWEST, MINUTE_NS, Grid, grid
 from runwatch.store.hot import Connection
@@ -209,6 +210,7 @@ class Reader:
         files: BlockFiles | None,
         *,
         row_groups: RowGroups,
+        crowds: Crowds,
         hot_points: int,
         page_rows: int,
     ) -> None:
@@ -216,6 +218,8 @@ class Reader:
         self._view = view
         self._files = files
         self._row_groups = row_groups
+        self._crowds = crowds
+        self._events = crowds.events  # before the view begins: it has these at least
         self._hot_points = hot_points
         self._page_rows = page_rows
         connection.begin()
@@ -421,7 +425,7 @@ class Reader:
         way = "DESC" if newest_first else "ASC"
         query = self._source(kind, columns, where, blocks)
         given = {"kinds": list(kinds)} if kinds else None
-        if of_each is not None and self._is_crowded(kind, where, blocks, given, of_each):
+        if of_each is not None and self._is_crowded((run, tuple(kinds or ()), of_each)):
             newest = "PARTITION BY journal, kind ORDER BY time_ns DESC, place DESC"
             most = f"if(role = 'agent', {of_each * AGENTS_SAY}, {of_each})"
             query = (
@@ -445,14 +449,21 @@ class Reader:
                 rows.append(row)
         return rows
 
-    def _is_crowded(
-        self, kind: Kind, where: str, blocks: Sequence[Block], given: Any, of_each: int
-    ) -> bool:
-        """Whether a journal has more than so many of a kind; to count takes little, for bodies
-        are not read."""
-        rows = self._source(kind, "journal, kind", where, blocks)
-        query = f"SELECT 1 FROM ({rows}) GROUP BY ALL HAVING count(*) > {of_each} LIMIT 1"
-        return self._connection.execute(query, given).fetchone() is not None
+    def _is_crowded(self, asked: Asked) -> bool:
+        """Whether a journal has more than so many of a kind, at whatever time."""
+        if self._crowds.has_room(asked, self._events):
+            return False
+        run, kinds, of_each = asked
+        where = "kind = ANY($kinds)" if kinds else "true"
+        where += "" if run is None else f" AND run = {run}"
+        part = Part("events", where, run)
+        rows = self._union([part], "journal, kind", None, None)
+        said = f"SELECT count(*) AS said FROM ({rows}) GROUP BY journal, kind"
+        query = f"SELECT coalesce(max(said), 0) FROM ({said})"
+        given = {"kinds": list(kinds)} if kinds else None
+        ((fullest,),) = self._connection.execute(query, given).fetchall()
+        self._crowds.counted(asked, self._events, fullest)
+        return bool(fullest > of_each)
 
     # ── replay ─────────────────────────────────────────────────────────────────────────────────
 

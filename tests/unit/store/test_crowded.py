@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runwatch.record import RunId
+from runwatch.store.crowds import Crowds
 from runwatch.store.store import AGENTS_SAY, Store
 from tests.integration.head_history import Producer
 from tests.unit.store.conftest import Engine
@@ -32,3 +33,30 @@ def test_of_each_journal_and_kind_the_newest_are_told(engine: Engine, in_files: 
     assert len(numbers) == 6
     assert [row.time_ns for row in found] == sorted(row.time_ns for row in found)
     assert len(store.events(RunId("r"), kinds=["one"], of_each=3, limit=2)) == 2
+
+
+def test_what_came_since_the_last_answer_is_counted(engine: Engine) -> None:
+    store: Store = engine.fresh()
+    journal = Producer(store, "a", run="r")
+    for n in range(8):
+        journal.write([], [("one", n, {"n": n})])
+        for run in (RunId("r"), None):
+            told = [row.body["n"] for row in store.events(run, kinds=["one"], of_each=3)]
+            assert told == list(range(max(n - 2, 0), n + 1))
+
+
+def test_nobody_counts_while_there_is_room() -> None:
+    crowds, asked = Crowds(), (7, ("one",), 10)
+    assert not crowds.has_room(asked, crowds.events)
+    crowds.counted(asked, crowds.events, fullest=8)
+    crowds.took(2)
+    assert crowds.has_room(asked, crowds.events)
+    assert not crowds.has_room((7, ("two",), 10), crowds.events)
+    crowds.took(1)
+    assert not crowds.has_room(asked, crowds.events)
+
+
+def test_one_that_had_too_many_has_no_room() -> None:
+    crowds, asked = Crowds(), (None, (), 10)
+    crowds.counted(asked, 0, fullest=11)
+    assert not crowds.has_room(asked, crowds.events)
