@@ -1,7 +1,8 @@
 """Whether any journal has said more of a kind than may be told, without counting for each answer.
 
 To count costs as much as a short answer does.  If the fullest journal had room for 500 more at the
-last count, no journal can have too many before 500 more events have come, whoever sent them.
+last count, no journal can have too many before 500 more events have come, whoever sent them.  Where
+one had too many, answers are cut from then on: that is right in any case, and only slower.
 """
 
 from __future__ import annotations
@@ -19,17 +20,26 @@ class Crowds:
     def __init__(self) -> None:
         self.events = 0
         """How many came since the store was opened."""
-        self._room_until: dict[Asked, int] = {}
+        self._enough_until: dict[Asked, int] = {}
+        self._crowded: set[Asked] = set()
 
     def took(self, events: int) -> None:
         self.events += events
 
-    def has_room(self, asked: Asked, events: int) -> bool:
-        """Whether it is known that nobody has too many, after so many `events`."""
-        return events <= self._room_until.get(asked, -1)
+    def is_crowded(self, asked: Asked, events: int) -> bool | None:
+        """After so many `events`; None: somebody must count."""
+        if asked in self._crowded:
+            return True
+        return False if events <= self._enough_until.get(asked, -1) else None
 
-    def counted(self, asked: Asked, events: int, fullest: int) -> None:
+    def counted(self, asked: Asked, events: int, fullest: int) -> bool:
         """The fullest journal had so many; `events` is what had come before the count began."""
-        if len(self._room_until) >= MOST_KNOWN:
-            self._room_until.clear()
-        self._room_until[asked] = events + asked[2] - fullest
+        if len(self._enough_until) + len(self._crowded) >= MOST_KNOWN:
+            self._enough_until.clear()
+            self._crowded.clear()
+        most = asked[2]
+        if fullest > most:
+            self._crowded.add(asked)
+        else:
+            self._enough_until[asked] = events + most - fullest
+        return fullest > most

@@ -348,6 +348,7 @@ class DuckStore:
         newest_first: bool = False,
         most_bytes: int | None = None,
         of_each: int | None = None,
+        about: Sequence[JournalId] | None = None,
     ) -> list[EventRow]:
         number = None if run is None else self._catalog.find_run(run)
         if (run is not None and number is None) or kinds == []:
@@ -364,6 +365,7 @@ class DuckStore:
                 newest_first=newest_first,
                 most_bytes=most_bytes,
                 of_each=of_each,
+                about=about,
                 without=self._catalog.deletions.hidden() if run is None else (),
             )
         )

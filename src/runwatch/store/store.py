@@ -229,11 +229,13 @@ class Store(Protocol):
         newest_first: bool = False,
         most_bytes: int | None = None,
         of_each: int | None = None,
+        about: Sequence[JournalId] | None = None,
     ) -> list[EventRow]:
         """By time; at most `limit`, with bodies of `most_bytes` together, but at least one.
 
         `of_each`: of what one journal says of one kind only the newest so many (of an agent's
         `AGENTS_SAY` times as many), so that nobody can make an answer long for all.
+        `about`: only those whose body names one of these as its `journal`.
         """
         ...
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -442,6 +443,27 @@ def test_events_filtered_and_ordered(store: Store) -> None:
     assert len(store.events(start_ns=EPOCH + 1, end_ns=EPOCH + 5)) == 1
     assert [(row.step, row.rank) for row in store.events(RunId(""))] == [(4, 0)]
     assert store.events(RunId("nobody")) == []
+
+
+@pytest.mark.parametrize("of_each", [None, 1])
+def test_events_about_journals(store: Store, of_each: int | None) -> None:
+    agent = Writer(origin("agent"))
+    said = [{"journal": "a"}, {"journal": "b", "n": 1}, {"journal": 7}, {}, {"journal": "b'c"}]
+    store.write([agent.batch(events=[Event(EPOCH + i, "end", b) for i, b in enumerate(said[:3])])])
+    store.compact(force=True)
+    store.write(
+        [agent.batch(events=[Event(EPOCH + 9 + i, "end", b) for i, b in enumerate(said[3:])])]
+    )
+
+    def about(*journals: str) -> list[Any]:
+        names = [JournalId(journal) for journal in journals]
+        rows = store.events(None, kinds=["end"], about=names, of_each=of_each)
+        return [row.body for row in rows]
+
+    assert about("b", "c") == [{"journal": "b", "n": 1}]
+    assert about("b'c") == [{"journal": "b'c"}]
+    assert about() == []
+    assert about("a", "b")[-1] == {"journal": "b", "n": 1}
 
 
 def test_spans_in_time_order(store: Store) -> None:

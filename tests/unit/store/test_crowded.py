@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runwatch.record import RunId
-from runwatch.store.crowds import Crowds
+from runwatch.store.crowds import MOST_KNOWN, Crowds
 from runwatch.store.store import AGENTS_SAY, Store
 from tests.integration.head_history import Producer
 from tests.unit.store.conftest import Engine
@@ -47,16 +47,24 @@ def test_what_came_since_the_last_answer_is_counted(engine: Engine) -> None:
 
 def test_nobody_counts_while_there_is_room() -> None:
     crowds, asked = Crowds(), (7, ("one",), 10)
-    assert not crowds.has_room(asked, crowds.events)
-    crowds.counted(asked, crowds.events, fullest=8)
+    assert crowds.is_crowded(asked, crowds.events) is None
+    assert not crowds.counted(asked, crowds.events, fullest=8)
     crowds.took(2)
-    assert crowds.has_room(asked, crowds.events)
-    assert not crowds.has_room((7, ("two",), 10), crowds.events)
+    assert crowds.is_crowded(asked, crowds.events) is False
+    assert crowds.is_crowded((7, ("two",), 10), crowds.events) is None
     crowds.took(1)
-    assert not crowds.has_room(asked, crowds.events)
+    assert crowds.is_crowded(asked, crowds.events) is None
 
 
-def test_one_that_had_too_many_has_no_room() -> None:
+def test_where_one_had_too_many_nobody_counts_again() -> None:
     crowds, asked = Crowds(), (None, (), 10)
-    crowds.counted(asked, 0, fullest=11)
-    assert not crowds.has_room(asked, crowds.events)
+    assert crowds.counted(asked, 0, fullest=11)
+    assert crowds.is_crowded(asked, 0) is True
+
+
+def test_what_is_known_of_crowds_is_bounded() -> None:
+    crowds = Crowds()
+    for run in range(MOST_KNOWN + 1):
+        crowds.counted((run, (), 10), 0, fullest=run % 20)
+    assert crowds.is_crowded((MOST_KNOWN, (), 10), 0) is not None
+    assert crowds.is_crowded((0, (), 10), 0) is None
