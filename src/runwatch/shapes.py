@@ -64,6 +64,14 @@ def text(longest: int) -> Check:
     return lambda value: "" if isinstance(value, str) and len(value) <= longest else wanted
 
 
+def printable(longest: int) -> Check:
+    """Without lone surrogates and control characters: no message can hold the first, and no
+    terminal should see the second."""
+    wanted = f"a printable text of up to {longest} characters"
+    is_text = text(longest)
+    return lambda value: "" if not is_text(value) and value.isprintable() else wanted
+
+
 def flag(value: Any) -> str:
     return "" if isinstance(value, bool) else "true or false"
 
@@ -288,10 +296,10 @@ def is_host_name(given: Any) -> bool:
 _ORIGIN: Final[Mapping[str, Check]] = {
     "pid": whole(0, (1 << 31) - 1),
     "start_ns": TIME,
-    "boot": text(256),
+    "boot": printable(256),
     "process_start_ticks": COUNT,
     "role": lambda value: "" if value in _ROLES else "one of " + ", ".join(_ROLES),
-    "version": text(256),
+    "version": printable(256),
     "pid_namespace": whole(0, _INT64 - 1),
 }
 _RUN: Final[Mapping[str, Check]] = {

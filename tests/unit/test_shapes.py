@@ -85,6 +85,9 @@ def test_times_have_an_end(time_ns: int) -> None:
         ({"start_ns": 1.5}, "its start_ns"),
         ({"role": "root"}, "its role"),
         ({"boot": None}, "its boot"),
+        ({"boot": "\ud800"}, "its boot"),
+        ({"version": "\ud800"}, "its version"),
+        ({"version": "1\x1b[2J"}, "its version"),
     ],
 )
 def test_origins(claims: dict[str, Any], words: str) -> None:
