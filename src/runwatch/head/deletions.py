@@ -171,6 +171,7 @@ class Deletions:
         for journal in self._reading.store.buried_journals(deletion):
             self._remove_journal(journal)
         self._reading.store.purge(deletion)
+        self._on_changed()
         logger.warning("run %s is gone", deletion.run)
 
     def _remove_journal(self, journal: JournalId) -> None:

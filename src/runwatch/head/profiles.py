@@ -153,7 +153,10 @@ class Profiles:
         told = self._told()
         names = {row.run: row.run_name for row in self._reading.store.processes() if row.run}
         found = self._folders()
-        kept = [self._kept(session, names.get(session.run, ""), found) for session in told.values()]
+        kept = [
+            self._kept(session, names.get(session.run, ""), found, names)
+            for session in told.values()
+        ]
         taken = {folder for item in kept for folder in item.folders}
         kept += [_by_hand(spot, names) for spot in found if spot.place.path not in taken]
         gone, live = self._reading.store.deletions(), {*names, *names.values()}
@@ -172,9 +175,13 @@ class Profiles:
         return [item for item in kept if item.run == id]
 
     def find(self, run: str, session: str) -> Kept:
+        """By the run's id, or by a name that is no run's id."""
         view.check_session(session)
-        for item in self.all():
-            if item.id == session and run in (item.run, item.run_name):
+        found = [item for item in self.all() if item.id == session]
+        of_id = [item for item in found if item.run == run]
+        is_id = bool(of_id) or bool(self._reading.store.processes(RunId(run)))
+        for item in of_id if is_id else found:
+            if run in (item.run, item.run_name):
                 return item
         raise NotFound(
             f"run {run[:80]!r} has no profile session {session!r}; /api/v1/profiles lists all"
@@ -223,8 +230,11 @@ class Profiles:
         states = [state for run in going for state in self._reading.processes(run)]
         return view.fold(events, view.gone_of(states))
 
-    def _kept(self, session: Session, name: str, found: Iterable[Found]) -> Kept:
-        names = session.run, name
+    def _kept(
+        self, session: Session, name: str, found: Iterable[Found], ids: Collection[str] = ()
+    ) -> Kept:
+        """A folder with the id of another run is that one's, whatever this run is called."""
+        names = (session.run,) if name in ids else (session.run, name)
         lying = [f.place for f in found if f.session == session.id and f.run in names]
         told = ((p.directory, p.journal) for p in session.parts if p.directory)
         named = (
