@@ -142,7 +142,7 @@ class Profiles:
     ) -> None:
         """`journals`: of processes whose journals lie there and are our own, we believe where they
         say that their profiles are."""
-        self._reading = reading
+        self.reading = reading
         self._journals = journals
         self._places = tuple(places)
         self._note = note
@@ -151,7 +151,7 @@ class Profiles:
     def all(self) -> list[Kept]:
         """Newest first."""
         told = self._told()
-        names = {row.run: row.run_name for row in self._reading.store.processes() if row.run}
+        names = {row.run: row.run_name for row in self.reading.store.processes() if row.run}
         found = self._folders()
         kept = [
             self._kept(session, names.get(session.run, ""), found, names)
@@ -159,7 +159,7 @@ class Profiles:
         ]
         taken = {folder for item in kept for folder in item.folders}
         kept += [_by_hand(spot, names) for spot in found if spot.place.path not in taken]
-        gone, live = self._reading.store.deletions(), {*names, *names.values()}
+        gone, live = self.reading.store.deletions(), {*names, *names.values()}
         kept = [k for k in kept if not any(_is_left(k, deletion, live) for deletion in gone)]
         return sorted((k for k in kept if k.told or k.files), key=lambda k: -k.start_ns)
 
@@ -167,7 +167,7 @@ class Profiles:
         """Those of one run, by its id or by a name that only it has."""
         kept = self.all()
         try:
-            id = self._reading.run(run)
+            id = self.reading.run(run)
         except NotFound:
             if any(item.run == run for item in kept):
                 return [item for item in kept if item.run == run]
@@ -179,7 +179,7 @@ class Profiles:
         view.check_session(session)
         found = [item for item in self.all() if item.id == session]
         of_id = [item for item in found if item.run == run]
-        is_id = bool(of_id) or bool(self._reading.store.processes(RunId(run)))
+        is_id = bool(of_id) or bool(self.reading.store.processes(RunId(run)))
         for item in of_id if is_id else found:
             if run in (item.run, item.run_name):
                 return item
@@ -195,7 +195,7 @@ class Profiles:
             for folder in self._kept(session, "", self._folders()).folders
         }
         found = (_by_hand(spot, {}) for spot in self._folders() if spot.place.path not in taken)
-        rows = self._reading.store.processes()
+        rows = self.reading.store.processes()
         live = {name for row in rows for name in (row.run, row.run_name)}
         return [kept for kept in found if _is_left(kept, deletion, live)]
 
@@ -219,7 +219,7 @@ class Profiles:
     # ── what was told ─────────────────────────────────────────────────────────────────────────
 
     def _told(self) -> dict[view.Key, Session]:
-        store = self._reading.store
+        store = self.reading.store
         events = store.events(None, kinds=[view.PROFILE], of_each=OF_EACH)
         events += store.events(None, kinds=[view.DELETED], of_each=OF_EACH)
         events.sort(key=lambda event: event.time_ns)
@@ -227,7 +227,7 @@ class Profiles:
         going = {key[0] for key, session in told.items() if session.state == "running"}
         if not going:
             return told
-        states = [state for run in going for state in self._reading.processes(run)]
+        states = [state for run in going for state in self.reading.processes(run)]
         return view.fold(events, view.gone_of(states))
 
     def _kept(
