@@ -38,6 +38,8 @@ class AccessInfo(Answer):
     """The groups whose runs may be asked about; empty: all."""
     expires_ns: int | None
     note: str
+    link: bool
+    """Came by a shared link."""
     login: bool
     """Whether this head has a token, and one can log out."""
 
@@ -138,6 +140,7 @@ class ShareDesk:
                 projects=[plain(name) for name in caller.sight.projects],
                 expires_ns=(known.expires_ns or None) if known else None,
                 note=plain(share.note) if share else "",
+                link=share is not None,
                 login=self._has_token,
             )
         )
