@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import grpc
@@ -37,7 +38,9 @@ from runwatch.wire import spine_pb2 as pb
 from runwatch.wire.convert import batch_to_message
 from tests.e2e import page_world
 from tests.e2e.browsing import head
-from tests.integration.test_trust_tokens import gswarm, hello, http, stream
+from tests.integration.processes import Cluster, end, until
+from tests.integration.test_cli import runwatch
+from tests.integration.test_trust_tokens import gswarm, hello, http, stream, token_command
 from tests.unit.store.batches import Writer
 
 MAIN: Final = "known to the owner"
@@ -414,3 +417,49 @@ def test_a_name_that_others_have_too_is_that_of_the_own_run(world: World) -> Non
     assert listed["profiles"] == []
     for run in ("run-same", "llama"):
         assert delete(at, f"/runs/{run}?yes=1&force=1&keep_days=0", MAIN).status == 200
+
+
+# ── a real agent ──────────────────────────────────────────────────────────────────────────────
+
+PROGRAM: Final = """
+import sys, runwatch
+with runwatch.init(sys.argv[1], group=sys.argv[2]) as run:
+    run.log(value=1.0)
+"""
+
+
+def test_an_agent_sets_aside_what_its_token_may_not_bring(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    try:
+        at = cluster.start_head()
+        made = token_command(cluster, "create", "--role", "ingest", "--project", "ours")
+        assert made["projects"] == ["ours"]
+        listed = runwatch(cluster.node_root, "token", "list", "--dir", str(cluster.head_root))
+        assert "ours" in listed.stdout
+
+        def begin(word: str) -> None:
+            cluster.agent = cluster._python(
+                "-m", "runwatch.agent", "--dir", str(cluster.node_root), "--idle", "0",
+                "--head", at.grpc, environment={"RUNWATCH_TOKEN": word},
+            )  # fmt: skip
+
+        def runs() -> set[str]:
+            return {run["name"] for run in http(at, "/runs", at.token)[1]["runs"]}
+
+        def aside() -> list[str]:
+            return [each["why"] for each in http(at, "/health", at.token)[1]["aside"]]
+
+        for name, group in (("yours", "theirs"), ("mine", "ours")):
+            assert cluster._python("-c", PROGRAM, name, group).wait(60) == 0, cluster.words()
+        begin(made["token"])
+        until(lambda: runs() == {"mine"}, 60, cluster.words())
+        (why,) = until(aside, 60, cluster.words())
+        assert "names project 'theirs'" in why and "is for project 'ours'" in why
+        assert runs() == {"mine"}
+        assert cluster.agent is not None
+        end(cluster.agent, 15)
+        both = ("--project", "ours", "--project", "theirs")
+        begin(token_command(cluster, "create", "--role", "ingest", *both)["token"])
+        until(lambda: runs() == {"mine", "yours"}, 60, cluster.words())
+    finally:
+        cluster.close()

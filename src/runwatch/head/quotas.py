@@ -191,7 +191,7 @@ class Quotas:
         for what, (have, more, most) in wanted.items():
             if most and more and have + more > most:
                 why = _words(f"project {project!r}", have, what, most, f"project_{what}")
-                if run in self._runs:
+                if self._store.knows_run(run):
                     self._say_once(run, f"{what} of its project", why)
                 return why
         return ""
