@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -127,3 +129,81 @@ def test_who_may_only_look_is_offered_nothing_else(browser: Chromium, owner: Vis
         guest.click_text("Leave this link", "header button")
         guest.see("document.activeElement?.id === 'token'")
         owner.used |= guest.used
+
+
+# ── tokens with roles ─────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def holder(browser: Chromium, address: str, role: str, *projects: str) -> Iterator[Visitor]:
+    """Somebody who came with a token of this role."""
+    body = {"role": role, "projects": projects}
+    asked = urllib.request.Request(
+        f"{address}/api/v1/tokens",
+        json.dumps(body).encode(),
+        {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(asked, timeout=30) as answer:
+        word = json.load(answer)["token"]
+    with visitor(browser, address, apart=True) as page:
+        page.page.ask("Page.navigate", url=f"{address}/?token={word}")
+        page.sees("Log out", "header")
+        page.see("!location.href.includes('token=')")
+        yield page
+
+
+def title(page: Visitor, button: str) -> str:
+    """Why a button cannot be used; empty if it can."""
+    found: str = page.see(
+        f"""(() => {{ const one = [...document.querySelectorAll("button")]
+            .find((each) => each.innerText.trim() === {json.dumps(button)});
+            return one && (one.disabled ? one.title || "disabled" : "may"); }})()"""
+    )
+    return "" if found == "may" else found
+
+
+def test_who_may_view_is_offered_nothing_to_do(browser: Chromium, guarded: str) -> None:
+    with holder(browser, guarded, "view") as page:
+        page.sees("You may look, not touch.", "header")
+        page.go("run/run-llama/stacks")
+        page.sees("Hang: rank 5", "main")
+        assert buttons(page) == ["Log out"]
+        page.go("run/run-llama/profiles")
+        page.sees("aten::", "article .detail")
+        assert buttons(page) == ["Log out"]
+        page.go("cluster")
+        page.sees("Sessions", "main")
+        page.sees("devices", ".facts")
+        assert buttons(page) == ["Log out"]
+
+
+def test_who_may_operate_is_told_what_needs_more(browser: Chromium, guarded: str) -> None:
+    why = "Your token is for operate. This needs one for admin."
+    with holder(browser, guarded, "operate") as page:
+        page.go("run/run-llama")
+        page.sees("llama", "h1")
+        assert title(page, "Share") == title(page, "Delete") == why
+        page.go("run/run-mistral/profiles")
+        page.sees("mistral", "h1")
+        assert title(page, "Capture") == ""
+        page.go("run/run-mistral/stacks")
+        assert title(page, "Look now") == ""
+        page.go("run/run-llama/profiles")
+        page.sees("aten::", "article .detail")
+        assert "Delete …" not in buttons(page)
+        page.go("cluster")
+        assert title(page, "Start a session") == ""
+
+
+def test_a_token_of_a_project_shows_that_project(browser: Chromium, guarded: str) -> None:
+    with holder(browser, guarded, "admin", "pretraining") as page:
+        page.sees("Project pretraining", "header")
+        page.see("document.querySelectorAll('tbody .name a').length === 2")
+        page.go("run/run-bert")
+        page.sees("bert", "h1")
+        assert "project pretraining" in title(page, "Share")
+        assert title(page, "Delete") == ""
+        page.go("cluster")
+        page.sees("of 8 devices", ".facts")
+        assert buttons(page) == ["Log out"]
+        page.see("!document.querySelector('#nodes-title')")

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -114,6 +115,31 @@ def test_a_run_over_its_limit_is_set_aside_alone_and_told(world: World) -> None:
     beside.kill()
     cluster.wait_until_stored()
     cluster.check_exactly_once()
+
+
+def test_a_project_over_its_limit_is_told(world: World) -> None:
+    """Other projects go on, and after a deletion there is room again."""
+    cluster = world.cluster
+    world.start_head(project_runs=1)
+    cluster.start_agent()
+
+    def program(name: str, group: str) -> None:
+        code = f"import runwatch; runwatch.init({name!r}, group={group!r}).log(value=1.0)"
+        assert cluster._python("-c", code).wait(60) == 0, cluster.words()
+
+    def runs() -> set[str]:
+        return {run["name"] for run in (world.get("/runs") or {"runs": []})["runs"]}
+
+    program("first", "vision")
+    until(lambda: runs() == {"first"}, 30, cluster.words())
+    program("second", "vision")
+    program("third", "audio")
+    [why] = until(world.refusals, 30, cluster.words())
+    assert "project 'vision' has brought 1 runs, and 1 are allowed (project_runs" in why
+    until(lambda: runs() == {"first", "third"}, 30, cluster.words())
+    address = f"http://127.0.0.1:{cluster.http_port}/api/v1/runs/first?yes=1&force=1"
+    urlopen(urllib.request.Request(address, method="DELETE"), timeout=30).close()
+    until(lambda: runs() == {"second", "third"} and not world.refusals(), 60, cluster.words())
 
 
 @pytest.mark.parametrize(("limit", "most"), [("client_bytes", 20_000), ("client_events", 2)])

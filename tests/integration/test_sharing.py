@@ -118,8 +118,8 @@ def test_login_and_logout(site: Site) -> None:
     assert TOKEN not in cookie
     assert len(person.get("/api/v1/runs?limit=2").json()["runs"]) == 2
     assert person.get("/api/v1/access").json() == {
-        "level": "full", "role": "admin", "run": None, "expires_ns": None, "note": "",
-        "login": True,
+        "level": "full", "role": "admin", "run": None, "projects": [], "expires_ns": None,
+        "note": "", "link": False, "login": True,
     }  # fmt: skip
     assert person.post("/logout").headers["location"] == "./"
     assert person.get("/api/v1/runs").status_code == 401

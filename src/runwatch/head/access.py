@@ -25,18 +25,19 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runwatch.clock import Clock, system_clock
-from runwatch.errors import RunwatchError, UsageError
+from runwatch.errors import NotFound, UsageError
 from runwatch.head import guests, roles, shares, tokens
 from runwatch.head.audit import CHANGED, Audit
+from runwatch.head.guests import Runs, Sight
 from runwatch.head.login import LOGIN, LOGOUT, Guesses, LoginPage, form_of, onward
 from runwatch.head.main_token import MainToken, Secret
 from runwatch.head.parameters import BadRequest, decoded
+from runwatch.head.reading import Ambiguous
 from runwatch.head.replies import error_reply, json_reply
 from runwatch.head.roles import Role
 from runwatch.head.shares import Share, Shares
 from runwatch.head.tokens import Token, Tokens
 from runwatch.peers import user_at
-from runwatch.record import RunId
 
 COOKIE: Final = "runwatch"
 HEALTH: Final = "/api/v1/health"
@@ -111,9 +112,10 @@ class Caller:
         return "read" if self.role == "view" else "full"
 
     @property
-    def run(self) -> str:
-        """The only run that may be seen; empty: all."""
-        return self.share.run if self.share else ""
+    def sight(self) -> Sight:
+        if self.share is not None:
+            return Sight(self.share.run)
+        return Sight(projects=self.token.projects if self.token is not None else ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,17 +155,17 @@ class _Shown:
 
 
 class Access:
-    """ASGI middleware; the outermost.  `find_run` makes an id of an id or a name."""
+    """ASGI middleware; the outermost."""
 
     def __init__(
         self,
         app: ASGIApp,
         settings: AccessSettings,
+        runs: Runs,
         links: Shares | None = None,
         known_tokens: Tokens | None = None,
         audit: Audit | None = None,
         main: MainToken | None = None,
-        find_run: Callable[[str], RunId] = RunId,
         clock: Clock = system_clock,
     ) -> None:
         self._app = app
@@ -175,7 +177,7 @@ class Access:
         self._links = links or Shares()
         self._tokens = known_tokens or Tokens()
         self._audit = audit or Audit()
-        self._find_run = find_run
+        self._runs = runs
         self._guesses = Guesses(clock=clock)
         self._clock = clock
         self._page = LoginPage()
@@ -194,8 +196,8 @@ class Access:
         if refusal is None and scope["path"] in (LOGIN, LOGOUT):
             answer = await self._door(scope, receive, headers)
             await answer(scope, receive, _with_headers(send, ""))
-        elif refusal is None and caller.share is not None:
-            await self._guest(caller, caller.share, scope, receive, send)
+        elif refusal is None and (caller.share is not None or not caller.sight.is_whole):
+            await self._guest(caller, scope, receive, send)
         else:
             await self._let_in(refusal, caller, scope, receive, send)
 
@@ -328,7 +330,7 @@ class Access:
         send: Send,
     ) -> None:
         scope[CALLER] = caller
-        scope[TRUSTED] = caller.role is not None and not caller.run
+        scope[TRUSTED] = caller.role is not None and caller.sight.is_whole
         if caller.token is not None or caller.main is not None:
             send = _while_it_holds(send, lambda: self._still_holds(caller))
         cookie, answer = "", refusal or self._app
@@ -344,34 +346,37 @@ class Access:
             return self._tokens.holds(caller.token)
         return self._main.now is caller.main
 
-    async def _guest(
-        self, caller: Caller, share: Share, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        why = guests.reads(scope["method"], scope["path"])
-        refusal = error_reply(403, "read_only", why) if why else None
-        if refusal is None and share.run:
-            refusal = await self._of_another_run(share.run, scope)
-            scope, send = guests.narrowed(share.run, scope, send)
-        send = _while_it_holds(send, lambda: self._links.holds(share))
+    async def _guest(self, caller: Caller, scope: Scope, receive: Receive, send: Send) -> None:
+        share, sight, refusal = caller.share, caller.sight, None
+        if share is not None and (why := guests.reads(scope["method"], scope["path"])):
+            refusal = error_reply(403, "read_only", why)
+        if refusal is None and not sight.is_whole:
+            sees = guests.seen(sight, self._runs)
+            refusal = await run_in_threadpool(self._ruled, sight, sees, scope)
+            scope, send = guests.narrowed(sees, scope, send)
+        if share is not None:
+            send = _while_it_holds(send, lambda: self._links.holds(share))
         await self._let_in(refusal, caller, scope, receive, send)
 
-    async def _of_another_run(self, run: str, scope: Scope) -> Response | None:
-        ruling = guests.ruling(run, scope["path"], scope["query_string"])
+    def _ruled(self, sight: Sight, sees: guests.Sees, scope: Scope) -> Response | None:
+        """Which run is meant by a name is found among those that may be seen."""
+        ruling = guests.ruling(sight, sees, scope["path"], scope["query_string"])
         if ruling.why_not:
-            return error_reply(403, "not_shared", ruling.why_not)
+            code = "not_shared" if sight.run else "other_project"
+            return error_reply(403, code, ruling.why_not)
         if ruling.query is not None:
             scope["query_string"] = ruling.query
-        for name in ruling.runs:
-            if name != run and await run_in_threadpool(self._found, name) != run:
-                why = f"this link shows run {run[:80]!r} and no other"
-                return error_reply(404, "not_shared", why)
-        return None
-
-    def _found(self, name: str) -> str:
         try:
-            return self._find_run(name)
-        except RunwatchError:
-            return ""
+            found = {name: self._runs.run(name, sees) for name in ruling.runs}
+        except Ambiguous as error:
+            return error_reply(409, "ambiguous", str(error), choices=error.choices)
+        except NotFound as error:
+            if not sight.run:
+                return error_reply(404, "not_found", str(error))
+            why = f"this link shows run {sight.run[:80]!r} and no other"
+            return error_reply(404, "not_shared", why)
+        scope[guests.IDS] = {name: name for name in ruling.as_said} | found
+        return None
 
     # ── the door ──────────────────────────────────────────────────────────────────────────────
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
@@ -18,6 +19,7 @@ from runwatch.head import roles
 from runwatch.head.audit import Audit
 from runwatch.head.login import Guesses
 from runwatch.head.main_token import MainToken, Secret
+from runwatch.head.projects import words
 from runwatch.head.roles import Role
 from runwatch.head.tokens import Token, Tokens
 from runwatch.peers import user_at
@@ -34,6 +36,8 @@ _WANTED: Final = (
 _TAKEN_BACK: Final = "this token was taken back, or has expired; ask for a new one"
 _LOUD: Final[tuple[Role, ...]] = ("operate", "admin")
 """What the audit log tells of."""
+PROJECTS: Final[ContextVar[tuple[str, ...]]] = ContextVar("runwatch.projects", default=())
+"""Those that the token of this call is for; empty: all."""
 
 
 class TakenBack(Exception):
@@ -156,11 +160,14 @@ class Admission(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         return None
 
     async def _check_role(self, context: Context, method: str, token: Token, need: Role) -> None:
-        if roles.allows(token.role, need):
-            await self._note(context, method, token.name, token.role, "OK")
-            return
-        await self._note(context, method, token.name, token.role, "PERMISSION_DENIED")
         said = f"this token is for {token.role!r}; {method} wants one for {need!r}"
+        if roles.allows(token.role, need):
+            if not token.projects or method in roles.BY_PROJECT:
+                PROJECTS.set(token.projects)
+                await self._note(context, method, token.name, token.role, "OK")
+                return
+            said = f"this token is for {words(token.projects)}, and {method} is about all runs"
+        await self._note(context, method, token.name, token.role, "PERMISSION_DENIED")
         await context.abort(grpc.StatusCode.PERMISSION_DENIED, said)
 
     async def _check_user(self, context: Context, method: str) -> None:

@@ -156,7 +156,7 @@ class Captures:
         begun_ns = self._clock.mono_ns()
         hosts = self._wanted_hosts(run, wanted)
         outbox = self._way_down()
-        sent = outbox.send(KIND, body, hosts, PREFLIGHT_SECONDS)
+        sent = outbox.send(KIND, body, hosts, PREFLIGHT_SECONDS, run)
         outbox.wait(sent, PREFLIGHT_SECONDS)
         return _preflight(sent, (self._clock.mono_ns() - begun_ns) / 1e9)
 
@@ -212,7 +212,8 @@ class Captures:
             return {**common, "start_ns": start_ns - early_ms * 1_000_000 + ahead_ns}
 
         hosts = list(ready.hosts)
-        sent = self._way_down().send(KIND, body_of, hosts, ready.lead_seconds + LEAD_SECONDS)
+        seconds = ready.lead_seconds + LEAD_SECONDS
+        sent = self._way_down().send(KIND, body_of, hosts, seconds, run)
         told = {
             "session": session, "command": sent.id, "start_ns": start_ns,
             "duration_ms": duration_ms, "steps": wanted.steps, "at_step": wanted.at_step,

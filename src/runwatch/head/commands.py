@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 
 from runwatch.clock import Clock, system_clock
 from runwatch.files import safe_name, shelf
-from runwatch.record import Batch, Command
+from runwatch.record import Batch, Command, RunId
 from runwatch.wire.commands import FOLDER, command_to_json
 
 RESULT: Final = "command_result"
@@ -33,6 +33,8 @@ class Reach(Protocol):
     def commands(self) -> Sequence[str]: ...
     @property
     def clock_offset_seconds(self) -> float: ...
+    @property
+    def projects(self) -> Sequence[str]: ...
     def send(self, command: Command) -> None: ...
 
 
@@ -68,10 +70,12 @@ class Outbox:
         local_hosts: Callable[[], Iterable[str]] = tuple,
         node_of: Callable[[str], str] = str,
         *,
+        project_of: Callable[[RunId], str | None] = lambda _: None,
         clock: Clock = system_clock,
     ) -> None:
         """`local_hosts`: nodes whose agents see our directory.  Without a root there are none.
         `node_of`: the node whose agent speaks for a host."""
+        self._project_of = project_of
         self._root = root
         self._agents = agents
         self._local_hosts = local_hosts
@@ -81,15 +85,26 @@ class Outbox:
         self._sent: OrderedDict[str, Sent] = OrderedDict()
 
     def send(
-        self, kind: str, body: Mapping[str, Any] | BodyOf, hosts: Iterable[str], seconds: float
+        self,
+        kind: str,
+        body: Mapping[str, Any] | BodyOf,
+        hosts: Iterable[str],
+        seconds: float,
+        run: RunId | None = None,
     ) -> Sent:
-        """Ask `hosts`.  Not carried out by an agent that learns of it more than `seconds` later."""
+        """Ask `hosts`.  Not carried out by an agent that learns of it more than `seconds` later.
+        An agent whose token is for other projects than the run's is told nothing of it."""
         now_ns = self._clock.wall_ns()
         id = f"{now_ns:x}-{os.urandom(4).hex()}"
         lifetime_ns = int(seconds * 1e9)
         asked: list[tuple[str, Callable[[Command], None], Command]] = []
         unreachable: dict[str, str] = {}
-        reachable = {agent.host: agent for agent in self._agents()}
+        project = None if run is None else self._project_of(run)
+        reachable = {
+            agent.host: agent
+            for agent in self._agents()
+            if not agent.projects or project in agent.projects
+        }
         local = frozenset(self._local_hosts()) if self._root is not None else frozenset()
         for host in dict.fromkeys(hosts):
             agent = reachable.get(host)

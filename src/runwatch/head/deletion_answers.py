@@ -8,6 +8,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from runwatch.head.access import CALLER
 from runwatch.head.api_types import Answer, plain
 from runwatch.head.deletions import KEEP_DAYS, Deletions, Load, RunGoesOn
 from runwatch.head.openapi import JSON, Operation
@@ -50,7 +51,7 @@ class DeletedRuns(Answer):
     deleted: list[DeletedRun]
     """Newest first."""
     records_dropped: int
-    """Of deleted runs, that came since this head began."""
+    """Of deleted runs, that came since this head began; 0 for a token of projects."""
 
 
 _RUN: Final = Parameter("run", "string", "a run's id, or its name", "path", shortest=1)
@@ -129,17 +130,21 @@ class DeletionDesk:
             return error_reply(409, "active", str(error))
 
     async def _list(self, request: Request, given: Given) -> Response:
+        projects = request.scope[CALLER].sight.projects
+
         def made() -> DeletedRuns:
-            found = sorted(self._deletions.all(), key=lambda each: -each.at_ns)
+            found = sorted(self._deletions.all(projects), key=lambda each: -each.at_ns)
             return DeletedRuns(
                 deleted=[_info(each) for each in found],
-                records_dropped=self._deletions.records_dropped(),
+                records_dropped=0 if projects else self._deletions.records_dropped(),
             )
 
         return json_reply(await run_in_threadpool(made))
 
     async def _restore(self, request: Request, given: Given) -> Response:
-        return json_reply(_info(await run_in_threadpool(self._deletions.restore, given["run"])))
+        projects = request.scope[CALLER].sight.projects
+        restored = await run_in_threadpool(self._deletions.restore, given["run"], projects)
+        return json_reply(_info(restored))
 
 
 def _load_fields(load: Load) -> dict[str, Any]:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from runwatch.clock import Clock, system_clock
-from runwatch.errors import RunwatchError, StoreBusy, StoreDamaged, StoreFull
+from runwatch.errors import NotFound, RunwatchError, StoreBusy, StoreDamaged, StoreFull
 from runwatch.files import shelf
 from runwatch.head.goodput import Accounts
 from runwatch.head.profiles import Kept, Profiles
@@ -26,7 +26,7 @@ from runwatch.journal.reader import JournalReader
 from runwatch.record import JournalId, RunId
 from runwatch.ship.tail import FAILURES
 from runwatch.store.deletion import Deletion
-from runwatch.views.runs import runs_of
+from runwatch.views.runs import project_of, runs_of
 
 KEEP_DAYS: Final = 7.0
 _DAY_NS: Final = 86_400 * 10**9
@@ -113,17 +113,28 @@ class Deletions:
         self.on_due()
         return deletion
 
-    def restore(self, run: str) -> Deletion:
-        """By its id, or by a name that only one deleted run has."""
+    def restore(self, run: str, projects: Sequence[str] = ()) -> Deletion:
+        """By its id, or by a name that only one deleted run has; of these projects, if any."""
         self._check()
-        named = {each.run for each in self.all() if run in (each.run, each.name)}
+        last = {each.run: each for each in self.all()}  # an id may be used and deleted again
+        found = [each for each in last.values() if self._is_of(each, projects)]
+        named = {each.run for each in found if run in (each.run, each.name)}
+        if projects and run not in named and len(named) != 1:
+            raise NotFound(f"no run {run!r} was deleted")
         deletion = self._reading.store.restore(next(iter(named)) if len(named) == 1 else RunId(run))
         self._forget(deletion.run)
         logger.warning("run %s is restored", deletion.run)
         return deletion
 
-    def all(self) -> list[Deletion]:
-        return self._reading.store.deletions()
+    def all(self, projects: Sequence[str] = ()) -> list[Deletion]:
+        """Of runs of these projects; without any, all."""
+        found = self._reading.store.deletions()
+        return [each for each in found if self._is_of(each, projects)]
+
+    def _is_of(self, deletion: Deletion, projects: Sequence[str]) -> bool:
+        if not projects:
+            return True
+        return project_of(self._reading.store.buried_processes(deletion)) in projects
 
     def purge(self) -> int:
         """Remove what is due; how many runs that were."""
@@ -171,6 +182,7 @@ class Deletions:
         for journal in self._reading.store.buried_journals(deletion):
             self._remove_journal(journal)
         self._reading.store.purge(deletion)
+        self._on_changed()
         logger.warning("run %s is gone", deletion.run)
 
     def _remove_journal(self, journal: JournalId) -> None:

@@ -14,6 +14,7 @@ from runwatch.head.api_types import (
     XidInfo,
     plain,
 )
+from runwatch.head.guests import Sees
 from runwatch.head.parameters import Given
 from runwatch.head.reading import Reading
 from runwatch.head.uncollected import uncollected
@@ -30,7 +31,10 @@ A_SCREENFUL: Final = 200
 
 
 @uncollected()
-def devices(reading: Reading, offsets: Offsets, given: Given) -> DeviceList:
+def devices(
+    reading: Reading, offsets: Offsets, given: Given, sees: Sees | None = None
+) -> DeviceList:
+    """`sees`: of which runs; None: of all, and of none."""
     now_ns = reading.clock.wall_ns()
     board, name_of = view.Board(), _name_of(reading)
     judge = partial(board.devices, now_ns=now_ns, name_of=name_of, clock_offset_ns=offsets())
@@ -42,7 +46,7 @@ def devices(reading: Reading, offsets: Offsets, given: Given) -> DeviceList:
         board.add_metric(metric, _samples(reading, metric, since_ns))
     kinds = list(view.INCIDENTS)
     board.add_incidents(reading.store.events(None, kinds=kinds, start_ns=since_ns, of_each=OF_EACH))
-    wanted = _wanted(reading, judge(), given)
+    wanted = _wanted(reading, judge(), given, sees or (lambda run: True))
     end = given["offset"] + given["limit"]
     shown = view.ordered(wanted, given["sort"])[given["offset"] : end]
     told = wanted
@@ -59,13 +63,14 @@ def devices(reading: Reading, offsets: Offsets, given: Given) -> DeviceList:
 
 
 def _wanted(
-    reading: Reading, found: dict[view.Key, view.Device], given: Given
+    reading: Reading, found: dict[view.Key, view.Device], given: Given, sees: Sees
 ) -> dict[view.Key, view.Device]:
     run = None if given["run"] is None else reading.run(given["run"])
     return {
         key: device
         for key, device in found.items()
         if (run is None or device.run == run)
+        and sees(device.run)
         and (not given["host"] or device.host in given["host"])
     }
 

@@ -22,6 +22,7 @@ from runwatch._version import __version__
 from runwatch.errors import NotFound
 from runwatch.head.answers import latest_infos
 from runwatch.head.api_types import LiveHello, LivePoints
+from runwatch.head.guests import EVERYTHING, Sight
 from runwatch.head.live import Live
 from runwatch.head.page_answers import described
 from runwatch.head.reading import Card, Reading
@@ -76,21 +77,34 @@ class Watcher:
     """What one page was told, and what is news to it.  Used by one thread at a time."""
 
     def __init__(
-        self, reading: Reading, cards: Cards, run: RunId | None, *, values: bool = True
+        self,
+        reading: Reading,
+        cards: Cards,
+        run: RunId | None,
+        *,
+        values: bool = True,
+        sight: Sight = EVERYTHING,
     ) -> None:
         self._reading = reading
         self._cards = cards
         self._run = run
         self._values = values
+        self._sight = sight
         self._told: dict[RunId, Card] = {}
         self._told_ns: dict[int, int] = {}
 
     def news(self, moved: frozenset[JournalId]) -> list[tuple[str, msgspec.Struct]]:
         """Empty `moved` means that time has passed: only states can have changed."""
         if self._run is None:
-            return self._runs(self._cards.current().values())
-        found = self._runs([self._cards.board.card(self._run)])
+            return self._runs(card for card in self._cards.current().values() if self._shows(card))
+        card = self._cards.board.card(self._run)
+        if not self._shows(card):  # it was moved to another project
+            raise NotFound(f"there is no run {self._run!r}")
+        found = self._runs([card])
         return found + (self._points(self._run) if moved else [])
+
+    def _shows(self, card: Card) -> bool:
+        return self._sight.shows(card.summary.run, card.summary.group)
 
     def _runs(self, cards: Iterable[Card]) -> list[tuple[str, msgspec.Struct]]:
         changed = [card for card in cards if self._is_news(card)]
@@ -132,8 +146,9 @@ async def feed(
     last_id: str,
     pace: Pace,
     values: bool = True,
+    sight: Sight = EVERYTHING,
 ) -> AsyncIterator[bytes]:
-    watcher = Watcher(reading, cards, run, values=values)
+    watcher = Watcher(reading, cards, run, values=values, sight=sight)
     seconds = pace.all_seconds if run is None else pace.run_seconds
     everything = frozenset([JournalId("")])
     with live.subscribe() as subscription:

@@ -10,8 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runwatch.head import goodput_answers, goodput_figures
+from runwatch.head.access import CALLER
 from runwatch.head.api_types import Answer, EntryList, ExplainedInfo, GoodputInfo, RolledUp
 from runwatch.head.goodput import Accounts
+from runwatch.head.guests import Sight
 from runwatch.head.openapi import JSON, Operation, Respond
 from runwatch.head.parameters import Given, Parameter
 from runwatch.head.reading import Reading
@@ -123,7 +125,7 @@ class GoodputDesk:
             Operation(
                 "/api/v1/goodput",
                 "What the time of several runs went into, together",
-                _json(self._rolled_up),
+                self._rolled_up,
                 _ROLLED_UP,
                 {JSON: RolledUp},
                 (422,),
@@ -145,11 +147,17 @@ class GoodputDesk:
             self._board.note(RunId(found.run), GoodputNote(found.end_ns, found.goodput, spent))
         return found
 
-    def _rolled_up(self, given: Given) -> RolledUp:
-        summaries, _ = self._board.summaries()
-        return goodput_figures.rolled_up(
-            self._reading, self._accounts, summaries, self._priced(given)
-        )
+    async def _rolled_up(self, request: Request, given: Given) -> Response:
+        sight: Sight = request.scope[CALLER].sight
+
+        def made() -> RolledUp:
+            summaries, _ = self._board.summaries()
+            shown = [run for run in summaries if sight.shows(run.run, run.group)]
+            return goodput_figures.rolled_up(
+                self._reading, self._accounts, shown, self._priced(given)
+            )
+
+        return await run_in_threadpool(lambda: json_reply(made()))
 
     def _priced(self, given: Given) -> Given:
         """With this head's price, unless who asks brings one."""

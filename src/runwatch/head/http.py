@@ -32,7 +32,7 @@ from runwatch.exports.prometheus import CONTENT_TYPE, HeadMetrics
 from runwatch.exports.rows import export_batches
 from runwatch.head import answers, device_answers, roles, streams
 from runwatch.head import api_types as types
-from runwatch.head.access import TRUSTED, Access, AccessSettings
+from runwatch.head.access import CALLER, TRUSTED, Access, AccessSettings
 from runwatch.head.audit import Audit
 from runwatch.head.audit_answers import AuditDesk
 from runwatch.head.bands import BandDesk
@@ -48,6 +48,7 @@ from runwatch.head.goodput_desk import GoodputDesk
 from runwatch.head.goodput_notes import GoodputKeeper
 from runwatch.head.gswarm import Profiler
 from runwatch.head.gswarm_http import GswarmHttp, info, wants_json
+from runwatch.head.guests import by_id, seen
 from runwatch.head.incidents import Incidents, StackTaker
 from runwatch.head.live import Live, TooManySubscribers
 from runwatch.head.main_token import MainToken
@@ -181,7 +182,7 @@ def create_app(
                 known_tokens=tokens,
                 audit=audit,
                 main=main,
-                find_run=reading.run,
+                runs=reading,
                 clock=clock,
             ),
             Middleware(Patience, seconds=answer_seconds),
@@ -348,12 +349,13 @@ class Api:
                 types.ProcessList,
                 [_RUN],
             ),
-            ask(
-                "/devices",
+            Operation(
+                "/api/v1/devices",
                 "Every accelerator now, those first that hurt",
                 self._devices,
-                types.DeviceList,
                 _DEVICES,
+                {JSON: types.DeviceList},
+                (404, 409),
             ),
             Operation(
                 f"/api/v1{of_run}/export",
@@ -378,7 +380,7 @@ class Api:
             request.scope[_ROUTE] = op.path
             _check_path(request)
             given = parse(op.parameters, request.scope["query_string"], request.path_params)
-            return await op.respond(request, given)
+            return await op.respond(request, by_id(request.scope, given))
 
         return respond
 
@@ -391,8 +393,13 @@ class Api:
 
         return respond
 
-    def _devices(self, reading: Reading, given: Given) -> types.DeviceList:
-        return device_answers.devices(reading, self._clock_offsets, given)
+    async def _devices(self, request: Request, given: Given) -> Response:
+        sees = seen(request.scope[CALLER].sight, self.reading)
+
+        def found(reading: Reading, given: Given) -> types.DeviceList:
+            return device_answers.devices(reading, self._clock_offsets, given, sees)
+
+        return await self._json(found)(request, given)
 
     async def _health(self, request: Request, given: Given) -> Response:
         if request.scope[TRUSTED]:
@@ -470,6 +477,7 @@ class Api:
             values=given["values"] == "on",
             last_id=request.headers.get("last-event-id", ""),
             pace=self._pace,
+            sight=request.scope[CALLER].sight,
         )
         if request.method == "HEAD":
             stream = streams.nothing()

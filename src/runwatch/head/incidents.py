@@ -89,7 +89,8 @@ class StackTaker:
             "native": wanted.native,
             "first_round": wanted.first_round,
         }
-        return self.outbox.send("stacks", body, map(self.node_of, hosts), ANSWER_SECONDS)
+        nodes = map(self.node_of, hosts)
+        return self.outbox.send("stacks", body, nodes, ANSWER_SECONDS, run)
 
     def wait(
         self, sent: Sent, seconds: float, stopping: Callable[[], bool] = lambda: False

@@ -19,6 +19,7 @@ from typing import Final
 
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import StoreDamaged, StoreFull
+from runwatch.head.projects import Projects
 from runwatch.head.quotas import Quotas, size_of
 from runwatch.head.steady import SteadyClock
 from runwatch.record import Batch, JournalId, Position, Verdict
@@ -63,6 +64,7 @@ class Ingest:
         self.also: Callable[[], object] = lambda: None
         """What else is done when what is stored is put in order."""
         self.quotas = quotas
+        self.projects = Projects(store) if quotas is None else quotas.projects
         self._retention = retention
         self._on_stored = on_stored
         self._clock = clock
@@ -90,21 +92,27 @@ class Ingest:
     def waiting_points(self) -> int:
         return self._waiting
 
-    def submit(self, batch: Batch, client: str = "", bytes: int = 0) -> Future[Verdict]:
+    def submit(
+        self, batch: Batch, client: str = "", bytes: int = 0, projects: Sequence[str] = ()
+    ) -> Future[Verdict]:
         """Queue a batch; whoever calls asks `has_room` (or `wait_for_room`) first.
 
-        `client`: who brings it, and has limits; `bytes`: how long it was as a message.
+        `client`: who brings it, and has limits; `bytes`: how long it was as a message; `projects`:
+        those that it may add to, empty for all.
         """
         future: Future[Verdict] = Future()
-        if client and self.quotas is not None:
-            size = size_of(batch, bytes)
-            if why := self.quotas.refusal(batch, client, size):
-                self.batches_refused += 1
-                journal = batch.origin.journal
-                future.set_result(Verdict(journal, self.store.cursor(journal), False, why))
-                return future
-            counted = _counting(self.quotas, batch, client, size)
-            future.add_done_callback(counted)
+        size = size_of(batch, bytes)
+        if projects:
+            batch, why = self.projects.admitted(batch, projects)
+            if why:
+                return self._refuse(batch, why)
+        quotas = self.quotas if client else None
+        if quotas is not None and (why := quotas.refusal(batch, client, size)):
+            return self._refuse(batch, why)
+        if batch.definitions and (coming := self.projects.coming(batch)):
+            future.add_done_callback(lambda _: self.projects.settled(coming))
+        if quotas is not None:
+            future.add_done_callback(_counting(quotas, batch, client, size))
         with self._changed:
             if self.failure is not None or self._stopping.is_set():
                 future.cancel()
@@ -115,6 +123,12 @@ class Ingest:
             if len(self._queue) == 1 or self._waiting >= MUCH_POINTS:
                 self._changed.notify_all()
         return future
+
+    def _refuse(self, batch: Batch, why: str) -> Future[Verdict]:
+        self.batches_refused += 1
+        journal, refused = batch.origin.journal, Future[Verdict]()
+        refused.set_result(Verdict(journal, self.store.cursor(journal), False, why))
+        return refused
 
     def wait_for_room(self, timeout: float) -> bool:
         with self._changed:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from runwatch.errors import UsageError
 from runwatch.files import Folder, private, shelf
+from runwatch.head.projects import words
 from runwatch.wire import spine_pb2 as pb
 
 MAX_BYTES: Final = 64 << 30
@@ -27,20 +28,28 @@ class Keeping:
         root: Path,
         on_kept: Callable[[Path], None] = lambda _: None,
         drops: Callable[[str], bool] = lambda _: False,
+        projects_of: Callable[[str], Collection[str]] = lambda _: (),
     ) -> None:
-        """`drops`: whether nothing of the run is wanted any more; then it is not kept."""
+        """`drops`: whether nothing of the run is wanted any more; then it is not kept.
+        `projects_of`: of all runs whose profiles lie in a folder of this name."""
         self._root = root
+        self._projects_of = projects_of
         self._on_kept = on_kept
         self._drops = drops
 
-    async def take(self, pieces: AsyncIterator[pb.Piece]) -> pb.Kept:
-        """One file; what is wrong with it is the answer, not an error."""
+    async def take(self, pieces: AsyncIterator[pb.Piece], projects: Sequence[str] = ()) -> pb.Kept:
+        """One file; what is wrong with it is the answer, not an error.
+
+        `projects`: those whose runs it may be of; empty for all.
+        """
         first = await anext(aiter(pieces), None)
         if first is None or first.WhichOneof("piece") != "header":
             return pb.Kept(problem="a file begins with its header")
         header = first.header
         try:
             *folders, name = _parts(header.path)
+            if projects:
+                await asyncio.to_thread(self._check_project, folders[0], projects)
             if await asyncio.to_thread(self._drops, folders[0]):
                 return pb.Kept(bytes=header.bytes)
             self._check_room(header)
@@ -55,6 +64,14 @@ class Keeping:
             return pb.Kept(problem=str(error))
         self._on_kept(self._root.joinpath(*folders, name))
         return pb.Kept(bytes=header.bytes)
+
+    def _check_project(self, folder: str, projects: Sequence[str]) -> None:
+        found = self._projects_of(folder)
+        if not found or not set(found) <= set(projects):
+            raise UsageError(
+                f"no run {folder[:80]!r} of {words(projects)} is known here, which the token of "
+                "this node is for"
+            )
 
     def _check_room(self, header: pb.FileHeader) -> None:
         if header.bytes > MAX_BYTES:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable
-from dataclasses import asdict, fields
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
@@ -19,7 +19,6 @@ from runwatch.errors import UsageError
 from runwatch.files import Folder
 
 MOST_BYTES: Final = 16 << 20
-_VERSION: Final = 1
 logger = logging.getLogger("runwatch.head")
 
 
@@ -34,15 +33,24 @@ T = TypeVar("T", bound=Record)
 
 
 class KeptList(Generic[T]):
-    """`what`: how the file and people call them; `is_sound`: whether Runwatch wrote such a one."""
+    """`what`: how the file and people call them; `is_sound`: whether Runwatch wrote such a one;
+    `version`: which the file is of, by what is in it, and `newest`: the newest that is known."""
 
     def __init__(
-        self, path: Path | None, kind: type[T], what: str, is_sound: Callable[[T], bool]
+        self,
+        path: Path | None,
+        kind: type[T],
+        what: str,
+        is_sound: Callable[[T], bool],
+        version: Callable[[Iterable[T]], int] = lambda _: 1,
+        newest: int = 1,
     ) -> None:
         self._path = path
         self._kind = kind
         self._what = what
         self._is_sound = is_sound
+        self._version = version
+        self._newest = newest
         self._known: dict[str, T] = {}
         self._stamp: tuple[int, int, int] | None = None
         self._damage = ""
@@ -66,7 +74,8 @@ class KeptList(Generic[T]):
         if self._path is None:
             raise UsageError(f"{self._what} cannot be kept here: this directory may only be read")
         name = self._path.stem
-        body = {"version": _VERSION, name: [asdict(record) for record in records.values()]}
+        version, found = self._version(records.values()), map(asdict, records.values())
+        body = {"version": version, name: list(found)}
         try:
             with Folder.at(self._path.parent) as root:
                 root.write(self._path.name, json.dumps(body, indent=1).encode(), sync=True)
@@ -95,10 +104,16 @@ class KeptList(Generic[T]):
             logger.error("none of the %s opens anything: %s", self._what, self._damage)
 
     def _read(self, body: Any, name: str) -> dict[str, T]:
-        if body["version"] != _VERSION:
+        if body["version"] not in range(1, self._newest + 1):
             raise ValueError(f"it is of version {body['version']}")
-        names = [field.name for field in fields(self._kind)]
-        found = [self._kind(**{name: each[name] for name in names}) for each in body[name]]
+        found = [self._record(each) for each in body[name]]
         if not all(self._is_sound(record) for record in found):
             raise ValueError("it was not written by Runwatch")
         return {record.id: record for record in found}
+
+    def _record(self, said: dict[str, Any]) -> T:
+        """What a file of an older version does not tell is as it was then."""
+        known = [f.name for f in fields(self._kind) if f.name in said or f.default is MISSING]
+        values = {name: said[name] for name in known}
+        lists = {name: tuple(v) for name, v in values.items() if isinstance(v, list)}
+        return self._kind(**values | lists)

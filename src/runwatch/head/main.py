@@ -133,6 +133,7 @@ class LocalHead:
             self.nodes.agents,
             self.tail.agents,
             self.nodes.node_of,
+            project_of=self.ingest.projects.of,
             clock=clock,
         )
         self.clients = Clients(self.store, told=True, clock=clock)
@@ -176,7 +177,7 @@ class LocalHead:
             self.profiles.profiles,
             root=root,
             lasts=lasts,
-            on_changed=lambda: self.live.changed([JournalId("")]),
+            on_changed=self._runs_changed,
             clock=clock,
         )
         self.deletions.on_due = self.ingest.keep_soon
@@ -214,6 +215,12 @@ class LocalHead:
         """Journals whose processes live, by the word of those who can tell."""
         said = [agent.alive for agent in self.nodes.agents()]
         return self.tail.alive().union(*said)
+
+    def _runs_changed(self) -> None:
+        """One was deleted, or is back."""
+        self.ingest.projects.look_again()
+        self.quotas.recount()
+        self.live.changed([JournalId("")])
 
     def _standing(self) -> Standing:
         host = this_host()
@@ -341,7 +348,10 @@ class Head:
         self.service = SpineService(
             self.local.ingest,
             keeping=Keeping(
-                settings.root / "profiles", self.local.profiles.kept, self.local.deletions.drops
+                settings.root / "profiles",
+                self.local.profiles.kept,
+                self.local.deletions.drops,
+                self.local.ingest.projects.of_folder,
             ),
             clock=clock,
         )

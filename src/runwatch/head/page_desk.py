@@ -15,6 +15,7 @@ from runwatch.head.access import CALLER
 from runwatch.head.api_types import Answer, RunList
 from runwatch.head.goodput import Accounts
 from runwatch.head.goodput_notes import GoodputKeeper
+from runwatch.head.guests import Sight
 from runwatch.head.openapi import JSON, Operation, Respond
 from runwatch.head.page_types import HeatmapInfo, HeatMetrics, TimelineInfo
 from runwatch.head.parameters import Given, Parameter
@@ -125,10 +126,9 @@ class PageDesk:
     def _listed(self, request: Request, given: Given) -> Response:
         """A list that the caller has already is not made again."""
         summaries, state = self._board.summaries()
-        only = request.scope[CALLER].run
-        if only:
-            summaries = [run for run in summaries if run.run == only]
-        said = f"{state} {only} ".encode() + request.scope["query_string"]
+        sight: Sight = request.scope[CALLER].sight
+        summaries = [run for run in summaries if sight.shows(run.run, run.group)]
+        said = f"{state} {sight} ".encode() + request.scope["query_string"]
         tag = f'"{hashlib.sha256(said).hexdigest()[:24]}"'
         headers = {
             "ETag": tag,

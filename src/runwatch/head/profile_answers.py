@@ -13,7 +13,9 @@ from starlette.responses import FileResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from runwatch.errors import NotFound
+from runwatch.head.access import CALLER
 from runwatch.head.api_types import Answer, plain
+from runwatch.head.guests import seen
 from runwatch.head.openapi import JSON, Operation
 from runwatch.head.parameters import BadRequest, Given, Parameter
 from runwatch.head.patience import for_caller
@@ -165,7 +167,12 @@ class ProfileDesk:
     # ── answers ───────────────────────────────────────────────────────────────────────────────
 
     async def _all(self, request: Request, given: Given) -> Response:
-        return await _list(request, self.profiles.all, given)
+        sees = seen(request.scope[CALLER].sight, self.profiles.reading)
+
+        def mine() -> list[Kept]:
+            return [kept for kept in self.profiles.all() if sees(kept.run)]
+
+        return await _list(request, mine, given)
 
     async def _of_run(self, request: Request, given: Given) -> Response:
         return await _list(request, lambda: self.profiles.of(given["run"]), given)

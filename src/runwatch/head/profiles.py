@@ -142,7 +142,7 @@ class Profiles:
     ) -> None:
         """`journals`: of processes whose journals lie there and are our own, we believe where they
         say that their profiles are."""
-        self._reading = reading
+        self.reading = reading
         self._journals = journals
         self._places = tuple(places)
         self._note = note
@@ -151,12 +151,15 @@ class Profiles:
     def all(self) -> list[Kept]:
         """Newest first."""
         told = self._told()
-        names = {row.run: row.run_name for row in self._reading.store.processes() if row.run}
+        names = {row.run: row.run_name for row in self.reading.store.processes() if row.run}
         found = self._folders()
-        kept = [self._kept(session, names.get(session.run, ""), found) for session in told.values()]
+        kept = [
+            self._kept(session, names.get(session.run, ""), found, names)
+            for session in told.values()
+        ]
         taken = {folder for item in kept for folder in item.folders}
         kept += [_by_hand(spot, names) for spot in found if spot.place.path not in taken]
-        gone, live = self._reading.store.deletions(), {*names, *names.values()}
+        gone, live = self.reading.store.deletions(), {*names, *names.values()}
         kept = [k for k in kept if not any(_is_left(k, deletion, live) for deletion in gone)]
         return sorted((k for k in kept if k.told or k.files), key=lambda k: -k.start_ns)
 
@@ -164,7 +167,7 @@ class Profiles:
         """Those of one run, by its id or by a name that only it has."""
         kept = self.all()
         try:
-            id = self._reading.run(run)
+            id = self.reading.run(run)
         except NotFound:
             if any(item.run == run for item in kept):
                 return [item for item in kept if item.run == run]
@@ -172,9 +175,13 @@ class Profiles:
         return [item for item in kept if item.run == id]
 
     def find(self, run: str, session: str) -> Kept:
+        """By the run's id, or by a name that is no run's id."""
         view.check_session(session)
-        for item in self.all():
-            if item.id == session and run in (item.run, item.run_name):
+        found = [item for item in self.all() if item.id == session]
+        of_id = [item for item in found if item.run == run]
+        is_id = bool(of_id) or bool(self.reading.store.processes(RunId(run)))
+        for item in of_id if is_id else found:
+            if run in (item.run, item.run_name):
                 return item
         raise NotFound(
             f"run {run[:80]!r} has no profile session {session!r}; /api/v1/profiles lists all"
@@ -188,7 +195,7 @@ class Profiles:
             for folder in self._kept(session, "", self._folders()).folders
         }
         found = (_by_hand(spot, {}) for spot in self._folders() if spot.place.path not in taken)
-        rows = self._reading.store.processes()
+        rows = self.reading.store.processes()
         live = {name for row in rows for name in (row.run, row.run_name)}
         return [kept for kept in found if _is_left(kept, deletion, live)]
 
@@ -212,7 +219,7 @@ class Profiles:
     # ── what was told ─────────────────────────────────────────────────────────────────────────
 
     def _told(self) -> dict[view.Key, Session]:
-        store = self._reading.store
+        store = self.reading.store
         events = store.events(None, kinds=[view.PROFILE], of_each=OF_EACH)
         events += store.events(None, kinds=[view.DELETED], of_each=OF_EACH)
         events.sort(key=lambda event: event.time_ns)
@@ -220,11 +227,14 @@ class Profiles:
         going = {key[0] for key, session in told.items() if session.state == "running"}
         if not going:
             return told
-        states = [state for run in going for state in self._reading.processes(run)]
+        states = [state for run in going for state in self.reading.processes(run)]
         return view.fold(events, view.gone_of(states))
 
-    def _kept(self, session: Session, name: str, found: Iterable[Found]) -> Kept:
-        names = session.run, name
+    def _kept(
+        self, session: Session, name: str, found: Iterable[Found], ids: Collection[str] = ()
+    ) -> Kept:
+        """A folder with the id of another run is that one's, whatever this run is called."""
+        names = (session.run,) if name in ids else (session.run, name)
         lying = [f.place for f in found if f.session == session.id and f.run in names]
         told = ((p.directory, p.journal) for p in session.parts if p.directory)
         named = (

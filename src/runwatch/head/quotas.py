@@ -1,21 +1,23 @@
-"""How much one run and one client may bring.
+"""How much one run, one project and one client may bring.
 
 Asked before a batch is queued.  What is over is refused with the reason, nothing of it is stored,
 and it stays where it is: the agent sets the journal aside, says so, and asks again now and then.
-A limit stands as long as its setting and what is counted do: of a run all that the store has, of a
-client what it brought since it was first heard, or in the last day at most.
+A limit stands as long as its setting and what is counted do: of a run or a project all that the
+store has, of a client what it brought since it was first heard, or in the last day at most.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import RunwatchError
+from runwatch.head.projects import Projects, named
 from runwatch.record import Batch, JournalId, RunId, RunScope, Series
 from runwatch.store.store import Store
 
@@ -40,6 +42,10 @@ class QuotaSettings:
     client_series: int = 2_000_000
     client_events: int = 20_000_000
     client_bytes: int = 1 << 40
+    project_runs: int = 0
+    project_series: int = 0
+    project_events: int = 0
+    project_bytes: int = 0
 
 
 NO_LIMITS: Final = QuotaSettings(0, 0, 0, 0, 0, 0, 0)
@@ -81,6 +87,13 @@ class Quotas:
         self._over: dict[str, str] = {}
         """Who is over a limit, and why; the newest last."""
         self._said: set[tuple[RunId, str]] = set()
+        self.projects = Projects(store)
+        self._runs_in: dict[str, set[RunId]] | None = None
+        self._in_projects: dict[str, _Tally] = {}
+        self._weighs_projects = bool(settings.project_events or settings.project_bytes)
+        self._by_project = bool(
+            settings.project_runs or settings.project_series or self._weighs_projects
+        )
 
     # ── asking ────────────────────────────────────────────────────────────────────────────────
 
@@ -92,21 +105,31 @@ class Quotas:
             run = self._run(batch)
             if not self._over and not batch.definitions and self._fits(batch, run, client, size):
                 return ""
-            why = self._of_client(batch, client, size) or self._of_run(batch, run, size)
-            who = f"run {run}" if run and why.startswith("run ") else client
-            if why:
-                self.refused += 1
+            for who, why in self._refusals(batch, run, client, size):
                 self._over.pop(who, None)
-                self._over[who] = why
-            elif self._over:
-                self._over.pop(f"run {run}", None)
-                self._over.pop(client, None)
-            return why
+                if why:
+                    self.refused += 1
+                    self._over[who] = why
+                    return why
+            return ""
+
+    def _refusals(
+        self, batch: Batch, run: RunId, client: str, size: int
+    ) -> Iterator[tuple[str, str]]:
+        """Who may be over a limit, and why; empty if that one is not."""
+        yield client, self._of_client(batch, client, size)
+        yield f"run {run}", self._of_run(batch, run, size)
+        if project := self._project(batch, run):
+            yield f"project {project}", self._of_project(batch, run, project, size)
 
     def _fits(self, batch: Batch, run: RunId, client: str, size: int) -> bool:
         """Quickly, of what defines nothing: nearly all that comes is far below its limits."""
         limits, events = self._settings, len(batch.events)
         of_run, of_client = self._runs.get(run), self._clients.get(client)
+        if self._weighs_projects:
+            project = self._project(batch, run)
+            if project and self._of_project(batch, run, project, size):
+                return False
         return (
             of_run is None
             or (not limits.run_events or of_run.events + events <= limits.run_events)
@@ -125,7 +148,17 @@ class Quotas:
         return over[-MOST_TOLD:] + ([f"and {more} more are over a limit"] if more > 0 else [])
 
     def of_run(self, run: RunId) -> str:
-        return self._over.get(f"run {run}", "")
+        over = self._over.get(f"run {run}", "")
+        if over or not self._by_project:
+            return over
+        return self._over.get(f"project {self.projects.of(run) or ''}", "")
+
+    def recount(self) -> None:
+        """A run was deleted, or is back: its project has less, or more."""
+        self.projects.look_again()
+        with self._lock:
+            self._runs_in = None
+            self._in_projects.clear()
 
     def _of_run(self, batch: Batch, run: RunId, size: int) -> str:
         if not run:
@@ -141,6 +174,25 @@ class Quotas:
             if most and more and have + more > most:
                 why = _words(f"run {run!r}", have, what, most, f"run_{what}")
                 self._say_once(run, what, why)
+                return why
+        return ""
+
+    def _of_project(self, batch: Batch, run: RunId, project: str, size: int) -> str:
+        known, limits = self._in_projects.get(project, _Tally()), self._settings
+        runs = self._members()[project] if batch.definitions else set()
+        series = sum(map(self._store.count_series, runs)) if limits.project_series else 0
+        new = {scope.run for scope in named(batch)} - runs
+        wanted = {
+            "runs": (len(runs), len(new), limits.project_runs),
+            "series": (series, self._new_series(batch), limits.project_series),
+            "events": (known.events, len(batch.events), limits.project_events),
+            "bytes": (known.bytes, size, limits.project_bytes),
+        }
+        for what, (have, more, most) in wanted.items():
+            if most and more and have + more > most:
+                why = _words(f"project {project!r}", have, what, most, f"project_{what}")
+                if self._store.knows_run(run):
+                    self._say_once(run, f"{what} of its project", why)
                 return why
         return ""
 
@@ -199,6 +251,36 @@ class Quotas:
             known.series += new[1]
         if run and tally is None:
             self._runs[run] = self._weighed(run)
+        if run and self._by_project:
+            self._took_for_project(batch, run, size)
+
+    def _took_for_project(self, batch: Batch, run: RunId, size: int) -> None:
+        project = self.projects.of(run)
+        if not project:
+            return
+        with self._lock:
+            members = self._members()[project]
+            members.update(scope.run for scope in named(batch))
+            runs, tally = [*members], self._in_projects.get(project)
+            if tally is not None:
+                tally.events += len(batch.events)
+                tally.bytes += size
+        if tally is None and self._weighs_projects:
+            # Once after a start or a deletion.  This batch is in what the store has.
+            weights = [self._runs.get(each) or self._weighed(each) for each in runs]
+            total = _Tally(sum(w.events for w in weights), sum(w.bytes for w in weights))
+            with self._lock:
+                self._in_projects[project] = total
+
+    def _members(self) -> dict[str, set[RunId]]:
+        """The runs of each project."""
+        if self._runs_in is None:
+            rows = self._store.processes()
+            runs = {row.run for row in rows if row.run and row.role != "agent"}
+            self._runs_in = defaultdict(set)
+            for run in runs:
+                self._runs_in[self.projects.of(run) or ""].add(run)
+        return self._runs_in
 
     def _weighed(self, run: RunId) -> _Tally:
         """What the store has of it, this batch included."""
@@ -220,6 +302,15 @@ class Quotas:
             if named:
                 self._run_of[batch.origin.journal] = named[-1]
         return self._run_of.get(batch.origin.journal, _NO_RUN)
+
+    def _project(self, batch: Batch, run: RunId) -> str:
+        """Of a run that is new, as the batch says."""
+        if not run or not self._by_project:
+            return ""
+        found = self.projects.of(run)
+        if found is None:
+            found = next((scope.group for scope in named(batch) if scope.run == run), "")
+        return found
 
     def _new_runs(self, batch: Batch) -> int:
         named = {d.run for d in batch.definitions if isinstance(d, RunScope)}

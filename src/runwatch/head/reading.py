@@ -26,6 +26,7 @@ from runwatch.views.runs import (
     RunSummary,
     attempts,
     process_states,
+    project_of,
     runs_of,
 )
 from runwatch.views.series import AttemptOf, Headline, Question, choose, headline
@@ -119,20 +120,28 @@ class Reading:
 
     # ── runs ───────────────────────────────────────────────────────────────────────────────────
 
-    def run(self, key: str) -> RunId:
-        """The id of the run that has this id, or else alone has this name."""
-        if any(row.role != "agent" for row in self.store.processes(RunId(key))) and key:
+    def run(self, key: str, sees: Callable[[str], bool] | None = None) -> RunId:
+        """The id of the run that has this id, or else alone has this name, of those that `sees`
+        lets be seen: there are no others then."""
+        of_id = self.store.processes(RunId(key)) if key and (sees is None or sees(key)) else ()
+        if any(row.role != "agent" for row in of_id):
             return RunId(key)
         named = {
             row.run: row.start_ns
             for row in self.store.processes()
             if row.run_name == key and row.run and row.role != "agent"
         }
+        if sees is not None:
+            named = {run: start_ns for run, start_ns in named.items() if sees(run)}
         if len(named) > 1:
             raise Ambiguous(key, sorted(named, key=lambda run: -named[run])[:20])
         if not named:
             raise NotFound(f"there is no run with id or name {_short(key)}; /api/v1/runs lists all")
         return next(iter(named))
+
+    def project(self, run: str) -> str:
+        """Its group; empty if it names none, or if there is no such run."""
+        return project_of(self.store.processes(RunId(run))) or "" if run else ""
 
     def processes(self, run: RunId | None = None) -> list[ProcessState]:
         now_ns = self.clock.wall_ns()

@@ -131,6 +131,8 @@ METHODS: Final[Mapping[str, Role]] = {
     f"{GSWARM}Exit": "admin",
 }
 
+BY_PROJECT: Final = frozenset({"/runwatch.v1.Spine/Stream", "/runwatch.v1.Spine/Keep"})
+"""The methods that look at the projects of a token; such a token calls no others."""
 OPEN: Final = frozenset({"POST /profiling/start", "POST /profiling/stop"})
 """What others than who has the token may do at a head that `gsprof start` began on loopback."""
 

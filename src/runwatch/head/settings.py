@@ -85,6 +85,12 @@ class HeadSettings:
     client_series: int = setting(2_000_000, help="and so many new series")
     client_events: int = setting(20_000_000, help="and so many events")
     client_bytes: int = setting(1 << 40, help="and so many bytes")
+    project_runs: int = setting(
+        0, help="so many runs may one project (the runs' group) have; 0 = any number"
+    )
+    project_series: int = setting(0, help="and so many series")
+    project_events: int = setting(0, help="and so many events")
+    project_bytes: int = setting(0, help="and so many bytes, as they were sent")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "base_path", check_base_path(self.base_path))

@@ -34,8 +34,12 @@ class AccessInfo(Answer):
     """What may be done; "view" for a link."""
     run: str | None
     """The only run that may be asked about; null: all."""
+    projects: list[str]
+    """The groups whose runs may be asked about; empty: all."""
     expires_ns: int | None
     note: str
+    link: bool
+    """Came by a shared link."""
     login: bool
     """Whether this head has a token, and one can log out."""
 
@@ -132,9 +136,11 @@ class ShareDesk:
             AccessInfo(
                 level=caller.level,
                 role=caller.role,
-                run=caller.run or None,
+                run=caller.sight.run or None,
+                projects=[plain(name) for name in caller.sight.projects],
                 expires_ns=(known.expires_ns or None) if known else None,
                 note=plain(share.note) if share else "",
+                link=share is not None,
                 login=self._has_token,
             )
         )

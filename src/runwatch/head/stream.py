@@ -16,7 +16,7 @@ import grpc
 from runwatch._version import __version__
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import UsageError, WireError
-from runwatch.head.admission import Admission, address_of
+from runwatch.head.admission import PROJECTS, Admission, address_of
 from runwatch.head.ingest import Ingest
 from runwatch.head.keeping import Keeping
 from runwatch.record import Batch, Command, JournalId, Verdict
@@ -63,6 +63,8 @@ class AgentState:
     wire_version: int = OLDEST_VERSION
     client: str = ""
     """Who it is as far as limits go."""
+    projects: tuple[str, ...] = ()
+    """Those that its token is for; empty: all."""
     send: Callable[[Command], None] = lambda _: None
     """Any thread may call it."""
     _told: deque[float] = field(default_factory=lambda: deque(maxlen=CLOCK_WORDS))
@@ -111,7 +113,7 @@ class SpineService:
     ) -> pb.Kept:
         if self._keeping is None:
             return pb.Kept(problem="this head keeps no files")
-        return await self._keeping.take(pieces)
+        return await self._keeping.take(pieces, PROJECTS.get())
 
     async def stream(
         self, requests: AsyncIterator[pb.Up], context: grpc.aio.ServicerContext
@@ -123,6 +125,7 @@ class SpineService:
         conversation = _Conversation(self._ingest, self._clock, hello)
         hello.send = conversation.send
         hello.client = address_of(peer)[0]
+        hello.projects = PROJECTS.get()
         self.agents[peer] = hello
         self._conversations.add(conversation)
         reading = asyncio.ensure_future(conversation.read(requests))
@@ -241,7 +244,8 @@ class _Conversation:
         while not self._ingest.has_room:
             await asyncio.sleep(ROOM_POLL_SECONDS)
         batch = batch_from_message(message, host=self._agent.host, now_ns=self._clock.wall_ns())
-        taken = self._ingest.submit(batch, self._agent.client, _bytes_of(message, batch))
+        size, agent = _bytes_of(message, batch), self._agent
+        taken = self._ingest.submit(batch, agent.client, size, agent.projects)
         taken.add_done_callback(self._stored(batch.end))
 
     def _stored(self, end: int) -> Callable[[Future[Verdict]], None]:

@@ -30,6 +30,8 @@ class TokenInfo(Answer):
     """Null: never."""
     used_ns: int | None
     """When it was last used, as far as this process knows."""
+    projects: list[str]
+    """The groups whose runs it is for; empty: all runs."""
 
 
 class TokenMade(TokenInfo):
@@ -56,6 +58,8 @@ class NewToken(msgspec.Struct, forbid_unknown_fields=True):
     name: str = ""
     days: float | None = None
     """Null: until it is taken back."""
+    projects: list[str] = []
+    """Groups of runs; empty: all runs."""
 
 
 _ID: Final = Parameter("id", "string", "a token's id", "path", shortest=1)
@@ -103,9 +107,11 @@ class TokenDesk:
 
     async def _make(self, request: Request, given: Given) -> Response:
         asked = await body_of(request, NewToken)
-        made = await run_in_threadpool(self._tokens.add, asked.role, asked.name, asked.days)
+        made = await run_in_threadpool(
+            self._tokens.add, asked.role, asked.name, asked.days, asked.projects
+        )
         token, word = made
-        request.scope[CHANGED] = {"token": token.id, "name": token.name, "role": token.role}
+        request.scope[CHANGED] = _told(token)
         return json_reply(TokenMade(**self._fields(token), token=word))
 
     async def _renew(self, request: Request, given: Given) -> Response:
@@ -116,7 +122,7 @@ class TokenDesk:
     async def _revoke(self, request: Request, given: Given) -> Response:
         token = await run_in_threadpool(self._tokens.revoke, given["id"])
         self._on_revoked()
-        request.scope[CHANGED] = {"token": token.id, "name": token.name, "role": token.role}
+        request.scope[CHANGED] = _told(token)
         return json_reply(TokenGone(id=token.id))
 
     def _fields(self, token: Token) -> dict[str, Any]:
@@ -127,4 +133,11 @@ class TokenDesk:
             "created_ns": token.created_ns,
             "expires_ns": token.expires_ns or None,
             "used_ns": self._tokens.used_ns.get(token.id),
+            "projects": [plain(name) for name in token.projects],
         }
+
+
+def _told(token: Token) -> dict[str, Any]:
+    """For the audit log."""
+    about = {"token": token.id, "name": token.name, "role": token.role}
+    return {**about, "projects": list(token.projects)} if token.projects else about

@@ -3,6 +3,8 @@
 The head's own is an admin's.  `tokens.json` holds none of them, and nothing that opens anything: of
 a token the browser is given a digest as its cookie, and of that digest the file has the SHA-256.
 One that is taken back opens nothing from that moment on, also where a stream is open.
+A token may be limited to projects.  A file with such a one is of version 2: a head that knows
+nothing of projects must not take it for a token of all runs.
 """
 
 from __future__ import annotations
@@ -12,12 +14,14 @@ import hmac
 import re
 import secrets
 import threading
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import NotFound, UsageError
+from runwatch.head import projects as project_names
 from runwatch.head.kept_list import KeptList
 from runwatch.head.roles import ROLES, Role
 
@@ -44,6 +48,8 @@ class Token:
     """0: never."""
     proof: str
     """SHA-256 of the cookie."""
+    projects: tuple[str, ...] = ()
+    """The groups whose runs it is for; empty: all runs."""
 
     def works_at(self, now_ns: int) -> bool:
         return not self.expires_ns or self.expires_ns > now_ns
@@ -65,7 +71,7 @@ class Tokens:
     def __init__(
         self, path: Path | None = None, *, most: int = MOST, clock: Clock = system_clock
     ) -> None:
-        self._list = KeptList(path, Token, "tokens", _is_sound)
+        self._list = KeptList(path, Token, "tokens", _is_sound, _version, newest=2)
         self._most = most
         self._clock = clock
         self._lock = threading.Lock()
@@ -74,7 +80,13 @@ class Tokens:
 
     # ── for an admin ──────────────────────────────────────────────────────────────────────────
 
-    def add(self, role: Role, name: str = "", days: float | None = None) -> tuple[Token, str]:
+    def add(
+        self,
+        role: Role,
+        name: str = "",
+        days: float | None = None,
+        projects: Sequence[str] = (),
+    ) -> tuple[Token, str]:
         """A new one and its word, which nobody can tell again."""
         if days is not None and not 0 < days <= MOST_DAYS:
             raise UsageError(f"days is {days:g}: a token lives more than 0 and at most 3650 days")
@@ -91,6 +103,7 @@ class Tokens:
             created_ns=now_ns,
             expires_ns=now_ns + int(days * _DAY_NS) if days is not None else 0,
             proof=_proof(cookie_of(word)),
+            projects=project_names.checked(projects),
         )
         with self._lock:
             kept = {t.id: t for t in self._list.current().values() if t.works_at(now_ns)}
@@ -140,8 +153,14 @@ class Tokens:
         return known == token and token.works_at(self._clock.wall_ns())
 
 
+def _version(tokens: Iterable[Token]) -> int:
+    return 2 if any(token.projects for token in tokens) else 1
+
+
 def _is_sound(token: Token) -> bool:
-    texts = (token.id, token.name, token.proof)
+    if not isinstance(token.projects, tuple):
+        return False
+    texts = (token.id, token.name, token.proof, *token.projects)
     return (
         isinstance(token.expires_ns, int)
         and isinstance(token.created_ns, int)

@@ -263,6 +263,15 @@ class Catalog:
             if journal.gone and journal.gone >= journal.scopes.keys()
         ]
 
+    def buried_rows(self, deletion: Deletion) -> list[ProcessRow]:
+        """Its processes; another run of the same id, before or after it, has others."""
+        return [
+            _process_row(journal, scope)
+            for journal in self._journals(deletion.run)
+            for scope in _parts_in(journal, deletion.run)
+            if deletion.means(journal.origin, journal.number, journal.scope_at[scope.id])
+        ]
+
     def gone_until_ns(self, journal: Journal, scope: int | None) -> int | None:
         """Up to which time what a journal says under a scope is of a deleted run, if any is."""
         if scope in journal.gone:

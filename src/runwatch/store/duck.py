@@ -275,6 +275,11 @@ class DuckStore:
     def knows_run(self, run: RunId) -> bool:
         return self._catalog.find_run(run) is not None
 
+    def runs_of(self, journal: JournalId) -> frozenset[RunId]:
+        known = self._catalog.find_journal(journal)
+        scopes = () if known is None else tuple(known.scopes.values())
+        return frozenset(scope.run for scope in scopes)
+
     def latest(self, series: Sequence[int]) -> list[Latest]:
         slots = self._catalog.find_slots(series)
         if None in slots:
@@ -645,6 +650,9 @@ class DuckStore:
 
     def buried_journals(self, deletion: Deletion) -> list[JournalId]:
         return self._catalog.buried_journals(deletion)
+
+    def buried_processes(self, deletion: Deletion) -> list[ProcessRow]:
+        return self._catalog.buried_rows(deletion)
 
     def purge(self, deletion: Deletion) -> None:
         self._deleter.purge(deletion)

@@ -168,6 +168,10 @@ class Store(Protocol):
 
     def knows_run(self, run: RunId) -> bool: ...
 
+    def runs_of(self, journal: JournalId) -> frozenset[RunId]:
+        """Those that the journal has named so far."""
+        ...
+
     def latest(self, series: Sequence[int]) -> list[Latest]:
         """The newest point by time of each series that has one; from memory."""
         ...
@@ -282,6 +286,10 @@ class Store(Protocol):
 
     def buried_journals(self, deletion: Deletion) -> list[JournalId]:
         """Journals of processes that say nothing but what was deleted."""
+        ...
+
+    def buried_processes(self, deletion: Deletion) -> list[ProcessRow]:
+        """Those that had a part in the run when it was deleted."""
         ...
 
     def purge(self, deletion: Deletion) -> None:

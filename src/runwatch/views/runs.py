@@ -92,6 +92,8 @@ class ProcessState:
     """From when on its job was wanted, where somebody told it: the process, or a scheduler."""
     granted_at_ns: int | None = None
     """When its job had its machines, as a scheduler told."""
+    born_ns: int = 0
+    """When the process began, by its own clock; it may open a run later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,6 +388,7 @@ def _process_state(
         user=evidence.user(row),
         queued_at_ns=evidence.queued_at_ns(row),
         granted_at_ns=evidence.granted_at_ns(row),
+        born_ns=row.start_ns,
     )
 
 
@@ -543,6 +546,24 @@ def runs_of(states: Iterable[ProcessState], last_steps: Mapping[RunId, int]) -> 
     return sorted(summaries, key=lambda run: (-run.started_ns, run.run))
 
 
+def group_of(members: Iterable[tuple[int, JournalId, str]]) -> str:
+    """A run's group, by when each of its processes began, its journal, and the group it named.
+
+    The youngest process that named one decides.  The group is also the run's project, so lists and
+    whoever decides who may see a run ask here.
+    """
+    return max((member for member in members if member[2]), default=(0, "", ""))[2]
+
+
+def project_of(parts: Iterable[ProcessRow]) -> str | None:
+    """The project of the run that these take part in; None: nobody does.  Agents only report, and
+    a forked child has no say unless nobody else is known."""
+    known = {row.journal: row for row in parts if row.run and row.role != "agent"}
+    grown = [row for row in known.values() if row.role != "child"]
+    said = grown or list(known.values())
+    return group_of((row.start_ns, row.journal, row.group) for row in said) if said else None
+
+
 def _summary(run: RunId, members: Sequence[ProcessState], last_step: int | None) -> RunSummary:
     newest_first = sorted(members, key=lambda p: (p.started_ns, p.journal), reverse=True)
     number = max(member.attempt for member in members)
@@ -550,7 +571,7 @@ def _summary(run: RunId, members: Sequence[ProcessState], last_step: int | None)
     return RunSummary(
         run=run,
         name=next((member.name for member in newest_first if member.name), run),
-        group=next((member.group for member in newest_first if member.group), ""),
+        group=group_of((member.born_ns, member.journal, member.group) for member in members),
         state=newest.state,
         reason=newest.reason,
         attempts=number,

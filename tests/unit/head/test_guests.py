@@ -8,11 +8,23 @@ from typing import Any
 
 import pytest
 
-from runwatch.head.guests import Ruling, narrowed, reads, ruling
+from runwatch.errors import NotFound
+from runwatch.head import guests
+from runwatch.head.guests import Ruling, Sight, narrowed, reads
 from runwatch.head.http import create_app
 from runwatch.store.duck import DuckStore
 
 XPROF = "/viewers/xprof/data/plugin/profile"
+
+
+def ruling(run: str, path: str, query: bytes) -> Ruling:
+    """For a link of one run."""
+    return guests.ruling(Sight(run), run.__eq__, path, query)
+
+
+def of_project(path: str, query: bytes = b"") -> Ruling:
+    """For a token of one project, which has run-1 and run-2 in it."""
+    return guests.ruling(Sight(projects=("a",)), {"run-1", "run-2"}.__contains__, path, query)
 
 
 @pytest.mark.parametrize(
@@ -50,8 +62,10 @@ def test_a_run_that_is_named_must_be_the_shared_one(
 
 
 def test_what_is_about_all_runs_becomes_about_one() -> None:
-    assert ruling("a b", "/api/v1/live", b"") == Ruling(query=b"run=a%20b")
-    assert ruling("x", "/api/v1/devices", b"limit=3") == Ruling(query=b"limit=3&run=x")
+    asked = ruling("a b", "/api/v1/live", b"")
+    assert asked == Ruling(as_said=("a b",), query=b"run=a%20b")
+    asked = ruling("x", "/api/v1/devices", b"limit=3")
+    assert asked == Ruling(as_said=("x",), query=b"limit=3&run=x")
 
 
 @pytest.mark.parametrize(
@@ -86,7 +100,8 @@ def test_everything_else_is_closed(path: str, query: bytes) -> None:
 
 
 def test_profiles_of_the_run_are_open() -> None:
-    assert ruling("run-1", "/api/v1/profiles/run-1/s1/files/a.pb", b"") == Ruling()
+    own = Ruling(as_said=("run-1",))
+    assert ruling("run-1", "/api/v1/profiles/run-1/s1/files/a.pb", b"") == own
     assert ruling("a/b", "/viewers/trace", b"run=a%2Fb&session=s&file=f") == Ruling()
 
 
@@ -133,7 +148,9 @@ def test_xprofs_list_is_narrowed() -> None:
 
     async def answer() -> None:
         headers = [(b"accept-encoding", b"gzip"), (b"host", b"x")]
-        scope, narrow = narrowed("run-1", {"path": f"{XPROF}/runs", "headers": headers}, send)
+        scope, narrow = narrowed(
+            "run-1".__eq__, {"path": f"{XPROF}/runs", "headers": headers}, send
+        )
         assert scope["headers"] == [(b"host", b"x")]
         start = {"type": "http.response.start", "status": 200}
         await narrow({**start, "headers": [(b"Content-Length", b"99")]})
@@ -144,3 +161,63 @@ def test_xprofs_list_is_narrowed() -> None:
     asyncio.run(answer())
     assert json.loads(sent[1]["body"]) == ["run-1/s1", "run-1/s2"]
     assert sent[0]["headers"] == [(b"content-length", str(len(sent[1]["body"])).encode())]
+
+
+# ── tokens of projects ────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/api/v1/runs", "/api/v1/live", "/api/v1/devices", "/api/v1/goodput", "/api/v1/profiles"],
+)
+def test_what_is_narrowed_or_says_nothing_is_open_to_a_project(path: str) -> None:
+    assert of_project(path) == Ruling()
+
+
+def test_runs_that_are_named_are_looked_at() -> None:
+    assert of_project("/api/v1/runs/llama/stacks") == Ruling(runs=("llama",))
+    assert of_project("/api/v1/live", b"run=b&run=c") == Ruling(runs=("b", "c"))
+    assert of_project("/api/v1/deleted/x/restore") == Ruling(as_said=("x",))
+
+
+def test_profiles_are_open_by_the_ids_of_runs() -> None:
+    assert of_project("/api/v1/profiles/run-2/s1") == Ruling(as_said=("run-2",))
+    assert of_project("/viewers/trace", b"run=run-2&session=s&file=f") == Ruling()
+    assert of_project(f"{XPROF}/data", b"run=run-2%2Fs1&tag=overview") == Ruling()
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        ("/metrics", b""),
+        ("/status", b""),
+        ("/clients", b""),
+        ("/profiling/start", b""),
+        ("/api/v1/sessions", b""),
+        ("/api/v1/captures", b""),
+        ("/api/v1/commands/1", b""),
+        ("/api/v1/tokens", b""),
+        ("/api/v1/tokens/renew", b""),
+        ("/api/v1/shares", b""),
+        ("/api/v1/audit", b""),
+        ("/api/v1/new", b""),
+        ("/viewers/", b""),
+        ("/api/v1/profiles/run-3/s1", b""),
+        ("/viewers/trace", b"run=run-3&session=s&file=f"),
+        ("/viewers/trace", b"run=run-1&run=run-2&session=s&file=f"),
+        (f"{XPROF}/data", b"run=run-3/s1"),
+        (f"{XPROF}/data", b"run=run-1"),
+        (f"{XPROF}/data", b"run=run-1/../run-3/s1"),
+    ],
+)
+def test_the_rest_is_closed_to_a_project(path: str, query: bytes) -> None:
+    assert "this token is for project 'a'" in of_project(path, query).why_not
+
+
+def test_only_what_was_looked_at_is_answered() -> None:
+    scope = {guests.IDS: {"llama": "run-1"}}
+    assert guests.by_id(scope, {"run": "llama", "limit": 3}) == {"run": "run-1", "limit": 3}
+    assert guests.by_id(scope, {"run": None}) == {"run": None}
+    assert guests.by_id({}, {"run": "x"}) == {"run": "x"}
+    with pytest.raises(NotFound, match="no run with id or name 'run-3'"):
+        guests.by_id(scope, {"run": "run-3"})

@@ -148,6 +148,7 @@ class World:
     # ── a node, as an outbox knows it ─────────────────────────────────────────────────────────
 
     host, commands, clock_offset_seconds = HOST, ("stacks",), 0.0
+    projects = ()
 
     def send(self, command: Command) -> None:
         self.asked.append(command.body)

@@ -1,14 +1,15 @@
-"""What a run and a client may bring, counted over a real store."""
+"""What a run, a project and a client may bring, counted over a real store."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from runwatch.head.ingest import Ingest
 from runwatch.head.quotas import DAY_NS, NO_LIMITS, Quotas, QuotaSettings, size_of
-from runwatch.record import Batch, Event, RunId, Verdict
+from runwatch.record import Batch, Event, RunId, RunScope, Verdict
 from runwatch.store.duck import DuckStore
 from tests.integration.head_history import Clock
 from tests.integration.processes import until
@@ -52,6 +53,16 @@ def world() -> Iterator[World]:
 
 def writer(run: str, *, series: int = 3) -> Writer:
     return Writer(origin(f"journal-{run}"), definitions(run, series=series))
+
+
+def member(run: str, project: str, *, series: int = 3) -> Writer:
+    """A journal of a run that names a project."""
+    made = writer(run, series=series)
+    made.definitions = [
+        replace(each, group=project) if isinstance(each, RunScope) else each
+        for each in made.definitions
+    ]
+    return made
 
 
 def events(count: int) -> list[Event]:
@@ -113,3 +124,81 @@ def test_many_refusals_are_told_in_brief(world: World) -> None:
     notes = world.quotas.notes()
     assert len(notes) == 21 and notes[-1] == "and 10 more are over a limit"
     assert world.quotas.refused == 30
+
+
+# ── projects ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_runs_of_a_project_are_counted_by_what_the_store_has(world: World) -> None:
+    assert world.bring(member("r1", "a").batch()).accepted
+    world.restart(project_runs=2)
+    two = member("r2", "a")
+    assert world.bring(two.batch()).accepted and world.bring(two.batch(ramp(2))).accepted
+    refused = world.bring(member("r3", "a").batch())
+    assert not refused.accepted and refused.position == 0
+    assert "project 'a' has brought 2 runs, and 2 are allowed (project_runs" in refused.why
+    assert world.quotas.notes() == [refused.why]
+    assert world.quotas.of_run(RunId("r1")) == refused.why, "it is said of each of them"
+    for other in (member("r3", "b"), writer("r4")):
+        assert world.bring(other.batch()).accepted
+    assert world.bring(two.batch(ramp(2))).accepted
+    world.store.delete(RunId("r1"), at_ns=2**62, purge_ns=2**62)
+    world.quotas.recount()
+    assert world.bring(member("r5", "a").batch()).accepted
+
+
+def test_an_agent_that_tells_of_a_run_does_not_count_for_its_project(world: World) -> None:
+    world.restart(project_runs=1)
+    agent = member("r1", "a")
+    agent.origin = replace(agent.origin, role="agent", journal="agent-1")  # type: ignore[arg-type]
+    assert world.bring(agent.batch()).accepted and world.bring(member("r2", "a").batch()).accepted
+    assert "project_runs" in world.bring(member("r1", "a").batch()).why
+
+
+def test_series_of_a_project_are_those_of_all_its_runs(world: World) -> None:
+    world.restart(project_series=7)
+    assert world.bring(member("r1", "a").batch()).accepted
+    assert world.bring(member("r2", "a").batch()).accepted
+    why = world.bring(member("r3", "a").batch()).why
+    assert "project 'a' has brought 6 series, and 7 are allowed (project_series" in why
+    one = member("r2", "a", series=4)
+    one.at = world.store.cursor(one.origin.journal)
+    assert world.bring(one.batch()).accepted
+    assert world.bring(member("r3", "b").batch()).accepted
+
+
+def test_what_a_project_has_outlives_the_head(world: World) -> None:
+    one, two = member("r1", "a"), member("r2", "a")
+    assert world.bring(one.batch(events=events(5))).accepted
+    assert world.bring(two.batch(events=events(5))).accepted
+    world.restart(project_events=13)
+    assert world.bring(one.batch(events=events(2))).accepted  # twelve
+    two.definitions = []  # nothing is defined any more: the quick way
+    again = two.at
+    why = world.bring(two.batch(events=events(2))).why
+    assert "project 'a' has brought 12 events, and 13 are allowed (project_events" in why
+    until(lambda: world.told == [("r2", "events of its project")], 10)
+    two.at = again
+    assert world.bring(two.batch(events=events(1))).accepted
+    assert world.quotas.notes() == []
+    assert world.bring(writer("other").batch(events=events(50))).accepted
+    world.store.delete(RunId("r1"), at_ns=2**62, purge_ns=2**62)
+    world.quotas.recount()
+    assert world.bring(two.batch(events=events(3))).accepted
+    assert world.bring(two.batch(events=events(4))).accepted  # thirteen
+    assert "project_events" in world.bring(two.batch(events=events(1))).why
+
+
+def test_bytes_of_a_project_are_those_of_its_messages(world: World) -> None:
+    world.restart(project_bytes=5000)
+    one, two = member("r1", "a"), member("r2", "a")
+    assert world.bring(one.batch(), bytes=900).accepted
+    assert world.bring(two.batch(), bytes=4000).accepted
+    assert "project_bytes" in world.bring(one.batch(), bytes=1100).why
+
+
+def test_the_heads_own_word_and_agents_have_no_project(world: World) -> None:
+    world.restart(project_runs=1, project_events=1)
+    assert world.bring(member("r1", "a").batch(events=events(9)), "").accepted
+    agent = Writer(replace(origin("agent-2"), role="agent"), [])
+    assert world.bring(agent.batch(events=events(9))).accepted

@@ -77,7 +77,16 @@ def test_there_is_an_end_to_how_many(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"role": "root"}, {"expires_ns": "1"}, {"proof": 1}, {"name": None}]
+    "change",
+    [
+        {"role": "root"},
+        {"expires_ns": "1"},
+        {"proof": 1},
+        {"name": None},
+        {"projects": "vision"},
+        {"projects": None},
+        {"projects": [1]},
+    ],
 )
 def test_a_damaged_file_opens_nothing_and_stays(
     tokens: Tokens, tmp_path: Path, change: dict[str, object]
@@ -96,3 +105,46 @@ def test_a_damaged_file_opens_nothing_and_stays(
 def test_without_a_place_none_is_made() -> None:
     with pytest.raises(UsageError, match="may only be read"):
         Tokens().add("view")
+
+
+# ── projects ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_one_of_projects_is_that_in_every_process(tokens: Tokens, tmp_path: Path) -> None:
+    made, word = tokens.add("view", projects=["vision", "audio", "vision"])
+    assert made.projects == ("vision", "audio")
+    other = Tokens(tmp_path / FILE)
+    assert other.of_word(word) == made and other.holds(made) and tokens.holds(made)
+
+
+def test_a_file_of_before_there_were_projects_is_read(tokens: Tokens, tmp_path: Path) -> None:
+    _, word = tokens.add("operate", "alice")
+    file = tmp_path / FILE
+    body = json.loads(file.read_text())
+    assert body["version"] == 1
+    del body["tokens"][0]["projects"]
+    file.write_text(json.dumps(body))
+    found = tokens.of_word(word)
+    assert found is not None and (found.role, found.projects) == ("operate", ())
+
+
+def test_an_older_head_does_not_take_it_for_a_token_of_all_runs(
+    tokens: Tokens, tmp_path: Path
+) -> None:
+    made, _ = tokens.add("view", projects=["vision"])
+    file = tmp_path / FILE
+    assert json.loads(file.read_text())["version"] == 2, "which older ones do not open"
+    tokens.revoke(made.id)
+    tokens.add("view")
+    assert json.loads(file.read_text())["version"] == 1
+
+
+@pytest.mark.parametrize("name", ["", "x" * 201, "a\nb", "a\x1b[31m"])
+def test_a_project_is_a_group_that_can_be_shown(tokens: Tokens, name: str) -> None:
+    with pytest.raises(UsageError, match="project"):
+        tokens.add("view", projects=[name])
+
+
+def test_there_is_an_end_to_its_projects(tokens: Tokens) -> None:
+    with pytest.raises(UsageError, match="101 projects"):
+        tokens.add("view", projects=[str(number) for number in range(101)])

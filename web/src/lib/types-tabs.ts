@@ -4,7 +4,12 @@ import type { ProfileInfo } from "./types";
 
 export interface Access {
   level: "full" | "read";
+  role?: "ingest" | "view" | "operate" | "admin" | null;
   run: string | null;
+  /** The groups whose runs may be seen; empty: all. */
+  projects?: string[];
+  /** Came by a shared link. */
+  link?: boolean;
   login: boolean;
 }
 
