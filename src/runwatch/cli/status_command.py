@@ -1,0 +1,145 @@
+"""How Runwatch stands for you on this machine: head, agent, what waits to be sent, disk.
+
+It says what is not well and what to do about it.  It only looks: nothing is started, stopped or
+changed.  The exit code is 0 when all is well, and 1 when something needs attention.
+
+example:
+  runwatch status
+  runwatch status --dir /var/lib/runwatch
+  runwatch status --json | jq .attention
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from runwatch._version import __version__
+from runwatch.cli import status_agent, status_disk, status_head, status_waiting, tables
+from runwatch.cli.status_types import VERSION, Section, user_name
+from runwatch.journal.liveness import this_host
+from runwatch.settings import runwatch_dir
+
+NEEDS_ATTENTION: Final = 1
+TITLES: Final = {"head": "head", "agent": "agent", "waiting": "to send", "disk": "disk"}
+_OFF: Final = ("off", "0", "no", "false")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dir", type=Path, help="a Runwatch directory (default $RUNWATCH_DIR)")
+    parser.add_argument("--json", action="store_true", help="all of it as JSON, for programs")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    root = Path(os.path.abspath(arguments.dir or runwatch_dir()))
+    sections = look(root)
+    well = not any(section.problems for section in sections)
+    if arguments.json:
+        tables.print_json(_answer(root, sections))
+    else:
+        _print(root, sections, tables.console())
+    return 0 if well else NEEDS_ATTENTION
+
+
+def look(root: Path) -> list[Section]:
+    named = status_head.named_in()
+    host = named.host or this_host()
+    found = status_head.look(root, named)
+    agent = status_agent.find(root, host)
+    note = agent.note
+    journals = status_waiting.survey(root, host, note.reached if note else {})
+    sends_to = named.head or (note.head if note and agent.runs else "")
+    waiting = status_waiting.section(
+        journals,
+        agent,
+        host=host,
+        head=sends_to,
+        serves=found.serves,
+        inherit_seconds=named.inherit_seconds,
+    )
+    return [
+        _with_asides(found.section, waiting),
+        status_agent.section(
+            agent,
+            head=named.head,
+            living=journals.living,
+            off=os.environ.get("RUNWATCH_AGENT", "").strip().lower() in _OFF,
+            waits=waiting.facts["journals"] > 0,
+        ),
+        waiting,
+        status_disk.section(root, journals_bytes=journals.bytes, budget_bytes=named.budget_bytes),
+    ]
+
+
+def _with_asides(head: Section, waiting: Section) -> Section:
+    """What the head says is set aside, without what is told of this node anyway."""
+    health = head.facts["health"]
+    if health is None:
+        return head
+    known = [each["journal"] for each in waiting.facts["aside"]]
+    more = status_head.asides_elsewhere(health, known)
+    return replace(head, problems=[*head.problems, *more])
+
+
+def _answer(root: Path, sections: Sequence[Section]) -> dict[str, Any]:
+    attention = [
+        {"about": section.name, **asdict(problem)}
+        for section in sections
+        for problem in section.problems
+    ]
+    return {
+        "version": VERSION,
+        "well": not attention,
+        "time_ns": time.time_ns(),
+        "runwatch": __version__,
+        "host": this_host(),
+        "user": user_name(os.geteuid()),
+        "directory": str(root),
+        **{section.name: section.facts for section in sections},
+        "attention": attention,
+    }
+
+
+def _print(root: Path, sections: Sequence[Section], out: Console) -> None:
+    out.print(
+        Text.assemble(
+            (f"Runwatch {__version__}", "bold"),
+            f" for {user_name(os.geteuid())} on {this_host()}, directory {root}",
+        ),
+        highlight=False,
+    )
+    out.print()
+    grid = Table.grid(padding=(0, 1))
+    for _ in range(3):
+        grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for section in sections:
+        _add(grid, section)
+    out.print(grid)
+    out.print()
+    wrong = sum(len(section.problems) for section in sections)
+    if wrong:
+        needs = "thing needs" if wrong == 1 else "things need"
+        out.print(Text(f"{wrong} {needs} attention.", "bold yellow"))
+    else:
+        out.print(Text("All is well.", "green"))
+
+
+def _add(grid: Table, section: Section) -> None:
+    """Its sentences, then what needs attention, each with what to do."""
+    rows = [("", Text(line)) for line in section.said]
+    for problem in section.problems:
+        rows += [("▲", Text(problem.what, "yellow")), ("→", Text(problem.todo, "cyan"))]
+    mark = Text("▲", "bold yellow") if section.problems else Text("✔", "green")
+    title = Text(TITLES[section.name], "bold")
+    for number, (sign, words) in enumerate(rows):
+        grid.add_row(*(("", "") if number else (mark, title)), sign, words)
