@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from runwatch._version import __version__
 from runwatch.agent.note import AgentNote, read_note
+from runwatch.cli.moments import time as moment
 from runwatch.cli.status_types import Problem, Section, user_name, whose
-from runwatch.cli.tables import time as moment
 from runwatch.files import Folder, Refused, shelf
 from runwatch.journal.agents import FOLDER, is_locked, lock_name
 from runwatch.journal.liveness import pid_namespace

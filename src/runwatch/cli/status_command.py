@@ -12,6 +12,7 @@ example:
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import time
 from collections.abc import Sequence
@@ -19,18 +20,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from runwatch._version import __version__
-from runwatch.cli import status_agent, status_disk, status_head, status_waiting, tables
+from runwatch.cli import status_agent, status_disk, status_head, status_waiting
+from runwatch.cli.status_picture import picture
 from runwatch.cli.status_types import VERSION, Section, user_name
 from runwatch.journal.liveness import this_host
 from runwatch.settings import runwatch_dir
 
 NEEDS_ATTENTION: Final = 1
-TITLES: Final = {"head": "head", "agent": "agent", "waiting": "to send", "disk": "disk"}
 _OFF: Final = ("off", "0", "no", "false")
 
 
@@ -44,9 +41,11 @@ def run(arguments: argparse.Namespace) -> int:
     sections = look(root)
     well = not any(section.problems for section in sections)
     if arguments.json:
-        tables.print_json(_answer(root, sections))
+        print(json.dumps(_answer(root, sections), indent=2))
     else:
-        _print(root, sections, tables.console())
+        print(
+            picture(f"for {user_name(os.geteuid())} on {this_host()}, directory {root}", sections)
+        )
     return 0 if well else NEEDS_ATTENTION
 
 
@@ -107,39 +106,3 @@ def _answer(root: Path, sections: Sequence[Section]) -> dict[str, Any]:
         **{section.name: section.facts for section in sections},
         "attention": attention,
     }
-
-
-def _print(root: Path, sections: Sequence[Section], out: Console) -> None:
-    out.print(
-        Text.assemble(
-            (f"Runwatch {__version__}", "bold"),
-            f" for {user_name(os.geteuid())} on {this_host()}, directory {root}",
-        ),
-        highlight=False,
-    )
-    out.print()
-    grid = Table.grid(padding=(0, 1))
-    for _ in range(3):
-        grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    for section in sections:
-        _add(grid, section)
-    out.print(grid)
-    out.print()
-    wrong = sum(len(section.problems) for section in sections)
-    if wrong:
-        needs = "thing needs" if wrong == 1 else "things need"
-        out.print(Text(f"{wrong} {needs} attention.", "bold yellow"))
-    else:
-        out.print(Text("All is well.", "green"))
-
-
-def _add(grid: Table, section: Section) -> None:
-    """Its sentences, then what needs attention, each with what to do."""
-    rows = [("", Text(line)) for line in section.said]
-    for problem in section.problems:
-        rows += [("▲", Text(problem.what, "yellow")), ("→", Text(problem.todo, "cyan"))]
-    mark = Text("▲", "bold yellow") if section.problems else Text("✔", "green")
-    title = Text(TITLES[section.name], "bold")
-    for number, (sign, words) in enumerate(rows):
-        grid.add_row(*(("", "") if number else (mark, title)), sign, words)

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
-import socket
-import ssl
-import urllib.error
-import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
 
 from runwatch._version import __version__
 from runwatch.address import ADDRESS_FILE, Listening, read_quietly, token_for
-from runwatch.cli.status_types import Problem, Section, many, user_name, whose
-from runwatch.cli.tables import time as moment
+from runwatch.cli.moments import time as moment
+from runwatch.cli.status_types import Answer, Problem, Section, many, user_name, whose
 from runwatch.errors import UsageError
 from runwatch.files import Folder
-from runwatch.goodput.remote import http_address
 from runwatch.journal.liveness import read_stat, this_host
 
-TIMEOUT_SECONDS: Final = 3.0
-MOST_BYTES: Final = 16 << 20
 MOST_TOLD: Final = 5
 """Journals that are named one by one."""
 
@@ -43,15 +34,6 @@ class Named:
     budget_bytes: int = 0
     problem: str = ""
     """Why the settings cannot be read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What came of asking.  `state`: well, token, refused, silent, name, tls, other, unreachable"""
-
-    state: str
-    why: str = ""
-    health: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +89,8 @@ def _settings_problem(named: Named) -> list[Problem]:
 
 def _named(root: Path, named: Named, note: tuple[Listening, int] | None) -> Section:
     """One that agents send to; its page is, as a rule, one port further."""
+    from runwatch.goodput.remote import http_address  # slow to import, as what asks is
+
     problems = _settings_problem(named)
     try:
         address = http_address(named.head)
@@ -115,7 +99,7 @@ def _named(root: Path, named: Named, note: tuple[Listening, int] | None) -> Sect
         return Section(
             "head", _facts(named.head, named.source, Answer("unreachable")), [], problems
         )
-    answer = ask(address, token_for(address, root, named.token, quietly=True), named.ca)
+    answer = _asked(address, token_for(address, root, named.token, quietly=True), named.ca)
     said: list[str] = []
     if answer.health is None:
         problems.append(_unreached(address, answer, named))
@@ -125,6 +109,12 @@ def _named(root: Path, named: Named, note: tuple[Listening, int] | None) -> Sect
     if note is not None and note[0].http and note[0].http != address:
         said.append(f"{ADDRESS_FILE} here names another one, {note[0].http}: it is not asked")
     return Section("head", _facts(address, named.source, answer), said, problems)
+
+
+def _asked(address: str, token: str, ca: Path | None) -> Answer:
+    from runwatch.cli.status_asking import ask  # HTTP and TLS: only for who has somebody to ask
+
+    return ask(address, token, ca)
 
 
 def _unreached(address: str, answer: Answer, named: Named) -> Problem:
@@ -148,7 +138,7 @@ def _noted(root: Path, note: Listening, owner: int, ca: Path | None) -> Section:
         facts = _facts("", ADDRESS_FILE, Answer("unreachable", "it has no HTTP port"), about)
         who = f"process {note.pid}{where}{began}, of {user_name(owner)}, without an HTTP port"
         return Section("head", facts, [who, "its health cannot be asked for"])
-    answer = ask(note.http, token_for(note.http, root, quietly=True), ca)
+    answer = _asked(note.http, token_for(note.http, root, quietly=True), ca)
     if answer.health is not None:
         source = f"from {ADDRESS_FILE} in the directory"
         said, problems = _told(note.http, answer, answer.health, source)
@@ -213,66 +203,6 @@ def _health_facts(health: Mapping[str, Any]) -> dict[str, Any]:
         "records_refused": health.get("records_refused") or 0,
         "records_dropped": health.get("records_dropped") or 0,
     }
-
-
-# ── asking ────────────────────────────────────────────────────────────────────────────────────
-
-
-def ask(address: str, token: str, ca: Path | None = None) -> Answer:
-    """One request; never raises for what is wrong with the other side."""
-    if not address.startswith(("http://", "https://")):
-        return Answer("other", "that is no address of a page")
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    try:
-        request = urllib.request.Request(f"{address}/api/v1/health", headers=headers)
-        context = _context(ca) if address.startswith("https") else None
-        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS, context=context) as answer:
-            health = json.loads(answer.read(MOST_BYTES))
-    except urllib.error.HTTPError as error:
-        return _refusal(error.code, error.read(MOST_BYTES))
-    except (OSError, HTTPException, ValueError) as error:
-        return _failure(getattr(error, "reason", error))
-    if not isinstance(health, dict) or health.get("status") not in ("ok", "degraded"):
-        return Answer("other", "something else than a head answers there")
-    if "version" in health:
-        return Answer("well", health=health)
-    why = "the head does not know the token that we have" if token else "we have no token for it"
-    return Answer("token", why, health)
-
-
-def _context(ca: Path | None) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=str(ca) if ca else None)
-    except OSError as error:
-        raise OSError(
-            error.errno, f"RUNWATCH_CA ({ca}) cannot be used: {error.strerror}"
-        ) from error
-
-
-def _refusal(code: int, body: bytes) -> Answer:
-    try:
-        said = str(json.loads(body)["error"]["message"])
-    except (ValueError, KeyError, TypeError):
-        return Answer("other", f"something answers {code} there, which no head does")
-    return Answer("unreachable", f"it answers {code}: {said}")
-
-
-def _failure(error: object) -> Answer:
-    if isinstance(error, ConnectionRefusedError):
-        return Answer("refused", "nobody listens there")
-    if isinstance(error, TimeoutError):
-        return Answer("silent", f"no answer within {TIMEOUT_SECONDS:g} s")
-    if isinstance(error, socket.gaierror):
-        return Answer("name", f"the name is not known ({error.strerror})")
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return Answer("tls", f"its certificate is not accepted: {error.verify_message}")
-    if isinstance(error, ssl.SSLError):
-        return Answer("tls", f"TLS fails: {error.reason or error}; perhaps it speaks none")
-    if isinstance(error, ConnectionResetError | HTTPException):
-        return Answer("tls", "it closes the connection without an answer; perhaps it wants TLS")
-    if isinstance(error, OSError):
-        return Answer("unreachable", error.strerror or str(error))
-    return Answer("other", "something else than a head answers there")
 
 
 # ── words ─────────────────────────────────────────────────────────────────────────────────────

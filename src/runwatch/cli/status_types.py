@@ -29,6 +29,15 @@ class Section:
     problems: Sequence[Problem] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of asking.  `state`: well, token, refused, silent, name, tls, other, unreachable"""
+
+    state: str
+    why: str = ""
+    health: Mapping[str, Any] | None = None
+
+
 def user_name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name

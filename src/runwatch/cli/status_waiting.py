@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from runwatch.cli.moments import duration
+from runwatch.cli.moments import time as moment
 from runwatch.cli.status_agent import Agent, lock_is_held
 from runwatch.cli.status_types import Problem, Section, many, size, user_name
-from runwatch.cli.tables import duration
-from runwatch.cli.tables import time as moment
 from runwatch.errors import SegmentError
 from runwatch.files import Folder, shelf
 from runwatch.journal.agents import FOLDER, heir_name, lock_name
