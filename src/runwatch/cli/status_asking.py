@@ -30,7 +30,7 @@ def ask(address: str, token: str, ca: Path | None = None) -> Answer:
     except urllib.error.HTTPError as error:
         return _refusal(error.code, error.read(MOST_BYTES))
     except (OSError, HTTPException, ValueError) as error:
-        return _failure(getattr(error, "reason", error))
+        return _failure(error.reason if isinstance(error, urllib.error.URLError) else error)
     if not isinstance(health, dict) or health.get("status") not in ("ok", "degraded"):
         return Answer("other", "something else than a head answers there")
     if "version" in health:
@@ -66,7 +66,8 @@ def _failure(error: object) -> Answer:
     if isinstance(error, ssl.SSLCertVerificationError):
         return Answer("tls", f"its certificate is not accepted: {error.verify_message}")
     if isinstance(error, ssl.SSLError):
-        return Answer("tls", f"TLS fails: {error.reason or error}; perhaps it speaks none")
+        why = getattr(error, "reason", None) or error
+        return Answer("tls", f"TLS fails: {why}; perhaps it speaks none")
     if isinstance(error, ConnectionResetError | HTTPException):
         return Answer("tls", "it closes the connection without an answer; perhaps it wants TLS")
     if isinstance(error, OSError):
