@@ -227,6 +227,16 @@ def test_a_head_that_is_not_reached(place: Place) -> None:
     assert "ftp://somewhere" in attention(answer, "head")
 
 
+def test_a_node_that_may_only_send_is_well(place: Place) -> None:
+    """Often only the port for agents is open to it."""
+    place.http_port = free_port()
+    place.begin()
+    place.start_agent()
+    answer = place.wait_until_sending()
+    assert answer["head"]["state"] == "refused" and answer["well"]
+    assert "how the head is, is not known here" in " ".join(place.say().stdout.split())
+
+
 def test_a_head_named_in_the_settings_file(place: Place) -> None:
     place.begin()
     file = place.node_root / "config.toml"

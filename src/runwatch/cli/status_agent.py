@@ -181,8 +181,8 @@ def _words(
 ) -> tuple[list[str], list[Problem]]:
     if agent.state == "unknown":
         who = f" belongs to {user_name(agent.owner)}" if agent.owner is not None else ""
-        said = [f"the folder `{FOLDER}`{who or ' cannot be read'}: you may not look whether an "]
-        said[0] += "agent runs"
+        closed = f"the folder `{FOLDER}`{who or ' cannot be read'}"
+        said = [f"{closed}: whether an agent runs cannot be seen from here"]
         return said, []
     if agent.runs:
         return _of_running(agent, head)
@@ -218,6 +218,10 @@ def _of_running(agent: Agent, head: str) -> tuple[list[str], list[Problem]]:
     of = f"of {whose(owner)}" if owner is not None and owner != os.geteuid() else "yours"
     since = f" since {moment(agent.since_ns)}" if agent.since_ns else ""
     said = [f"runs{since} ({pid}, {of})"]
+    if note is None and not agent.since_ns and owner is not None:
+        who = user_name(owner)
+        said.append(f"whether it serves this directory only {who} can see: `{FOLDER}` is {who}'s")
+        return said, []
     if note is None:
         said.append("it says no more: it is another user's, or of an older version, or just begins")
         return said, []

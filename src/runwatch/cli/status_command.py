@@ -65,8 +65,11 @@ def look(root: Path) -> list[Section]:
         serves=found.serves,
         inherit_seconds=named.inherit_seconds,
     )
+    head = found.section
+    if agent.connected and note is not None and note.head == named.head:
+        head = status_head.only_its_page_is_away(head)
     return [
-        _with_asides(found.section, waiting),
+        _with_asides(head, waiting),
         status_agent.section(
             agent,
             head=named.head,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -237,15 +237,27 @@ def _ailments(health: Mapping[str, Any]) -> list[Problem]:
         todo = "it goes on by itself when that is over; until then nodes keep what they have"
         found.append(Problem(f"it takes no data: {health['problem']}", todo))
     notes = _texts(health.get("notes"))
-    return found + [Problem(note, _todo_of_note(note)) for note in notes]
+    return found + [Problem(note, _todo_of(note) or "the head's log tells more") for note in notes]
 
 
-def _todo_of_note(note: str) -> str:
+def _todo_of(note: str) -> str:
     if " are allowed (" in note:
         return "raise that setting and start the head again, or delete runs (`runwatch delete`)"
     if "nothing is deleted for a day" in note:
         return "set the head's clock right if it is wrong"
-    return "the head's log tells more"
+    return ""
+
+
+def only_its_page_is_away(head: Section) -> Section:
+    """An agent is connected to it: from nodes often only the port for agents is open."""
+    if head.facts["state"] not in ("refused", "silent", "unreachable"):
+        return head
+    said = [
+        f"{head.facts['address']} (from {head.facts['from']}) is not reached from here: "
+        f"{head.facts['why']}",
+        "but the agent is connected to the head's other port; how the head is, is not known here",
+    ]
+    return replace(head, said=[*said, *head.said], problems=head.problems[:-1])
 
 
 def asides_elsewhere(health: Mapping[str, Any], known: Sequence[str]) -> list[Problem]:
@@ -256,7 +268,8 @@ def asides_elsewhere(health: Mapping[str, Any], known: Sequence[str]) -> list[Pr
         Problem(
             f"journal {each.get('journal')} of host {each.get('host')} is set aside: "
             f"{each.get('why')}",
-            "the others go on; it is tried again by itself, or by the next version of Runwatch",
+            _todo_of(str(each.get("why")))
+            or "the others go on; it is tried again by itself, or by the next version of Runwatch",
         )
         for each in others[:MOST_TOLD]
     ]

@@ -21,6 +21,11 @@ test("what is wrong comes first, then notes, then journals that are set aside, e
   expect(found[1]?.todo).toContain("Raise that setting");
 });
 
+test("a journal that waits for a limit tells of the limit", () => {
+  const [found] = needs({ status: "ok", aside: [{ ...aside("j-1"), why: LIMIT }] });
+  expect(found?.todo).toContain("Raise that setting");
+});
+
 test("of very many it says how many more there are", () => {
   const many = Array.from({ length: MOST_TOLD + 7 }, (_, number) => aside(`j-${number}`));
   const found = needs({ status: "ok", aside: many });

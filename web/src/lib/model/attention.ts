@@ -23,7 +23,7 @@ export function needs(health: Health): Need[] {
   for (const one of health.aside ?? []) {
     found.push({
       what: `Journal ${one.journal} of host ${one.host} is set aside since ${moment(one.since_ns)}: ${one.why}`,
-      todo: "All others go on. It is tried again by itself, or by the next version of Runwatch.",
+      todo: todoOf(one.why) || "All others go on. It is tried again by itself, or by the next version of Runwatch.",
     });
   }
   const more = found.length - MOST_TOLD;
