@@ -80,6 +80,11 @@ def token_for(address: str, root: Path, given: str = "", *, quietly: bool = Fals
     return ""
 
 
+def is_same_place(one: str, other: str) -> bool:
+    """Whether two addresses are of the same host and port; this machine has many names."""
+    return one == other or _place(one) == _place(other) is not None
+
+
 def _looked_at(root: Path, port: int) -> Iterator[tuple[Path, str]]:
     yield root, ADDRESS_FILE
     for own in dict.fromkeys((runwatch_dir(), runwatch_dir({}))):

@@ -189,6 +189,26 @@ def test_a_head_that_was_killed_leaves_a_note_that_says_whose_it_was(place: Plac
     assert str(place.head_root / "head.json") in words
 
 
+def test_one_head_is_named_and_another_left_its_note_here(place: Place) -> None:
+    place.begin()
+    assert place.head is not None
+    other = place.head
+    place.grpc_port, before = two_ports(), place.grpc_port
+    place.http_port = place.grpc_port + 1
+    place.head_root, first = place.root / "second", place.head_root
+    place.begin()
+    try:
+        answer = place.ask("--dir", str(first), RUNWATCH_DIR=str(place.root / "nobodys"))
+        assert answer["head"]["address"] == f"http://127.0.0.1:{place.http_port}"
+        assert answer["well"] and answer["head"]["note"]["pid"] == other.pid
+    finally:
+        end(other, signal.SIGKILL)
+    answer = place.ask("--dir", str(first))
+    assert answer["head"]["state"] == "well"
+    assert f"http://127.0.0.1:{before + 1}" in attention(answer, "head")
+    assert "that process runs no more" in attention(answer, "head")
+
+
 def test_a_token_that_is_wrong_and_none_at_all(place: Place) -> None:
     place.begin()
     answer = place.ask(RUNWATCH_TOKEN="wrong")
@@ -229,7 +249,7 @@ def test_a_head_that_is_not_reached(place: Place) -> None:
 
 def test_a_node_that_may_only_send_is_well(place: Place) -> None:
     """Often only the port for agents is open to it."""
-    place.http_port = free_port()
+    place.http_port = next(p for p in iter(free_port, 0) if p != place.grpc_port + 1)
     place.begin()
     place.start_agent()
     answer = place.wait_until_sending()

@@ -87,8 +87,8 @@ def _space(root: Path, facts: dict[str, Any], said: list[str], problems: list[Pr
     share = f" ({100 * free / total:.0f} %)" if total else ""
     said.append(f"{size(free)} free of {size(total)}{share}")
     if facts["readable"]:
-        taken, budget = size(facts["journals_bytes"]), size(facts["budget_bytes"])
-        said[-1] += f"; journals take {taken} of at most {budget}"
+        most = f" of at most {size(budget)}" if (budget := facts["budget_bytes"]) else ""
+        said[-1] += f"; journals take {size(facts['journals_bytes'])}{most}"
     if facts["exists"] and free < LITTLE_BYTES:
         problems.append(
             Problem(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from runwatch._version import __version__
-from runwatch.address import ADDRESS_FILE, Listening, read_quietly, token_for
+from runwatch.address import ADDRESS_FILE, Listening, is_same_place, read_quietly, token_for
 from runwatch.cli.moments import time as moment
 from runwatch.cli.status_types import Answer, Problem, Section, many, user_name, whose
 from runwatch.errors import UsageError
@@ -106,9 +106,14 @@ def _named(root: Path, named: Named, note: tuple[Listening, int] | None) -> Sect
     else:
         said, more = _told(address, answer, answer.health, f"from {named.source}")
         problems += more
-    if note is not None and note[0].http and note[0].http != address:
-        said.append(f"{ADDRESS_FILE} here names another one, {note[0].http}: it is not asked")
-    return Section("head", _facts(address, named.source, answer), said, problems)
+    if note is None or not note[0].http or is_same_place(note[0].http, address):
+        return Section("head", _facts(address, named.source, answer), said, problems)
+    beside = _noted(root, *note, named.ca)
+    if not beside.problems:
+        said.append(f"another one serves this directory, and answers: {note[0].http}")
+    problems += beside.problems
+    facts = _facts(address, named.source, answer, beside.facts["note"])
+    return Section("head", facts, said, problems)
 
 
 def _asked(address: str, token: str, ca: Path | None) -> Answer:
@@ -248,6 +253,11 @@ def _todo_of(note: str) -> str:
     return ""
 
 
+def _others(head: Section) -> list[Problem]:
+    away = f"{head.facts['address']} (from {head.facts['from']}) is not reached: "
+    return [problem for problem in head.problems if not problem.what.startswith(away)]
+
+
 def only_its_page_is_away(head: Section) -> Section:
     """An agent is connected to it: from nodes often only the port for agents is open."""
     if head.facts["state"] not in ("refused", "silent", "unreachable"):
@@ -257,7 +267,7 @@ def only_its_page_is_away(head: Section) -> Section:
         f"{head.facts['why']}",
         "but the agent is connected to the head's other port; how the head is, is not known here",
     ]
-    return replace(head, said=[*said, *head.said], problems=head.problems[:-1])
+    return replace(head, said=[*said, *head.said], problems=_others(head))
 
 
 def asides_elsewhere(health: Mapping[str, Any], known: Sequence[str]) -> list[Problem]:

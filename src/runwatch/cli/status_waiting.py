@@ -8,6 +8,7 @@ large, and there may be thousands.
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,11 +19,10 @@ from runwatch.cli.moments import duration
 from runwatch.cli.moments import time as moment
 from runwatch.cli.status_agent import Agent, lock_is_held
 from runwatch.cli.status_types import Problem, Section, many, size, user_name
-from runwatch.errors import SegmentError
 from runwatch.files import Folder, shelf
 from runwatch.journal.agents import FOLDER, heir_name, lock_name
 from runwatch.journal.liveness import is_alive
-from runwatch.journal.reader import read_origin
+from runwatch.journal.reader import HEAD_BYTES, UNREADABLE, origin_in, read_origin
 from runwatch.journal.segment import (
     HEADER_LENGTH,
     LONGEST_SEGMENT,
@@ -38,8 +38,8 @@ from runwatch.journal.segment import (
 from runwatch.journal.stored import STORED
 from runwatch.record import START, JournalId, Origin, Position
 
-MOST_JOURNALS: Final = 3_000
-"""So many are looked into."""
+MOST_JOURNALS: Final = 1_000
+"""So many are looked into, the newest: each takes a fifth of a millisecond."""
 MOST_TOLD: Final = 5
 LATE_SECONDS: Final = 120.0
 """An agent that is connected has sent everything within seconds."""
@@ -99,19 +99,23 @@ def survey(root: Path, host: str, reached: Mapping[JournalId, Position]) -> Jour
 def _look_into(journals: Folder, name: str, host: str, reached: Position, found: Journals) -> None:
     owner = -1
     try:
-        owner = journals.stat(name).st_uid
+        about = journals.stat(name)
+        owner = about.st_uid
+        if not stat.S_ISDIR(about.st_mode) and not stat.S_ISLNK(about.st_mode):
+            return  # no journal at all
         with journals.below(name) as folder:
             indexes = indexes_among(folder.names())
             if not indexes:
                 return
             found.count += 1
             found.bytes += sum(folder.stat(segment_name(i)).st_blocks * 512 for i in indexes)
-            reached = max(reached, _stored(folder))
-            unsent, since_ns = _unsent(folder, indexes, reached)
-        origin = read_origin(journals.path / name) or origin_from_name(name)
+            rest = _rest(folder, indexes, max(reached, _stored(folder)))
+        if not rest.unsent and not rest.is_open:
+            return
+        origin = rest.origin or read_origin(journals.path / name) or origin_from_name(name)
     except FileNotFoundError:
         return  # sent and removed just now
-    except (OSError, SegmentError) as error:
+    except (OSError, *UNREADABLE) as error:
         is_ours = os.geteuid() in (owner, journals.uid)
         if isinstance(error, PermissionError) and not is_ours:
             found.others += 1
@@ -120,17 +124,14 @@ def _look_into(journals: Folder, name: str, host: str, reached: Position, found:
         who = user_name(owner) if owner >= 0 else ""
         found.unreadable.append({"journal": name, "owner": who, "why": why})
         return
-    found.living += _lives(origin, host)
-    if unsent:
+    if rest.is_open and origin.role != "agent":
+        found.living += is_alive(origin, host=host) is True
+    if rest.unsent:
         backlog = found.hosts.setdefault(origin.host, Backlog(origin.host))
         backlog.journals += 1
-        backlog.bytes += unsent
-        if since_ns is not None:
-            backlog.since_ns = min(backlog.since_ns or since_ns, since_ns)
-
-
-def _lives(origin: Origin, host: str) -> bool:
-    return origin.role != "agent" and is_alive(origin, host=host) is True
+        backlog.bytes += rest.unsent
+        if rest.since_ns is not None:
+            backlog.since_ns = min(backlog.since_ns or rest.since_ns, rest.since_ns)
 
 
 def _stored(folder: Folder) -> Position:
@@ -140,23 +141,37 @@ def _stored(folder: Folder) -> Position:
         return START
 
 
-def _unsent(folder: Folder, indexes: Sequence[int], reached: Position) -> tuple[int, int | None]:
-    """How many bytes lie behind that place, and when the first of them was recorded."""
-    total, since_ns = 0, None
+@dataclass(slots=True)
+class _Rest:
+    """What of a journal lies behind the place that a head has."""
+
+    unsent: int = 0
+    since_ns: int | None = None
+    """When the first of it was recorded."""
+    origin: Origin | None = None
+    is_open: bool = False
+    """Its writer did not close it: it may write on, or was killed."""
+
+
+def _rest(folder: Folder, indexes: Sequence[int], reached: Position) -> _Rest:
+    rest = _Rest()
     for index in indexes:
         if index < reached >> 32:
             continue
         fd = folder.open(segment_name(index))
         try:
-            header = Header.unpack(os.pread(fd, HEADER_LENGTH, 0), folder.path)
+            head = os.pread(fd, HEAD_BYTES, 0)
+            header = Header.unpack(head, folder.path)
             begin = max(HEADER_LENGTH, reached & 0xFFFFFFFF if index == reached >> 32 else 0)
             unsent = _used(fd, header, begin) - begin
-            if unsent > 0 and since_ns is None:
-                since_ns = _time_of(fd, header, begin)
-            total += max(0, unsent)
+            if unsent > 0 and rest.since_ns is None:
+                rest.since_ns = _time_of(fd, header, begin)
         finally:
             os.close(fd)
-    return total, since_ns
+        rest.unsent += max(0, unsent)
+        rest.origin = rest.origin or origin_in(head, folder.path)
+        rest.is_open = not header.end
+    return rest
 
 
 def _used(fd: int, header: Header, begin: int) -> int:
