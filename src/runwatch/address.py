@@ -55,7 +55,12 @@ def read_address(root: Path) -> Listening | None:
     return found[0] if found is not None else None
 
 
-def token_for(address: str, root: Path, given: str = "") -> str:
+def read_quietly(root: Path) -> tuple[Listening, int] | None:
+    """The same, and whose word that is, for who must not change anything (`_note`)."""
+    return _note(root, quietly=True)
+
+
+def token_for(address: str, root: Path, given: str = "", *, quietly: bool = False) -> str:
     """The token for a head at this address: what was given, or what it left for us in `root`.
 
     Asked anew for each connection: the head may have been started after us.
@@ -64,7 +69,7 @@ def token_for(address: str, root: Path, given: str = "") -> str:
     if given or place is None:
         return given
     for folder, name in _looked_at(root, place[1]):
-        found = _note(folder, name)
+        found = _note(folder, name, quietly=quietly)
         if found is None:
             continue
         note, owner = found
@@ -73,6 +78,11 @@ def token_for(address: str, root: Path, given: str = "") -> str:
         if place[0] != _HERE or may_know(place[1], owner):
             return note.token
     return ""
+
+
+def is_same_place(one: str, other: str) -> bool:
+    """Whether two addresses are of the same host and port; this machine has many names."""
+    return one == other or _place(one) == _place(other) is not None
 
 
 def _looked_at(root: Path, port: int) -> Iterator[tuple[Path, str]]:
@@ -123,11 +133,14 @@ def _name(port: int) -> str:
     return f"{port}.json"
 
 
-def _note(root: Path, name: str = ADDRESS_FILE) -> tuple[Listening, int] | None:
-    """And whose it is."""
+def _note(
+    root: Path, name: str = ADDRESS_FILE, *, quietly: bool = False
+) -> tuple[Listening, int] | None:
+    """And whose it is.  `quietly`: no file is made to learn whom the file system makes owners."""
     try:
         with Folder.at(root) as folder:  # by another's we would tell him our token
-            fd = folder.open(name, owners=folder.trusted())
+            trusted = folder.known() if quietly else folder.trusted()
+            fd = folder.open(name, owners=trusted)
             owner = os.fstat(fd).st_uid
             os.close(fd)
             text = folder.text(name, owners=(owner,))

@@ -88,6 +88,10 @@ class Folder:
         """Whose word counts in it: ours, its owner's, and root's."""
         return self.ours() | {self.uid, 0}
 
+    def known(self) -> frozenset[int]:
+        """The same, as far as it can be told without making a file."""
+        return frozenset((os.geteuid(), self.uid, 0))
+
     def is_of(self, uid: int) -> bool:
         """Whether who runs as this user may have made the folder."""
         return uid == self.uid or uid == os.geteuid() and self.uid in self.ours()

@@ -15,7 +15,7 @@
   ];
 
   function page(element) {
-    if (element.closest("header, .skip, .stale")) return "every page";
+    if (element.closest("header, .skip, .stale, .attention")) return "every page";
     if (element.closest("main > .head, main > nav, main > [aria-labelledby=share-title], main > [aria-labelledby=delete-title]")) return "run";
     const [first, , tab] = location.hash.replace(/^#\/?/, "").split("?")[0].split("/");
     const lockedOut = document.querySelector("main h1")?.innerText.startsWith("You are no longer");

@@ -50,6 +50,7 @@ CONTROLS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "link Runwatch",
             "link Skip to the content",
         ),
+        "test_what_needs_attention_is_told_on_every_page": ("fold Needs attention: N things",),
     },
     "login": {
         "test_in_with_the_token_and_out_again": (
@@ -361,11 +362,13 @@ NOT_WALKED: Final = frozenset(
     {
         "every page: button Leave this link",
         "every page: button Log out",
+        "every page: fold Needs attention: N things",
         "login: button Forget the link I came with",
         "profiles: button Capture another",
     }
 )
-"""Where the walk does not come: in by a link, logged in, turned away, after a capture."""
+"""Where the walk does not come: in by a link, logged in, something wrong, turned away, after a
+capture."""
 
 
 def claimed_by(test: str) -> frozenset[str]:

@@ -44,6 +44,7 @@ from runwatch.agent.lanes import Lanes, Source
 from runwatch.agent.lock import AgentLock
 from runwatch.agent.moved import Neighbour, here_or_elsewhere
 from runwatch.agent.neighbours import seen_from_here, whose
+from runwatch.agent.note import StatusNote
 from runwatch.agent.own_log import shorten
 from runwatch.agent.profiles import ProfileErrand
 from runwatch.agent.queues import SCHEDULERS
@@ -116,7 +117,8 @@ class Agent:
         self._queues = QueueDesk(SCHEDULERS, clock=clock)
         self._moved = Neighbour(settings, self.host)
         self._sync = DiskSync(settings.root, period_seconds=settings.sync_seconds, clock=clock)
-        self._dropped = self._said_dropped_ns = 0
+        self._dropped = self._said_dropped_ns = self._dropped_of_others = 0
+        self._note = StatusNote(settings, self.host, clock)
         self._failed: set[str] = set()
         context = Context(settings.root, self.host, clock, lambda: self._targets, self._book.event)
         self._kineto = KinetoDaemon(clock=clock)
@@ -210,6 +212,7 @@ class Agent:
                 self._hear_lanes()
                 self._mind_losses()
                 self._tidy()
+                self._tell_status()
                 if self._is_idle():
                     break
         finally:
@@ -248,6 +251,7 @@ class Agent:
             self._shipper.stop()
             shipping.join(timeout=SHIP_ON_EXIT_SECONDS)
         note_head(self.settings.root, self.host, None)
+        self._tell_status(ended=True)
         self._tail.close()
         self._watch.close()
 
@@ -508,6 +512,10 @@ class Agent:
                 self.settings.own_bytes,
             )
 
+    def _tell_status(self, *, ended: bool = False) -> None:
+        dropped = self._book.dropped_records + self._dropped_of_others
+        self._note.tell(self._tail, self._shipper, dropped, ended=ended)
+
     def _tidy(self) -> None:
         now = self._clock.mono_ns()
         if now - self._tidied_ns < TIDY_SECONDS * 1e9:
@@ -523,6 +531,7 @@ class Agent:
             clock=self._clock,
             memory=self._old_journals,
         )
+        self._dropped_of_others += report.records_dropped
         if report.records_dropped:
             self._book.event("journal_loss", {"dropped_records": report.records_dropped})
         for target in self._targets:

@@ -20,6 +20,7 @@ COMMANDS: Final = {
     "ui": "serve a directory of journals in one process",
     "head": "serve a cluster: take what agents send, keep it, answer",
     "agent": "run this node's agent",
+    "status": "how head, agent and disk stand for you here, and what needs attention",
     "runs": "list runs",
     "show": "show one run: state, processes, a chart; follows it live",
     "goodput": "what a run's time went into, and what disruptions cost",

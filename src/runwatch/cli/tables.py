@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -12,6 +11,8 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from runwatch.cli.moments import duration as duration
+from runwatch.cli.moments import time as time
 from runwatch.terminal import shown
 
 STATE_STYLE: Final = {
@@ -64,27 +65,6 @@ def state_of(run: Mapping[str, Any]) -> Text:
 
 def state(name: str) -> Text:
     return Text(f"{STATE_MARK.get(name, ' ')} {name}", style=STATE_STYLE.get(name, ""))
-
-
-def time(ns: int | None) -> str:
-    """Local time, with the date unless it is today's."""
-    if ns is None:
-        return ""
-    moment = datetime.fromtimestamp(ns / 1e9, UTC).astimezone()
-    today = datetime.now(UTC).astimezone().date()
-    return moment.strftime("%H:%M:%S" if moment.date() == today else "%Y-%m-%d %H:%M:%S")
-
-
-def duration(ns: int) -> str:
-    seconds = ns / 1e9
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    if days:
-        return f"{days} d {hours} h"
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
 
 
 def number(value: float | str | None) -> str:

@@ -58,6 +58,11 @@ def is_held(root: Path, name: str) -> bool | None:
         return False
     except OSError:
         return None
+    return is_locked(fd)
+
+
+def is_locked(fd: int) -> bool | None:
+    """Whether somebody has the lock; closes the descriptor, and with it our share."""
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

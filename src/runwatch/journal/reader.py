@@ -82,6 +82,8 @@ from runwatch.shapes import (
 )
 
 READ_BYTES: Final = 1 << 20
+HEAD_BYTES: Final = HEADER_LENGTH + 4096
+"""Of a segment: its header, and who wrote it."""
 _MOST_MARKS: Final = 1024
 _PEEK_BYTES: Final = 16 << 10
 HOLE_GRACE_SECONDS: Final = 2.0
@@ -138,13 +140,9 @@ def read_origin(directory: Path) -> Origin | None:
         path = directory / segment_name(index)
         try:
             with open(open_segment(path), "rb") as file:
-                head = file.read(HEADER_LENGTH + 4096)
-            Header.unpack(head, path)
-            record = _checked(head, HEADER_LENGTH)
-            if record is not None and record[6] == ORIGIN:
-                origin = origin_from_json(_text(record))
-                if not origin_problem(origin):
-                    return origin
+                head = file.read(HEAD_BYTES)
+            if (origin := origin_in(head, path)) is not None:
+                return origin
         except OSError as error:
             problem = problem or error
             continue
@@ -155,6 +153,19 @@ def read_origin(directory: Path) -> Origin | None:
     if problem is not None and not damaged and not isinstance(problem, FileNotFoundError):
         raise problem
     return origin_from_name(directory.name) if damaged else None
+
+
+def origin_in(head: bytes, path: Path) -> Origin | None:
+    """Who wrote a segment, by its first `HEAD_BYTES`; None if they do not say so.
+
+    Raises one of `UNREADABLE` if they are no segment's.
+    """
+    Header.unpack(head, path)
+    record = _checked(head, HEADER_LENGTH)
+    if record is None or record[6] != ORIGIN:
+        return None
+    origin = origin_from_json(_text(record))
+    return None if origin_problem(origin) else origin
 
 
 def segments_in(directory: Path) -> list[int]:

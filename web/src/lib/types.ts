@@ -10,6 +10,16 @@ export interface Health {
   version?: string;
   problem?: string;
   notes?: string[];
+  aside?: AsideInfo[];
+}
+
+/** A journal that is left alone since something is wrong with it. */
+export interface AsideInfo {
+  host: string;
+  journal: string;
+  why: string;
+  version: string;
+  since_ns: number;
 }
 
 export interface PointInfo {

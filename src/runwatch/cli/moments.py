@@ -1,0 +1,26 @@
+"""Times and durations in words; for who does not wait until tables can be drawn."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def time(ns: int | None) -> str:
+    """Local time, with the date unless it is today's."""
+    if ns is None:
+        return ""
+    moment = datetime.fromtimestamp(ns / 1e9, UTC).astimezone()
+    today = datetime.now(UTC).astimezone().date()
+    return moment.strftime("%H:%M:%S" if moment.date() == today else "%Y-%m-%d %H:%M:%S")
+
+
+def duration(ns: int) -> str:
+    seconds = ns / 1e9
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days} d {hours} h"
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
