@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import os
 import signal
@@ -52,6 +53,7 @@ pytestmark = needs_users
 NO_POWER = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search,-fowner,-chown,-setuid"]
 """Root without these is a user like others: what is not its own it may not read."""
 SESSION = "run-1/plugins/profile/s1"
+PLANE = Path(__file__).parents[1] / "fixtures" / "profiles" / "jax.xplane.pb"
 LAY = 'mkdir -p "$(dirname "$2")"; ln -s "$1" "$2"'
 
 
@@ -231,6 +233,43 @@ def test_what_was_swapped_since_it_was_found_is_neither_served_nor_deleted(
             profiles.delete(kept)
         assert [item.run for item in profiles.all()] == ["work.old"]
         assert (folder / "root.xplane.pb").read_text() == "root's"
+    finally:
+        head.close()
+
+
+@pytest.mark.parametrize("swapped", ["file", "folder"])
+def test_what_is_swapped_while_xprof_runs_is_not_read_by_it(
+    shared: Path, tmp_path: Path, swapped: str
+) -> None:
+    """XProf runs as the head's user: a path that mallory can change must not lead it."""
+    told = PLANE.read_bytes()
+    assert told.count(b"train") and b"s3cr3" not in told
+    work, mine = shared / "profiles/work", "work/plugins/profile/s1"
+    do_as(MALLORY, 'mkdir -p "$1"; cp "$2" "$1/node.xplane.pb"; chmod -R a+rX "$3"',
+          shared / "profiles" / mine, PLANE, work)  # fmt: skip
+    secret = tmp_path / mine / "node.xplane.pb"
+    secret.parent.mkdir(parents=True)
+    secret.write_bytes(told.replace(b"train", b"s3cr3"))
+    secret.chmod(0o600)
+    head = LocalHead(shared)
+
+    def xprof(question: str) -> bytes:
+        status, said = ask(head, f"/viewers/xprof/data/plugin/profile/{question}")
+        assert status == 200, said
+        return gzip.decompress(said) if said.startswith(b"\x1f\x8b") else said
+
+    try:
+        assert json.loads(xprof("runs")) == ["work/s1"]
+        # Before XProf has looked into the file at all.
+        if swapped == "file":
+            place = shared / "profiles" / mine / "node.xplane.pb"
+            do_as(MALLORY, 'rm "$1"; ln -s "$2" "$1"', place, secret)
+        else:
+            do_as(MALLORY, 'mv "$1" "$1.old"; ln -s "$2" "$1"', work, tmp_path / "work")
+        trace = xprof("data?run=work%2Fs1&tag=trace_viewer&host=node")
+        assert b"s3cr3" not in trace, "root's own file"
+        assert b"train 4" in trace, "the file that was opened is shown all the same"
+        assert b"s3cr3" not in xprof("run_tools?run=work%2Fs1") + xprof("runs")
     finally:
         head.close()
 

@@ -326,6 +326,36 @@ def test_one_that_is_taken_back_ends_what_is_open(cluster: Cluster) -> None:
     assert token_command(cluster, "list") == {"tokens": []}
 
 
+@pytest.mark.parametrize("how", ["revoked", "renewed", "by hand"])
+def test_a_silent_stream_is_ended_with_its_token(cluster: Cluster, how: str) -> None:
+    """It says hello and then nothing more, and its token ends; `by hand`: in the file."""
+    at = cluster.start_head()
+    job = token_command(cluster, "create", "--role", "ingest")
+    silent = threading.Event()
+
+    def words() -> Iterator[pb.Up]:
+        yield hello()
+        silent.wait(60)
+
+    sending = stream(at, at.token if how == "renewed" else job["token"], words())
+    try:
+        assert next(sending).WhichOneof("message") == "welcome"
+        if how == "revoked":
+            token_command(cluster, "revoke", job["id"])
+        elif how == "renewed":
+            token_command(cluster, "renew", "--yes")
+        else:
+            (cluster.head_root / "tokens.json").write_text('{"version": 1, "tokens": []}')
+        with pytest.raises(grpc.RpcError) as caught:
+            list(sending)  # its own deadline is 30 s
+        assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED
+        assert "taken back" in caught.value.details()
+        assert not silent.is_set()
+    finally:
+        silent.set()
+    assert "Traceback" not in cluster.words()
+
+
 def test_an_agent_with_a_token_of_its_own_sends_and_a_second_follows(cluster: Cluster) -> None:
     """Rotation: nothing is lost, and nobody starts a head anew."""
     at = cluster.start_head()

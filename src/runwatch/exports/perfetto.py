@@ -23,6 +23,8 @@ MEDIA_TYPE: Final = "application/vnd.chrome-trace"
 ELAPSED: Final = "elapsed"
 MAIN: Final = 0
 PAGE: Final = 50_000
+PAGE_BYTES: Final = 8 << 20
+"""Of events' bodies, which may be large."""
 MAX_TEXT: Final = 2_000
 _HOSTS: Final = 1_000_000
 """Numbers of hosts' tracks begin here, those of ranks at 0."""
@@ -63,17 +65,23 @@ def _items(
     end_ns: int | None,
     page_rows: int,
 ) -> Iterator[list[Item]]:
-    def spans(start_ns: int | None, limit: int) -> list[SpanRow]:
-        return store.spans(run, start_ns=start_ns, end_ns=end_ns, limit=limit)
+    def spans(start_ns: int | None, times: int) -> list[SpanRow]:
+        return store.spans(run, start_ns=start_ns, end_ns=end_ns, limit=times * page_rows)
 
-    def events(start_ns: int | None, limit: int) -> list[EventRow]:
-        return store.events(run, start_ns=start_ns, end_ns=end_ns, limit=limit)
+    def events(start_ns: int | None, times: int) -> list[EventRow]:
+        return store.events(
+            run,
+            start_ns=start_ns,
+            end_ns=end_ns,
+            limit=times * max(1, page_rows // 10),
+            most_bytes=times * PAGE_BYTES,
+        )
 
     nesting = _Nesting(tracks)
-    for edges in _pages(spans, start_ns, page_rows):
+    for edges in _pages(spans, start_ns):
         yield [item for row in edges for item in nesting.edge(row)]
     yield nesting.rest()
-    for happened in _pages(events, start_ns, max(1, page_rows // 10)):  # their bodies are large
+    for happened in _pages(events, start_ns):
         yield [_event(tracks, row) for row in happened]
     for batch in batches:
         yield _counters(tracks, batch)
@@ -183,21 +191,24 @@ class _Nesting:
 
 
 def _pages(
-    read: Callable[[int | None, int], list[Row]], start_ns: int | None, limit: int
+    read: Callable[[int | None, int], list[Row]], start_ns: int | None
 ) -> Iterator[list[Row]]:
-    """Pages end between two moments, never within one, so that nothing is told twice."""
-    while True:
-        page = read(start_ns, limit)
-        if len(page) < limit:
-            yield page
-            return
+    """Pages end between two moments, never within one, so that nothing is told twice.
+
+    `read` gives as many rows from a time on as fit into a page, or into so many times a page.
+    """
+    times = 1
+    while page := read(start_ns, times):
         last_ns = page[-1].time_ns
         whole = [row for row in page if row.time_ns < last_ns]
         if whole:
             yield whole
-            start_ns = last_ns
+            start_ns, times = last_ns, 1
+        elif len(read(start_ns, 2 * times)) == len(page):
+            yield page
+            return
         else:
-            limit *= 2
+            times *= 2
 
 
 # ── events and numbers ─────────────────────────────────────────────────────────────────────────

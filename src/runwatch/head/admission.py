@@ -22,6 +22,7 @@ from runwatch.head.main_token import MainToken, Secret
 from runwatch.head.projects import words
 from runwatch.head.roles import Role
 from runwatch.head.tokens import Token, Tokens
+from runwatch.head.visits import TakenBack, Visit, Visits
 from runwatch.peers import user_at
 
 Context: TypeAlias = grpc.aio.ServicerContext
@@ -38,10 +39,6 @@ _LOUD: Final[tuple[Role, ...]] = ("operate", "admin")
 """What the audit log tells of."""
 PROJECTS: Final[ContextVar[tuple[str, ...]]] = ContextVar("runwatch.projects", default=())
 """Those that the token of this call is for; empty: all."""
-
-
-class TakenBack(Exception):
-    """A stream goes on, and its token does not."""
 
 
 class Admission(grpc.aio.ServerInterceptor):  # type: ignore[misc]
@@ -62,6 +59,11 @@ class Admission(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         self._tokens = tokens or Tokens()
         self._audit = audit or Audit()
         self._guesses = guesses or Guesses()
+        self._visits = Visits()
+
+    def look_soon(self) -> None:
+        """A token was taken back: streams that it opened are ended, silent ones too."""
+        self._visits.look_soon()
 
     async def intercept_service(self, continuation: Any, details: Any) -> Any:
         handler = await continuation(details)
@@ -94,7 +96,8 @@ class Admission(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         async def answer(requests: AsyncIterator[bytes], context: Context) -> Any:
             token = await admit(context)
             try:
-                return await method(self._messages(read, requests, token), context)
+                with self._visits.open(partial(self._holds, token)) as visit:
+                    return await method(self._messages(read, requests, visit), context)
             except WireError as error:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
             except TakenBack:
@@ -105,12 +108,13 @@ class Admission(grpc.aio.ServerInterceptor):  # type: ignore[misc]
     def _talk(self, method: Any, read: Any, admit: Admit) -> Any:
         async def answer(requests: AsyncIterator[bytes], context: Context) -> AsyncIterator[Any]:
             token = await admit(context)
-            said = self._messages(read, requests, token)
             try:
-                async with aclosing(method(said, context)) as messages:
-                    async for message in messages:
-                        self._check(token)
-                        yield message
+                with self._visits.open(partial(self._holds, token)) as visit:
+                    said = self._messages(read, requests, visit)
+                    async with aclosing(method(said, context)) as messages:
+                        async for message in messages:
+                            visit.check()
+                            yield message
             except WireError as error:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
             except TakenBack:
@@ -119,20 +123,22 @@ class Admission(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         return answer
 
     async def _messages(
-        self, read: Callable[[bytes], Any], requests: AsyncIterator[bytes], token: Shown
+        self, read: Callable[[bytes], Any], requests: AsyncIterator[bytes], visit: Visit
     ) -> AsyncIterator[Any]:
-        async for request in requests:
-            self._check(token)
+        received = aiter(requests)
+        while True:
+            with visit.waiting():
+                request = await anext(received, None)
+            if request is None:
+                return
+            visit.check()
             yield _read(read, request)
 
-    def _check(self, token: Shown) -> None:
+    def _holds(self, token: Shown) -> bool:
         """Nothing passes any more, either way, once a token was taken back."""
         if isinstance(token, Secret):
-            holds = self._main.now is token
-        else:
-            holds = token is None or self._tokens.holds(token)
-        if not holds:
-            raise TakenBack
+            return self._main.now is token
+        return token is None or self._tokens.holds(token)
 
     # ── who ───────────────────────────────────────────────────────────────────────────────────
 

@@ -21,6 +21,7 @@ from runwatch.head.goodput_fold import Fold, GaveUp, TooLong
 from runwatch.head.goodput_upkeep import Arrivals, Upkeep
 from runwatch.head.reading import Reading
 from runwatch.record import Batch, JournalId, RunId
+from runwatch.store.asking import look
 from runwatch.store.folds import FoldFiles
 from runwatch.views.goodput import figures
 from runwatch.views.goodput.account import Goodput
@@ -71,13 +72,16 @@ class Accounts:
     def of(self, run: RunId, states: list[ProcessState] | None = None) -> Iterator[Goodput | None]:
         """The account as of now, to be asked inside the block only; None if nothing has begun.
 
-        `states` of its processes, if they are known.
+        `states` of its processes, if they are known.  It is drawn up for all who wait for it, and
+        given up when the last of them has gone.
         """
         fold = self._fold(run)
-        with fold.lock:
-            goodput = fold.account(states)
-            if goodput is not None:
-                goodput.worked = worked(self._reading, run, goodput)
+        with fold.shared.held() as together:
+            with together.asked():
+                goodput = fold.account(states)
+                if goodput is not None:
+                    goodput.worked = worked(self._reading, run, goodput)
+            look()
             yield goodput
             due = fold.is_worth_saving
         if due:

@@ -29,6 +29,7 @@ from runwatch.head.goodput_figures import figures
 from runwatch.head.parameters import Given, shortened
 from runwatch.head.reading import Reading
 from runwatch.record import Batch, JournalId, RunId, RunScope, Series
+from runwatch.store.asking import look
 from runwatch.store.grid import LOWEST
 from runwatch.store.store import Wanted
 from runwatch.views.goodput.account import (
@@ -208,6 +209,7 @@ def _parts(
     excluded = normalised(exclude)
     edges = (found.start_ns + found.total_ns * at // count for at in range(count + 1))
     for start, end in pairwise(edges):
+        look()
         mine = [(a, b) for a, b in excluded if a < end and b > start]
         yield goodput.account(start, end, exclude=mine)
 

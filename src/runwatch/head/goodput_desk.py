@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -16,6 +15,7 @@ from runwatch.head.goodput import Accounts
 from runwatch.head.guests import Sight
 from runwatch.head.openapi import JSON, Operation, Respond
 from runwatch.head.parameters import Given, Parameter
+from runwatch.head.patience import for_caller
 from runwatch.head.reading import Reading
 from runwatch.head.replies import json_reply
 from runwatch.head.run_board import GoodputNote, RunBoard
@@ -167,6 +167,6 @@ class GoodputDesk:
 
 def _json(answer: Callable[[Given], Answer]) -> Respond:
     async def respond(request: Request, given: Given) -> Response:
-        return await run_in_threadpool(lambda: json_reply(answer(given)))
+        return await for_caller(request, lambda: json_reply(answer(given)))
 
     return respond

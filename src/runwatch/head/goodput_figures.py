@@ -11,6 +11,7 @@ from runwatch.head.goodput import Accounts
 from runwatch.head.parameters import Given
 from runwatch.head.reading import Reading
 from runwatch.record import RunId
+from runwatch.store.asking import look
 from runwatch.store.grid import grid
 from runwatch.views.goodput import figures as views
 from runwatch.views.goodput.account import Account, Goodput, Range
@@ -124,6 +125,7 @@ def rolled_up(
     listed: list[_Rolled] = []
     slices: list[_Slice] = []
     for summary in chosen:
+        look()
         mine = states.get(summary.run, [])
         with ask(summary.run, mine) as goodput:
             if goodput is not None:  # else it has not begun

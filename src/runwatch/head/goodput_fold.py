@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from typing import Final
@@ -17,6 +17,7 @@ from typing import Final
 from runwatch.head.goodput_state import FoldState, Mark, Unfit
 from runwatch.head.reading import Reading
 from runwatch.record import Batch, JournalId, RunId
+from runwatch.store.asking import Shared, look
 from runwatch.store.folds import FoldFiles
 from runwatch.store.grid import LOWEST
 from runwatch.store.store import Replay, Tally, Wanted
@@ -81,7 +82,8 @@ class Fold:
         files: FoldFiles | None = None,
     ) -> None:
         self.run = run
-        self.lock = threading.Lock()
+        self.shared = Shared()
+        self.lock = self.shared.lock
         self.asked = False
         self.asked_ns = 0
         self.fed = still is not None
@@ -245,7 +247,7 @@ class Fold:
             if self._give_up():
                 raise GaveUp
             self._telling = told, replay.records
-            self._take(stretch)
+            self._take(_heeded(stretch))
             told += sum(batch.records for batch in stretch)
             del stretch  # before the next is read
 
@@ -392,6 +394,13 @@ class Fold:
             scribe = self._scribes.get(state.attempt)
             found += [life_of(state)] if scribe is None else scribe.lives([state])
         return found
+
+
+def _heeded(stretch: Iterable[Batch]) -> Iterator[Batch]:
+    """With a look before each: what is told again may be given up, what is new is folded."""
+    for batch in stretch:
+        look()
+        yield batch
 
 
 def _never() -> bool:

@@ -309,7 +309,7 @@ class Head:
         # Who names a token wants it asked for.
         open_gswarm = open_gswarm and settings.is_loopback and not settings.token
         self.main = _main_token(settings)
-        self.main.on_renewed = self._leave_note
+        self.main.on_renewed = self._renewed
         self.settings = settings = replace(settings, token=self.main.now.word)
         tls = settings.tls_certificate is not None
         self.local = LocalHead(
@@ -367,10 +367,15 @@ class Head:
             audit=self.local.audit,
             open_gswarm=open_gswarm,
         )
+        self.local.tokens.on_revoked = self._admission.look_soon
         self.door = Door(limits_here())
         self._tails = tail_journals
         self._server: uvicorn.Server | None = None
         self._at: Listening | None = None
+
+    def _renewed(self) -> None:
+        self._leave_note()
+        self._admission.look_soon()
 
     def _leave_note(self) -> bool:
         """False if it is to be tried again: a disk that is full keeps nobody from answering."""

@@ -11,7 +11,8 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
-from runwatch.errors import RunwatchError, UsageError
+from runwatch.clock import Clock
+from runwatch.errors import Abandoned, RunwatchError, UsageError
 from runwatch.head.answers import MOST_EVENT_BYTES, attempt_infos, run_info
 from runwatch.head.api_types import GoodputShare, PointInfo, RunInfo, RunList, number, plain
 from runwatch.head.goodput import Accounts
@@ -31,6 +32,8 @@ from runwatch.head.reading import Card, Reading
 from runwatch.head.run_board import GoodputNote, RunBoard
 from runwatch.record import JournalId, RunId
 from runwatch.rows import Curve, EventRow
+from runwatch.store.asking import LOOK_SECONDS, heeded, look, question
+from runwatch.store.asking import Question as Asked
 from runwatch.store.grid import Grid, grid
 from runwatch.store.store import OF_EACH
 from runwatch.views import incidents, profiles
@@ -92,7 +95,7 @@ def _holds(run: RunSummary, text: str) -> bool:
 
 
 def _infos(board: RunBoard, cards: Iterable[Card]) -> list[RunInfo]:
-    return [described(board, card) for card in cards]
+    return [described(board, card) for card in heeded(cards)]
 
 
 def described(board: RunBoard, card: Card) -> RunInfo:
@@ -111,7 +114,7 @@ def _add_values(reading: Reading, infos: Sequence[RunInfo], metrics: Iterable[st
         rows = [row for row in reading.store.series(metric=metric) if row.run in by_id]
         latest = reading.latest(rows)
         best: dict[str, tuple[bool, int]] = {}
-        for row in rows:
+        for row in heeded(rows):
             point = latest.get(row.series)
             if point is None:
                 continue
@@ -130,6 +133,8 @@ MOST_COUNTED: Final = 5000
 MOST_BUCKETS: Final = 1000
 LONGEST_TEXT: Final = 500
 PATIENCE_SECONDS: Final = 0.7
+WANTED_SECONDS: Final = 10.0
+"""A page that is told to come again does so every second or two."""
 logger = logging.getLogger("runwatch.head")
 
 _ENDS: Final = ("run_start", "run_end", "process_exit")
@@ -157,7 +162,7 @@ class Timelines:
         self._reading = reading
         self._accounts = accounts
         self._board = board
-        self._warm = _Warming(accounts)
+        self._warm = _Warming(accounts, reading.clock)
 
     def of(self, given: Given) -> TimelineInfo:
         reading, run = self._reading, self._reading.run(given["run"])
@@ -208,32 +213,66 @@ def noted(account: Account) -> GoodputNote:
     return GoodputNote(account.end_ns, account.goodput, shares(account.spent_ns))
 
 
-class _Warming:
-    """Nobody waits long for the account of a run with millions of records: it is begun beside."""
+class _Wanted(Asked):
+    """What was asked for a moment ago: who is told to come again has not gone."""
 
-    def __init__(self, accounts: Accounts) -> None:
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+        self._until_ns: dict[Asked | None, int] = {}
+        """By who asked."""
+
+    def by(self, caller: Asked | None) -> None:
+        now_ns = self._clock.mono_ns()
+        known = {one: until_ns for one, until_ns in self._until_ns.items() if until_ns > now_ns}
+        self._until_ns = known | {caller: now_ns + int(WANTED_SECONDS * 1e9)}
+
+    @property
+    def is_over(self) -> bool:
+        now_ns = self._clock.mono_ns()
+        asked = self._until_ns.items()
+        if all(until_ns < now_ns or (one and one.is_over) for one, until_ns in asked):
+            self.why = f"nobody has asked for it for {WANTED_SECONDS:g} s"
+        return bool(self.why)
+
+
+class _Warming:
+    """Nobody waits long for the account of a run with millions of records: it is begun beside, and
+    goes on while somebody asks for it now and then."""
+
+    def __init__(self, accounts: Accounts, clock: Clock) -> None:
         self._accounts = accounts
+        self._clock = clock
         self._lock = threading.Lock()
-        self._threads: dict[RunId, threading.Thread] = {}
+        self._threads: dict[RunId, tuple[threading.Thread, _Wanted]] = {}
 
     def wait(self, run: RunId) -> bool:
         """Whether it can be asked for now."""
         if not self._accounts.keeps or self._accounts.at_hand(run):
             return True
         with self._lock:
-            thread = self._threads.get(run)
-            if thread is None:
-                thread = self._threads[run] = threading.Thread(
-                    target=self._begin, args=(run,), name="runwatch-account", daemon=True
+            if run not in self._threads:
+                wanted = _Wanted(self._clock)
+                wanted.by(question())
+                thread = threading.Thread(
+                    target=self._begin, args=(run, wanted), name="runwatch-account", daemon=True
                 )
+                self._threads[run] = thread, wanted
                 thread.start()
-        thread.join(PATIENCE_SECONDS)
+            thread, wanted = self._threads[run]
+            wanted.by(question())
+        until_ns = self._clock.mono_ns() + int(PATIENCE_SECONDS * 1e9)
+        while thread.is_alive() and self._clock.mono_ns() < until_ns:
+            thread.join(LOOK_SECONDS)
+            look()
         return not thread.is_alive()
 
-    def _begin(self, run: RunId) -> None:
+    def _begin(self, run: RunId, wanted: _Wanted) -> None:
         try:
-            with self._accounts.of(run):
+            with wanted.asked(), self._accounts.of(run):
                 pass
+        except Abandoned as error:
+            logger.info("account of run %s: %s", run, error)
         except RunwatchError as error:  # whoever asks will be told
             logger.warning("account of run %s: %s", run, error)
         finally:

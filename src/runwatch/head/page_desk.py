@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Callable
 from typing import Final
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -105,7 +104,7 @@ class PageDesk:
             Operation(
                 f"{of_run}/heatmap",
                 "A metric of all its devices over time",
-                _private(lambda given: heatmaps.heatmap(self._reading, given)),
+                _json(lambda given: heatmaps.heatmap(self._reading, given)),
                 _HEATMAP,
                 {JSON: HeatmapInfo},
                 errors,
@@ -121,7 +120,7 @@ class PageDesk:
         ]
 
     async def _runs(self, request: Request, given: Given) -> Response:
-        return await run_in_threadpool(self._listed, request, given)
+        return await for_caller(request, lambda: self._listed(request, given))
 
     def _listed(self, request: Request, given: Given) -> Response:
         """A list that the caller has already is not made again."""
@@ -143,17 +142,8 @@ class PageDesk:
         return json_reply(answer, headers=headers)
 
 
-def _private(answer: Callable[[Given], Answer]) -> Respond:
-    """One that nobody else has a use for: it is given up when the caller goes."""
-
-    async def respond(request: Request, given: Given) -> Response:
-        return await for_caller(request, lambda: json_reply(answer(given)))
-
-    return respond
-
-
 def _json(answer: Callable[[Given], Answer]) -> Respond:
     async def respond(request: Request, given: Given) -> Response:
-        return await run_in_threadpool(lambda: json_reply(answer(given)))
+        return await for_caller(request, lambda: json_reply(answer(given)))
 
     return respond

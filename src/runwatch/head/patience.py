@@ -1,8 +1,8 @@
 """Every request has a deadline, and what nobody waits for any more is given up.
 
-The engine is interrupted when the caller hangs up, or when an answer has not begun in time; the
-thread that waited for it is free at once.  Answers are asked in a caller's name by `for_caller`.
-What others share goes on to its end; whoever asked for it too early is told to come again.
+The engine is interrupted when the caller hangs up, or when an answer has not begun in time, and
+what is worked out of its rows ends at its next look.  Answers are asked in a caller's name by
+`for_caller`.  What several share goes on as long as one of them waits (`store/asking.py`).
 """
 
 from __future__ import annotations
@@ -98,11 +98,12 @@ class _Waiting:
             await asyncio.wait_for(self._begun.wait(), GRACE_SECONDS)
         except TimeoutError:
             await self._refuse(why)
+            await giving_up  # until the work ends
         finally:
             giving_up.cancel()
 
     async def _refuse(self, why: str) -> None:
-        """The answer is made all the same, and nobody hears it."""
+        """Whatever is answered from now on, nobody hears it."""
         self._is_refused = True
         reply = error_reply(503, "unavailable", why, headers={"Retry-After": "5"})
         await reply(self._scope, self._receive, self._send)

@@ -385,8 +385,30 @@ def kind_of(name: str) -> Kind:
 def refusal(file: File) -> str:
     """Why no viewer is given this file; empty when it may have it."""
     try:
-        with open(file.open(), "rb") as opened:
-            start = opened.read(16 if file.kind == "xplane" else _LOOKED_AT)
+        fd = file.open()
+    except OSError as error:
+        return f"{file.name} cannot be read: {error.strerror}"
+    try:
+        return _refusal(file, fd)
+    finally:
+        os.close(fd)
+
+
+def for_viewer(file: File) -> int | None:
+    """A descriptor to read it by; None if no viewer is given this file."""
+    try:
+        fd = file.open()
+    except OSError:
+        return None
+    if _refusal(file, fd):
+        os.close(fd)
+        return None
+    return fd
+
+
+def _refusal(file: File, fd: int) -> str:
+    try:
+        start = os.pread(fd, 16 if file.kind == "xplane" else _LOOKED_AT, 0)
     except OSError as error:
         return f"{file.name} cannot be read: {error.strerror}"
     if not start:

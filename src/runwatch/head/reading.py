@@ -14,6 +14,7 @@ from runwatch.clock import Clock, system_clock
 from runwatch.errors import NotFound
 from runwatch.record import JournalId, RunId
 from runwatch.rows import EventRow, Latest, SeriesRow
+from runwatch.store.asking import heeded
 from runwatch.store.store import OF_EACH, Store
 from runwatch.views.configs import Configs, merge_configs
 from runwatch.views.devices import count_devices
@@ -160,14 +161,16 @@ class Reading:
     def cards(self, summaries: Sequence[RunSummary]) -> list[Card]:
         """The same runs with last step and headline."""
         if len(summaries) <= FEW_RUNS:
-            series = [row for summary in summaries for row in self.store.series(summary.run)]
+            series = [
+                row for summary in heeded(summaries) for row in self.store.series(summary.run)
+            ]
         else:
             wanted = {summary.run for summary in summaries}
             series = [row for row in self.store.series() if row.run in wanted] if wanted else []
         latest = self.latest(series)
-        steps = last_steps(series, latest)
+        steps = last_steps(heeded(series), latest)
         by_run: dict[RunId, list[SeriesRow]] = {}
-        for row in series:
+        for row in heeded(series):
             by_run.setdefault(row.run, []).append(row)
         return [
             Card(
@@ -175,7 +178,7 @@ class Reading:
                 headline(by_run.get(summary.run, ()), latest),
                 count_devices(by_run.get(summary.run, ())),
             )
-            for summary in summaries
+            for summary in heeded(summaries)
         ]
 
     def card(self, run: RunId) -> Card:

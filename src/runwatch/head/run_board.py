@@ -11,7 +11,8 @@ import logging
 import secrets
 import threading
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -19,6 +20,7 @@ from runwatch.errors import NotFound, RunwatchError
 from runwatch.head.reading import Card, Reading
 from runwatch.record import Batch, JournalId, RunId
 from runwatch.rows import EventRow
+from runwatch.store.asking import Shared, look
 from runwatch.store.store import OF_EACH
 from runwatch.views.configs import merge_configs
 from runwatch.views.runs import RunSummary, process_states, runs_of
@@ -58,7 +60,8 @@ class RunBoard:
     def __init__(self, reading: Reading, *, told: bool = False) -> None:
         self._reading = reading
         self._told = told
-        self._lock = threading.Lock()
+        self._shared = Shared()
+        self._lock = self._shared.lock
         self._epoch = secrets.token_hex(4)
         self._version = 0
         self._begun = False
@@ -104,8 +107,7 @@ class RunBoard:
 
     def summaries(self) -> tuple[list[RunSummary], str]:
         """Every run, newest first, without its last step; and a name for exactly this state."""
-        with self._lock:
-            self._catch_up()
+        with self._caught_up():
             if self._in_order is None:
                 found = self._summaries.values()
                 self._in_order = sorted(found, key=lambda run: (-run.started_ns, run.run))
@@ -117,13 +119,12 @@ class RunBoard:
 
     def cards(self, summaries: Sequence[RunSummary]) -> list[Card]:
         """The same runs with all that a list shows."""
-        with self._lock:
+        with self._shared.held():
             return self._described(summaries)
 
     def card(self, run: RunId) -> Card:
         """Of a run that there is."""
-        with self._lock:
-            self._catch_up()
+        with self._caught_up():
             if run not in self._summaries:
                 raise NotFound(f"there is no run {run!r} any more")
             return self._described(self._reading.told([self._summaries[run]], run))[0]
@@ -164,11 +165,22 @@ class RunBoard:
 
     # ── catching up ───────────────────────────────────────────────────────────────────────────
 
+    @contextmanager
+    def _caught_up(self) -> Iterator[None]:
+        """The lock.  To catch up is for all who wait; what is made of it is each one's own."""
+        with self._shared.held() as together:
+            with together.asked():
+                self._catch_up()
+            look()
+            yield
+
     def _catch_up(self) -> None:
         gone = self._reading.gone()  # before their last words are taken
         with self._gate:
             news, self._news = self._news, _News()
-        if not self._begun or not self._told:
+        is_whole = self._begun and self._told
+        self._begun = False  # should it be given up half-way, or the store fail us
+        if not is_whole:
             self._begin(gone)
         self._take(news)
         changed = self._of(news.moved) | self._of(map(_journal, news.exits))
@@ -181,6 +193,7 @@ class RunBoard:
         # One that was taken for lost may be seen again.
         silent = {run for run, s in self._summaries.items() if s.state == "lost"}
         self._look(changed | going | (silent & self._of([*news.seen_ns, *alive])), alive, gone)
+        self._begun = True
 
     def _begin(self, gone: Collection[JournalId]) -> None:
         """Read it all; what is stored meanwhile is news, and hearing it twice does no harm."""
@@ -200,7 +213,6 @@ class RunBoard:
         self._totals = {run: _total(events) for run, events in configs.items()}
         self._know_journals()
         self._summaries, self._in_order = {}, None
-        self._begun = True
         self._look(self._of(self._runs_of), self._reading.alive(), gone)
 
     def _know_journals(self) -> None:
@@ -231,6 +243,7 @@ class RunBoard:
     ) -> None:
         reading, now_ns = self._reading, self._reading.clock.wall_ns()
         for run in runs:
+            look()
             processes = reading.store.processes(run)
             life = list(self._words.get(run, ()))
             for row in processes:

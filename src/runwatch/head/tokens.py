@@ -14,7 +14,7 @@ import hmac
 import re
 import secrets
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -77,6 +77,8 @@ class Tokens:
         self._lock = threading.Lock()
         self.used_ns: dict[str, int] = {}
         """When each was last used, since this process began."""
+        self.on_revoked: Callable[[], object] = lambda: None
+        """Told in the thread that takes one back."""
 
     # ── for an admin ──────────────────────────────────────────────────────────────────────────
 
@@ -126,6 +128,7 @@ class Tokens:
             if token is None:
                 raise NotFound(f"there is no token {id[:80]!r}; /api/v1/tokens lists all")
             self._list.write(known)
+        self.on_revoked()
         return token
 
     # ── for whoever comes with one ────────────────────────────────────────────────────────────

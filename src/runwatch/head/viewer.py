@@ -2,8 +2,8 @@
 
     python -m runwatch.head.viewer SOCKET FOLDER MEMORY_BYTES
 
-Serves the profiles under FOLDER until standard input ends, that is until whoever started us is
-gone, however that came about.  It says `ready` when it takes requests.
+Serves the profiles under FOLDER, which come through standard input (`shown.py`), until that ends:
+then whoever started us is gone, however that came about.  It says `ready` when it takes requests.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import importlib
 import os
 import resource
 import shutil
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterable
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from runwatch.head.policy import inline_hashes
+from runwatch.head.shown import Taker
 
 RESERVED_BYTES: Final = 4 << 30
 """Libraries and stacks reserve far more than they use; what is really used is watched outside."""
@@ -37,21 +39,24 @@ _PREFIXED_ORIGIN: Final = (
 
 
 def main(words: list[str]) -> None:
-    socket, folder, memory = words
-    threading.Thread(target=_end_with_parent, args=[Path(socket).parent], daemon=True).start()
+    address, folder, memory = words
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each file that is shown is open
+    threading.Thread(target=_follow_parent, args=[Path(folder)], daemon=True).start()
     limit = 2 * int(memory) + RESERVED_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    server = _server(socket, adapted(_xprof(folder)))
+    server = _server(address, adapted(_xprof(folder)))
     server.prepare()
     os.write(1, b"ready\n")
     server.serve()
 
 
-def _end_with_parent(folder: Path) -> None:
-    while os.read(0, 1):
-        pass
-    shutil.rmtree(folder, ignore_errors=True)
-    os._exit(0)
+def _follow_parent(folder: Path) -> None:
+    try:
+        Taker(socket.socket(fileno=0), folder).follow()
+    finally:  # without it nobody tells us what there is, or when to end
+        shutil.rmtree(folder.parent, ignore_errors=True)
+        os._exit(0)
 
 
 def _xprof(folder: str) -> Application:
@@ -62,9 +67,9 @@ def _xprof(folder: str) -> Application:
     return made
 
 
-def _server(socket: str, application: Application) -> Any:
+def _server(address: str, application: Application) -> Any:
     wsgi: Any = importlib.import_module("cheroot.wsgi")
-    return wsgi.Server(socket, application, numthreads=THREADS, server_name="localhost")
+    return wsgi.Server(address, application, numthreads=THREADS, server_name="localhost")
 
 
 # ── what we change about it ───────────────────────────────────────────────────────────────────

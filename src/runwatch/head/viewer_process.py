@@ -7,6 +7,7 @@ import logging
 import os
 import select
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -17,7 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from runwatch.errors import RunwatchError, UsageError
-from runwatch.head.profiles import Kept, refusal
+from runwatch.head.profiles import File, Kept, for_viewer
+from runwatch.head.shown import Giver
 from runwatch.views.profiles import is_safe
 
 MEMORY_BYTES: Final = 4 << 30
@@ -59,6 +61,9 @@ class Viewer:
         """Held while it starts, which takes seconds."""
         self._counting = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
+        self._ours: socket.socket | None = None
+        """Its standard input's other end."""
+        self._giver: Giver[File] | None = None
         self._folder = Path()
         self._watcher: threading.Thread | None = None
         self._closing = threading.Event()
@@ -111,28 +116,35 @@ class Viewer:
             self._end("")
             self._start()
         elif fresh and time.monotonic() - self._arranged > ARRANGE_SECONDS:
-            self._arrange()
+            try:
+                self._arrange()
+            except OSError:  # it is ending
+                self._end("")
+                self._start()
         return self._folder / "socket"
 
     def _start(self) -> None:
         if not is_installed():
             raise UsageError("XProf is not installed here: pip install 'runwatch[profiles]'")
-        self._folder = _private_folder()
-        self._arrange()
+        self._folder = folder = _private_folder()
+        for inner in (folder / "profiles", folder / "scratch"):
+            inner.mkdir(0o700)
         command = [
-            sys.executable, "-P", "-m", "runwatch.head.viewer", str(self._folder / "socket"),
-            str(self._folder / "profiles"), str(self._memory_bytes),
+            sys.executable, "-P", "-m", "runwatch.head.viewer", str(folder / "socket"),
+            str(folder / "profiles"), str(self._memory_bytes),
         ]  # fmt: skip
-        with (self._folder / "log").open("wb") as log:
+        self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._giver = Giver(self._ours, for_viewer)
+        with (folder / "log").open("wb") as log, theirs:
             self._process = subprocess.Popen(
                 command,
-                stdin=subprocess.PIPE,
+                stdin=theirs.fileno(),
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env=_environment(),
+                env=_environment(folder / "scratch"),
                 start_new_session=True,  # Ctrl-C is for the head, which then ends it
             )
-        if not _says_ready(self._process, START_SECONDS):
+        if not self._is_arranged() or not _says_ready(self._process, START_SECONDS):
             words = _tail(self._folder / "log")
             self._end("it did not start")
             raise ViewerFailed(f"XProf did not start: {words}")
@@ -151,7 +163,7 @@ class Viewer:
             self.ended_because = why
         process.kill()
         process.wait()
-        for pipe in (process.stdin, process.stdout):
+        for pipe in (self._ours, process.stdout):
             if pipe is not None:
                 pipe.close()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -178,28 +190,31 @@ class Viewer:
 
     # ── what it shows ─────────────────────────────────────────────────────────────────────────
 
+    def _is_arranged(self) -> bool:
+        try:
+            self._arrange()
+        except OSError:
+            return False
+        return True
+
     def _arrange(self) -> None:
-        """Links, so that what XProf writes beside profiles goes away with it."""
-        arrange(self._folder / "profiles", self._sessions())
+        assert self._giver is not None
+        left_out = self._giver.show(wanted(self._sessions()))
+        if left_out:
+            logger.warning(
+                "XProf is not shown the %d oldest files: it may open no more (ulimit -n)", left_out
+            )
         self._arranged = time.monotonic()
 
 
-def arrange(folder: Path, sessions: Sequence[Kept]) -> None:
-    """Make the folder show these sessions' XPlane profiles, and no others."""
-    wanted: dict[Path, dict[str, Path]] = {}
+def wanted(sessions: Sequence[Kept]) -> dict[str, dict[str, File]]:
+    """The sessions' XPlane profiles, by the folder in which XProf looks for them."""
+    found: dict[str, dict[str, File]] = {}
     for kept in sessions:
-        planes = {f.name: f.path for f in kept.files if f.kind == "xplane" and not refusal(f)}
+        planes = {f.name: f for f in kept.files if f.kind == "xplane"}
         if planes:
-            wanted[folder / folder_name(kept.run) / "plugins" / "profile" / kept.id] = planes
-    for old in folder.glob("*/plugins/profile/*"):
-        if old not in wanted:
-            shutil.rmtree(old)
-    for place, files in wanted.items():
-        place.mkdir(parents=True, exist_ok=True)
-        for name, target in files.items():
-            if not (place / name).is_symlink():
-                (place / name).symlink_to(target)
-    folder.mkdir(exist_ok=True)
+            found[f"{folder_name(kept.run)}/plugins/profile/{kept.id}"] = planes
+    return found
 
 
 def folder_name(run: str) -> str:
@@ -216,10 +231,12 @@ def _private_folder() -> Path:
     return made
 
 
-def _environment() -> dict[str, str]:
-    """Ours without our secret."""
+def _environment(scratch: Path) -> dict[str, str]:
+    """Ours without our secret.  XProf keeps files under a name that everybody knows where temporary
+    files go: for that it has a place of its own."""
     ours = ("RUNWATCH_TOKEN", "RUNWATCH_TOKEN_FILE")
-    return {name: value for name, value in os.environ.items() if name not in ours}
+    kept = {name: value for name, value in os.environ.items() if name not in ours}
+    return kept | {"TMPDIR": str(scratch)}
 
 
 def _says_ready(process: subprocess.Popen[bytes], seconds: float) -> bool:

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from runwatch.record import Definition, JournalId, Origin, RunId, RunScope, Series, SpanName
 from runwatch.rows import EventRow, ProcessRow, SeriesRow, SpanRow
+from runwatch.store.asking import heeded
 from runwatch.store.deletion import AGENT, Deletion, Deletions
 from runwatch.store.entries import Integers, Journal, SeriesEntry, SpanNameEntry
 
@@ -389,7 +390,7 @@ class Catalog:
         self, run: RunId | None, metric: str | None, journal: JournalId | None
     ) -> list[SeriesRow]:
         """By slot, which is the order in which they were first defined."""
-        rows = map(self._series_row, self._slots(run, metric, journal))
+        rows = map(self._series_row, heeded(self._slots(run, metric, journal)))
         return [
             row
             for row in rows

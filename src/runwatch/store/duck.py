@@ -29,7 +29,7 @@ from runwatch.errors import Abandoned, RunwatchError, StoreDamaged, StoreFull, U
 from runwatch.record import Batch, JournalId, Position, RunId, Verdict
 from runwatch.rows import Curve, EventRow, Latest, ProcessRow, SeriesRow, SpanRow
 from runwatch.store import hot, ingest, opening
-from runwatch.store.asking import question, working
+from runwatch.store.asking import heeded, question, working
 from runwatch.store.blocks import Block, BlockFiles, Kind
 from runwatch.store.clustering import Clusterer, Merge, plan_merges
 from runwatch.store.crowds import Crowds
@@ -374,7 +374,7 @@ class DuckStore:
                 without=self._catalog.deletions.hidden() if run is None else (),
             )
         )
-        return [self._catalog.event_row(*row) for row in rows]
+        return [self._catalog.event_row(*row) for row in heeded(rows)]
 
     def spans(
         self,
@@ -392,7 +392,7 @@ class DuckStore:
                 "spans", SPAN_COLUMNS, run=number, start_ns=start_ns, end_ns=end_ns, limit=limit
             )
         )
-        return [self._catalog.span_row(*row) for row in rows]
+        return [self._catalog.span_row(*row) for row in heeded(rows)]
 
     def replay(self, run: RunId, wanted: Wanted, *, attempts: int = 4) -> Replay:
         try:

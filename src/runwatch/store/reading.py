@@ -25,6 +25,7 @@ from runwatch.store.matrix import ROLLED, Sheet
 from runwatch.store.reduction import Cells, Found
 from runwatch.store.store import AGENTS_SAY, Axis, PointColumns, Statistic
 
+_MANY_ROWS: Final = 2_000
 _SOME_ROWS: Final = 64
 _MANY_RANGES: Final = 16
 
@@ -430,6 +431,8 @@ class Reader:
             # The engine reads the bodies a few thousand at a time; here each would cost 20 µs.
             where += " AND json_extract_string(body, '$.journal') IN (SELECT unnest($about))"
             given["about"] = list(about)
+        if limit is not None and limit > _MANY_ROWS and of_each is None:
+            where += self._up_to(kind, where, blocks, given, limit, way)
         query = self._source(kind, columns, where, blocks)
         if of_each is not None and self._is_crowded((run, tuple(kinds or ()), of_each)):
             newest = "PARTITION BY journal, kind ORDER BY time_ns DESC, place DESC"
@@ -454,6 +457,17 @@ class Reader:
                     break
                 rows.append(row)
         return rows
+
+    def _up_to(
+        self, kind: Kind, where: str, blocks: Sequence[Block], given: Any, limit: int, way: str
+    ) -> str:
+        """Where the first so many end in time: to put all rows in order, bodies and all, would take
+        hundreds of megabytes."""
+        times = self._source(kind, "time_ns", where, blocks)
+        last, compares = ("max", "<=") if way == "ASC" else ("min", ">=")
+        query = f"SELECT {last}(time_ns) FROM ({times} ORDER BY time_ns {way} LIMIT {limit})"
+        found = self._connection.execute(query, given).fetchone()
+        return "" if found is None or found[0] is None else f" AND time_ns {compares} {found[0]}"
 
     def _is_crowded(self, asked: Asked) -> bool:
         """Whether a journal has more than so many of a kind, at whatever time."""

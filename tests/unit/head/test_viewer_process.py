@@ -10,13 +10,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from runwatch.head.profiles import File, Kept, Place
-from runwatch.head.viewer_process import Viewer, ViewerFailed, arrange, folder_name
+from runwatch.head.profiles import File, Kept, Place, for_viewer
+from runwatch.head.shown import Giver, Taker
+from runwatch.head.viewer_process import Viewer, ViewerFailed, folder_name, wanted
 from runwatch.record import RunId
 from tests.integration.processes import until
 
@@ -125,17 +127,64 @@ def test_it_does_not_outlive_whoever_started_it(tmp_path: Path) -> None:
     assert not Path(address).parent.exists()
 
 
-def test_what_is_arranged_follows_the_sessions(tmp_path: Path) -> None:
+@pytest.fixture
+def shown(tmp_path: Path) -> Iterator[tuple[Giver[File], Path]]:
+    """What a viewer is given, taken in this process."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    folder = tmp_path / "shown"
+    folder.mkdir()
+    taker = threading.Thread(target=Taker(theirs, folder).follow)
+    taker.start()
+    yield Giver(ours, for_viewer), folder
+    ours.close()
+    taker.join(30)
+    theirs.close()
+    for link in folder.rglob("*.pb"):
+        os.close(int(os.readlink(link).rpartition("/")[2]))
+
+
+def test_what_is_shown_follows_the_sessions(
+    shown: tuple[Giver[File], Path], tmp_path: Path
+) -> None:
+    giver, folder = shown
     plane = tmp_path / "a.xplane.pb"
     shutil.copy(XPLANE, plane)
     bad = tmp_path / "bad.xplane.pb"
     bad.write_bytes(b"PK\3\4")
-    shown = tmp_path / "shown"
-    arrange(shown, [kept("r", "s1", plane), kept("r", "s2", bad)])
-    (link,) = shown.rglob("*.pb")
-    assert link == shown / "r/plugins/profile/s1/a.xplane.pb" and link.resolve() == plane
-    arrange(shown, [])
-    assert list(shown.rglob("*.pb")) == [] and plane.exists()
+    sessions = [kept("r", "s1", plane), kept("r", "s2", bad)]
+    assert giver.show(wanted(sessions)) == 0
+    (link,) = folder.rglob("*.pb")
+    assert link == folder / "r/plugins/profile/s1/a.xplane.pb"
+    assert link.read_bytes() == XPLANE.read_bytes()
+    first = os.readlink(link)
+    assert giver.show(wanted(sessions)) == 0 and os.readlink(link) == first, "once is enough"
+
+    newer = replace(sessions[0], files=(replace(sessions[0].files[0], modified_ns=2),))
+    assert giver.show(wanted([newer])) == 0 and os.readlink(link) != first
+    assert not os.path.exists(first), "what was shown before is closed"
+    assert giver.show({}) == 0
+    assert list(folder.rglob("*.pb")) == [] and plane.exists()
+
+
+def test_what_is_put_in_the_place_of_a_file_is_not_shown(
+    shown: tuple[Giver[File], Path], tmp_path: Path
+) -> None:
+    giver, folder = shown
+    place = tmp_path / "session"
+    place.mkdir()
+    plane = place / "a.xplane.pb"
+    shutil.copy(XPLANE, plane)
+    secret = tmp_path / "secret"
+    secret.write_bytes(XPLANE.read_bytes()[:100])
+    giver.show(wanted([kept("r", "s1", plane)]))
+    plane.unlink()
+    plane.symlink_to(secret)
+    (link,) = folder.rglob("*.pb")
+    assert link.read_bytes() == XPLANE.read_bytes()
+    found = kept("r", "s1", plane)
+    swapped = replace(found, files=(replace(found.files[0], modified_ns=2),))
+    giver.show(wanted([swapped]))
+    assert all(path.read_bytes() != secret.read_bytes() for path in folder.rglob("*.pb"))
 
 
 @pytest.mark.parametrize(("run", "name"), [("r-1", "r-1"), ("a:b", "a_b"), ("../x", "___x")])
