@@ -56,18 +56,19 @@ class Limited(Cluster):
 
     def send(self, batch: pb.Batch) -> None:
         """As an agent would; the head may take the message, parts of it, or nothing."""
-        name, reached = batch.origin.journal, [0]
+        name = batch.origin.journal
+        reached = {name: 0}
 
         def words() -> Iterator[pb.Up]:
             yield from (hello(), pb.Up(open=pb.Open(journal=name)), pb.Up(batch=batch))
-            until(lambda: reached[-1] == batch.end, 30, f"{name} to be taken")
+            until(lambda: reached[name] == batch.end, 30, f"{name} to be taken")
 
         with grpc.insecure_channel(f"127.0.0.1:{self.grpc_port}") as channel:
             stream = channel.stream_stream(METHOD, pb.Up.SerializeToString, pb.Down.FromString)
             with suppress(grpc.RpcError):
                 known = tokens.metadata(self.grpc_port)
                 for down in stream(words(), metadata=known, timeout=60):
-                    reached.append(down.cursor.position)
+                    reached[name] = down.cursor.position
 
 
 @pytest.fixture
