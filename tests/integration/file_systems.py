@@ -63,18 +63,22 @@ def rounds():
 def _missing(kind: str) -> str:
     if os.getuid() != 0:
         return "only root may mount"
-    if kind == "tmpfs":
-        return "" if _mounts("-t tmpfs none") else "this kernel mounts nothing here"
     search = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
-    for command in (_MAKE[kind][0], "unshare", "mount"):
+    for command in ("unshare", "mount", *_MAKE.get(kind, ())[:1]):
         if shutil.which(command, path=search) is None:
             return f"there is no {command}"
+    if not _done("true"):
+        return "a mount namespace is not to be had here (unshare -m)"
+    if kind == "tmpfs" and not _done("mount -t tmpfs none /mnt"):
+        return "nothing can be mounted here"
     return ""
 
 
-def _mounts(what: str) -> bool:
-    command = ["unshare", "-m", "sh", "-c", f"mount {what} /mnt"]
-    return subprocess.run(command, capture_output=True).returncode == 0
+def _done(script: str) -> bool:
+    """Where nobody else sees it."""
+    return (
+        subprocess.run(["unshare", "-m", "sh", "-c", script], capture_output=True).returncode == 0
+    )
 
 
 def mount_of(kind: str, disk: Path, image: Path, megabytes: int = 0) -> str:

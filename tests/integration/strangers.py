@@ -29,6 +29,8 @@ from runwatch.record import NO_STEP, JournalId, Origin, Role, RunId, RunScope
 
 MALLORY: Final = 61_001
 ALICE: Final = 61_002
+SERVANT: Final = 61_009
+"""The user that an agent runs as where it need not be root."""
 SHELVES: Final = ("journals", "agent", "profiles", "commands")
 needs_users: Final = pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("setpriv") is None,
@@ -38,6 +40,23 @@ needs_users: Final = pytest.mark.skipif(
 
 def command_as(uid: int) -> list[str]:
     return ["setpriv", "--reuid", str(uid), "--regid", str(uid), "--clear-groups"]
+
+
+def capable(uid: int, *names: str) -> list[str]:
+    """As that user with these capabilities and no others."""
+    wanted = ",".join(["-all", *(f"+{name}" for name in names)])
+    if uid == 0:  # a container's: root, without what was dropped
+        return [*command_as(uid), "--bounding-set", wanted, "--inh-caps", wanted]
+    return [*command_as(uid), "--inh-caps", wanted, "--ambient-caps", wanted]
+
+
+def without(*names: str) -> list[str]:
+    """As root, but for these capabilities."""
+    return ["setpriv", "--bounding-set", ",".join(f"-{name}" for name in names)]
+
+
+NO_POWER: Final = without("dac_override", "dac_read_search", "fowner", "chown")
+"""Root without these is a user like others: it may neither read nor take away what is theirs."""
 
 
 def do_as(uid: int, script: str, *words: object) -> None:

@@ -48,8 +48,8 @@ class Site(Cluster):
         return super().environment | {"RUNWATCH_INHERIT_SECONDS": str(self.inherit_seconds)}
 
     def left(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = ask(self.http_port, "/api/v1/health")[1]["aside"]
-        return found
+        health: dict[str, Any] = ask(self.http_port, "/api/v1/health")[1]
+        return list(health.get("aside", []))
 
     def has_some_of(self, trainer: Trainer) -> bool:
         path = f"/api/v1/runs/{trainer.run}/curves?metric=value&buckets=1"

@@ -26,9 +26,10 @@ from tests.integration.processes import Cluster, end, until
 from tests.integration.strangers import (
     ALICE,
     MALLORY,
+    SERVANT,
+    capable,
     command_as,
     do_as,
-    everybodys,
     forge,
     needs_users,
     origin_of,
@@ -38,8 +39,6 @@ from tests.tokens import known, urlopen
 
 pytestmark = needs_users
 
-SERVANT: Final = 61_009
-"""The user that an agent runs as where it need not be root."""
 NEEDED: Final = ("setuid", "setgid", "sys_ptrace")
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 PROFILE: Final = DEPLOY / "seccomp-agent.json"
@@ -64,27 +63,9 @@ os._exit(int(word or 0))
 OTHERS_CHILD: Final = "def a_secret():\n    input()\na_secret()"
 
 
-def capable(uid: int, *names: str) -> list[str]:
-    """As that user with these capabilities and no others."""
-    wanted = ",".join(["-all", *(f"+{name}" for name in names)])
-    command = ["setpriv", "--reuid", str(uid), "--regid", str(uid), "--clear-groups"]
-    if uid == 0:  # a container's: root, without what was dropped
-        return [*command, "--bounding-set", wanted, "--inh-caps", wanted]
-    return [*command, "--inh-caps", wanted, "--ambient-caps", wanted]
-
-
 @pytest.fixture
-def shared() -> Iterator[Path]:
-    with everybodys() as root:
-        yield root
-
-
-@pytest.fixture
-def cluster(tmp_path: Path, shared: Path) -> Iterator[Cluster]:
-    made = Cluster(tmp_path)
-    made.node_root = shared
-    yield made
-    made.close()
+def cluster(shared_cluster: Cluster) -> Cluster:
+    return shared_cluster
 
 
 class Program:

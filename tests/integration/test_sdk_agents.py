@@ -17,7 +17,7 @@ from runwatch.journal.liveness import is_alive, this_host
 from runwatch.journal.segment import Header
 from tests.integration.processes import until
 from tests.integration.sdk_programs import program_environment, read_stories
-from tests.integration.strangers import MALLORY, do_as, everybodys, needs_users
+from tests.integration.strangers import MALLORY, NO_POWER, do_as, everybodys, needs_users
 
 _BEGIN = """
 import os, sys, time
@@ -117,10 +117,6 @@ def test_agents_that_somebody_has_ended_stay_away(root: Path) -> None:
 def _heartbeat(journal: Path) -> int:
     path = journal / "00000000.seg"
     return Header.unpack(path.read_bytes()[:128], path).heartbeat_ns
-
-
-NO_POWER = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search,-fowner,-chown"]
-"""Root without these cannot take away what somebody else put into everybody's directory."""
 
 
 @needs_users

@@ -40,17 +40,17 @@ from tests.integration.strangers import (
     ALICE,
     MALLORY,
     do_as,
-    everybodys,
     forge,
     honest,
     needs_users,
     origin_of,
     process_of,
+    without,
 )
 
 pytestmark = needs_users
 
-NO_POWER = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search,-fowner,-chown,-setuid"]
+ORDINARY = without("dac_override", "dac_read_search", "fowner", "chown", "setuid")
 """Root without these is a user like others: what is not its own it may not read."""
 SESSION = "run-1/plugins/profile/s1"
 PLANE = Path(__file__).parents[1] / "fixtures" / "profiles" / "jax.xplane.pb"
@@ -58,17 +58,8 @@ LAY = 'mkdir -p "$(dirname "$2")"; ln -s "$1" "$2"'
 
 
 @pytest.fixture
-def shared() -> Iterator[Path]:
-    with everybodys() as root:
-        yield root
-
-
-@pytest.fixture
-def cluster(tmp_path: Path, shared: Path) -> Iterator[Cluster]:
-    made = Cluster(tmp_path)
-    made.node_root = shared
-    yield made
-    made.close()
+def cluster(shared_cluster: Cluster) -> Cluster:
+    return shared_cluster
 
 
 @pytest.fixture
@@ -423,7 +414,7 @@ def test_a_journal_that_cannot_be_read_is_set_aside(
     with process_of(0) as pid:
         forge(shared, 0, origin_of(pid, number=2), ("run_end", '{"status": "completed"}'))
         shown = subprocess.run(
-            [*NO_POWER, sys.executable, "-m", "runwatch.cli", "runs", "--dir", str(shared)],
+            [*ORDINARY, sys.executable, "-m", "runwatch.cli", "runs", "--dir", str(shared)],
             env=cluster.environment, capture_output=True, text=True, timeout=100,
         )  # fmt: skip
         assert shown.returncode == 0, shown.stderr
@@ -431,7 +422,7 @@ def test_a_journal_that_cannot_be_read_is_set_aside(
         assert shown.stderr.count("is set aside") == 1
         with (tmp_path / "agent.log").open("wb") as log:
             agent = cluster.agent = subprocess.Popen(
-                [*NO_POWER, sys.executable, "-m", "runwatch.agent", "--dir", str(shared),
+                [*ORDINARY, sys.executable, "-m", "runwatch.agent", "--dir", str(shared),
                  "--idle", "0"],
                 env=cluster.environment, stderr=log,
             )  # fmt: skip

@@ -27,6 +27,8 @@ from runwatch.journal.writer import JournalWriter
 from tests.integration.strangers import (
     ALICE,
     MALLORY,
+    SERVANT,
+    capable,
     command_as,
     do_as,
     everybodys,
@@ -34,6 +36,7 @@ from tests.integration.strangers import (
     needs_users,
     origin_of,
     process_of,
+    without,
 )
 
 pytestmark = needs_users
@@ -203,14 +206,12 @@ def test_groups_of_ours_are_laid_aside(secret: Path) -> None:
 
 def test_capabilities_over_files_are_laid_aside(secret: Path) -> None:
     """Root loses them by the change itself; who is not root has to let go of them."""
-    names = "+setuid,+setgid,+dac_read_search"
-    before = ["setpriv", "--reuid", "61009", "--regid", "61009", "--clear-groups",
-              "--inh-caps", names, "--ambient-caps", names]  # fmt: skip
+    before = capable(SERVANT, "setuid", "setgid", "dac_read_search")
     assert told(before, secret, MALLORY, 0) == ["''", "refused", "read", "[] 0xc4"]
 
 
 def test_who_may_not_says_which_capability_is_missing(secret: Path) -> None:
-    before = ["setpriv", "--bounding-set", "-setgid"]
+    before = without("setgid")
     assert told(before, secret, 0)[0] == "'CAP_SETGID missing'"
 
 
@@ -235,7 +236,7 @@ def test_where_the_kernel_guards_processes_ptrace_is_asked_for(tmp_path: Path) -
         "import sys\nfrom pathlib import Path\nfrom runwatch.agent import powers\n"
         "print(powers.take_up(Path(sys.argv[1]).parent, Path(sys.argv[1])))"
     )
-    command = ["setpriv", "--bounding-set", "-sys_ptrace", sys.executable, "-c", script, str(scope)]
+    command = [*without("sys_ptrace"), sys.executable, "-c", script, str(scope)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert "CAP_SYS_PTRACE" in done.stdout and "CAP_SETUID" not in done.stdout, done.stderr
 
@@ -254,7 +255,7 @@ def test_who_serves_nobody_else_is_not_told_what_that_would_need(tmp_path: Path)
         "import sys\nfrom pathlib import Path\nfrom runwatch.agent import powers\n"
         "print(powers.take_up(Path(sys.argv[1]), Path('/nowhere')))"
     )
-    command = ["setpriv", "--bounding-set", "-setuid", sys.executable, "-c", script]
+    command = [*without("setuid"), sys.executable, "-c", script]
     with everybodys() as shared:
         (tmp_path / "journals").mkdir(mode=0o700)
         said = [

@@ -8,7 +8,9 @@ used or closed, whether it is still what it was.
 from __future__ import annotations
 
 import os
-from typing import Final
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
 
 from runwatch.interruption import let_pass
 
@@ -25,6 +27,18 @@ class Descriptor:
         self.fd = fd
         self.identity = _identity(fd)
         self._mark = mark
+
+    @classmethod
+    def opened(cls, path: Path, flags: int, mode: int = 0o600) -> Descriptor:
+        """A marked one; closed again if an exception of a signal handler's cuts us short."""
+        numbers: list[int] = []
+        try:
+            made_into(numbers, os.open, path, flags, mode)
+            return cls.marked(numbers[0])
+        except BaseException:
+            for fd in numbers:
+                os.close(fd)
+            raise
 
     @classmethod
     def marked(cls, fd: int) -> Descriptor:
@@ -70,6 +84,12 @@ class Descriptor:
             self.fd = -1
             os.close(fd)
         self.fd = -1
+
+
+def made_into(numbers: list[int], make: Callable[..., int], *arguments: Any) -> None:
+    """A new descriptor is in the list before anything can interrupt us: handlers of signals run
+    between steps of Python, and this is one step."""
+    numbers.extend(map(make, *((each,) for each in arguments)))
 
 
 def _identity(fd: int) -> tuple[int, int, int]:

@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from runwatch.journal.descriptor import Descriptor
+from runwatch.journal.descriptor import Descriptor, made_into
 from runwatch.journal.segment import HEADER_LENGTH, Header
 
 _POPULATE_WRITE: Final = 23  # madvise(2): fault pages in for writing; Linux 5.14
@@ -41,7 +41,7 @@ class SegmentFile:
         self._maps_own: Descriptor | None = None
         # A new file, never an old one made empty: truncating what is mapped is a SIGBUS.
         path.unlink(missing_ok=True)
-        self._file = Descriptor.marked(os.open(path, _NEW, 0o600))
+        self._file = Descriptor.opened(path, _NEW)
         try:
             os.fchmod(self._file.fd, 0o600)
             allocate(self._file.fd, header.length)
@@ -58,8 +58,12 @@ class SegmentFile:
             self.map = mmap.mmap(self._file.fd, length, trackfd=False)
             return
         # It makes itself a descriptor, does not tell its number, and closes it blindly.
-        likely = os.dup(self._file.fd)
-        os.close(likely)
+        numbers: list[int] = []
+        try:
+            made_into(numbers, os.dup, self._file.fd)
+        finally:
+            for likely in numbers:
+                os.close(likely)
         self.map = mmap.mmap(self._file.fd, length)
         self._maps_own = self._file.twin(likely) or _other_number(self._file)
 
@@ -78,7 +82,7 @@ class SegmentFile:
         """Its descriptor; opened again if the program has closed it."""
         if not self._file.is_ours():
             identity = self._file.identity
-            again = Descriptor.marked(os.open(self.path, _AGAIN))
+            again = Descriptor.opened(self.path, _AGAIN)
             if again.identity != identity:
                 again.close()
                 raise OSError(errno.ESTALE, "another file has its name", str(self.path))

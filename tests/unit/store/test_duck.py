@@ -543,13 +543,24 @@ def test_what_a_slow_clock_wrote_is_kept_as_long_as_the_rest(directory: Path) ->
     for batch in batches:  # each a file, which become one
         store.write([batch])
         store.compact(force=True)
-    assert store.health().newest_block_ns == clock.now_ns
     clock.now_ns += 89 * DAY
     store.compact()
     assert store.retain(Retention(), now_ns=clock.now_ns)["points"] == 0
     assert len(steps(store)) == 40
     clock.now_ns += 2 * DAY
     assert store.retain(Retention(), now_ns=clock.now_ns)["points"] == 40
+    store.close()
+
+
+def test_health_knows_when_the_newest_block_was_written(directory: Path) -> None:
+    clock = FixedClock(EPOCH + 200 * DAY)
+    store = DuckStore.open(directory, settings=SMALL, clock=clock)
+    assert store.health().newest_block_ns is None
+    for batch in consecutive(2):
+        clock.now_ns += DAY
+        store.write([batch])
+        store.compact(force=True)
+        assert store.health().newest_block_ns == clock.now_ns
     store.close()
 
 

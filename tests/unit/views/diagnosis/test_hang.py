@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -452,3 +454,15 @@ def test_odd_stacks_do_no_harm(odd: dict[int, Any]) -> None:
         for number, plain in odd.items()
     }
     assert isinstance(diagnose(ranks).text, str)
+
+
+def test_ranks_that_nobody_has_seen_are_a_list_with_an_end() -> None:
+    """A run says itself how many there are."""
+    program = """
+from runwatch.views.diagnosis.evidence import RankEvidence
+from runwatch.views.diagnosis.hang import diagnose
+assert diagnose({0: RankEvidence(0)}, world_size=2**31 - 1).text
+"""
+    command = ["prlimit", f"--as={1 << 29}", sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr[-500:]
