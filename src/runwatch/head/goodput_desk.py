@@ -157,7 +157,7 @@ class GoodputDesk:
                 self._reading, self._accounts, shown, self._priced(given)
             )
 
-        return await run_in_threadpool(lambda: json_reply(made()))
+        return await for_caller(request, lambda: json_reply(made()))
 
     def _priced(self, given: Given) -> Given:
         """With this head's price, unless who asks brings one."""
