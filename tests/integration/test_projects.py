@@ -180,8 +180,9 @@ QUERIES: Final = {
     "/heatmap": "metric=gpu_utilization_percent",
     "/goodput/explain": f"time={time.time_ns()}",
     "/bands": "metric=loss",
+    "/timeline": f"start={time.time_ns() - 86_400 * 10**9}&end={time.time_ns() + 3600 * 10**9}",
 }
-"""What must be said."""
+"""What must be said, and of the timeline all that happened on the same hosts."""
 
 
 def request_of(route: str, run: str, world: World) -> tuple[str, str]:
@@ -410,11 +411,18 @@ def test_a_name_that_others_have_too_is_that_of_the_own_run(world: World) -> Non
     send(at, job, some(journal("same-0", "run-same", "ours", called="llama")))
     assert http(at, "/runs/llama", world.tokens["view"])[1]["run"] == "run-same"
     assert http(at, "/runs/llama", MAIN)[0] == 409
-    send(at, job, some(journal("same-1", "llama", "ours", called="run-llama")))
-    for path in ("/profiles/llama/warm-up", "/profiles/run-llama/warm-up"):
-        assert http(at, path, world.tokens["view"])[0] in (403, 404)
-    listed = http(at, "/profiles", world.tokens["view"])[1]
-    assert listed["profiles"] == []
+    own = journal("same-1", "llama", "ours", called="run-llama")
+    send(at, job, some(own))
+    view = world.tokens["view"]
+    assert http(at, "/profiles/llama/warm-up", view)[0] == 404, "which has none"
+    assert http(at, "/profiles/run-llama/warm-up", view)[0] == 403
+    told = {"session": "warm-up", "state": "done", "framework": "torch", "start_ns": 1}
+    send(at, job, own.batch(events=[Event(time.time_ns(), "profile", told, scope=1)]))
+    (profile,) = http(at, "/profiles", view)[1]["profiles"]
+    assert (profile["run"], profile["session"], profile["files"]) == ("llama", "warm-up", [])
+    assert http(at, "/profiles/llama/warm-up/files/gpu-1.rank0.kineto.json.gz", view)[0] == 404
+    theirs = "/profiles/run-llama/warm-up/files/gpu-1.rank0.kineto.json.gz"
+    assert ask(at, "GET", f"/api/v1{theirs}", MAIN).status == 200
     for run in ("run-same", "llama"):
         assert delete(at, f"/runs/{run}?yes=1&force=1&keep_days=0", MAIN).status == 200
 
