@@ -418,12 +418,18 @@ def test_a_name_that_others_have_too_is_that_of_the_own_run(world: World) -> Non
     assert http(at, "/profiles/run-llama/warm-up", view)[0] == 403
     told = {"session": "warm-up", "state": "done", "framework": "torch", "start_ns": 1}
     send(at, job, own.batch(events=[Event(time.time_ns(), "profile", told, scope=1)]))
+    theirs = journal("same-2", "run-x9", "pretraining", called="nickname")
+    captured = Event(time.time_ns(), "profile", told | {"session": "s9"}, scope=1)
+    send(at, MAIN, theirs.batch(events=[captured]))
+    send(at, job, some(journal("same-3", "nickname", "ours")))
+    assert http(at, "/profiles/run-x9/s9", MAIN)[0] == 200
+    assert http(at, "/profiles/nickname/s9", view)[0] == 404
     (profile,) = http(at, "/profiles", view)[1]["profiles"]
     assert (profile["run"], profile["session"], profile["files"]) == ("llama", "warm-up", [])
     assert http(at, "/profiles/llama/warm-up/files/gpu-1.rank0.kineto.json.gz", view)[0] == 404
-    theirs = "/profiles/run-llama/warm-up/files/gpu-1.rank0.kineto.json.gz"
-    assert ask(at, "GET", f"/api/v1{theirs}", MAIN).status == 200
-    for run in ("run-same", "llama"):
+    path = "/profiles/run-llama/warm-up/files/gpu-1.rank0.kineto.json.gz"
+    assert ask(at, "GET", f"/api/v1{path}", MAIN).status == 200
+    for run in ("run-same", "llama", "nickname", "run-x9"):
         assert delete(at, f"/runs/{run}?yes=1&force=1&keep_days=0", MAIN).status == 200
 
 
