@@ -118,7 +118,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     root = tmp_path_factory.mktemp("projects")
     page_world.build(root, time.time_ns() + page_world.AHEAD)
     with head(root, "--token", MAIN) as at:
-        tokens = {role: token(at, role, "ours") for role in roles.ROLES}
+        tokens = {str(role): token(at, role, "ours") for role in roles.ROLES}
         made(at, "/tokens", {"role": "view", "name": "theirs", "projects": ["pretraining"]})
         link = made(at, "/shares", {"run": "run-llama", "note": "theirs"})["id"]
         session = made(at, "/sessions", {"name": "theirs"})["id"]
@@ -129,7 +129,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         for run, group in {"theirs-gone": "pretraining", "gone": "ours"}.items():
             assert not send(at, MAIN, some(journal(f"of-{run}", run, group)))[0].refused
             assert delete(at, f"/runs/{run}?yes=1&force=1", MAIN).status == 200
-        yield World(at, tokens, session, link, "c1")
+        command = made(at, "/runs/run-mistral/stacks", {"wait_seconds": 0})["command"]
+        yield World(at, tokens, session, link, command)
 
 
 class Answer(NamedTuple):
@@ -291,6 +292,20 @@ def test_an_admin_of_a_project_deletes_and_restores_there_alone(world: World) ->
         assert http(at, path, admin, {"role": "view"} if path == "/tokens" else {})[0] == 403
     assert http(at, "/tokens/renew", admin, {})[0] == 403
     assert http(at, "/audit", admin)[0] == 403
+
+
+def test_how_far_a_command_is_is_told_to_its_project(world: World) -> None:
+    at, tokens = world.at, world.tokens
+    # It is running as long as it was heard of lately.
+    assert not send(at, tokens["ingest"], some(journal("awake-0", OURS, "ours", rank=9)))[0].refused
+    status, taken = http(at, f"/runs/{OURS}/stacks", tokens["operate"], {"wait_seconds": 0})
+    assert status == 200, taken
+    own = taken["command"]
+    assert http(at, f"/commands/{own}", tokens["view"])[1]["kind"] == "stacks"
+    assert http(at, f"/commands/{world.command}", MAIN)[0] == 200
+    theirs = ask(at, "GET", f"/api/v1/commands/{world.command}", tokens["view"])
+    nobodys = ask(at, "GET", "/api/v1/commands/nobody", tokens["view"])
+    assert theirs.status == 404 and theirs.less(world.command) == nobodys.less("nobody")
 
 
 def test_a_stream_tells_of_own_runs_alone(world: World) -> None:
