@@ -118,7 +118,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     root = tmp_path_factory.mktemp("projects")
     page_world.build(root, time.time_ns() + page_world.AHEAD)
     with head(root, "--token", MAIN) as at:
-        tokens = {role: token(at, role, "ours") for role in roles.ROLES}
+        tokens = {str(role): token(at, role, "ours") for role in roles.ROLES}
         made(at, "/tokens", {"role": "view", "name": "theirs", "projects": ["pretraining"]})
         link = made(at, "/shares", {"run": "run-llama", "note": "theirs"})["id"]
         session = made(at, "/sessions", {"name": "theirs"})["id"]
@@ -129,7 +129,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         for run, group in {"theirs-gone": "pretraining", "gone": "ours"}.items():
             assert not send(at, MAIN, some(journal(f"of-{run}", run, group)))[0].refused
             assert delete(at, f"/runs/{run}?yes=1&force=1", MAIN).status == 200
-        yield World(at, tokens, session, link, "c1")
+        command = made(at, "/runs/run-mistral/stacks", {"wait_seconds": 0})["command"]
+        yield World(at, tokens, session, link, command)
 
 
 class Answer(NamedTuple):
@@ -180,8 +181,9 @@ QUERIES: Final = {
     "/heatmap": "metric=gpu_utilization_percent",
     "/goodput/explain": f"time={time.time_ns()}",
     "/bands": "metric=loss",
+    "/timeline": f"start={time.time_ns() - 86_400 * 10**9}&end={time.time_ns() + 3600 * 10**9}",
 }
-"""What must be said."""
+"""What must be said, and of the timeline all that happened on the same hosts."""
 
 
 def request_of(route: str, run: str, world: World) -> tuple[str, str]:
@@ -290,6 +292,20 @@ def test_an_admin_of_a_project_deletes_and_restores_there_alone(world: World) ->
         assert http(at, path, admin, {"role": "view"} if path == "/tokens" else {})[0] == 403
     assert http(at, "/tokens/renew", admin, {})[0] == 403
     assert http(at, "/audit", admin)[0] == 403
+
+
+def test_how_far_a_command_is_is_told_to_its_project(world: World) -> None:
+    at, tokens = world.at, world.tokens
+    # It is running as long as it was heard of lately.
+    assert not send(at, tokens["ingest"], some(journal("awake-0", OURS, "ours", rank=9)))[0].refused
+    status, taken = http(at, f"/runs/{OURS}/stacks", tokens["operate"], {"wait_seconds": 0})
+    assert status == 200, taken
+    own = taken["command"]
+    assert http(at, f"/commands/{own}", tokens["view"])[1]["kind"] == "stacks"
+    assert http(at, f"/commands/{world.command}", MAIN)[0] == 200
+    theirs = ask(at, "GET", f"/api/v1/commands/{world.command}", tokens["view"])
+    nobodys = ask(at, "GET", "/api/v1/commands/nobody", tokens["view"])
+    assert theirs.status == 404 and theirs.less(world.command) == nobodys.less("nobody")
 
 
 def test_a_stream_tells_of_own_runs_alone(world: World) -> None:
@@ -410,12 +426,25 @@ def test_a_name_that_others_have_too_is_that_of_the_own_run(world: World) -> Non
     send(at, job, some(journal("same-0", "run-same", "ours", called="llama")))
     assert http(at, "/runs/llama", world.tokens["view"])[1]["run"] == "run-same"
     assert http(at, "/runs/llama", MAIN)[0] == 409
-    send(at, job, some(journal("same-1", "llama", "ours", called="run-llama")))
-    for path in ("/profiles/llama/warm-up", "/profiles/run-llama/warm-up"):
-        assert http(at, path, world.tokens["view"])[0] in (403, 404)
-    listed = http(at, "/profiles", world.tokens["view"])[1]
-    assert listed["profiles"] == []
-    for run in ("run-same", "llama"):
+    own = journal("same-1", "llama", "ours", called="run-llama")
+    send(at, job, some(own))
+    view = world.tokens["view"]
+    assert http(at, "/profiles/llama/warm-up", view)[0] == 404, "which has none"
+    assert http(at, "/profiles/run-llama/warm-up", view)[0] == 403
+    told = {"session": "warm-up", "state": "done", "framework": "torch", "start_ns": 1}
+    send(at, job, own.batch(events=[Event(time.time_ns(), "profile", told, scope=1)]))
+    theirs = journal("same-2", "run-x9", "pretraining", called="nickname")
+    captured = Event(time.time_ns(), "profile", told | {"session": "s9"}, scope=1)
+    send(at, MAIN, theirs.batch(events=[captured]))
+    send(at, job, some(journal("same-3", "nickname", "ours")))
+    assert http(at, "/profiles/run-x9/s9", MAIN)[0] == 200
+    assert http(at, "/profiles/nickname/s9", view)[0] == 404
+    (profile,) = http(at, "/profiles", view)[1]["profiles"]
+    assert (profile["run"], profile["session"], profile["files"]) == ("llama", "warm-up", [])
+    assert http(at, "/profiles/llama/warm-up/files/gpu-1.rank0.kineto.json.gz", view)[0] == 404
+    path = "/profiles/run-llama/warm-up/files/gpu-1.rank0.kineto.json.gz"
+    assert ask(at, "GET", f"/api/v1{path}", MAIN).status == 200
+    for run in ("run-same", "llama", "nickname", "run-x9"):
         assert delete(at, f"/runs/{run}?yes=1&force=1&keep_days=0", MAIN).status == 200
 
 

@@ -54,6 +54,8 @@ class Sent:
     """The others, and why."""
     issued_ns: int
     results: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    run: RunId | None = None
+    """What it is about; None: programs of no run."""
 
     @property
     def is_done(self) -> bool:
@@ -119,7 +121,7 @@ class Outbox:
                 asked.append((host, partial(self._write, host), command))
             else:
                 unreachable[host] = "no agent of it is connected"
-        sent = Sent(id, kind, tuple(host for host, _, _ in asked), unreachable, now_ns)
+        sent = Sent(id, kind, tuple(host for host, _, _ in asked), unreachable, now_ns, run=run)
         with self._changed:
             self._sent[id] = sent
             while len(self._sent) > REMEMBERED:

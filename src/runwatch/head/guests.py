@@ -41,7 +41,8 @@ _OF_PROFILES: Final = re.compile(r"/api/v1/profiles/([^/]+)/.*", re.DOTALL)
 _BY_QUERY: Final = ("/api/v1/devices", "/api/v1/live")
 """About all runs, or about those that `run=` names."""
 _NARROWED: Final = re.compile(
-    r"/api/v1/(?:devices|live|goodput|profiles|deleted|deleted/([^/]+)/restore)", re.DOTALL
+    r"/api/v1/(?:devices|live|goodput|profiles|commands/[^/]+|deleted|deleted/([^/]+)/restore)",
+    re.DOTALL,
 )
 """About all runs; who has a token of projects is told of those of its own."""
 _XPROF_PARTS: Final = re.compile(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -394,12 +394,9 @@ class Api:
         return respond
 
     async def _devices(self, request: Request, given: Given) -> Response:
-        sees = seen(request.scope[CALLER].sight, self.reading)
-
-        def found(reading: Reading, given: Given) -> types.DeviceList:
-            return device_answers.devices(reading, self._clock_offsets, given, sees)
-
-        return await self._json(found)(request, given)
+        sees, offsets = seen(request.scope[CALLER].sight, self.reading), self._clock_offsets
+        found = partial(device_answers.devices, offsets=offsets, sees=sees)
+        return await self._json(lambda reading, given: found(reading, given=given))(request, given)
 
     async def _health(self, request: Request, given: Given) -> Response:
         if request.scope[TRUSTED]:
@@ -429,11 +426,8 @@ class Api:
             return StreamingResponse(pieces, media_type=_TRACE, headers=named)
         as_json = given["format"] == "json"
         text = json_text(batches) if as_json else csv_text(batches)
-        return StreamingResponse(
-            streams.streamed(request, text, batches),
-            media_type=JSON if as_json else "text/csv",
-            headers=headers,
-        )
+        pieces, media = streams.streamed(request, text, batches), JSON if as_json else "text/csv"
+        return StreamingResponse(pieces, media_type=media, headers=headers)
 
     def _batches(self, run: RunId, given: Given) -> Iterator[Any]:
         return export_batches(

@@ -126,18 +126,27 @@ class Quotas:
         """Quickly, of what defines nothing: nearly all that comes is far below its limits."""
         limits, events = self._settings, len(batch.events)
         of_run, of_client = self._runs.get(run), self._clients.get(client)
-        if self._weighs_projects:
-            project = self._project(batch, run)
-            if project and self._of_project(batch, run, project, size):
-                return False
+        of_project = None
+        if self._weighs_projects and run:
+            of_project = self._in_projects.get(self.projects.of(run) or "")
         return (
-            of_run is None
-            or (not limits.run_events or of_run.events + events <= limits.run_events)
-            and (not limits.run_bytes or of_run.bytes + size <= limits.run_bytes)
-        ) and (
-            of_client is None
-            or (not limits.client_events or of_client.events + events <= limits.client_events)
-            and (not limits.client_bytes or of_client.bytes + size <= limits.client_bytes)
+            (
+                of_run is None
+                or (not limits.run_events or of_run.events + events <= limits.run_events)
+                and (not limits.run_bytes or of_run.bytes + size <= limits.run_bytes)
+            )
+            and (
+                of_client is None
+                or (not limits.client_events or of_client.events + events <= limits.client_events)
+                and (not limits.client_bytes or of_client.bytes + size <= limits.client_bytes)
+            )
+            and (
+                of_project is None
+                or (
+                    not limits.project_events or of_project.events + events <= limits.project_events
+                )
+                and (not limits.project_bytes or of_project.bytes + size <= limits.project_bytes)
+            )
         )
 
     def notes(self) -> list[str]:

@@ -12,8 +12,10 @@ from starlette.responses import Response
 from runwatch.errors import NotFound, UsageError
 from runwatch.exports.collapsed import collapsed
 from runwatch.exports.speedscope import speedscope
+from runwatch.head.access import CALLER
 from runwatch.head.api_types import plain
 from runwatch.head.commands import Sent
+from runwatch.head.guests import Sees, seen
 from runwatch.head.incidents import Incidents, Wanted
 from runwatch.head.openapi import JSON, Operation
 from runwatch.head.parameters import Given, Parameter
@@ -107,7 +109,7 @@ class StackDesk:
                 {JSON: None, "text/plain": None}, errors,
             ),
             Operation(
-                "/api/v1/commands/{command}", "How far a command is", _json(self._command),
+                "/api/v1/commands/{command}", "How far a command is", self._command_of,
                 (_COMMAND,), {JSON: CommandInfo}, (404,),
             ),
         ]  # fmt: skip
@@ -198,10 +200,14 @@ class StackDesk:
 
         return await for_caller(request, made)
 
-    def _command(self, given: Given) -> CommandInfo:
+    async def _command_of(self, request: Request, given: Given) -> Any:
+        sees = seen(request.scope[CALLER].sight, self._reading)
+        return await _json(lambda given: self._command(given, sees))(request, given)
+
+    def _command(self, given: Given, sees: Sees) -> CommandInfo:
         outbox = self._taker.outbox
         sent = None if outbox is None else outbox.find(given["command"])
-        if sent is None:
+        if sent is None or not sees(sent.run or ""):
             raise NotFound(f"no command {given['command'][:80]!r} was sent since this head began")
         return CommandInfo(
             id=sent.id,

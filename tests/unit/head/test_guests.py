@@ -195,7 +195,7 @@ def test_profiles_are_open_by_the_ids_of_runs() -> None:
         ("/profiling/start", b""),
         ("/api/v1/sessions", b""),
         ("/api/v1/captures", b""),
-        ("/api/v1/commands/1", b""),
+        ("/api/v1/commands/1/x", b""),
         ("/api/v1/tokens", b""),
         ("/api/v1/tokens/renew", b""),
         ("/api/v1/shares", b""),
