@@ -228,10 +228,10 @@ def _told(
     said = [f"{address} ({source})"]
     if answer.state == "token":
         todo = (
-            "RUNWATCH_TOKEN or RUNWATCH_TOKEN_FILE tells it; the head prints its own when it "
-            "starts, and `runwatch token create` makes others"
+            "set RUNWATCH_TOKEN or RUNWATCH_TOKEN_FILE; the head prints its token when it starts, "
+            "and `runwatch token create` makes others"
         )
-        said.append(f"answers: its state is {health['status']}; it tells more to who has a token")
+        said.append(f"answers, state {health['status']}; it says more only with a valid token")
         return said, [Problem(answer.why, todo)]
     version = str(health["version"])
     ours = "as ours" if version == __version__ else f"ours is {__version__}"
@@ -273,7 +273,7 @@ def only_its_page_is_away(head: Section) -> Section:
     said = [
         f"{head.facts['address']} (from {head.facts['from']}) is not reached from here: "
         f"{head.facts['why']}",
-        "but the agent is connected to the head's other port; how the head is, is not known here",
+        "but the agent is connected to the head; only the head's health is not known here",
     ]
     return replace(head, said=[*said, *head.said], problems=_others(head))
 
