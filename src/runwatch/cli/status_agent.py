@@ -258,7 +258,7 @@ def _todo(problem: str) -> str:
         )
     if "ssl" in words or "tls" in words or "certificate" in words:
         return "RUNWATCH_CA names the certificate to check the head's by; grpcs:// turns TLS on"
-    return f"see the head above; the agent tries again by itself, and {_LATER}"
+    return "see the head above; the agent tries again by itself, and nothing is lost"
 
 
 def _other_head(note: AgentNote, head: str) -> list[Problem]:

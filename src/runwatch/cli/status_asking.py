@@ -35,7 +35,7 @@ def ask(address: str, token: str, ca: Path | None = None) -> Answer:
         return Answer("other", "something else than a head answers there")
     if "version" in health:
         return Answer("well", health=health)
-    why = "the head does not know the token that we have" if token else "we have no token for it"
+    why = "the head does not know our token" if token else "we have no token for the head"
     return Answer("token", why, health)
 
 

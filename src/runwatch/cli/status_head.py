@@ -193,21 +193,29 @@ def _facts(
         "from": source,
         "state": state,
         "why": answer.why,
-        "version": None if health is None else health.get("version"),
+        "version": None if not (health and "version" in health) else str(health["version"]),
         "note": note,
         "health": None if health is None else _health_facts(health),
     }
 
 
 def _health_facts(health: Mapping[str, Any]) -> dict[str, Any]:
+    """Whatever answers there may say anything."""
+    aside = health.get("aside")
     return {
-        "status": health.get("status"),
-        "problem": health.get("problem") or "",
-        "notes": list(health.get("notes") or ()),
-        "aside": list(health.get("aside") or ()),
-        "records_refused": health.get("records_refused") or 0,
-        "records_dropped": health.get("records_dropped") or 0,
+        "status": str(health.get("status")),
+        "problem": str(health.get("problem") or ""),
+        "notes": _texts(health.get("notes")),
+        "aside": [each for each in aside if isinstance(each, dict)]
+        if isinstance(aside, list)
+        else [],
+        "records_refused": _count(health.get("records_refused")),
+        "records_dropped": _count(health.get("records_dropped")),
     }
+
+
+def _count(said: object) -> int:
+    return said if isinstance(said, int) else 0
 
 
 # ── words ─────────────────────────────────────────────────────────────────────────────────────
@@ -220,10 +228,10 @@ def _told(
     said = [f"{address} ({source})"]
     if answer.state == "token":
         todo = (
-            "RUNWATCH_TOKEN or RUNWATCH_TOKEN_FILE tells it; the head prints its own when it "
-            "starts, and `runwatch token create` makes others"
+            "set RUNWATCH_TOKEN or RUNWATCH_TOKEN_FILE; the head prints its token when it starts, "
+            "and `runwatch token create` makes others"
         )
-        said.append(f"answers: its state is {health['status']}; it tells more to who has a token")
+        said.append(f"answers, state {health['status']}; it says more only with a valid token")
         return said, [Problem(answer.why, todo)]
     version = str(health["version"])
     ours = "as ours" if version == __version__ else f"ours is {__version__}"
@@ -232,7 +240,7 @@ def _told(
 
 
 def _counts(health: Mapping[str, Any]) -> list[str]:
-    refused = health.get("records_refused") or 0
+    refused = _count(health.get("records_refused"))
     return [f"{many(refused, 'malformed record')} left out since it began"] if refused else []
 
 
@@ -265,15 +273,14 @@ def only_its_page_is_away(head: Section) -> Section:
     said = [
         f"{head.facts['address']} (from {head.facts['from']}) is not reached from here: "
         f"{head.facts['why']}",
-        "but the agent is connected to the head's other port; how the head is, is not known here",
+        "but the agent is connected to the head; only the head's health is not known here",
     ]
     return replace(head, said=[*said, *head.said], problems=_others(head))
 
 
 def asides_elsewhere(health: Mapping[str, Any], known: Sequence[str]) -> list[Problem]:
     """Journals that the head names as set aside, but for those that are told of already."""
-    aside = [each for each in health["aside"] if isinstance(each, dict)]
-    others = [each for each in aside if each.get("journal") not in known]
+    others = [each for each in health["aside"] if each.get("journal") not in known]
     told = [
         Problem(
             f"journal {each.get('journal')} of host {each.get('host')} is set aside: "

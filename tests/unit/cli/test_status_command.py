@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import socket
 import ssl
 import subprocess
 import sys
+import threading
 from http.client import BadStatusLine
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
+from runwatch.address import is_same_place
 from runwatch.cli.status_agent import Agent, find
 from runwatch.cli.status_asking import _failure, _refusal, ask
 from runwatch.cli.status_disk import section as disk_section
-from runwatch.cli.status_head import asides_elsewhere
+from runwatch.cli.status_head import Named, asides_elsewhere, look
 from runwatch.cli.status_picture import is_coloured, picture
 from runwatch.cli.status_types import Problem, Section, many, size
 from runwatch.cli.status_waiting import survey
@@ -199,9 +203,44 @@ def test_a_refusal_is_told_in_the_heads_own_words() -> None:
 
 def test_what_is_set_aside_elsewhere_is_told_once_and_briefly() -> None:
     aside = [{"journal": f"j-{n}", "host": "gpu-2", "why": "damaged"} for n in range(9)]
-    told = asides_elsewhere({"aside": [*aside, "nonsense"]}, ["j-0"])
+    told = asides_elsewhere({"aside": aside}, ["j-0"])
     assert "j-1 of host gpu-2" in told[0].what and "damaged" in told[0].what
     assert len(told) == 6 and "3 more journals" in told[-1].what
+
+
+class _Anything(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        said = json.dumps(
+            {"status": "ok", "version": 7, "notes": 5, "aside": ["x", {}], "records_refused": "y"}
+        ).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nobody reads it."""
+
+
+def test_what_answers_may_say_anything(tmp_path: Path) -> None:
+    with HTTPServer(("127.0.0.1", 0), _Anything) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            named = Named(f"http://127.0.0.1:{server.server_port}", "here")
+            found = look(tmp_path, named).section
+        finally:
+            server.shutdown()
+            thread.join()
+    assert (found.facts["state"], found.facts["version"]) == ("well", "7")
+    assert found.facts["health"]["notes"] == [] and found.facts["health"]["aside"] == [{}]
+    assert found.problems == []
+
+
+def test_this_machine_has_many_names() -> None:
+    assert is_same_place("http://localhost:8091", f"http://{socket.gethostname()}:8091")
+    assert not is_same_place("http://localhost:8091", "http://localhost:8092")
+    assert not is_same_place("nonsense:x", "other nonsense:y")
 
 
 # ── agent and disk ────────────────────────────────────────────────────────────────────────────
