@@ -16,13 +16,14 @@ from runwatch.record import NO_STEP
 from runwatch.rows import Curve
 from runwatch.store import reduction
 from runwatch.store.blocks import Block, BlockFiles, Kind
+from runwatch.store.crowds import LONGEST_BODY, OF_EACH_BYTES, newest_of_each
 from runwatch.store.entries import Integers
 from runwatch.store.grid import HIGHEST, LOWEST, MINUTE_NS, Grid, grid
 from runwatch.store.hot import Connection
 from runwatch.store.latest import Floats
 from runwatch.store.matrix import ROLLED, Sheet
 from runwatch.store.reduction import Cells, Found
-from runwatch.store.store import AGENTS_SAY, Axis, PointColumns, Statistic
+from runwatch.store.store import Axis, PointColumns, Statistic
 
 _MANY_ROWS: Final = 2_000
 _SOME_ROWS: Final = 64
@@ -408,7 +409,8 @@ class Reader:
         without: Sequence[int] = (),
     ) -> list[tuple[Any, ...]]:
         """`most_bytes`: of their bodies together; fewer rows then, as with a limit.  `without`:
-        of all runs but these.  `of_each`: of each journal and kind the newest so many."""
+        of all runs but these.  `of_each`: of each journal and kind the newest so many, and not
+        more than `OF_EACH_BYTES` of them."""
         blocks = [
             block
             for block in self._view.closed(kind)
@@ -425,12 +427,10 @@ class Reader:
             where += self._up_to(kind, where, blocks, given, limit, way)
         query = self._source(kind, columns, where, blocks)
         if of_each is not None and self._is_crowded(kind, where, blocks, given, of_each):
-            newest = "PARTITION BY journal, kind ORDER BY time_ns DESC, place DESC"
-            most = f"if(role = 'agent', {of_each * AGENTS_SAY}, {of_each})"
+            about = "journal, kind, time_ns, place, strlen(body) AS size"
+            keys = newest_of_each(self._source(kind, about, where, blocks), of_each)
             query = (
-                f"SELECT said.* FROM ({query}) AS said "
-                "LEFT JOIN (SELECT number, role FROM journals) ON number = journal "
-                f"QUALIFY row_number() OVER ({newest}) <= {most}"
+                f"SELECT {columns} FROM ({query}) SEMI JOIN ({keys}) USING (journal, kind, place)"
             )
         query += f" ORDER BY time_ns {way}, journal {way}, place {way}"
         if limit is not None:
@@ -462,11 +462,16 @@ class Reader:
     def _is_crowded(
         self, kind: Kind, where: str, blocks: Sequence[Block], given: Any, of_each: int
     ) -> bool:
-        """Whether a journal has more than so many of a kind; to count takes little, for bodies
-        are not read."""
+        """Whether a journal has more than so many of a kind, or too many bytes of it."""
         rows = self._source(kind, "journal, kind", where, blocks)
-        query = f"SELECT 1 FROM ({rows}) GROUP BY ALL HAVING count(*) > {of_each} LIMIT 1"
-        return self._connection.execute(query, given).fetchone() is not None
+        counts = f"SELECT count(*) AS count FROM ({rows}) GROUP BY journal, kind"
+        found = self._connection.execute(f"SELECT max(count) FROM ({counts})", given).fetchone()
+        most = 0 if found is None else found[0] or 0
+        if most * LONGEST_BODY <= OF_EACH_BYTES or most > of_each:  # bodies are not read for this
+            return bool(most > of_each)
+        sizes = self._source(kind, "journal, kind, strlen(body) AS size", where, blocks)
+        query = f"SELECT 1 FROM ({sizes}) GROUP BY journal, kind HAVING sum(size) > {OF_EACH_BYTES}"
+        return self._connection.execute(f"{query} LIMIT 1", given).fetchone() is not None
 
     # ── replay ─────────────────────────────────────────────────────────────────────────────────
 
