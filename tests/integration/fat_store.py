@@ -33,6 +33,8 @@ SECOND: Final = 10**9
 BEGUN: Final = 1_700_000_000 * SECOND
 OTHER_SERIES: Final = 20
 """Of each of the other runs."""
+LARGE: Final = (*["config"] * 9, "incident")
+LARGE_BYTES: Final = 500_000
 ROWS: Final = 100_000
 """In a batch."""
 
@@ -47,6 +49,8 @@ class Size(NamedTuple):
     logs: int = 50_000
     of_each_kind: int = 500
     """Events of every kind that we know."""
+    large: int = 0
+    """Events of some kinds that are as large as they may be, of one more rank."""
     runs: int = 0
     """Others, with next to nothing in them."""
 
@@ -65,6 +69,8 @@ def fat_store(directory: Path, size: Size) -> None:
     try:
         fatten(store, size)
         store.compact(force=True)
+        loud = _Process(store, f"{FAT}-loud", FAT, size.ranks, size.ranks + 1)
+        loud.shout(size.large)
     finally:
         store.close()
 
@@ -90,6 +96,12 @@ class _Process:
             if kind not in ("run_start", "run_end", "process_exit", "fork", "log"):
                 count = size.of_each_kind // size.ranks
                 self._events(kind, (_numbered(body, i) for i in range(count)), count)
+
+    def shout(self, count: int) -> None:
+        for number in range(count):
+            kind = LARGE[number % len(LARGE)]
+            body = {**BODIES[kind], "values": {f"key-{number}": "x" * LARGE_BYTES}}
+            self._events(kind, [_numbered(body, number)], 1)
 
     def passing_by(self) -> Batch:
         batch = self._begun(*(f"other-{number}" for number in range(OTHER_SERIES)))
@@ -131,6 +143,7 @@ class _Process:
 
     def _events(self, kind: str, bodies: Iterable[Any], count: int) -> None:
         batch = self._batch()
+        batch.definitions = [self._scope]
         for number, body in zip(range(count), bodies, strict=False):
             batch.events.append(Event(BEGUN + number * SECOND, kind, body, step=NO_STEP, scope=1))
         self._write(batch)

@@ -188,7 +188,7 @@ class DuckStore:
         rows["points"] += sum(map(len, plan.slots))
         rows["spans"] += sum(len(part["span"]) for part in plan.spans)
         rows["events"] += len(plan.events)
-        self._crowds.took(len(plan.events))
+        self._crowds.took(len(plan.events), sum(len(row[hot.BODY]) for row in plan.events))
         self._dropped += plan.dropped
 
     def cursor(self, journal: JournalId) -> Position:

@@ -50,6 +50,8 @@ def _names(table: str) -> list[str]:
     return [column.split()[0] for column in GENERATION_TABLES[table].split(", ")]
 
 
+BODY: Final = _names("events").index("body")
+"""Where a row of events has it."""
 _COLUMNS: Final = {
     table: ", ".join(_FROM_ARRAYS.get(name, name) for name in _names(table))
     for table in GENERATION_TABLES

@@ -16,14 +16,14 @@ from runwatch.record import NO_STEP
 from runwatch.rows import Curve
 from runwatch.store import reduction
 from runwatch.store.blocks import Block, BlockFiles, Kind
-from runwatch.store.crowds import Asked, Crowds
+from runwatch.store.crowds import Amount, Asked, Crowds, fullest, newest_of_each
 from runwatch.store.entries import Integers
 from runwatch.store.grid import HIGHEST, LOWEST, MINUTE_NS, Grid, grid
 from runwatch.store.hot import Connection
 from runwatch.store.latest import Floats
 from runwatch.store.matrix import ROLLED, Sheet
 from runwatch.store.reduction import Cells, Found
-from runwatch.store.store import AGENTS_SAY, Axis, PointColumns, Statistic
+from runwatch.store.store import Axis, PointColumns, Statistic
 
 _MANY_ROWS: Final = 2_000
 _SOME_ROWS: Final = 64
@@ -220,7 +220,7 @@ class Reader:
         self._files = files
         self._row_groups = row_groups
         self._crowds = crowds
-        self._events = crowds.events  # before the view begins: it has these at least
+        self._taken = crowds.taken  # before the view begins: it has this at least
         self._hot_points = hot_points
         self._page_rows = page_rows
         connection.begin()
@@ -413,8 +413,8 @@ class Reader:
         without: Sequence[int] = (),
     ) -> list[tuple[Any, ...]]:
         """`most_bytes`: of their bodies together; fewer rows then, as with a limit.  `without`:
-        of all runs but these.  `of_each`: of each journal and kind the newest so many.  `about`:
-        whose body names one of these journals."""
+        of all runs but these.  `of_each`: of each journal and kind the newest so many, and not
+        more than `OF_EACH_BYTES` of them.  `about`: whose body names one of these journals."""
         blocks = [
             block
             for block in self._view.closed(kind)
@@ -435,12 +435,10 @@ class Reader:
             where += self._up_to(kind, where, blocks, given, limit, way)
         query = self._source(kind, columns, where, blocks)
         if of_each is not None and self._is_crowded((run, tuple(kinds or ()), of_each)):
-            newest = "PARTITION BY journal, kind ORDER BY time_ns DESC, place DESC"
-            most = f"if(role = 'agent', {of_each * AGENTS_SAY}, {of_each})"
+            key = "journal, kind, time_ns, place, strlen(body) AS size"
+            keys = newest_of_each(self._source(kind, key, where, blocks), of_each)
             query = (
-                f"SELECT said.* FROM ({query}) AS said "
-                "LEFT JOIN (SELECT number, role FROM journals) ON number = journal "
-                f"QUALIFY row_number() OVER ({newest}) <= {most}"
+                f"SELECT {columns} FROM ({query}) SEMI JOIN ({keys}) USING (journal, kind, place)"
             )
         query += f" ORDER BY time_ns {way}, journal {way}, place {way}"
         if limit is not None:
@@ -470,20 +468,18 @@ class Reader:
         return "" if found is None or found[0] is None else f" AND time_ns {compares} {found[0]}"
 
     def _is_crowded(self, asked: Asked) -> bool:
-        """Whether a journal has more than so many of a kind, at whatever time."""
-        known = self._crowds.is_crowded(asked, self._events)
+        """Whether a journal has said too much of a kind, at whatever time."""
+        known = self._crowds.is_crowded(asked, self._taken)
         if known is not None:
             return known
         run, kinds, _ = asked
         where = "kind = ANY($kinds)" if kinds else "true"
         where += "" if run is None else f" AND run = {run}"
         part = Part("events", where, run)
-        rows = self._union([part], "journal, kind", None, None)
-        said = f"SELECT count(*) AS said FROM ({rows}) GROUP BY journal, kind"
-        query = f"SELECT coalesce(max(said), 0) FROM ({said})"
+        rows = self._union([part], "journal, kind, strlen(body) AS size", None, None)
         given = {"kinds": list(kinds)} if kinds else None
-        ((fullest,),) = self._connection.execute(query, given).fetchall()
-        return self._crowds.counted(asked, self._events, fullest)
+        (found,) = self._connection.execute(fullest(rows), given).fetchall()
+        return self._crowds.counted(asked, self._taken, Amount(*found))
 
     # ── replay ─────────────────────────────────────────────────────────────────────────────────
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runwatch.record import RunId
-from runwatch.store.crowds import MOST_KNOWN, Crowds
+from runwatch.store.crowds import MOST_KNOWN, OF_EACH_BYTES, Amount, Crowds
 from runwatch.store.store import AGENTS_SAY, Store
 from tests.integration.head_history import Producer
 from tests.unit.store.conftest import Engine
@@ -35,6 +35,21 @@ def test_of_each_journal_and_kind_the_newest_are_told(engine: Engine, in_files: 
     assert len(store.events(RunId("r"), kinds=["one"], of_each=3, limit=2)) == 2
 
 
+@pytest.mark.parametrize("in_files", [False, True])
+def test_of_large_ones_only_as_many_as_fit_are_told(engine: Engine, in_files: bool) -> None:
+    store: Store = engine.fresh()
+    loud, calm = Producer(store, "loud", run="r"), Producer(store, "calm", run="r")
+    large = OF_EACH_BYTES // 40
+    for n in range(50):
+        loud.write([], [("config", n, {"n": n, "text": "x" * large})])
+    calm.write([], [("config", n, {"n": n}) for n in range(50)])
+    if in_files:
+        store.compact(force=True)
+    found = store.events(RunId("r"), kinds=["config"], of_each=1000)
+    told = {name: [r.body["n"] for r in found if r.journal == name] for name in ("loud", "calm")}
+    assert told == {"loud": list(range(11, 50)), "calm": list(range(50))}
+
+
 def test_what_came_since_the_last_answer_is_counted(engine: Engine) -> None:
     store: Store = engine.fresh()
     journal = Producer(store, "a", run="r")
@@ -47,24 +62,34 @@ def test_what_came_since_the_last_answer_is_counted(engine: Engine) -> None:
 
 def test_nobody_counts_while_there_is_room() -> None:
     crowds, asked = Crowds(), (7, ("one",), 10)
-    assert crowds.is_crowded(asked, crowds.events) is None
-    assert not crowds.counted(asked, crowds.events, fullest=8)
-    crowds.took(2)
-    assert crowds.is_crowded(asked, crowds.events) is False
-    assert crowds.is_crowded((7, ("two",), 10), crowds.events) is None
-    crowds.took(1)
-    assert crowds.is_crowded(asked, crowds.events) is None
+    assert crowds.is_crowded(asked, crowds.taken) is None
+    assert not crowds.counted(asked, crowds.taken, Amount(8, 100))
+    crowds.took(2, 10)
+    assert crowds.is_crowded(asked, crowds.taken) is False
+    assert crowds.is_crowded((7, ("two",), 10), crowds.taken) is None
+    crowds.took(1, 10)
+    assert crowds.is_crowded(asked, crowds.taken) is None
+
+
+def test_bytes_are_counted_as_events_are() -> None:
+    crowds, asked = Crowds(), (7, ("one",), 10)
+    assert not crowds.counted(asked, crowds.taken, Amount(1, OF_EACH_BYTES - 100))
+    crowds.took(1, 100)
+    assert crowds.is_crowded(asked, crowds.taken) is False
+    crowds.took(1, 1)
+    assert crowds.is_crowded(asked, crowds.taken) is None
+    assert crowds.counted(asked, crowds.taken, Amount(3, OF_EACH_BYTES + 1))
 
 
 def test_where_one_had_too_many_nobody_counts_again() -> None:
     crowds, asked = Crowds(), (None, (), 10)
-    assert crowds.counted(asked, 0, fullest=11)
-    assert crowds.is_crowded(asked, 0) is True
+    assert crowds.counted(asked, crowds.taken, Amount(11, 0))
+    assert crowds.is_crowded(asked, crowds.taken) is True
 
 
 def test_what_is_known_of_crowds_is_bounded() -> None:
     crowds = Crowds()
     for run in range(MOST_KNOWN + 1):
-        crowds.counted((run, (), 10), 0, fullest=run % 20)
-    assert crowds.is_crowded((MOST_KNOWN, (), 10), 0) is not None
-    assert crowds.is_crowded((0, (), 10), 0) is None
+        crowds.counted((run, (), 10), crowds.taken, Amount(run % 20, 0))
+    assert crowds.is_crowded((MOST_KNOWN, (), 10), crowds.taken) is not None
+    assert crowds.is_crowded((0, (), 10), crowds.taken) is None
