@@ -117,7 +117,7 @@ OLDEST_TESTS := "pytest<9.2" pytest-timeout pytest-xdist hypothesis httpx schema
 WITHOUT_FRAMEWORKS := agent cli exports head journal ship store wire
 
 sbom: $(STAMP)/supply
-	.venv-supply/bin/cyclonedx-py requirements locked.txt --pyproject pyproject.toml --output-file sbom.json
+	.venv-supply/bin/python -W ignore -m cyclonedx_py requirements locked.txt --pyproject pyproject.toml --output-file sbom.json
 
 audit: $(STAMP)/supply
 	.venv-supply/bin/pip-audit --strict --require-hashes --disable-pip -r locked.txt
