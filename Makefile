@@ -103,20 +103,21 @@ lock: $(STAMP)/supply
 	.venv-supply/bin/uv pip compile pyproject.toml --extra head --universal --python-version 3.11 --upgrade \
 	  --generate-hashes --no-header --no-annotate --quiet --output-file locked.txt
 
+# What they need in turn is new, and may warn of what they do.
 oldest: $(STAMP)/supply
 	@$(PYTHON) scripts/make_venv.py .venv-oldest
 	@.venv-supply/bin/uv pip compile pyproject.toml --all-extras --resolution lowest-direct --no-header --no-annotate \
 	  --quiet --output-file .venv-oldest/oldest.txt
 	@.venv-oldest/bin/python -m pip install -q -r .venv-oldest/oldest.txt $(OLDEST_TESTS)
 	@.venv-oldest/bin/python -m pip install -q --no-deps -e .
-	.venv-oldest/bin/python -m pytest -n $(WORKERS) --dist loadgroup -m "not soak" $(addprefix tests/unit/,$(WITHOUT_FRAMEWORKS)) $(ARGS)
+	.venv-oldest/bin/python -m pytest -n $(WORKERS) --dist loadgroup -W ignore::DeprecationWarning -m "not soak" $(addprefix tests/unit/,$(WITHOUT_FRAMEWORKS)) $(ARGS)
 
 # A compiler of that age: a newer one asks for a newer protobuf.
 OLDEST_TESTS := "pytest<9.2" pytest-timeout pytest-xdist hypothesis httpx schemathesis trustme "grpcio-tools<1.63" "setuptools<81"
 WITHOUT_FRAMEWORKS := agent cli exports head journal ship store wire
 
 sbom: $(STAMP)/supply
-	.venv-supply/bin/cyclonedx-py requirements locked.txt --pyproject pyproject.toml --output-file sbom.json
+	.venv-supply/bin/python -W ignore -m cyclonedx_py requirements locked.txt --pyproject pyproject.toml --output-file sbom.json
 
 audit: $(STAMP)/supply
 	.venv-supply/bin/pip-audit --strict --require-hashes --disable-pip -r locked.txt

@@ -31,6 +31,7 @@ from tests.integration.strangers import (
     command_as,
     do_as,
     forge,
+    honest,
     needs_users,
     origin_of,
     process_of,
@@ -375,3 +376,29 @@ def test_a_process_of_another_container_is_not_one_beside_us(
         assert cluster.words().count(refused) == 2
     finally:
         boxed.communicate()
+
+
+LOOKING: Final = """
+import sys
+from pathlib import Path
+from runwatch import identity
+from runwatch.agent.syncing import DiskSync
+from runwatch.ship.estates import Estates
+root, journal = Path(sys.argv[1]), sys.argv[2]
+assert identity.begin() == ""
+sync = DiskSync(root)
+sync.look_at([journal])
+sync.round()
+print(sync._reached, Estates(root)._pulse(journal)[0])
+"""
+
+
+@pytest.mark.parametrize("uid", [SERVANT, 0], ids=["servant", "container root"])
+def test_what_others_record_is_put_on_the_disk_and_seen_to_beat(shared: Path, uid: int) -> None:
+    """Nobody but its owner may list a journal, not even such a root."""
+    journal = honest(shared, MALLORY, os.getpid())
+    done = subprocess.run(
+        [*capable(uid, *NEEDED), sys.executable, "-c", LOOKING, str(shared), journal],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == (f"{{{journal!r}: 0}} 0\n", "")

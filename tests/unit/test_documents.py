@@ -35,3 +35,11 @@ def test_the_front_page_names_its_two_commands() -> None:
     text = (ROOT / "README.md").read_text()
     assert "$ make demo" in text
     assert "$ make test" in text
+
+
+def test_the_tests_of_old_defects_exist() -> None:
+    document = ROOT / "tests/integration/README.md"
+    named = re.findall(r"`([\w./]+\.py)::(test_\w+)`", document.read_text())
+    assert len(named) > 50
+    for file, test in named:
+        assert f"\ndef {test}(" in (document.parent / file).read_text(), f"{file}::{test}"

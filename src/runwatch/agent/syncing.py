@@ -18,7 +18,7 @@ from typing import Final
 from runwatch.clock import Clock, system_clock
 from runwatch.files import Folder, journal_folder, shelf
 from runwatch.journal.file_system import is_network_file_system
-from runwatch.journal.segment import segment_indexes, segment_name
+from runwatch.journal.segment import indexes_among, segment_name
 from runwatch.record import JournalId
 
 SYNC_SECONDS: Final = 5.0
@@ -101,7 +101,7 @@ class DiskSync:
 
 def _sync(folder: Folder, reached: int) -> int:
     """Put on the disk what came since; the last segment that is there now."""
-    indexes = [index for index in segment_indexes(folder.path) if index >= reached]
+    indexes = [index for index in indexes_among(folder.names()) if index >= reached]
     for index in indexes:
         try:
             fd = folder.open(segment_name(index))

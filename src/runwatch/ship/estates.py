@@ -25,8 +25,8 @@ from runwatch.files import shelf
 from runwatch.journal.agents import FOLDER, heir_name, hold, is_held, lock_name
 from runwatch.journal.file_system import is_only_ours
 from runwatch.journal.liveness import boot_id, has_ended, is_alive
-from runwatch.journal.reader import open_segment
-from runwatch.journal.segment import HEADER_LENGTH, Header, segment_indexes, segment_name
+from runwatch.journal.reader import open_segment, segments_in
+from runwatch.journal.segment import HEADER_LENGTH, Header, segment_name
 from runwatch.record import JournalId, Origin
 
 STILL_SECONDS: Final = 60.0
@@ -174,7 +174,7 @@ class Estates:
     def _pulse(self, journal: JournalId) -> Pulse:
         directory = self._root / "journals" / journal
         try:
-            index = segment_indexes(directory)[-1]
+            index = segments_in(directory)[-1]
             path = directory / segment_name(index)
             with open(open_segment(path), "rb") as file:
                 return index, Header.unpack(file.read(HEADER_LENGTH), path).heartbeat_ns
