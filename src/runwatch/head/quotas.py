@@ -13,7 +13,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import RunwatchError
@@ -62,6 +62,14 @@ class _Tally:
     since_ns: int = 0
 
 
+class _Over(NamedTuple):
+    """Somebody over a limit: why, and of which journal something was refused last, and when."""
+
+    why: str
+    journal: JournalId
+    at_ns: int
+
+
 class Quotas:
     """`refusal` may be asked by any thread; `took` is called by the writer's alone."""
 
@@ -84,8 +92,8 @@ class Quotas:
         self._runs: dict[RunId, _Tally] = {}
         self._run_of: dict[JournalId, RunId] | None = None
         self._clients: dict[str, _Tally] = {}
-        self._over: dict[str, str] = {}
-        """Who is over a limit, and why; the newest last."""
+        self._over: dict[str, _Over] = {}
+        """Who is over a limit; the newest last."""
         self._said: set[tuple[RunId, str]] = set()
         self.projects = Projects(store)
         self._runs_in: dict[str, set[RunId]] | None = None
@@ -106,10 +114,15 @@ class Quotas:
             if not self._over and not batch.definitions and self._fits(batch, run, client, size):
                 return ""
             for who, why in self._refusals(batch, run, client, size):
-                self._over.pop(who, None)
+                known = self._over.get(who)
+                # Something smaller, of another journal, may fit: that ends nothing.
+                if known and (why or known.journal == batch.origin.journal):
+                    del self._over[who]
                 if why:
                     self.refused += 1
-                    self._over[who] = why
+                    self._over[who] = _Over(why, batch.origin.journal, self._clock.mono_ns())
+                    if len(self._over) > MOST_CLIENTS:
+                        del self._over[next(iter(self._over))]
                     return why
             return ""
 
@@ -150,17 +163,18 @@ class Quotas:
         )
 
     def notes(self) -> list[str]:
-        """Who is over which limit."""
+        """Who was over which limit within the last day."""
+        since_ns = self._clock.mono_ns() - DAY_NS
         with self._lock:
-            over = list(self._over.values())
+            over = [each.why for each in self._over.values() if each.at_ns >= since_ns]
         more = len(over) - MOST_TOLD
         return over[-MOST_TOLD:] + ([f"and {more} more are over a limit"] if more > 0 else [])
 
     def of_run(self, run: RunId) -> str:
-        over = self._over.get(f"run {run}", "")
-        if over or not self._by_project:
-            return over
-        return self._over.get(f"project {self.projects.of(run) or ''}", "")
+        over = self._over.get(f"run {run}")
+        if over is None and self._by_project:
+            over = self._over.get(f"project {self.projects.of(run) or ''}")
+        return over.why if over is not None else ""
 
     def recount(self) -> None:
         """A run was deleted, or is back: its project has less, or more."""
@@ -168,6 +182,7 @@ class Quotas:
         with self._lock:
             self._runs_in = None
             self._in_projects.clear()
+            self._over.clear()  # who still is over one is refused again soon
 
     def _of_run(self, batch: Batch, run: RunId, size: int) -> str:
         if not run:

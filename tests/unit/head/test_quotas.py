@@ -117,6 +117,26 @@ def test_bytes_are_those_of_the_message(world: World) -> None:
     assert size_of(Batch(origin(), 5, (1 << 32) + 7)) == 7  # type: ignore[arg-type]
 
 
+def test_something_smaller_of_another_journal_ends_no_refusal(world: World) -> None:
+    world.restart(client_bytes=1000)
+    large, small = writer("large"), writer("small")
+    assert world.bring(large.batch(), bytes=900).accepted
+    again = large.at
+    refused = world.bring(large.batch(), bytes=200)
+    assert world.bring(small.batch(), bytes=50).accepted
+    assert world.quotas.notes() == [refused.why]
+    large.at = again
+    assert world.bring(large.batch(), bytes=10).accepted
+    assert world.quotas.notes() == []
+
+
+def test_a_refusal_is_told_for_a_day(world: World) -> None:
+    world.restart(client_bytes=1000)
+    assert world.bring(writer("r").batch(), bytes=1001).why
+    world.clock.now_ns += DAY_NS + 1
+    assert world.quotas.notes() == []
+
+
 def test_many_refusals_are_told_in_brief(world: World) -> None:
     world.restart(run_series=1)
     for number in range(30):
