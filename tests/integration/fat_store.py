@@ -101,7 +101,7 @@ class _Process:
         for number in range(count):
             kind = LARGE[number % len(LARGE)]
             body = {**BODIES[kind], "values": {f"key-{number}": "x" * LARGE_BYTES}}
-            self._events(kind, [_numbered(body, number)], 1)
+            self._events(kind, [_numbered(body, number)], 1, number)
 
     def passing_by(self) -> Batch:
         batch = self._begun(*(f"other-{number}" for number in range(OTHER_SERIES)))
@@ -141,11 +141,13 @@ class _Process:
             batch.points.value = _column("d", 1 / (step + 1.0))
             self._write(batch)
 
-    def _events(self, kind: str, bodies: Iterable[Any], count: int) -> None:
+    def _events(self, kind: str, bodies: Iterable[Any], count: int, first: int = 0) -> None:
         batch = self._batch()
         batch.definitions = [self._scope]
         for number, body in zip(range(count), bodies, strict=False):
-            batch.events.append(Event(BEGUN + number * SECOND, kind, body, step=NO_STEP, scope=1))
+            batch.events.append(
+                Event(BEGUN + (first + number) * SECOND, kind, body, step=NO_STEP, scope=1)
+            )
         self._write(batch)
 
     def _batch(self) -> Batch:
