@@ -30,6 +30,9 @@ _OWN_WORDS: Final = ("run_start", "run_end", "fork")
 _EXIT: Final = "process_exit"
 _HEARTBEAT: Final = "heartbeat"
 _CONFIG: Final = "config"
+MOST_CONFIG_BYTES: Final = 32 << 20
+"""Of all runs together, the newest first: who has more tells only of those how many steps are
+planned."""
 logger = logging.getLogger("runwatch.head")
 
 
@@ -208,7 +211,10 @@ class RunBoard:
         for row in store.events(None, kinds=[_HEARTBEAT], start_ns=since_ns, of_each=OF_EACH):
             _hear(self._seen_ns, row.time_ns, row.body.get("alive"))
         configs: dict[RunId, list[EventRow]] = defaultdict(list)
-        for row in store.events(None, kinds=[_CONFIG], of_each=OF_EACH):
+        found = store.events(
+            None, kinds=[_CONFIG], of_each=OF_EACH, newest_first=True, most_bytes=MOST_CONFIG_BYTES
+        )
+        for row in reversed(found):
             configs[row.run].append(row)
         self._totals = {run: _total(events) for run, events in configs.items()}
         self._know_journals()

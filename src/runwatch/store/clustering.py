@@ -19,16 +19,22 @@ from runwatch.store.blocks import CLOSED, MIXED_DAY, Block, BlockFiles, Kind
 from runwatch.store.entries import Integers
 from runwatch.store.grid import DAY_NS, MINUTE_NS
 from runwatch.store.hot import Connection
-from runwatch.store.reading import EVENT_COLUMNS, POINT_COLUMNS, SPAN_COLUMNS, cut, floored, scan
+from runwatch.store.pages import cut, floored, scan
+from runwatch.store.reading import EVENT_COLUMNS, POINT_COLUMNS, SPAN_COLUMNS
 
 # Measured on telemetry at 1 Hz: 1.1 bytes a point and 2 ms to find one series; row groups four
 # times smaller cost 1.8 bytes, four times larger make every lookup decode four times as much.
 # Small dictionaries only: with many series in a row group the engine would otherwise encode times
 # and steps by dictionary, which takes two to three times the room of their differences.
 _FORMAT: Final = (
-    "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2, ROW_GROUP_SIZE 122880, "
-    "DICTIONARY_SIZE_LIMIT 1024"
+    "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2, DICTIONARY_SIZE_LIMIT 1024, "
+    "ROW_GROUP_SIZE"
 )
+_GROUP_ROWS: Final = 122_880
+_LEAST_ROWS: Final = 2_048
+"""The engine works on so many at a time anyway."""
+_GROUP_BYTES: Final = 32 << 20
+"""Of events' bodies: a row group is held in memory until it is whole."""
 
 _MAX_DAYS: Final = 16
 """More days than this in one generation (an import, a broken clock) share a file of stragglers."""
@@ -39,6 +45,8 @@ _LAYOUT: Final[dict[Kind, tuple[str, str, str]]] = {
     "spans": (SPAN_COLUMNS, "run", "run, time_ns"),
     "events": (EVENT_COLUMNS, "run", "run, time_ns"),
 }
+_EVENT_KEY: Final = "run, time_ns, journal, place"
+"""Of one event: its pieces have it in common."""
 _ROLLUP: Final = ("*", "series", "series, first_ns")
 
 
@@ -111,11 +119,17 @@ class Clusterer:
     """Writes blocks.  Nothing it writes exists for readers until someone registers it."""
 
     def __init__(
-        self, connection: Connection, files: BlockFiles, next_part: Callable[[], int]
+        self,
+        connection: Connection,
+        files: BlockFiles,
+        next_part: Callable[[], int],
+        *,
+        slice_bytes: int,
     ) -> None:
         self._connection = connection
         self._files = files
         self._next_part = next_part
+        self._slice_bytes = slice_bytes
         self._taken_ns = 0
         self._wrote: list[str] = []
 
@@ -133,8 +147,10 @@ class Clusterer:
         for kind in _LAYOUT:
             table = f"{kind}_{generation}"
             for day, where in self._days(table):
-                part = self._next_part()
-                made += self._write(Place(kind, part, part, day, 0), table, where)
+                part = family = self._next_part()
+                for some in self._slices(kind, table, where):
+                    made += self._write(Place(kind, part, family, day, 0), table, some)
+                    part = self._next_part()
         return made
 
     def merge(self, merge: Merge, *, rows: int) -> list[Block]:
@@ -144,9 +160,10 @@ class Clusterer:
         part = family = self._next_part()
         for low, high in self._ranges(merge, source, rows):
             where = f"{_LAYOUT[merge.kind][1]} BETWEEN {low} AND {high}"
-            place = Place(merge.kind, part, family, merge.day, merge.level)
-            made += self._write(place, source, where)
-            part = self._next_part()
+            for some in self._slices(merge.kind, source, where):
+                place = Place(merge.kind, part, family, merge.day, merge.level)
+                made += self._write(place, source, some)
+                part = self._next_part()
         return made
 
     def without(self, blocks: Sequence[Block], gone: Mapping[Kind, Integers]) -> list[Block]:
@@ -221,6 +238,25 @@ class Clusterer:
         ).fetchall()
         return [ends for ends, _ in cut(counts, rows)]
 
+    def _slices(self, kind: Kind, source: str, where: str) -> list[str]:
+        """Conditions that each choose about `slice_bytes` of events' bodies: to put them in order
+        takes some times as much memory, and the engine does not spill all of it."""
+        if kind != "events":
+            return [where]
+        sizes = f"SELECT {_EVENT_KEY}, strlen(body) AS size FROM {source} WHERE {where}"
+        before = f"sum(size) OVER (ORDER BY {_EVENT_KEY} ROWS UNBOUNDED PRECEDING) - size"
+        slice_ = f"({before}) // {self._slice_bytes}"
+        numbers = f"SELECT ({_EVENT_KEY}) AS key, {slice_} AS slice FROM ({sizes})"
+        found = self._connection.execute(
+            f"SELECT DISTINCT min(key) AS first FROM ({numbers}) GROUP BY slice ORDER BY first"
+        ).fetchall()
+        ends = [_before(first) for (first,) in found[1:]]
+        starts = ["true", *(f"NOT {end}" for end in ends)]
+        return [
+            f"{where} AND {start} AND {end}"
+            for start, end in zip(starts, [*ends, "true"], strict=True)
+        ]
+
     def _write(self, place: Place, source: str, where: str) -> list[Block]:
         columns, key, order = _LAYOUT[place.kind]
         query = f"SELECT {columns} FROM {source} WHERE {where} ORDER BY {order}"
@@ -234,7 +270,8 @@ class Clusterer:
     def _copy(self, place: Place, query: str, key: str, low: str, high: str) -> Block:
         self._wrote.append(place.file)
         quoted = str(self._files.temporary(place.file)).replace("'", "''")
-        self._connection.execute(f"COPY ({query}) TO '{quoted}' ({_FORMAT})")
+        rows = self._group_rows(query) if place.kind == "events" else _GROUP_ROWS
+        self._connection.execute(f"COPY ({query}) TO '{quoted}' ({_FORMAT} {rows})")
         size = self._files.publish(place.file, self._taken_ns)
         row = self._connection.execute(
             f"SELECT count(*), min({key}), max({key}), min({low}), max({high}) "
@@ -252,6 +289,20 @@ class Clusterer:
             time_min=time_min,
             time_max=time_max,
         )
+
+    def _group_rows(self, query: str) -> int:
+        """How many events a row group may have."""
+        found = self._connection.execute(f"SELECT avg(strlen(body)) FROM ({query})").fetchone()
+        each = (found[0] if found else None) or 1
+        return max(min(int(_GROUP_BYTES / each), _GROUP_ROWS), _LEAST_ROWS)
+
+
+def _before(key: Sequence[int]) -> str:
+    """Of events with a lower key; the engine compares no rows of several columns in files."""
+    condition = "false"
+    for name, value in reversed(list(zip(_EVENT_KEY.split(", "), key, strict=True))):
+        condition = f"({name} < {value} OR {name} = {value} AND {condition})"
+    return condition
 
 
 def _rollup_query(source: str) -> str:

@@ -18,7 +18,8 @@ from runwatch.store import hot
 from runwatch.store.blocks import Block, Kind
 from runwatch.store.deletion import Deletion, Weight
 from runwatch.store.entries import Integers
-from runwatch.store.reading import Keys, Part, Reader
+from runwatch.store.pages import Keys, Part
+from runwatch.store.reading import Reader
 
 if TYPE_CHECKING:
     from runwatch.store.duck import DuckStore

@@ -39,7 +39,8 @@ from runwatch.store.grid import LOWEST, grid
 from runwatch.store.hot import Seed
 from runwatch.store.leases import Leases
 from runwatch.store.lock import DirectoryLock
-from runwatch.store.reading import EVENT_COLUMNS, SPAN_COLUMNS, Keys, Reader, RowGroups, View
+from runwatch.store.pages import Keys, RowGroups, View
+from runwatch.store.reading import EVENT_COLUMNS, SPAN_COLUMNS, Reader
 from runwatch.store.replay import DuckReplay
 from runwatch.store.store import (
     Axis,
@@ -230,6 +231,9 @@ class DuckStore:
         if opening.no_space(error):
             free = self._free_bytes() if self._directory else 0
             return StoreFull(f"no space left for {self._directory}: {free} bytes free ({error})")
+        if isinstance(error, duckdb.OutOfMemoryException):
+            most = self._settings.memory_limit
+            return StoreDamaged(f"this takes more than the {most} of memory that the store has")
         return StoreDamaged(f"the store in {self._directory} failed: {error}")
 
     def _mend(self) -> None:
@@ -621,7 +625,12 @@ class DuckStore:
     def _clustering(self) -> Iterator[Clusterer]:
         assert self._files is not None
         with self._leases.shared():
-            clusterer = Clusterer(self._base.cursor(), self._files, self._next_part)
+            clusterer = Clusterer(
+                self._base.cursor(),
+                self._files,
+                self._next_part,
+                slice_bytes=self._settings.slice_bytes,
+            )
             try:
                 yield clusterer
             except (duckdb.Error, OSError):

@@ -15,9 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from runwatch.record import NO_STEP, Batch, Event, Points, Position, Spans, Verdict
+from runwatch.store import pieces
 from runwatch.store.catalog import Catalog
 from runwatch.store.entries import Integers, Journal
 from runwatch.store.latest import Floats
+from runwatch.store.pieces import Row
 
 Columns = dict[str, npt.NDArray[Any]]
 Mask = npt.NDArray[np.bool_]
@@ -95,13 +97,11 @@ def _add_rows(catalog: Catalog, journal: Journal, batch: Batch, made: Plan) -> i
         made.spans.append(spans)
         newest.append(int(spans["time_ns"].max()))
     if batch.events:
-        made.events += [
-            _event(catalog, journal, event, batch.start + index)
-            for index, event in enumerate(batch.events)
-        ]
+        for index, event in enumerate(batch.events):
+            made.events += _event(catalog, journal, event, batch.start + index)
         newest.append(max(event.time_ns for event in batch.events))
     if batch.skipped_records:
-        made.events.append(_skipped(catalog, journal, batch, max(newest)))
+        made.events += _skipped(catalog, journal, batch, max(newest))
     return max(newest)
 
 
@@ -140,20 +140,16 @@ def _places(start: int, count: int) -> Integers:
     return np.arange(start, start + count, dtype=np.int64)
 
 
-def _event(catalog: Catalog, journal: Journal, event: Event, place: int) -> tuple[Any, ...]:
-    return (
-        catalog.run_number(journal.run_of(event.scope)),
-        journal.number,
-        event.scope,
-        event.time_ns,
-        event.step,
-        event.kind.encode("utf-8", "replace").decode(),
-        json.dumps(dict(event.body), default=str),
-        place,
-    )
+def _event(catalog: Catalog, journal: Journal, event: Event, place: int) -> list[Row]:
+    """One row, unless its body is large."""
+    run, kind = catalog.run_number(journal.run_of(event.scope)), event.kind
+    kind = kind.encode("utf-8", "replace").decode()
+    said = (run, journal.number, event.scope, event.time_ns, event.step, kind)
+    body = json.dumps(dict(event.body), default=str)
+    return [(*said, piece, place) for piece in pieces.cut(body)]
 
 
-def _skipped(catalog: Catalog, journal: Journal, batch: Batch, newest: int) -> tuple[Any, ...]:
+def _skipped(catalog: Catalog, journal: Journal, batch: Batch, newest: int) -> list[Row]:
     body = {"records": batch.skipped_records, "start": batch.start, "end": batch.end}
     time_ns = newest or journal.last_ns or batch.origin.start_ns
     return _event(catalog, journal, Event(time_ns, SKIPPED, body, NO_STEP), batch.end - 1)

@@ -7,27 +7,37 @@ about more rows than may be held at a time is asked a page at a time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from runwatch.record import NO_STEP
 from runwatch.rows import Curve
-from runwatch.store import reduction
+from runwatch.store import pieces, reduction
 from runwatch.store.blocks import Block, BlockFiles, Kind
 from runwatch.store.crowds import Amount, Asked, Crowds, fullest, newest_of_each
 from runwatch.store.entries import Integers
-from runwatch.store.grid import HIGHEST, LOWEST, MINUTE_NS, Grid, grid
+from runwatch.store.grid import MINUTE_NS, Grid, grid
 from runwatch.store.hot import Connection
 from runwatch.store.latest import Floats
 from runwatch.store.matrix import ROLLED, Sheet
+from runwatch.store.pages import (
+    Keys,
+    Page,
+    Part,
+    RowGroups,
+    View,
+    between,
+    cut,
+    floored,
+    scan,
+)
+from runwatch.store.pieces import Row
 from runwatch.store.reduction import Cells, Found
 from runwatch.store.store import Axis, PointColumns, Statistic
 
 _MANY_ROWS: Final = 2_000
 _SOME_ROWS: Final = 64
-_MANY_RANGES: Final = 16
 
 _POINTS_PAGE_ROWS: Final = 250_000
 """Two row groups of a file: less would decode some of them twice for nothing."""
@@ -39,166 +49,6 @@ _ROLLUP_COLUMNS: Final = """series, first_ns, last_ns, first, last,
 POINT_COLUMNS: Final = "series, time_ns, step, value"
 SPAN_COLUMNS: Final = "run, journal, name, span, edge, time_ns, step, place"
 EVENT_COLUMNS: Final = "run, journal, scope, time_ns, step, kind, body, place"
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """What exists for a reader that begins now."""
-
-    generations: tuple[int, ...]
-    blocks: tuple[Block, ...]
-
-    def hot(self, kind: Kind) -> list[str]:
-        return [f"{kind}_{generation}" for generation in self.generations]
-
-    def closed(self, kind: Kind) -> list[Block]:
-        return [block for block in self.blocks if block.kind == kind]
-
-    def parts(self, prefer: Kind) -> list[Block]:
-        """One block of points per part: the preferred kind, or the other when that is gone."""
-        chosen: dict[int, Block] = {}
-        for block in self.blocks:
-            if block.kind == prefer:
-                chosen[block.part] = block
-            elif block.kind in ("points", "rollup"):
-                chosen.setdefault(block.part, block)
-        return list(chosen.values())
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Keys:
-    """A set of series as a condition that prunes files and row groups."""
-
-    ids: Integers
-    """Ascending."""
-    condition: str
-
-    @classmethod
-    def of(cls, series: Iterable[int]) -> Keys | None:
-        ids = sorted(set(series))
-        return cls(np.array(ids, np.int64), _condition(ids)) if ids else None
-
-    def between(self, low: int, high: int) -> Keys:
-        first, after = np.searchsorted(self.ids, [low, high + 1])
-        ids = self.ids[first:after]
-        return Keys(ids, _condition(ids.tolist()))
-
-    @property
-    def is_contiguous(self) -> bool:
-        return bool(self.ids[-1] - self.ids[0] == len(self.ids) - 1)
-
-    def touch(self, block: Block) -> bool:
-        return bool(block.key_min <= self.ids[-1] and block.key_max >= self.ids[0])
-
-
-def _condition(ids: Sequence[int]) -> str:
-    low, high = ids[0], ids[-1]
-    bounds = f"series BETWEEN {low} AND {high}"
-    if high - low == len(ids) - 1:
-        return f"series = {low}" if low == high else bounds
-    runs = _contiguous(ids)
-    if len(runs) <= _MANY_RANGES:
-        ranges = " OR ".join(f"series BETWEEN {a} AND {b}" for a, b in runs)
-    else:
-        ranges = f"series IN ({', '.join(map(str, ids))})"
-    return f"{bounds} AND ({ranges})"
-
-
-def _contiguous(ids: Sequence[int]) -> list[tuple[int, int]]:
-    runs: list[tuple[int, int]] = []
-    for id in ids:
-        if runs and runs[-1][1] == id - 1:
-            runs[-1] = (runs[-1][0], id)
-        else:
-            runs.append((id, id))
-    return runs
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Part:
-    """Rows of one kind, whenever they were."""
-
-    kind: Kind
-    where: str
-    run: int | None = None
-    """Of spans and events …"""
-    keys: Keys | None = None
-    """… and of points: what tells which files can have some."""
-
-    def touches(self, block: Block) -> bool:
-        if self.keys is not None:
-            return self.keys.touch(block)
-        return self.run is None or block.key_min <= self.run <= block.key_max
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Page:
-    """Some series over some time, and the blocks that may have rows of them."""
-
-    keys: Keys
-    start_ns: int | None
-    end_ns: int | None
-    blocks: Sequence[Block]
-
-    @classmethod
-    def of(
-        cls, keys: Keys, start_ns: int | None, end_ns: int | None, blocks: Iterable[Block]
-    ) -> Page:
-        touched = [b for b in blocks if keys.touch(b) and b.overlaps(start_ns, end_ns)]
-        return cls(keys, start_ns, end_ns, touched)
-
-    def of_series(self, low: int, high: int) -> Page:
-        return Page.of(self.keys.between(low, high), self.start_ns, self.end_ns, self.blocks)
-
-    def of_minutes(self, first: int, last: int) -> Page:
-        start, end = first * MINUTE_NS, (last + 1) * MINUTE_NS
-        start = start if self.start_ns is None else max(start, self.start_ns)
-        end = end if self.end_ns is None else min(end, self.end_ns)
-        return Page.of(self.keys, start, end, self.blocks)
-
-    def chosen(self, kind: Kind) -> list[Block]:
-        return [block for block in self.blocks if block.kind == kind]
-
-    @property
-    def where(self) -> str:
-        return self.keys.condition + _between(self.start_ns, self.end_ns)
-
-    @property
-    def where_rollup(self) -> str:
-        """Roll-ups that begin in the page."""
-        return self.keys.condition + _between(self.start_ns, self.end_ns, "first_ns")
-
-
-class RowGroups:
-    """How many rows of some series a block can have, by the keys of its row groups.
-
-    A block never changes, so each is asked once, and its answer outlives the reader.
-    """
-
-    def __init__(self, files: BlockFiles | None) -> None:
-        self._files = files
-        self._known: dict[str, tuple[Integers, Integers, Integers]] = {}
-
-    def forget(self, files: Iterable[str]) -> None:
-        for file in files:
-            self._known.pop(file, None)
-
-    def rows(self, connection: Connection, block: Block, keys: Keys) -> int:
-        low, high, rows = self._known.get(block.file) or self._load(connection, block)
-        touched = (low <= keys.ids[-1]) & (high >= keys.ids[0])
-        return int(rows[touched].sum())
-
-    def _load(self, connection: Connection, block: Block) -> tuple[Integers, Integers, Integers]:
-        assert self._files is not None
-        found = connection.execute(
-            f"""SELECT coalesce(stats_min_value::BIGINT, {block.key_min}),
-                       coalesce(stats_max_value::BIGINT, {block.key_max}), row_group_num_rows
-                FROM parquet_metadata({quoted(self._files, block.file)})
-                WHERE path_in_schema = 'series'"""
-        ).fetchall()
-        low, high, rows = np.array(found, np.int64).reshape(-1, 3).T
-        self._known[block.file] = low, high, rows
-        return low, high, rows
 
 
 class Reader:
@@ -307,7 +157,7 @@ class Reader:
         return sheet.values()
 
     def _by_step(self, page: Page, start: int | None, end: int | None) -> Found:
-        where = page.where + (_between(start, end, "step") or " AND step IS NOT NULL")
+        where = page.where + (between(start, end, "step") or " AND step IS NOT NULL")
         return self._points(page, "step AS place, time_ns, value", where)
 
     def _points(self, page: Page, columns: str, where: str) -> Found:
@@ -383,8 +233,8 @@ class Reader:
         asked = [self._source("points", "series, time_ns AS place, 1 AS n", page.where, unknown)]
         for blocks, n in ((known, "finite + nonfinite"), (page.chosen("rollup"), "1")):
             if blocks:
-                ended = _between(page.start_ns, None, "last_ns")
-                begun = _between(None, page.end_ns, "first_ns")
+                ended = between(page.start_ns, None, "last_ns")
+                begun = between(None, page.end_ns, "first_ns")
                 asked.append(
                     f"SELECT series, first_ns AS place, {n} AS n FROM {self._scan(blocks)} "
                     f"WHERE {page.keys.condition}{ended}{begun}"
@@ -411,7 +261,7 @@ class Reader:
         of_each: int | None = None,
         about: Sequence[str] | None = None,
         without: Sequence[int] = (),
-    ) -> list[tuple[Any, ...]]:
+    ) -> list[Row]:
         """`most_bytes`: of their bodies together; fewer rows then, as with a limit.  `without`:
         of all runs but these.  `of_each`: of each journal and kind the newest so many, and not
         more than `OF_EACH_BYTES` of them.  `about`: whose body names one of these journals."""
@@ -424,37 +274,64 @@ class Reader:
         where = "true" if run is None else f"run = {run}"
         if without:
             where += f" AND run NOT IN ({', '.join(map(str, without))})"
-        where += _between(start_ns, end_ns) + (" AND kind = ANY($kinds)" if kinds else "")
+        where += between(start_ns, end_ns) + (" AND kind = ANY($kinds)" if kinds else "")
         way = "DESC" if newest_first else "ASC"
         given: dict[str, Any] = {"kinds": list(kinds)} if kinds else {}
         if about is not None:
             # The engine reads the bodies a few thousand at a time; here each would cost 20 µs.
-            where += " AND json_extract_string(body, '$.journal') IN (SELECT unnest($about))"
+            named = f"CASE WHEN {pieces.IS_WHOLE} THEN json_extract_string(body, '$.journal') END"
+            where += f" AND {named} IN (SELECT unnest($about))"
             given["about"] = list(about)
-        if limit is not None and limit > _MANY_ROWS and of_each is None:
-            where += self._up_to(kind, where, blocks, given, limit, way)
-        query = self._source(kind, columns, where, blocks)
-        if of_each is not None and self._is_crowded((run, tuple(kinds or ()), of_each)):
-            key = "journal, kind, time_ns, place, strlen(body) AS size"
-            keys = newest_of_each(self._source(kind, key, where, blocks), of_each)
-            query = (
-                f"SELECT {columns} FROM ({query}) SEMI JOIN ({keys}) USING (journal, kind, place)"
-            )
-        query += f" ORDER BY time_ns {way}, journal {way}, place {way}"
-        if limit is not None:
-            query += f" LIMIT {limit}"
-        found = self._connection.execute(query, given)
+
+        def asked(most: int | None) -> str:
+            bound = where
+            if most is not None and most > _MANY_ROWS and of_each is None:
+                bound += self._up_to(kind, where, blocks, given, most, way)
+            query = self._source(kind, columns, bound, blocks)
+            if of_each is not None and self._is_crowded((run, tuple(kinds or ()), of_each)):
+                key = "journal, kind, time_ns, place, strlen(body) AS size"
+                keys = newest_of_each(self._source(kind, key, where, blocks), of_each)
+                keys = f"SEMI JOIN ({keys}) USING (journal, kind, place)"
+                query = f"SELECT {columns} FROM ({query}) {keys}"
+            query += f" ORDER BY time_ns {way}, journal {way}, place {way}"
+            return query if most is None else f"{query} LIMIT {most}"
+
+        if kind != "events":
+            return self._connection.execute(asked(limit), given).fetchall()
+        most = limit
+        while True:
+            query = asked(most)
+            events, count = self._whole(query, given, columns.split(", "), most_bytes)
+            if most is None or limit is None or count < most or len(events) >= limit:
+                return events[:limit]
+            most = max(4 * most, pieces.MOST)  # some have several rows
+
+    def _whole(
+        self, query: str, given: Any, names: Sequence[str], most_bytes: int | None
+    ) -> tuple[list[Row], int]:
+        """Events, with bodies of about so many bytes but at least one, and how many rows they
+        have."""
+        found, count = self._connection.execute(query, given), 0
+
+        def rows() -> Iterator[Row]:
+            nonlocal count
+            while some := found.fetchmany(_SOME_ROWS):
+                for row in some:
+                    count += 1
+                    yield row
+
         if most_bytes is None:
-            return found.fetchall()
-        place = columns.split(", ").index("body")
-        rows: list[tuple[Any, ...]] = []
-        while most_bytes > 0 and (some := found.fetchmany(_SOME_ROWS)):
-            for row in some:
-                most_bytes -= len(row[place])
-                if most_bytes <= 0 and rows:
-                    break
-                rows.append(row)
-        return rows
+            every = found.fetchall()
+            return list(pieces.whole(every, names)), len(every)
+        body, events = names.index("body"), list[Row]()
+        for event in pieces.whole(rows(), names):
+            most_bytes -= len(event[body])
+            if most_bytes <= 0 and events:
+                break
+            events.append(event)
+            if most_bytes <= 0:
+                break
+        return events, count
 
     def _up_to(
         self, kind: Kind, where: str, blocks: Sequence[Block], given: Any, limit: int, way: str
@@ -494,10 +371,20 @@ class Reader:
     def counts(
         self, asked: Sequence[Part], start_ns: int, end_ns: int, key: str
     ) -> list[tuple[int, int]]:
-        query = self._union(asked, "time_ns", start_ns, end_ns)
+        """By the key's value; a kilobyte of an event's body counts as a row."""
+        queries = [
+            self._union([part], f"time_ns, {_rows_of(part)} AS rows", start_ns, end_ns)
+            for part in asked
+        ]
         return self._connection.execute(
-            f"SELECT {key} AS key, count(*) FROM ({query}) GROUP BY key ORDER BY key"
+            f"SELECT {key} AS key, sum(rows)::BIGINT FROM ({' UNION ALL '.join(queries)}) "
+            "GROUP BY key ORDER BY key"
         ).fetchall()
+
+    def kilobytes(self, part: Part) -> int:
+        """Of the bodies of events."""
+        query = self._union([part], "strlen(body) AS size", None, None)
+        return self._number(f"SELECT coalesce(sum(size), 0)::BIGINT // 1024 FROM ({query})")
 
     def tally(
         self, part: Part, column: str, until: Mapping[int, int] | None
@@ -518,7 +405,7 @@ class Reader:
     def _union(
         self, asked: Sequence[Part], columns: str, start_ns: int | None, end_ns: int | None
     ) -> str:
-        within = _between(start_ns, end_ns)
+        within = between(start_ns, end_ns)
         queries = [
             self._source(
                 part.kind, columns, part.where + within, self._blocks(part, start_ns, end_ns)
@@ -551,9 +438,17 @@ class Reader:
         found = self._connection.sql(query).fetchnumpy()
         return {name: np.asarray(column) for name, column in found.items()}
 
+    def _number(self, query: str) -> int:
+        ((found,),) = self._connection.execute(query).fetchall()
+        return int(found)
+
     def _pair(self, query: str) -> tuple[int, int] | None:
         ((low, high),) = self._connection.execute(query).fetchall()
         return None if low is None else (int(low), int(high))
+
+
+def _rows_of(part: Part) -> str:
+    return "1 + strlen(body) // 1024" if part.kind == "events" else "1"
 
 
 def _place(time: str, keys: Keys, cells: Grid) -> str:
@@ -566,36 +461,6 @@ def _ranked(found: Found, keys: Keys) -> Found:
     if not keys.is_contiguous:
         found["rank"] = np.searchsorted(keys.ids, found["rank"])
     return found
-
-
-def scan(files: BlockFiles, names: Iterable[str]) -> str:
-    return f"read_parquet([{', '.join(quoted(files, name) for name in names)}])"
-
-
-def quoted(files: BlockFiles, name: str) -> str:
-    return "'" + str(files.path(name)).replace("'", "''") + "'"
-
-
-def floored(column: str, unit: int) -> str:
-    """The number of whole units; SQL's own division rounds towards zero."""
-    return f"({column} // {unit} - ({column} % {unit} < 0)::BIGINT)"
-
-
-def cut(counts: Iterable[tuple[int, int]], rows: int) -> list[tuple[tuple[int, int], int]]:
-    """Ranges of keys (both ends inclusive) with about `rows` rows each, and how many they have."""
-    ranges: list[tuple[tuple[int, int], int]] = []
-    for key, count in counts:
-        if ranges and ranges[-1][1] + count <= rows:
-            (low, _), held = ranges[-1]
-            ranges[-1] = ((low, key), held + count)
-        else:
-            ranges.append(((key, key), count))
-    return ranges
-
-
-def _between(start: int | None, end: int | None, column: str = "time_ns") -> str:
-    text = "" if start is None else f" AND {column} >= {max(start, LOWEST)}"
-    return text + ("" if end is None else f" AND {column} < {min(end, HIGHEST)}")
 
 
 def _lowest_and_highest(column: Integers) -> tuple[int, int] | None:

@@ -27,11 +27,13 @@ from runwatch.record import (
     RunId,
     Spans,
 )
+from runwatch.store import pieces
 from runwatch.store.blocks import Kind
 from runwatch.store.catalog import Catalog
 from runwatch.store.entries import Integers, Journal, SeriesEntry
 from runwatch.store.grid import HIGHEST, LOWEST
-from runwatch.store.reading import Keys, Part, Reader, cut, floored
+from runwatch.store.pages import Keys, Part, cut, floored
+from runwatch.store.reading import Reader
 from runwatch.store.reduction import Found
 from runwatch.store.store import Tally, Wanted
 
@@ -71,6 +73,8 @@ class DuckReplay:
         with ExitStack() as opening:
             self._reader = opening.enter_context(lease)
             self.records, self._low, self._high = self._reader.extent(self._parts)
+            large = sum(self._reader.kilobytes(p) for p in self._parts if p.kind == "events")
+            self._weight = self.records + large
             self._held = opening.pop_all()
 
     def __enter__(self) -> DuckReplay:
@@ -89,7 +93,7 @@ class DuckReplay:
     def _stretches(self) -> Iterator[list[Batch]]:
         yield self._introductions
         if self.records:
-            for start_ns, end_ns in self._windows(self._low, self._high + 1, self.records):
+            for start_ns, end_ns in self._windows(self._low, self._high + 1, self._weight):
                 yield self._stretch(start_ns, end_ns)
 
     def tally(self, until: Mapping[JournalId, int] | None = None) -> dict[JournalId, Tally]:
@@ -150,8 +154,8 @@ class DuckReplay:
 
     # ── stretches of time ─────────────────────────────────────────────────────────────────────
 
-    def _windows(self, start_ns: int, end_ns: int, records: int) -> Iterator[tuple[int, int]]:
-        if records <= self._wanted.rows or end_ns - start_ns <= 1:
+    def _windows(self, start_ns: int, end_ns: int, weight: int) -> Iterator[tuple[int, int]]:
+        if weight <= self._wanted.rows or end_ns - start_ns <= 1:
             yield start_ns, end_ns
             return
         width = -(-(end_ns - start_ns) // _CELLS)
@@ -306,9 +310,9 @@ def _column(code: str, values: Any, kind: Any) -> array[Any]:
 
 
 def _events(found: Found, part: slice) -> list[Event]:
-    columns = ("time_ns", "kind", "body", "step", "scope")
-    rows = zip(*(found[name][part].tolist() for name in columns), strict=True)
+    names = ("journal", "place", "time_ns", "kind", "body", "step", "scope")
+    rows = zip(*(found[name][part].tolist() for name in names), strict=True)
     return [
         Event(time_ns, kind, json.loads(body), step, scope)
-        for time_ns, kind, body, step, scope in rows
+        for _, _, time_ns, kind, body, step, scope in pieces.whole(rows, names)
     ]

@@ -18,6 +18,8 @@ class DuckSettings:
     """So many parts of one level in a day become one of the next."""
     merge_rows: int = 16_000_000
     """Largest file a merge writes; bounds the memory its sort needs."""
+    slice_bytes: int = 128 << 20
+    """Of events' bodies in one file, before they are packed; bounds the memory as well."""
     close_seconds: float = 3600
     """How long after its end a day is merged for good."""
     reserve_bytes: int = 32 << 20

@@ -1,6 +1,6 @@
 """What the fixtures under tests/fixtures/store hold.  Run it to make one for a new version:
 
-python -m tests.unit.store.make_old_store tests/fixtures/store/v2.tar.gz
+python -m tests.unit.store.make_old_store tests/fixtures/store/v3.tar.gz
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ RUN: Final = "old-run"
 JOURNAL: Final = "6af93b95-gpu-1-42-2b4b109e"
 POINTS: Final = 200
 SECOND: Final = 10**9
+LARGE: Final = {"user": {"text": "a large one / " * 10_000}}
+"""In one row up to version 2, in several from version 3 on.  Version 1 has none."""
 START: Final = 1_794_000_000 * SECOND
 
 
@@ -57,11 +59,13 @@ def main(target: Path) -> None:
         first.events = [
             Event(START, "run_start", {"name": "old run"}, NO_STEP, 1),
             Event(START + 1, "log", {"name": "note", "value": "hello"}, 5, 1),
+            Event(START + 2, "config", LARGE, NO_STEP, 1),
         ]
         first.spans.append(3, 1, 0, START, 0)
         first.spans.append(3, 1, 1, START + SECOND, 0)
         store.write([first])
         store.compact(force=True)  # half of it in closed blocks, half of it hot
+        second.events = [Event(START + 3, "config", LARGE, NO_STEP, 1)]
         store.write([second])
         store.close()
         (Path(folder) / "store" / "lock").unlink(missing_ok=True)

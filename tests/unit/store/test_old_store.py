@@ -1,13 +1,15 @@
-"""A store as schema version 1 wrote it on the day it landed is opened, read and written to."""
+"""Stores as each schema version wrote them on the day it landed are opened, read and written to."""
 
 from __future__ import annotations
 
 import tarfile
 from pathlib import Path
 
+import pytest
+
 from runwatch.record import JournalId, RunId
 from runwatch.store.duck import DuckStore
-from tests.unit.store.make_old_store import JOURNAL, POINTS, RUN, more
+from tests.unit.store.make_old_store import JOURNAL, LARGE, POINTS, RUN, more
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "store" / "v1.tar.gz"
 
@@ -58,5 +60,19 @@ def test_a_version_1_manifest_is_begun_from(tmp_path: Path) -> None:
     store = DuckStore.open(tmp_path / "store")
     try:
         assert store.deletions() == [] and len(store.processes(RunId(RUN))) == 1
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize("version", ["v2", "v3"])
+def test_large_events_of_each_version_are_read(tmp_path: Path, version: str) -> None:
+    with tarfile.open(FIXTURE.with_name(f"{version}.tar.gz")) as archive:
+        archive.extractall(tmp_path, filter="data")
+    store = DuckStore.open(tmp_path / "store")
+    try:
+        for _ in range(2):
+            found = store.events(RunId(RUN), kinds=["config"], of_each=100)
+            assert [row.body for row in found] == [LARGE, LARGE]
+            store.compact(force=True)
     finally:
         store.close()

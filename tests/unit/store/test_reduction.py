@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runwatch.store.grid import HIGHEST, LOWEST, Grid
-from runwatch.store.reading import cut
+from runwatch.store.pages import cut
 from runwatch.store.reduction import Found, cells_of_points, curves
 from tests.unit.store.batches import as_rows, reduced
 
