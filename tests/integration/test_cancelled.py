@@ -27,6 +27,10 @@ ALL_RUNS = "/api/v1/runs?order=-devices&limit=10000" + "".join(
 )
 
 
+# One store for all of them: it takes long to make.
+pytestmark = pytest.mark.xdist_group("cancelled")
+
+
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("fat")
