@@ -11,7 +11,7 @@ WORKERS ?= 2
 # The tests start a thousand Python processes; each would compile all of Runwatch anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check soak shake bench proto web lock oldest sbom audit clean help
+.PHONY: demo test check soak shake bench proto web lock oldest newest sbom audit clean help
 
 help:
 	@echo "make demo    a real four-rank training job with a crash and a restart, and its report"
@@ -24,6 +24,7 @@ help:
 	@echo "make proto   regenerate the wire stubs from the .proto files"
 	@echo "make lock    write locked.txt anew: the newest of all that Runwatch needs, with hashes"
 	@echo "make oldest  the tests that need no framework, with the oldest versions that pyproject.toml allows"
+	@echo "make newest  the same tests, with the newest versions that it allows"
 	@echo "make sbom    sbom.json: what is in locked.txt, in CycloneDX's form"
 	@echo "make audit   ask whether any of it has a known weakness (asks a service)"
 
@@ -42,6 +43,7 @@ check: $(STAMP)/test
 
 soak: $(STAMP)/test
 	$(BIN)/python -m pytest -m soak --timeout 3600 $(ARGS)
+	$(MAKE) oldest newest
 
 ifndef SEED
 shake: SEED := $(shell $(PYTHON) -c "import random; print(random.randrange(10**6))")
@@ -103,17 +105,22 @@ lock: $(STAMP)/supply
 	.venv-supply/bin/uv pip compile pyproject.toml --extra head --universal --python-version 3.11 --upgrade \
 	  --generate-hashes --no-header --no-annotate --quiet --output-file locked.txt
 
-# What they need in turn is new, and may warn of what they do.
-oldest: $(STAMP)/supply
-	@$(PYTHON) scripts/make_venv.py .venv-oldest
-	@.venv-supply/bin/uv pip compile pyproject.toml --all-extras --resolution lowest-direct --no-header --no-annotate \
-	  --quiet --output-file .venv-oldest/oldest.txt
-	@.venv-oldest/bin/python -m pip install -q -r .venv-oldest/oldest.txt $(OLDEST_TESTS)
-	@.venv-oldest/bin/python -m pip install -q --no-deps -e .
-	.venv-oldest/bin/python -m pytest -n $(WORKERS) --dist loadgroup -W ignore::DeprecationWarning -m "not soak" $(addprefix tests/unit/,$(WITHOUT_FRAMEWORKS)) $(ARGS)
+# What the oldest need in turn is new, and may warn of what they do.
+oldest: RESOLUTION := lowest-direct
+oldest: TOLERATED := -W ignore::DeprecationWarning
+newest: RESOLUTION := highest
+oldest newest: $(STAMP)/supply
+	@$(PYTHON) scripts/make_venv.py .venv-$@
+	@.venv-supply/bin/uv pip compile pyproject.toml --all-extras --resolution $(RESOLUTION) --no-header --no-annotate \
+	  --quiet --output-file .venv-$@/versions.txt
+	@.venv-$@/bin/python -m pip install -q -r .venv-$@/versions.txt $(VERSION_TESTS) $(COMPILER_$@)
+	@.venv-$@/bin/python -m pip install -q --no-deps -e .
+	.venv-$@/bin/python -m pytest -n $(WORKERS) --dist loadgroup $(TOLERATED) -m "not soak" $(addprefix tests/unit/,$(WITHOUT_FRAMEWORKS)) $(ARGS)
 
-# A compiler of that age: a newer one asks for a newer protobuf.
-OLDEST_TESTS := "pytest<9.2" pytest-timeout pytest-xdist hypothesis httpx schemathesis trustme "grpcio-tools<1.63" "setuptools<81"
+VERSION_TESTS := "pytest<9.2" pytest-timeout pytest-xdist hypothesis httpx schemathesis trustme
+# Of their age: a newer one asks for a newer protobuf.
+COMPILER_oldest := "grpcio-tools<1.63" "setuptools<81"
+COMPILER_newest := grpcio-tools
 WITHOUT_FRAMEWORKS := agent cli exports head journal ship store wire
 
 sbom: $(STAMP)/supply
@@ -129,4 +136,4 @@ $(STAMP)/supply: $(STAMP)/venv pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .venv-bench .venv-proto .venv-oldest .venv-supply .mypy_cache .ruff_cache .pytest_cache .hypothesis web/node_modules
+	rm -rf $(VENV) .venv-bench .venv-proto .venv-oldest .venv-newest .venv-supply .mypy_cache .ruff_cache .pytest_cache .hypothesis web/node_modules

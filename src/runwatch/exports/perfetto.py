@@ -23,8 +23,10 @@ MEDIA_TYPE: Final = "application/vnd.chrome-trace"
 ELAPSED: Final = "elapsed"
 MAIN: Final = 0
 PAGE: Final = 50_000
-PAGE_BYTES: Final = 8 << 20
+PAGE_BYTES: Final = 4 << 20
 """Of events' bodies, which may be large."""
+MOST_PAGES: Final = 16
+"""So many times a page may be told of one instant.  Only who means no good has more."""
 MAX_TEXT: Final = 2_000
 _HOSTS: Final = 1_000_000
 """Numbers of hosts' tracks begin here, those of ranks at 0."""
@@ -197,18 +199,16 @@ def _pages(
 
     `read` gives as many rows from a time on as fit into a page, or into so many times a page.
     """
-    times = 1
-    while page := read(start_ns, times):
+    while page := read(start_ns, 1):
         last_ns = page[-1].time_ns
         whole = [row for row in page if row.time_ns < last_ns]
         if whole:
             yield whole
-            start_ns, times = last_ns, 1
-        elif len(read(start_ns, 2 * times)) == len(page):
-            yield page
-            return
+            start_ns = last_ns
         else:
-            times *= 2
+            of_one = read(start_ns, MOST_PAGES)
+            yield [row for row in of_one if row.time_ns == last_ns]
+            start_ns = last_ns + 1
 
 
 # ── events and numbers ─────────────────────────────────────────────────────────────────────────

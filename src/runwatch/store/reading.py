@@ -15,7 +15,15 @@ from runwatch.record import NO_STEP
 from runwatch.rows import Curve
 from runwatch.store import pieces, reduction
 from runwatch.store.blocks import Block, BlockFiles, Kind
-from runwatch.store.crowds import Amount, Asked, Crowds, fullest, newest_of_each
+from runwatch.store.crowds import (
+    Asked,
+    Crowds,
+    Fullest,
+    amounts,
+    fair_share,
+    fullest,
+    newest_of_each,
+)
 from runwatch.store.entries import Integers
 from runwatch.store.grid import MINUTE_NS, Grid, grid
 from runwatch.store.hot import Connection
@@ -45,6 +53,9 @@ _POINTS_PAGE_ROWS: Final = 250_000
 _ROLLUP_COLUMNS: Final = """series, first_ns, last_ns, first, last,
     coalesce(minimum, 'inf'::DOUBLE) AS minimum, coalesce(maximum, '-inf'::DOUBLE) AS maximum,
     coalesce(total, 0) AS total, finite, nonfinite"""
+
+_BULK: Final = "strlen(body) // 1024 * 16"
+"""As many rows of numbers, of some 60 bytes each, as an event's large body has room for."""
 
 POINT_COLUMNS: Final = "series, time_ns, step, value"
 SPAN_COLUMNS: Final = "run, journal, name, span, edge, time_ns, step, place"
@@ -264,7 +275,8 @@ class Reader:
     ) -> list[Row]:
         """`most_bytes`: of their bodies together; fewer rows then, as with a limit.  `without`:
         of all runs but these.  `of_each`: of each journal and kind the newest so many, and not
-        more than `OF_EACH_BYTES` of them.  `about`: whose body names one of these journals."""
+        more bytes of them than `crowds.py` allows.  `about`: whose body names one of these
+        journals."""
         blocks = [
             block
             for block in self._view.closed(kind)
@@ -290,7 +302,8 @@ class Reader:
             query = self._source(kind, columns, bound, blocks)
             if of_each is not None and self._is_crowded((run, tuple(kinds or ()), of_each)):
                 key = "journal, kind, time_ns, place, strlen(body) AS size"
-                keys = newest_of_each(self._source(kind, key, where, blocks), of_each)
+                sizes = self._source(kind, key, where, blocks)
+                keys = newest_of_each(sizes, of_each, self._share(sizes, given))
                 keys = f"SEMI JOIN ({keys}) USING (journal, kind, place)"
                 query = f"SELECT {columns} FROM ({query}) {keys}"
             query += f" ORDER BY time_ns {way}, journal {way}, place {way}"
@@ -356,7 +369,11 @@ class Reader:
         rows = self._union([part], "journal, kind, strlen(body) AS size", None, None)
         given = {"kinds": list(kinds)} if kinds else None
         (found,) = self._connection.execute(fullest(rows), given).fetchall()
-        return self._crowds.counted(asked, self._taken, Amount(*found))
+        return self._crowds.counted(asked, self._taken, Fullest(*found))
+
+    def _share(self, sizes: str, given: Any) -> int:
+        found = self._connection.execute(amounts(sizes), given).fetchall()
+        return fair_share(bytes for _, bytes in found)
 
     # ── replay ─────────────────────────────────────────────────────────────────────────────────
 
@@ -371,20 +388,20 @@ class Reader:
     def counts(
         self, asked: Sequence[Part], start_ns: int, end_ns: int, key: str
     ) -> list[tuple[int, int]]:
-        """By the key's value; a kilobyte of an event's body counts as a row."""
+        """By the key's value; a large body of an event counts as several."""
         queries = [
-            self._union([part], f"time_ns, {_rows_of(part)} AS rows", start_ns, end_ns)
+            self._union([part], f"{key} AS key, {_rows_of(part)} AS rows", start_ns, end_ns)
             for part in asked
         ]
         return self._connection.execute(
-            f"SELECT {key} AS key, sum(rows)::BIGINT FROM ({' UNION ALL '.join(queries)}) "
+            f"SELECT key, sum(rows)::BIGINT FROM ({' UNION ALL '.join(queries)}) "
             "GROUP BY key ORDER BY key"
         ).fetchall()
 
-    def kilobytes(self, part: Part) -> int:
-        """Of the bodies of events."""
-        query = self._union([part], "strlen(body) AS size", None, None)
-        return self._number(f"SELECT coalesce(sum(size), 0)::BIGINT // 1024 FROM ({query})")
+    def bulk(self, part: Part) -> int:
+        """How many rows more its events count as, for their large bodies."""
+        query = self._union([part], f"{_BULK} AS rows", None, None)
+        return self._number(f"SELECT coalesce(sum(rows), 0)::BIGINT FROM ({query})")
 
     def tally(
         self, part: Part, column: str, until: Mapping[int, int] | None
@@ -448,7 +465,7 @@ class Reader:
 
 
 def _rows_of(part: Part) -> str:
-    return "1 + strlen(body) // 1024" if part.kind == "events" else "1"
+    return f"1 + {_BULK}" if part.kind == "events" else "1"
 
 
 def _place(time: str, keys: Keys, cells: Grid) -> str:

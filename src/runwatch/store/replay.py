@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
 from typing import Any, Final
 
 import duckdb
@@ -73,8 +74,8 @@ class DuckReplay:
         with ExitStack() as opening:
             self._reader = opening.enter_context(lease)
             self.records, self._low, self._high = self._reader.extent(self._parts)
-            large = sum(self._reader.kilobytes(p) for p in self._parts if p.kind == "events")
-            self._weight = self.records + large
+            bulk = sum(self._reader.bulk(part) for part in self._parts if part.kind == "events")
+            self._weight = self.records + bulk
             self._held = opening.pop_all()
 
     def __enter__(self) -> DuckReplay:
@@ -93,8 +94,11 @@ class DuckReplay:
     def _stretches(self) -> Iterator[list[Batch]]:
         yield self._introductions
         if self.records:
-            for start_ns, end_ns in self._windows(self._low, self._high + 1, self._weight):
-                yield self._stretch(start_ns, end_ns)
+            for start_ns, end_ns, weight in self._windows(self._low, self._high + 1, self._weight):
+                if weight > self._wanted.rows:
+                    yield from self._instant(start_ns)
+                else:
+                    yield self._stretch(start_ns, end_ns, self._parts)
 
     def tally(self, until: Mapping[JournalId, int] | None = None) -> dict[JournalId, Tally]:
         found = {number: Tally() for number in self._journals}
@@ -154,9 +158,10 @@ class DuckReplay:
 
     # ── stretches of time ─────────────────────────────────────────────────────────────────────
 
-    def _windows(self, start_ns: int, end_ns: int, weight: int) -> Iterator[tuple[int, int]]:
+    def _windows(self, start_ns: int, end_ns: int, weight: int) -> Iterator[tuple[int, int, int]]:
+        """Each with what it weighs: no more than is wanted, unless it is a single instant."""
         if weight <= self._wanted.rows or end_ns - start_ns <= 1:
-            yield start_ns, end_ns
+            yield start_ns, end_ns, weight
             return
         width = -(-(end_ns - start_ns) // _CELLS)
         # Times are whatever was recorded: their span may be more than an integer of the engine's.
@@ -167,9 +172,26 @@ class DuckReplay:
             until_ns = min(start_ns + (last + 1) * width, end_ns)
             yield from self._windows(start_ns + first * width, until_ns, count)
 
-    def _stretch(self, start_ns: int, end_ns: int) -> list[Batch]:
-        batches: dict[int, Batch] = {}
+    def _instant(self, time_ns: int) -> Iterator[list[Batch]]:
+        """One at which very much happened: its events come first, journal by journal."""
+        end_ns = time_ns + 1
         for part in self._parts:
+            if part.kind == "events":
+                for some in self._pieces(part, time_ns, end_ns):
+                    yield self._stretch(time_ns, end_ns, [some])
+        others = [part for part in self._parts if part.kind != "events"]
+        yield self._stretch(time_ns, end_ns, others)
+
+    def _pieces(self, events: Part, start_ns: int, end_ns: int) -> Iterator[Part]:
+        for journal, _ in self._reader.counts([events], start_ns, end_ns, "journal"):
+            mine = replace(events, where=f"{events.where} AND journal = {journal}")
+            places = self._reader.counts([mine], start_ns, end_ns, "place")
+            for (first, last), _ in cut(places, self._wanted.rows):
+                yield replace(mine, where=f"{mine.where} AND place BETWEEN {first} AND {last}")
+
+    def _stretch(self, start_ns: int, end_ns: int, parts: Sequence[Part]) -> list[Batch]:
+        batches: dict[int, Batch] = {}
+        for part in parts:
             found = self._reader.stretch(part, _COLUMNS[part.kind], start_ns, end_ns)
             if len(found["time_ns"]):
                 self._fill(batches, part.kind, found)

@@ -128,7 +128,7 @@ def test_a_directory_that_cannot_be_opened_stays_unlocked(tmp_path: Path) -> Non
     DuckStore.open(directory, settings=SMALL).close()
     _set_version(directory, 99)
     for _ in range(2):
-        with pytest.raises(StoreDamaged, match=r"version 99.*version 2"):
+        with pytest.raises(StoreDamaged, match=rf"version 99.*version {len(hot.migrations())}"):
             DuckStore.open(directory)
     assert not list(directory.glob("damaged-*"))
 

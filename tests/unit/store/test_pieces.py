@@ -72,6 +72,35 @@ def test_what_is_asked_is_told_whole(engine: Engine, in_files: bool) -> None:
     assert replayed == said
 
 
+@pytest.mark.parametrize("in_files", [False, True])
+def test_of_an_instant_with_very_much_a_part_is_told_at_a_time(
+    engine: Engine, in_files: bool
+) -> None:
+    store: Store = engine.fresh()
+    writers = [Writer(origin(name)) for name in ("a", "b")]
+    for first in range(0, 40, 10):
+        for writer in writers:
+            happened = [
+                Event(EPOCH, "e", {"n": n, "text": "x" * 100_000}, scope=1)
+                for n in range(first, first + 10)
+            ]
+            store.write([writer.batch([(1, EPOCH, first, 0.5)], events=happened)])
+    if in_files:
+        store.compact(force=True)
+    wanted = Wanted(lambda metric: True, kinds=["e"], rows=20_000)
+    told: dict[str, list[int]] = {"a": [], "b": []}
+    points, most = 0, 0
+    with store.replay(RunId("run-a"), wanted) as replay:
+        for batches in replay:
+            most = max(most, sum(len(batch.events) for batch in batches))
+            for batch in batches:
+                told[batch.origin.journal] += [event.body["n"] for event in batch.events]
+                points += len(batch.points)
+    assert told == {"a": list(range(40)), "b": list(range(40))}
+    assert points == 8
+    assert 1 < most < 20
+
+
 def test_who_a_large_one_names_is_not_looked_for(store: Store) -> None:
     large = {"journal": "a", "text": "x" * 50_000}
     store.write([Writer(origin("agent")).batch(events=[Event(EPOCH, "end", large)])])
