@@ -270,6 +270,20 @@ def test_the_page_needs_no_one_else(client: TestClient) -> None:
     assert "unsafe" not in policy
 
 
+@pytest.mark.parametrize("role", ["child", "agent"])
+def test_a_run_of_which_no_process_is_known_yet_is_none(store: Store, role: str) -> None:
+    """A forked child's journal may come before that of the process which forked it."""
+    Producer(store, "early", run="r", name="named", role=role).write([("loss", 1, 0, 0.5)])
+    with browser(store) as client:
+        for key in ("r", "named"):
+            for path in ("", "/timeline", "/goodput", "/processes", "/configs"):
+                assert client.get(f"/api/v1/runs/{key}{path}").status_code == 404, path
+        assert get(client, "runs")["runs"] == []
+        Producer(store, "grown", run="r", name="named").write([("loss", 1, 0, 0.5)])
+        assert get(client, "runs/r")["run"] == "r"
+        assert get(client, "runs/named/timeline")["run"] == "r"
+
+
 # ── bad requests ───────────────────────────────────────────────────────────────────────────────
 
 LONG = "x" * 10_000

@@ -110,7 +110,7 @@ class Clients:
             seen, found = self._gaps, Counter[JournalId]()
             for event in self.store.events(None, kinds=[GAP], of_each=OF_EACH):
                 if event.body.get("reason") == "dropped":
-                    found[event.journal] += int(event.body.get("records", 0))
+                    found[event.journal] += int(event.body.get("records") or 0)
             self._dropped, self._dropped_seen = found, seen
         return self._dropped
 

@@ -123,14 +123,15 @@ class Reading:
 
     def run(self, key: str, sees: Callable[[str], bool] | None = None) -> RunId:
         """The id of the run that has this id, or else alone has this name, of those that `sees`
-        lets be seen: there are no others then."""
+        lets be seen: there are no others then.  A run has a process: of some only a forked child
+        is known yet, or an agent that spoke of them."""
         of_id = self.store.processes(RunId(key)) if key and (sees is None or sees(key)) else ()
-        if any(row.role != "agent" for row in of_id):
+        if any(row.role == "process" for row in of_id):
             return RunId(key)
         named = {
             row.run: row.start_ns
             for row in self.store.processes()
-            if row.run_name == key and row.run and row.role != "agent"
+            if row.run_name == key and row.run and row.role == "process"
         }
         if sees is not None:
             named = {run: start_ns for run, start_ns in named.items() if sees(run)}

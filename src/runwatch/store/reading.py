@@ -291,7 +291,9 @@ class Reader:
         given: dict[str, Any] = {"kinds": list(kinds)} if kinds else {}
         if about is not None:
             # The engine reads the bodies a few thousand at a time; here each would cost 20 µs.
-            named = f"CASE WHEN {pieces.IS_WHOLE} THEN json_extract_string(body, '$.journal') END"
+            # What Python calls JSON (NaN, say) the engine may not: such a body names nobody.
+            journal = "try(json_extract_string(body, '$.journal'))"
+            named = f"CASE WHEN {pieces.IS_WHOLE} THEN {journal} END"
             where += f" AND {named} IN (SELECT unnest($about))"
             given["about"] = list(about)
 

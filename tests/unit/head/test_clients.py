@@ -119,6 +119,18 @@ def test_kept_answers_are_as_if_made_anew(store: DuckStore, seed: int) -> None:
         assert answers(kept) == expected
 
 
+def test_a_gap_that_does_not_say_how_many_counts_as_none(store: DuckStore) -> None:
+    clock = HandClock()
+    node = Node(0, 0, clock)
+    batch = node.numbers(random.Random(1))
+    for records in (None, 3):
+        body = {"reason": "dropped", "records": records}
+        batch.events.append(Event(clock.now, "journal_gap", body))
+    store.write([batch])
+    (found,) = Clients(store, told=False, clock=clock).all()
+    assert found.dropped_records == 3
+
+
 def client(name: str, batches: int) -> Client:
     return Client(name, "host", (), (), 0, True, batches=batches)
 

@@ -20,12 +20,13 @@ POST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n"
 
 
 class Site:
-    """Answers what it was sent; a path of /slow waits until it is let go."""
+    """Answers what it was sent; /slow waits until it is let go, /live has no end."""
 
     def __init__(self, limits: Limits) -> None:
         self.door = Door(limits)
         self.go_on = threading.Event()
         self.asked = 0
+        self.live = 0
         config = uvicorn.Config(
             self._answer,
             http=self.door.protocol(),  # type: ignore[arg-type]
@@ -49,6 +50,9 @@ class Site:
         self.asked += 1
         if scope["path"] == "/slow":
             await asyncio.to_thread(self.go_on.wait, 30)
+        if scope["path"] == "/live":
+            await self._tell_for_ever(receive, send)
+            return
         length = str(len(body) + 2).encode()
         await send(
             {
@@ -58,6 +62,18 @@ class Site:
             }
         )
         await send({"type": "http.response.body", "body": b"ok" + body})
+
+    async def _tell_for_ever(self, receive: Receive, send: Send) -> None:
+        self.live += 1
+        gone = asyncio.ensure_future(receive())
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            while not gone.done():
+                message = {"type": "http.response.body", "body": bytes(1 << 16), "more_body": True}
+                await send(message)
+        finally:
+            gone.cancel()
+            self.live -= 1
 
 
 @contextmanager
@@ -181,6 +197,15 @@ def test_several_requests_at_once_are_answered(stack: ExitStack) -> None:
         client.say(ASK * 3)
         until(lambda: site.asked == 3)
         assert client.heard()
+
+
+def test_who_stops_reading_a_live_page_leaves_no_place_taken(stack: ExitStack) -> None:
+    with served(Limits(unread_seconds=1)) as site:
+        for _ in range(3):
+            Client(site, stack).say(ASK.replace(b"/ ", b"/live "))
+        until(lambda: site.live == 3)
+        until(lambda: site.live == 0, 30, "their places are free again")
+        assert Client(site, stack).is_answered
 
 
 def test_who_goes_leaves_no_place_taken(stack: ExitStack) -> None:

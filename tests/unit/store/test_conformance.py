@@ -466,6 +466,20 @@ def test_events_about_journals(store: Store, of_each: int | None) -> None:
     assert about("a", "b")[-1] == {"journal": "b", "n": 1}
 
 
+def test_a_body_that_is_no_text_to_the_engine_hides_no_other(store: Store) -> None:
+    """Half a character is JSON to Python alone."""
+    agent = Writer(origin("agent"))
+    bodies = [
+        {"journal": "a", "signal": "\ud800"},
+        {"journal": "a", "x": math.nan},
+        {"journal": "b"},
+    ]
+    store.write([agent.batch(events=[Event(EPOCH, "end", body) for body in bodies])])
+    assert [row.body for row in store.events(None, kinds=["end"], about=[JournalId("b")])] == [
+        {"journal": "b"}
+    ]
+
+
 def test_spans_in_time_order(store: Store) -> None:
     writer = Writer(definitions=definitions(rank=3))
     store.write([writer.batch(edges=[(1, 1, BEGIN, EPOCH + 1, 7), (1, 2, BEGIN, EPOCH + 3, None)])])

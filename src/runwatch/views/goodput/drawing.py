@@ -260,8 +260,9 @@ def _ending(scene: _Scene, done_ns: int, last_begin_ns: int, pace: Pace) -> _End
         for life in scene.lives
         if not life.ok and life.end_ns is not None and life.end_ns >= last_begin_ns
     ]
-    if fatal and (over or restarted or not _goes_on(scene, min(fatal)[0], pace)):
-        end, _, life = min(fatal, key=lambda item: item[:2])
+    first = min(fatal, key=lambda item: item[:2], default=None)
+    if first is not None and (over or restarted or not _goes_on(scene, first[0], pace)):
+        end, _, life = first
         stop = min(max(end, done_ns), close)
         unsure = _unsure_ns(scene, stop) + (0 if life.exact else _unseen_ns(scene, stop, close))
         return _Ending(stop, close, True, _went_first(fatal).cause, unsure)

@@ -84,6 +84,15 @@ def test_a_crash_cuts_a_step_short_and_is_recovered_from(state: State) -> None:
     assert "for a reason" in disruption.cause
 
 
+def test_two_that_go_down_at_one_instant() -> None:
+    """A rank may be there twice: whoever starts programs may be wrong."""
+    one, other = (Notebook(0, name=name).steps(0, 0, 10, 20) for name in "ab")
+    lingers = Notebook(1).steps(0, 0, 10, 20)
+    goodput = told(one.exits(25, "failed", "x"), other.exits(25, "failed", "y"), lingers, now=300)
+    (disruption,) = goodput.disruptions
+    assert disruption.time_ns == 25 * SECOND
+
+
 def test_a_crash_that_nothing_follows_yet() -> None:
     goodput = told(first_try(last=3).killed(45), now=300)
     (disruption,) = goodput.disruptions
