@@ -120,6 +120,13 @@ def test_guesses_by_grpc_are_braked_and_lock_nobody_out(head: Crowded) -> None:
     assert code is grpc.StatusCode.OK, why
 
 
+def test_a_request_that_does_not_end_is_hung_up_on(head: Crowded) -> None:
+    with socket.create_connection(head.http, timeout=40) as slow:
+        slow.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+        while slow.recv(4096):
+            pass
+
+
 def test_live_pages_that_go_leave_no_place_taken(head: Crowded) -> None:
     """More than there is room for, one after the other, each hung up in another moment."""
     request = (
