@@ -43,7 +43,7 @@ check: $(STAMP)/test
 
 soak: $(STAMP)/test
 	$(BIN)/python -m pytest -m soak --timeout 3600 $(ARGS)
-	$(MAKE) oldest newest
+	$(if $(ARGS),,$(MAKE) oldest newest)
 
 ifndef SEED
 shake: SEED := $(shell $(PYTHON) -c "import random; print(random.randrange(10**6))")

@@ -106,6 +106,41 @@ def test_a_disk_that_stands_still_does_not_stop_the_program(kind: str, tmp_path:
     assert story.values("loss") == [*map(float, range(1000)), -1.0]
 
 
+_LOCKED = "on ext4 a record is a store to mapped memory, which waits with Python's lock held"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "xfs",
+        "btrfs",
+        pytest.param("ext4", marks=[pytest.mark.soak, pytest.mark.xfail(reason=_LOCKED)]),
+    ],
+)
+def test_who_records_on_a_disk_that_stands_still_waits_alone(kind: str, tmp_path: Path) -> None:
+    freeze = """
+    import threading
+    logged = threading.Event()
+    fd = os.open(disk, os.O_RDONLY)
+    fcntl.ioctl(fd, 0xC0045877, 0)  # FIFREEZE
+    try:
+        recording = threading.Thread(target=lambda: (run.log(loss=-1.0), logged.set()))
+        recording.start()
+        state = lambda: open(f"/proc/self/task/{recording.native_id}/stat").read()
+        until(lambda: state().rpartition(")")[2].split()[0] == "D")
+        print("went on", logged.is_set())
+    finally:
+        fcntl.ioctl(fd, 0xC0045878, 0)  # FITHAW
+    logged.wait()
+    run.finish()
+    """
+    done = run_on(kind, _LOG + _GUARDIAN + dedent(freeze), tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "went on False\n"
+    (story,) = read_stories(tmp_path / "copy")
+    assert story.values("loss")[-1] == -1.0
+
+
 def test_a_file_that_somebody_makes_shorter_is_left(tmp_path: Path) -> None:
     """As soon as the keeper looks.  Who records in that moment before cannot be saved: so a program
     has several tries here, and every one of them would die if nobody looked."""

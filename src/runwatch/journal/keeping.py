@@ -1,7 +1,7 @@
 """What the keeper does for a journal, once a second and when it is woken.
 
-Everything here may wait for the disk.  So it is done without the lock where it does, and nobody
-waits for a file system that stands still but the keeper.
+Everything here may wait for the disk.  So it is done without the lock where it does: while a file
+system stands still the keeper waits, and who records there, but nobody waits for the keeper.
 """
 
 from __future__ import annotations

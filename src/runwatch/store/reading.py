@@ -291,7 +291,7 @@ class Reader:
         given: dict[str, Any] = {"kinds": list(kinds)} if kinds else {}
         if about is not None:
             # The engine reads the bodies a few thousand at a time; here each would cost 20 µs.
-            # What Python calls JSON (NaN, say) the engine may not: such a body names nobody.
+            # Half a character is JSON to Python and not to the engine: such a body names nobody.
             journal = "try(json_extract_string(body, '$.journal'))"
             named = f"CASE WHEN {pieces.IS_WHOLE} THEN {journal} END"
             where += f" AND {named} IN (SELECT unnest($about))"
