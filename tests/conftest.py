@@ -14,6 +14,8 @@ from tests.integration.chromium import NO_BROWSER
 
 HOW_TO_GET_IT = "skipped without a browser (to run them: install chromium)"
 
+LONGEST_PART_OF_A_NAME = 100
+
 # The same examples everywhere; how long one takes only says what else the machine does.
 settings.register_profile("runwatch", deadline=None, derandomize=True, database=None)
 settings.load_profile("runwatch")
@@ -32,6 +34,15 @@ def all_is_said() -> Iterator[None]:
         for each in handler.filters[:] if handler is not None else ():
             if isinstance(each, Sparing):
                 handler.removeFilter(each)
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Names stay short, and never hold the clock: a zip's bytes do, and two workers then disagree."""
+    if isinstance(val, bytes):
+        return argname
+    if isinstance(val, str) and len(val) > LONGEST_PART_OF_A_NAME:
+        return f"{ascii(val[:40])[1:-1]}~{len(val)}"
+    return None
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
