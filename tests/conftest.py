@@ -37,7 +37,7 @@ def all_is_said() -> Iterator[None]:
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Names stay short, and never hold the clock: a zip's bytes do, and two workers then disagree."""
+    """Names stay short, and never hold the clock: a zip has it, and two workers would disagree."""
     if isinstance(val, bytes):
         return argname
     if isinstance(val, str) and len(val) > LONGEST_PART_OF_A_NAME:

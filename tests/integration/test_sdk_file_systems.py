@@ -110,14 +110,17 @@ _LOCKED = "on ext4 a record is a store to mapped memory, which waits with Python
 
 
 @pytest.mark.parametrize(
-    "kind",
+    "kind, mapped",
     [
-        "xfs",
-        "btrfs",
-        pytest.param("ext4", marks=[pytest.mark.soak, pytest.mark.xfail(reason=_LOCKED)]),
+        ("xfs", ""),
+        ("btrfs", ""),
+        ("ext4", "off"),
+        pytest.param("ext4", "", marks=[pytest.mark.soak, pytest.mark.xfail(reason=_LOCKED)]),
     ],
 )
-def test_who_records_on_a_disk_that_stands_still_waits_alone(kind: str, tmp_path: Path) -> None:
+def test_who_records_on_a_disk_that_stands_still_waits_alone(
+    kind: str, mapped: str, tmp_path: Path
+) -> None:
     freeze = """
     import threading
     logged = threading.Event()
@@ -134,7 +137,7 @@ def test_who_records_on_a_disk_that_stands_still_waits_alone(kind: str, tmp_path
     logged.wait()
     run.finish()
     """
-    done = run_on(kind, _LOG + _GUARDIAN + dedent(freeze), tmp_path)
+    done = run_on(kind, _LOG + _GUARDIAN + dedent(freeze), tmp_path, RUNWATCH_MAPPED=mapped)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "went on False\n"
     (story,) = read_stories(tmp_path / "copy")

@@ -25,10 +25,10 @@ from runwatch.cli import status_agent, status_disk, status_head, status_waiting
 from runwatch.cli.status_picture import picture
 from runwatch.cli.status_types import VERSION, Section, user_name
 from runwatch.journal.liveness import this_host
+from runwatch.sdk.switches import is_off
 from runwatch.settings import runwatch_dir
 
 NEEDS_ATTENTION: Final = 1
-_OFF: Final = ("off", "0", "no", "false")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +74,7 @@ def look(root: Path) -> list[Section]:
             agent,
             head=named.head,
             living=journals.living,
-            off=os.environ.get("RUNWATCH_AGENT", "").strip().lower() in _OFF,
+            off=is_off("RUNWATCH_AGENT"),
             waits=waiting.facts["journals"] > 0,
         ),
         waiting,

@@ -135,10 +135,14 @@ class JournalWriter:
         *,
         segment_bytes: int = DEFAULT_SEGMENT_BYTES,
         budget_bytes: int = DEFAULT_BUDGET_BYTES,
+        mapped: bool = True,
         clock: Clock = system_clock,
         on_keep: Callable[[], None] | None = None,
     ) -> None:
-        """Opens the first segment, or raises OSError: the caller may have another place."""
+        """Opens the first segment, or raises OSError: the caller may have another place.
+
+        `mapped=False`: segments are written to by calls, as if no file system could be trusted.
+        """
         self.origin = origin
         self.directory = root / "journals" / origin.journal
         self.segment_bytes = max(padded(segment_bytes), MIN_SEGMENT_BYTES)
@@ -187,7 +191,7 @@ class JournalWriter:
             if not folder.is_dir():
                 os.makedirs(folder, mode=0o700, exist_ok=True)
         self._shared = is_network_file_system(self.directory)
-        self._mapped = may_be_mapped(self.directory)
+        self._mapped = mapped and may_be_mapped(self.directory)
         self._segment: SegmentFile | None = None
         self._map: mmap.mmap | bytearray = bytearray()
         self._starved = self._turning = self._short = self._full = False

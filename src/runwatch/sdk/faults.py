@@ -29,6 +29,7 @@ from runwatch.interruption import let_pass
 from runwatch.journal.descriptor import Descriptor
 from runwatch.journal.liveness import this_host
 from runwatch.sdk.guard import guarded, tally
+from runwatch.sdk.switches import is_off
 
 FAULTS: Final = "faults.txt"
 ASKED: Final = "stacks.txt"
@@ -52,7 +53,7 @@ def watch_faults(
     journal: Path, *, environment: Mapping[str, str] = os.environ, clock: Clock = system_clock
 ) -> None:
     """`journal`: the directory of this process's journal."""
-    if environment.get("RUNWATCH_STACKS", "").lower() in ("off", "0", "no", "false"):
+    if is_off("RUNWATCH_STACKS", environment):
         return
     watchdog: Any = sys.modules.get("runwatch.capture.watchdog")
     if watchdog is not None:  # a `diagnose` block is around us

@@ -22,6 +22,7 @@ from typing import Final
 from runwatch.clock import Clock, system_clock
 from runwatch.journal import agents
 from runwatch.sdk.guard import tally
+from runwatch.sdk.switches import is_off
 
 LOOK_SECONDS: Final = 10.0
 LATER_SECONDS: Final = 30.0
@@ -36,7 +37,7 @@ _asked: dict[Path, tuple[float, int]] = {}
 
 
 def wanted(environment: Mapping[str, str] = os.environ) -> bool:
-    return environment.get("RUNWATCH_AGENT", "").strip().lower() not in ("off", "0", "no", "false")
+    return not is_off("RUNWATCH_AGENT", environment)
 
 
 class Caretaker:

@@ -16,6 +16,7 @@ from runwatch.journal.segment import DEFAULT_SEGMENT_BYTES, new_journal_id
 from runwatch.journal.writer import DEFAULT_BUDGET_BYTES, JournalWriter
 from runwatch.record import Origin, Role
 from runwatch.sdk.guard import tally
+from runwatch.sdk.switches import is_off
 
 
 def open_journal(
@@ -87,6 +88,7 @@ def _open(
         origin,
         segment_bytes=_bytes(environment, "RUNWATCH_SEGMENT_BYTES", DEFAULT_SEGMENT_BYTES),
         budget_bytes=_bytes(environment, "RUNWATCH_JOURNAL_BYTES", DEFAULT_BUDGET_BYTES),
+        mapped=not is_off("RUNWATCH_MAPPED", environment),
         clock=clock,
         on_keep=on_keep,
     )

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 from runwatch.sdk.guard import attempt, guarded
 from runwatch.sdk.hooks import HOOKS
 from runwatch.sdk.hooks.teller import Teller
+from runwatch.sdk.switches import is_off
 
 if TYPE_CHECKING:
     from runwatch.sdk.run import Run
 
 
 def wanted(environment: Mapping[str, str] = os.environ) -> bool:
-    return environment.get("RUNWATCH_HOOKS", "").strip().lower() not in ("off", "0", "no", "false")
+    return not is_off("RUNWATCH_HOOKS", environment)
 
 
 class Hooks:

@@ -1,0 +1,13 @@
+"""Parts of the SDK that a variable turns off: `RUNWATCH_AGENT=off`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Final
+
+_OFF: Final = frozenset(("off", "0", "no", "false"))
+
+
+def is_off(name: str, environment: Mapping[str, str] = os.environ) -> bool:
+    return environment.get(name, "").strip().lower() in _OFF
