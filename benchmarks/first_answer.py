@@ -40,9 +40,9 @@ from tools import Tool
 from trial import HEADERS, Options, TrialFailed, answer, ask, directory, environment
 
 from runwatch.address import read_address
-from runwatch.head.goodput_fold import WANTED
 from runwatch.head.main import LocalHead
 from runwatch.head.reading import Reading
+from runwatch.head.state.accounts.fold import WANTED
 from runwatch.journal.reader import JournalReader
 from runwatch.journal.segment import (
     DEFAULT_SEGMENT_BYTES,

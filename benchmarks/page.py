@@ -35,7 +35,7 @@ sys.path.insert(0, str(ROOT))
 import page_store  # noqa: E402
 
 from runwatch.address import Listening  # noqa: E402
-from runwatch.head.pages import BUILT, VIEWERS  # noqa: E402
+from runwatch.head.http.pages import BUILT, VIEWERS  # noqa: E402
 from tests.e2e import page_world  # noqa: E402
 from tests.e2e.browsing import head, log_in  # noqa: E402
 from tests.integration.chromium import Chromium, Page  # noqa: E402

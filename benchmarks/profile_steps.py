@@ -128,7 +128,7 @@ def viewer_crashes(trial: Trial) -> None:
     connection.close()
     trial.begin("viewed")
     for child in psutil.Process(trial.made.head.pid).children():
-        if "runwatch.head.viewer" in " ".join(child.cmdline()):
+        if "runwatch.head.features.profiles.viewer" in " ".join(child.cmdline()):
             child.kill()
             break
     else:

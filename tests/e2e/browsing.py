@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from runwatch.address import Listening, read_address
-from runwatch.head.pages import BUILT
+from runwatch.head.http.pages import BUILT
 from tests import tokens
 from tests.e2e.controls import NAMING, called, claimed_by
 from tests.integration.chromium import NO_BROWSER, PROGRAM, Chromium, Moved, Page

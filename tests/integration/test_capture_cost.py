@@ -156,7 +156,10 @@ def _answers(site: Site, path: str) -> int:
 def _viewers(head: int) -> list[int]:
     def is_viewer(pid: int) -> bool:
         try:
-            return b"runwatch.head.viewer" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            return (
+                b"runwatch.head.features.profiles.viewer"
+                in Path(f"/proc/{pid}/cmdline").read_bytes()
+            )
         except (FileNotFoundError, ProcessLookupError):
             return False  # another that has ended meanwhile
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from runwatch.head.gswarm_grpc import NAME as GSWARM
+from runwatch.head.features.gswarm.grpc import NAME as GSWARM
 from runwatch.wire import spine_pb2 as pb
 from tests.integration.processes import end, until
 

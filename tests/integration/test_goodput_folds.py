@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from runwatch.head import goodput_fold
-from runwatch.head.goodput import Accounts
 from runwatch.head.main import LocalHead
 from runwatch.head.reading import Reading
+from runwatch.head.state.accounts import fold as goodput_fold
+from runwatch.head.state.accounts.accounts import Accounts
 from tests.integration.processes import until
 from tests.unit.views.goodput.story import RUN, Notebook
 
@@ -29,7 +29,9 @@ def gone_on(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(goodput_fold.Fold, "_go_on", counted)
     monkeypatch.setattr(goodput_fold, "WORTH_SAVING", 3_000)
-    monkeypatch.setattr("runwatch.head.goodput.LEAST_UNSAVED", 1_000)  # less, as it is in truth
+    monkeypatch.setattr(
+        "runwatch.head.state.accounts.accounts.LEAST_UNSAVED", 1_000
+    )  # less, as it is in truth
     return found
 
 
@@ -75,7 +77,7 @@ def test_from_one_head_to_the_next(tmp_path: Path, gone_on: list[int]) -> None:
 def test_a_run_that_nobody_asks_for_is_ready_when_somebody_does(
     tmp_path: Path, gone_on: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runwatch.head.goodput_upkeep.MANY_RECORDS", 4_000)
+    monkeypatch.setattr("runwatch.head.state.accounts.upkeep.MANY_RECORDS", 4_000)
     book = Notebook().steps(0, *range(1, STEPS))
     head = LocalHead(tmp_path)
     try:

@@ -24,10 +24,10 @@ from hypothesis import strategies as st
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from runwatch.errors import StoreDamaged, UsageError
-from runwatch.head.access import AccessSettings
-from runwatch.head.feed import Pace
-from runwatch.head.http import create_app
-from runwatch.head.live import Live
+from runwatch.head.http.access import AccessSettings
+from runwatch.head.http.app import create_app
+from runwatch.head.http.feed import Pace
+from runwatch.head.http.live import Live
 from runwatch.record import JournalId
 from runwatch.store.duck import DuckStore
 from runwatch.store.store import Store

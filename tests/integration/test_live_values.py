@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from runwatch.head.live import Live
+from runwatch.head.http.live import Live
 from runwatch.store.duck import DuckStore
 from runwatch.store.store import Store
 from tests.integration.head_history import Clock, Producer, when

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from runwatch.head.goodput import Accounts
-from runwatch.head.goodput_notes import GoodputKeeper
-from runwatch.head.http import create_app
+from runwatch.head.features.goodput.notes import GoodputKeeper
+from runwatch.head.features.timeline.answers import Timelines, thinned
+from runwatch.head.http.app import create_app
 from runwatch.head.main import LocalHead
-from runwatch.head.page_answers import Timelines, thinned
 from runwatch.head.reading import Reading
-from runwatch.head.run_board import RunBoard
+from runwatch.head.state.accounts.accounts import Accounts
+from runwatch.head.state.board import RunBoard
 from runwatch.record import BEGIN, END, Batch, Position, RunId, SpanName
 from runwatch.store.duck import DuckStore
 from runwatch.store.store import Store

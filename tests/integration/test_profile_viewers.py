@@ -78,7 +78,7 @@ def is_viewer(pid: int) -> bool:
         words = Path(f"/proc/{pid}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return False
-    return b"runwatch.head.viewer\0" in words
+    return b"runwatch.head.features.profiles.viewer\0" in words
 
 
 def get(address: str, token: str = TOKEN, **headers: str) -> tuple[int, bytes]:

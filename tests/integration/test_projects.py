@@ -21,7 +21,7 @@ import grpc
 import pytest
 
 from runwatch.address import Listening
-from runwatch.head import roles
+from runwatch.head.access import roles
 from runwatch.record import (
     Batch,
     Definition,

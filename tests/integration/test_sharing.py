@@ -13,10 +13,10 @@ import pytest
 
 from runwatch.cli.__main__ import main
 from runwatch.errors import UsageError
-from runwatch.head.access import AccessSettings
-from runwatch.head.http import create_app
-from runwatch.head.login import BURST
-from runwatch.head.shares import Shares
+from runwatch.head.access.shares import Shares
+from runwatch.head.http.access import AccessSettings
+from runwatch.head.http.app import create_app
+from runwatch.head.http.login import BURST
 from runwatch.store.duck import DuckStore
 from runwatch.store.store import Store
 from tests.integration.head_history import Clock, Producer, fill, when

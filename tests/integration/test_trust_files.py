@@ -27,9 +27,9 @@ from runwatch.cli.asgi import Exchange
 from runwatch.clock import system_clock
 from runwatch.errors import UsageError
 from runwatch.goodput.remote import head_of
+from runwatch.head.access.shares import Shares
 from runwatch.head.main import LocalHead, _main_token
 from runwatch.head.settings import HeadSettings
-from runwatch.head.shares import Shares
 from runwatch.journal.control import SOCKET
 from runwatch.journal.liveness import ENDED, PROC, this_host
 from runwatch.journal.segment import segment_name

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from runwatch.head import roles
+from runwatch.head.access import roles
 from runwatch.journal.liveness import this_host
 from tests.integration.processes import end, free_port, until
 from tests.integration.strangers import (

@@ -36,8 +36,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from runwatch.address import Listening
+    from runwatch.head.access.main_token import users_token
     from runwatch.head.main import Head
-    from runwatch.head.main_token import users_token
     from runwatch.head.settings import HeadSettings
 
     def ready(at: Listening) -> None:
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
 @contextmanager
 def _local(where: str, scratch: Path) -> Iterator[Path]:
     """The directory, or a copy of the URL that is kept up to date."""
-    from runwatch.head.profile_mirror import Mirror
+    from runwatch.head.features.profiles.mirror import Mirror
 
     if "://" in where and not where.startswith("file://"):
         with Mirror(where, scratch / "mirror") as mirror:

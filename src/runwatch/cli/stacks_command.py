@@ -148,7 +148,7 @@ def _look_here(
     import msgspec
 
     from runwatch.cli.stacks_here import look_here
-    from runwatch.head.stack_answers import stack_list
+    from runwatch.head.features.stacks.api import stack_list
     from runwatch.record import RunId
 
     root = arguments.dir or runwatch_dir()

@@ -19,7 +19,7 @@ from typing import Final
 
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import StoreDamaged, StoreFull
-from runwatch.head.projects import Projects
+from runwatch.head.access.projects import Projects
 from runwatch.head.quotas import Quotas, size_of
 from runwatch.head.steady import SteadyClock
 from runwatch.record import Batch, JournalId, Position, Verdict

@@ -11,7 +11,7 @@ from typing import BinaryIO, Final
 
 from runwatch.errors import UsageError
 from runwatch.files import Folder, private, shelf
-from runwatch.head.projects import words
+from runwatch.head.access.projects import words
 from runwatch.wire import spine_pb2 as pb
 
 MAX_BYTES: Final = 64 << 30

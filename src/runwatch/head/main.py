@@ -19,43 +19,43 @@ from runwatch.clock import Clock, system_clock
 from runwatch.errors import RunwatchError, UsageError
 from runwatch.exports.prometheus import HeadMetrics, HeadNumbers
 from runwatch.files import private
-from runwatch.head.access import AccessSettings
-from runwatch.head.admission import Admission
-from runwatch.head.audit import Audit
-from runwatch.head.captures import Captures
-from runwatch.head.clients import Clients
-from runwatch.head.commands import Outbox
-from runwatch.head.deletions import Deletions
-from runwatch.head.door import Door, limits_here
-from runwatch.head.goodput import Accounts
-from runwatch.head.goodput_figures import LOOKED_UP
-from runwatch.head.goodput_notes import GoodputKeeper
-from runwatch.head.gswarm import Profiler
-from runwatch.head.gswarm_grpc import ProfilerService
-from runwatch.head.hangs import FRESH_SECONDS, HangWatch, Surroundings
-from runwatch.head.http import create_app
-from runwatch.head.incidents import Incidents, StackTaker
+from runwatch.head.access.admission import Admission
+from runwatch.head.access.audit import Audit
+from runwatch.head.access.main_token import MainToken, kept_token, new_token
+from runwatch.head.access.shares import FILE as SHARES_FILE
+from runwatch.head.access.shares import Shares
+from runwatch.head.access.tokens import FILE as TOKENS_FILE
+from runwatch.head.access.tokens import Tokens
+from runwatch.head.features.captures.captures import Captures
+from runwatch.head.features.goodput.figures import LOOKED_UP
+from runwatch.head.features.goodput.notes import GoodputKeeper
+from runwatch.head.features.gswarm.grpc import ProfilerService
+from runwatch.head.features.gswarm.profiler import Profiler
+from runwatch.head.features.profiles.api import ProfileRoom, ProfileSettings
+from runwatch.head.features.sessions.api import SessionDesk
+from runwatch.head.features.sessions.files import SessionFiles
+from runwatch.head.features.stacks.hangs import FRESH_SECONDS, HangWatch, Surroundings
+from runwatch.head.features.stacks.incidents import Incidents, StackTaker
+from runwatch.head.http.access import AccessSettings
+from runwatch.head.http.app import create_app
+from runwatch.head.http.door import Door, limits_here
+from runwatch.head.http.live import Live
+from runwatch.head.http.patience import ANSWER_SECONDS
 from runwatch.head.ingest import Ingest
 from runwatch.head.keeping import Keeping
-from runwatch.head.live import Live
 from runwatch.head.local import LocalTail
-from runwatch.head.main_token import MainToken, kept_token, new_token
 from runwatch.head.nodes import Nodes
+from runwatch.head.outbox import Outbox
 from runwatch.head.own_journal import OwnJournal
-from runwatch.head.patience import ANSWER_SECONDS
-from runwatch.head.profile_room import ProfileRoom, ProfileSettings
 from runwatch.head.quotas import LIMIT_REACHED, NO_LIMITS, Quotas, QuotaSettings
 from runwatch.head.reading import LeftAlone, Reading, Standing
-from runwatch.head.run_board import RunBoard
-from runwatch.head.session_answers import SessionDesk
-from runwatch.head.session_files import SessionFiles
-from runwatch.head.sessions import SessionDefaults, Sessions
 from runwatch.head.settings import HangSettings, HeadSettings
-from runwatch.head.shares import FILE as SHARES_FILE
-from runwatch.head.shares import Shares
+from runwatch.head.state.accounts.accounts import Accounts
+from runwatch.head.state.board import RunBoard
+from runwatch.head.state.clients import Clients
+from runwatch.head.state.deletions import Deletions
+from runwatch.head.state.sessions import SessionDefaults, Sessions
 from runwatch.head.stream import AgentState, SpineService, serve_grpc
-from runwatch.head.tokens import FILE as TOKENS_FILE
-from runwatch.head.tokens import Tokens
 from runwatch.journal.liveness import this_host
 from runwatch.journal.moved import told_of
 from runwatch.journal.reader import READ_BYTES

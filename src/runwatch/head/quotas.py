@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import RunwatchError
-from runwatch.head.projects import Projects, named
+from runwatch.head.access.projects import Projects, named
 from runwatch.record import Batch, JournalId, RunId, RunScope, Series
 from runwatch.store.store import Store
 

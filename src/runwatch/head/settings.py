@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from runwatch.errors import UsageError
-from runwatch.head.base_path import check_base_path
+from runwatch.head.http.base_path import check_base_path
 from runwatch.head.quotas import QuotaSettings
 from runwatch.settings import read_token, runwatch_dir, setting
 from runwatch.views.pace import Limits

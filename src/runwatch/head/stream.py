@@ -16,7 +16,7 @@ import grpc
 from runwatch._version import __version__
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import UsageError, WireError
-from runwatch.head.admission import PROJECTS, Admission, address_of
+from runwatch.head.access.admission import PROJECTS, Admission, address_of
 from runwatch.head.ingest import Ingest
 from runwatch.head.keeping import Keeping
 from runwatch.record import Batch, Command, JournalId, Verdict

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runwatch.head.api_types import Health, number, numbers, optional_numbers, plain
+from runwatch.head.http.types import Health, number, numbers, optional_numbers, plain
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from runwatch.head.audit import FILE, LONGEST, OLDER, Audit
+from runwatch.head.access.audit import FILE, LONGEST, OLDER, Audit
 
 
 def test_lines_are_kept_and_read_back_newest_first(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runwatch.errors import UsageError
-from runwatch.head.bands import BandDesk, bands, metrics, spans
-from runwatch.head.openapi import document
+from runwatch.head.features.timeline.bands import BandDesk, bands, metrics, spans
+from runwatch.head.http.openapi import document
 from runwatch.head.reading import Reading
 from runwatch.store.duck import DuckSettings, DuckStore
 from runwatch.store.store import Store

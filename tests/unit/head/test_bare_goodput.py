@@ -16,8 +16,8 @@ from typing import Any, TypeGuard
 import pytest
 
 from runwatch.errors import StoreDamaged
-from runwatch.head.goodput_fold import Fold
 from runwatch.head.reading import Reading
+from runwatch.head.state.accounts.fold import Fold
 from runwatch.journal.reader import JournalReader
 from runwatch.journal.segment import (
     DEFINE,

@@ -7,7 +7,7 @@ import pytest
 
 from runwatch.cli.asgi import Exchange
 from runwatch.errors import UsageError
-from runwatch.head.base_path import check_base_path
+from runwatch.head.http.base_path import check_base_path
 from runwatch.head.main import LocalHead
 from runwatch.head.settings import HeadSettings
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from runwatch.head.captures import MAX_EARLY_SECONDS, MAX_MS, Preflight, Wanted
+from runwatch.head.features.captures.captures import MAX_EARLY_SECONDS, MAX_MS, Preflight, Wanted
 from runwatch.head.main import LocalHead
 from runwatch.head.stream import AgentState
 from runwatch.record import Command, RunId

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 import pytest
 
-from runwatch.head.clients import Client, Clients, Pieces
-from runwatch.head.gswarm import Profiler
-from runwatch.head.session_answers import SessionDesk
-from runwatch.head.sessions import Sessions
+from runwatch.head.features.gswarm.profiler import Profiler
+from runwatch.head.features.sessions.api import SessionDesk
+from runwatch.head.state.clients import Client, Clients, Pieces
+from runwatch.head.state.sessions import Sessions
 from runwatch.record import NO_STEP, Batch, Event, JournalId, Origin, Position, Series
 from runwatch.store.duck import DuckStore
 from tests.unit.agent.hand_clock import HandClock

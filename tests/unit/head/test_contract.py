@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runwatch.cli.asgi import Exchange
-from runwatch.head.http import create_app
+from runwatch.head.http.app import create_app
 from runwatch.store.duck import DuckStore
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "http" / "openapi-v1.json"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from runwatch.head import device_answers
-from runwatch.head.http import create_app
+from runwatch.head.features.devices import answers as device_answers
+from runwatch.head.http.app import create_app
 from runwatch.record import (
     NO_STEP,
     Batch,

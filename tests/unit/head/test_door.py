@@ -12,7 +12,7 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from runwatch.head.door import Door, Limits
+from runwatch.head.http.door import Door, Limits
 from tests.integration.processes import until
 
 ASK = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from runwatch.head import goodput as module
-from runwatch.head import goodput_fold
-from runwatch.head.goodput import Accounts
 from runwatch.head.ingest import Ingest
 from runwatch.head.reading import Reading
+from runwatch.head.state.accounts import accounts as module
+from runwatch.head.state.accounts import fold as goodput_fold
+from runwatch.head.state.accounts.accounts import Accounts
 from runwatch.record import Batch, Event, JournalId, Origin, Position
 from runwatch.store.duck import DuckSettings, DuckStore
 from runwatch.views.goodput.account import Goodput

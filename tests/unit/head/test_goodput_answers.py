@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from runwatch.head import goodput_answers
-from runwatch.head.http import create_app
+from runwatch.head.features.goodput import answers as goodput_answers
+from runwatch.head.http.app import create_app
 from runwatch.record import Batch, Event, JournalId, Origin, Position, RunId, RunScope, Series
 from runwatch.store.duck import DuckSettings, DuckStore
 from runwatch.store.store import Store

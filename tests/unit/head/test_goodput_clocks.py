@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from runwatch.head.goodput_fold import WORTH_SAVING, Fold
 from runwatch.head.reading import Reading
+from runwatch.head.state.accounts.fold import WORTH_SAVING, Fold
 from runwatch.record import RunId
 from runwatch.store.duck import DuckSettings, DuckStore
 from runwatch.store.folds import FoldFiles

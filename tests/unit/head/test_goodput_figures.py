@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from runwatch.head import goodput_figures
-from runwatch.head.goodput import Accounts
-from runwatch.head.http import create_app
+from runwatch.head.features.goodput import figures as goodput_figures
+from runwatch.head.http.app import create_app
 from runwatch.head.reading import Reading
 from runwatch.head.settings import HeadSettings
+from runwatch.head.state.accounts.accounts import Accounts
 from runwatch.record import RunId
 from runwatch.settings import load
 from runwatch.store.duck import DuckSettings, DuckStore

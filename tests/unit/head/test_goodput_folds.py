@@ -14,10 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from runwatch.head import goodput as module
-from runwatch.head import goodput_fold, goodput_state, goodput_upkeep
-from runwatch.head.goodput import Accounts
-from runwatch.head.goodput_upkeep import Arrivals, Upkeep
+from runwatch.head.state.accounts import accounts as module
+from runwatch.head.state.accounts import fold as goodput_fold
+from runwatch.head.state.accounts import saved as goodput_state
+from runwatch.head.state.accounts import upkeep as goodput_upkeep
+from runwatch.head.state.accounts.accounts import Accounts
+from runwatch.head.state.accounts.upkeep import Arrivals, Upkeep
 from runwatch.record import Batch, Event, JournalId, Origin, Position, RunId
 from runwatch.store.folds import FoldFiles
 from runwatch.store.store import Retention

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from runwatch.errors import NotFound
-from runwatch.head import guests
-from runwatch.head.guests import Ruling, Sight, narrowed, reads
-from runwatch.head.http import create_app
+from runwatch.head.http import guests
+from runwatch.head.http.app import create_app
+from runwatch.head.http.guests import Ruling, Sight, narrowed, reads
 from runwatch.store.duck import DuckStore
 
 XPROF = "/viewers/xprof/data/plugin/profile"

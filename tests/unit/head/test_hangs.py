@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from runwatch.head.commands import RESULT, Outbox
-from runwatch.head.hangs import HangWatch, Surroundings
-from runwatch.head.incidents import Incidents, StackTaker
+from runwatch.head.features.stacks.hangs import HangWatch, Surroundings
+from runwatch.head.features.stacks.incidents import Incidents, StackTaker
 from runwatch.head.ingest import Ingest
+from runwatch.head.outbox import RESULT, Outbox
 from runwatch.head.own_journal import OwnJournal
 from runwatch.head.reading import Reading
 from runwatch.head.settings import HangSettings

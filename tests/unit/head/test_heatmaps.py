@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runwatch.errors import NotFound, UsageError
-from runwatch.head.heatmaps import columns, grouped, heatmap, metrics
+from runwatch.head.features.timeline.heatmaps import columns, grouped, heatmap, metrics
 from runwatch.head.reading import Reading
 from runwatch.record import RunId
 from runwatch.store.duck import DuckStore

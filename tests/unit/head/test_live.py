@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from runwatch.head.live import Live, TooManySubscribers
+from runwatch.head.http.live import Live, TooManySubscribers
 from runwatch.record import Batch, JournalId, Origin, Position
 
 A, B = JournalId("a"), JournalId("b")

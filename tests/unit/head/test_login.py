@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runwatch.head.login import (
+from runwatch.head.http.login import (
     BURST,
     EVERY_SECONDS,
     LARGEST_FORM,
@@ -21,7 +21,7 @@ from runwatch.head.login import (
     form_of,
     onward,
 )
-from runwatch.head.parameters import BadRequest
+from runwatch.head.http.parameters import BadRequest
 from tests.integration.head_history import Clock
 
 HERE = "https://head.example:8091/team/runwatch/login"

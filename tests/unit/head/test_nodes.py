@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runwatch.head.incidents import Wanted
+from runwatch.head.features.stacks.incidents import Wanted
 from runwatch.head.main import LocalHead
 from runwatch.head.stream import AgentState
 from runwatch.journal.writer import JournalWriter

@@ -11,7 +11,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from runwatch.head.pages import Pages
+from runwatch.head.http.pages import Pages
 
 with warnings.catch_warnings():  # it would rather have another client library
     warnings.simplefilter("ignore")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runwatch.head.parameters import INT64_MAX, INT64_MIN, BadRequest, Parameter, parse
+from runwatch.head.http.parameters import INT64_MAX, INT64_MIN, BadRequest, Parameter, parse
 
 NUMBER = Parameter("number", "integer", "a number", minimum=-5, maximum=5, default=1)
 WIDE = Parameter("wide", "integer", "any number")

@@ -15,8 +15,8 @@ from starlette.concurrency import run_in_threadpool
 
 from runwatch.clock import system_clock
 from runwatch.errors import Abandoned
-from runwatch.head.http import create_app
-from runwatch.head.patience import Patience
+from runwatch.head.http.app import create_app
+from runwatch.head.http.patience import Patience
 from runwatch.record import RunId
 from runwatch.rows import EventRow
 from runwatch.store.asking import Question

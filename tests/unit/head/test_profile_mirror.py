@@ -6,7 +6,7 @@ import fsspec
 import pytest
 
 from runwatch.errors import UsageError
-from runwatch.head.profile_mirror import Mirror
+from runwatch.head.features.profiles.mirror import Mirror
 from tests.integration.processes import until
 
 

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from runwatch.cli.asgi import Exchange
+from runwatch.head.features.profiles.api import ProfileSettings
 from runwatch.head.main import LocalHead
-from runwatch.head.profile_room import ProfileSettings
 from tests.integration.head_history import SECOND, START, Producer, agent
 from tests.integration.processes import until
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from runwatch.head.commands import Outbox
+from runwatch.head.access.projects import Projects
 from runwatch.head.ingest import Ingest
-from runwatch.head.projects import Projects
+from runwatch.head.outbox import Outbox
 from runwatch.head.stream import AgentState
 from runwatch.record import Batch, Command, RunId, RunScope
 from runwatch.store.duck import DuckStore

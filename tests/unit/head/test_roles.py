@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from starlette.routing import Route
 
-from runwatch.head import roles
-from runwatch.head.gswarm import Profiler
-from runwatch.head.gswarm_grpc import ProfilerService
-from runwatch.head.http import create_app
+from runwatch.head.access import roles
+from runwatch.head.features.gswarm.grpc import ProfilerService
+from runwatch.head.features.gswarm.profiler import Profiler
+from runwatch.head.http.app import create_app
 from runwatch.head.ingest import Ingest
 from runwatch.head.main import LocalHead
 from runwatch.head.stream import SpineService

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from runwatch.head.reading import Reading
-from runwatch.head.run_board import GoodputNote, RunBoard
+from runwatch.head.state.board import GoodputNote, RunBoard
 from runwatch.record import JournalId, RunId
 from runwatch.store.duck import DuckStore
 from tests.integration.head_history import SECOND, START, Clock, Producer, exited, when

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from runwatch.exports.fleet import survey
 from runwatch.exports.session import SessionExport
-from runwatch.head.clients import Clients
-from runwatch.head.frame_counts import FrameCounts
+from runwatch.head.state.clients import Clients
+from runwatch.head.state.frame_counts import FrameCounts
 from runwatch.store.duck import DuckStore
 from runwatch.store.store import Store
 from runwatch.views.sessions import Session, Stretch

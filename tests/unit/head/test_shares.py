@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runwatch.errors import NotFound, UsageError
-from runwatch.head.shares import Shares, cookie_of
+from runwatch.head.access.shares import Shares, cookie_of
 from tests.integration.head_history import Clock
 
 DAY = 86_400 * 10**9

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from runwatch.errors import NotFound, UsageError
-from runwatch.head.speedscope import BASE, Speedscope
+from runwatch.head.features.stacks.speedscope import BASE, Speedscope
 
 with warnings.catch_warnings():  # it would rather have another client library
     warnings.simplefilter("ignore")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runwatch.errors import NotFound, UsageError
-from runwatch.head.tokens import FILE, Tokens, cookie_of
+from runwatch.head.access.tokens import FILE, Tokens, cookie_of
 from tests.integration.head_history import Clock
 
 DAY = 86_400 * 10**9

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from runwatch.head.uncollected import uncollected
+from runwatch.head.features.devices.uncollected import uncollected
 
 
 @pytest.fixture(autouse=True)

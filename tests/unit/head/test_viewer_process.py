@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from runwatch.head.profiles import File, Kept, Place, for_viewer
-from runwatch.head.shown import Giver, Taker
-from runwatch.head.viewer_process import Viewer, ViewerFailed, folder_name, wanted
+from runwatch.head.features.profiles.shown import Giver, Taker
+from runwatch.head.features.profiles.viewer_process import Viewer, ViewerFailed, folder_name, wanted
+from runwatch.head.state.profiles import File, Kept, Place, for_viewer
 from runwatch.record import RunId
 from tests.integration.processes import until
 
@@ -113,7 +113,7 @@ def test_a_closed_one_starts_no_more(make: Callable[..., Viewer]) -> None:
 
 def test_it_does_not_outlive_whoever_started_it(tmp_path: Path) -> None:
     program = (
-        "import time; from runwatch.head.viewer_process import Viewer\n"
+        "import time; from runwatch.head.features.profiles.viewer_process import Viewer\n"
         "viewer = Viewer(list); print(viewer.socket(fresh=True), viewer.pid, flush=True)\n"
         "time.sleep(60)"
     )

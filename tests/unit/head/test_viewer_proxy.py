@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from runwatch.head.viewer import adapted, policy
-from runwatch.head.viewer_proxy import refused
+from runwatch.head.features.profiles.viewer import adapted, policy
+from runwatch.head.features.profiles.viewer_proxy import refused
 
 
 @pytest.mark.parametrize(

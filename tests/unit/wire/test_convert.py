@@ -194,7 +194,7 @@ def test_messages_with_an_old_protobuf(version: str, tmp_path: Path) -> None:
     install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(tmp_path)]
     subprocess.run([*install, f"protobuf=={version}"], check=True)
     program = """
-import google.protobuf, runwatch.head.gswarm_grpc, runwatch.ship.client
+import google.protobuf, runwatch.head.features.gswarm.grpc, runwatch.ship.client
 from runwatch.wire import spine_pb2 as pb
 said = pb.Up(batches=pb.Batches(batches=[pb.Batch(start=1, end=2)]))
 assert pb.Up.FromString(said.SerializeToString()) == said

@@ -1,0 +1,133 @@
+"""Links for those who may look and not touch: tokens that expire and can be taken back.
+
+`shares.json` holds no token and nothing that opens anything: of a token the browser is given a
+digest as its cookie, and of that digest the file has the SHA-256.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from runwatch.clock import Clock, system_clock
+from runwatch.errors import NotFound, UsageError
+from runwatch.head.access.kept_list import KeptList
+
+FILE: Final = "shares.json"
+TOKEN: Final = "rws_"
+"""What such a token begins with, and …"""
+COOKIE: Final = "share-"
+"""… a cookie that was made of one."""
+MOST: Final = 1000
+LONGEST_NOTE: Final = 200
+MOST_DAYS: Final = 3650.0
+_DAY_NS: Final = 86_400 * 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    id: str
+    run: str
+    """The only run that may be seen; empty: all."""
+    note: str
+    created_ns: int
+    expires_ns: int
+    proof: str
+    """SHA-256 of the cookie."""
+
+
+def cookie_of(token: str) -> str:
+    """What a browser keeps instead of the token; the way back does not exist."""
+    digest = hmac.new(token.encode("utf-8", "replace"), b"runwatch share", hashlib.sha256)
+    return COOKIE + digest.hexdigest()
+
+
+def _proof(cookie: str) -> str:
+    return hashlib.sha256(cookie.encode("utf-8", "replace")).hexdigest()
+
+
+class Shares:
+    """All of one head.  The file is looked at again whenever it has changed."""
+
+    def __init__(
+        self, path: Path | None = None, *, most: int = MOST, clock: Clock = system_clock
+    ) -> None:
+        self._list = KeptList(path, Share, "links", _is_sound)
+        self._most = most
+        self._clock = clock
+        self._lock = threading.Lock()
+        self.used_ns: dict[str, int] = {}
+        """When each was last used, since this process began."""
+
+    # ── for the owner ─────────────────────────────────────────────────────────────────────────
+
+    def add(self, run: str, days: float, note: str) -> tuple[Share, str]:
+        """A new one and its token, which nobody can tell again."""
+        if not 0 < days <= MOST_DAYS:
+            raise UsageError(f"days is {days:g}: a link lives more than 0 and at most 3650 days")
+        if len(note) > LONGEST_NOTE:
+            raise UsageError(f"note has {len(note)} characters; it may have {LONGEST_NOTE}")
+        token, now_ns = TOKEN + secrets.token_urlsafe(24), self._clock.wall_ns()
+        share = Share(
+            id=secrets.token_hex(4),
+            run=run,
+            note=note,
+            created_ns=now_ns,
+            expires_ns=now_ns + int(days * _DAY_NS),
+            proof=_proof(cookie_of(token)),
+        )
+        with self._lock:
+            kept = {s.id: s for s in self._list.current().values() if s.expires_ns > now_ns}
+            if len(kept) >= self._most:
+                raise UsageError(f"there are {self._most} links already; take some back first")
+            self._list.write(kept | {share.id: share})
+        return share, token
+
+    def all(self) -> list[Share]:
+        """Those that still open something, newest first."""
+        now_ns = self._clock.wall_ns()
+        with self._lock:
+            found = [share for share in self._list.current().values() if share.expires_ns > now_ns]
+        return sorted(found, key=lambda share: (-share.created_ns, share.id))
+
+    def revoke(self, id: str) -> Share:
+        with self._lock:
+            known = dict(self._list.current())
+            share = known.pop(id, None)
+            if share is None:
+                raise NotFound(f"there is no link {id[:80]!r}; /api/v1/shares lists all")
+            self._list.write(known)
+        return share
+
+    # ── for whoever comes with one ────────────────────────────────────────────────────────────
+
+    def of_token(self, token: str) -> Share | None:
+        return self.of_cookie(cookie_of(token)) if token.startswith(TOKEN) else None
+
+    def of_cookie(self, cookie: str) -> Share | None:
+        if not cookie.startswith(COOKIE):
+            return None
+        proof, now_ns, found = _proof(cookie), self._clock.wall_ns(), None
+        with self._lock:
+            for share in self._list.seen().values():
+                if hmac.compare_digest(share.proof, proof):
+                    found = share
+        if found is None or found.expires_ns <= now_ns:
+            return None
+        self.used_ns[found.id] = now_ns
+        return found
+
+    def holds(self, share: Share) -> bool:
+        """Whether it still opens what it did a moment ago."""
+        with self._lock:
+            known = self._list.seen().get(share.id)
+        return known == share and share.expires_ns > self._clock.wall_ns()
+
+
+def _is_sound(share: Share) -> bool:
+    return isinstance(share.expires_ns, int) and share.proof.isascii()

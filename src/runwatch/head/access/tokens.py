@@ -1,0 +1,173 @@
+"""Tokens beside the head's own: one for each job, person or program, with a role and an end.
+
+The head's own is an admin's.  `tokens.json` holds none of them, and nothing that opens anything: of
+a token the browser is given a digest as its cookie, and of that digest the file has the SHA-256.
+One that is taken back opens nothing from that moment on, also where a stream is open.
+A token may be limited to projects.  A file with such a one is of version 2: a head that knows
+nothing of projects must not take it for a token of all runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from runwatch.clock import Clock, system_clock
+from runwatch.errors import NotFound, UsageError
+from runwatch.head.access import projects as project_names
+from runwatch.head.access.kept_list import KeptList
+from runwatch.head.access.roles import ROLES, Role
+
+FILE: Final = "tokens.json"
+TOKEN: Final = "rwt_"
+"""What such a token begins with, and …"""
+COOKIE: Final = "token-"
+"""… a cookie that was made of one."""
+MOST: Final = 1000
+MOST_DAYS: Final = 3650.0
+LONGEST_NAME: Final = 80
+_NAME: Final = re.compile(r"[\w.@:+ -]+")
+_DAY_NS: Final = 86_400 * 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    id: str
+    name: str
+    """Whose it is, or what for: so the audit log calls who comes with it."""
+    role: Role
+    created_ns: int
+    expires_ns: int
+    """0: never."""
+    proof: str
+    """SHA-256 of the cookie."""
+    projects: tuple[str, ...] = ()
+    """The groups whose runs it is for; empty: all runs."""
+
+    def works_at(self, now_ns: int) -> bool:
+        return not self.expires_ns or self.expires_ns > now_ns
+
+
+def cookie_of(token: str) -> str:
+    """What a browser keeps instead of the token; the way back does not exist."""
+    digest = hmac.new(token.encode("utf-8", "replace"), b"runwatch token", hashlib.sha256)
+    return COOKIE + digest.hexdigest()
+
+
+def _proof(cookie: str) -> str:
+    return hashlib.sha256(cookie.encode("utf-8", "replace")).hexdigest()
+
+
+class Tokens:
+    """All of one head; any thread may ask."""
+
+    def __init__(
+        self, path: Path | None = None, *, most: int = MOST, clock: Clock = system_clock
+    ) -> None:
+        self._list = KeptList(path, Token, "tokens", _is_sound, _version, newest=2)
+        self._most = most
+        self._clock = clock
+        self._lock = threading.Lock()
+        self.used_ns: dict[str, int] = {}
+        """When each was last used, since this process began."""
+        self.on_revoked: Callable[[], object] = lambda: None
+        """Told in the thread that takes one back."""
+
+    # ── for an admin ──────────────────────────────────────────────────────────────────────────
+
+    def add(
+        self,
+        role: Role,
+        name: str = "",
+        days: float | None = None,
+        projects: Sequence[str] = (),
+    ) -> tuple[Token, str]:
+        """A new one and its word, which nobody can tell again."""
+        if days is not None and not 0 < days <= MOST_DAYS:
+            raise UsageError(f"days is {days:g}: a token lives more than 0 and at most 3650 days")
+        if name and not (len(name) <= LONGEST_NAME and _NAME.fullmatch(name)):
+            raise UsageError(
+                f"name {name[:LONGEST_NAME]!r}: up to {LONGEST_NAME} letters, digits, spaces and "
+                "any of . @ : + - _"
+            )
+        word, now_ns = TOKEN + secrets.token_urlsafe(24), self._clock.wall_ns()
+        token = Token(
+            id=secrets.token_hex(4),
+            name=name or role,
+            role=role,
+            created_ns=now_ns,
+            expires_ns=now_ns + int(days * _DAY_NS) if days is not None else 0,
+            proof=_proof(cookie_of(word)),
+            projects=project_names.checked(projects),
+        )
+        with self._lock:
+            kept = {t.id: t for t in self._list.current().values() if t.works_at(now_ns)}
+            if len(kept) >= self._most:
+                raise UsageError(f"there are {self._most} tokens already; take some back first")
+            self._list.write(kept | {token.id: token})
+        return token, word
+
+    def all(self) -> list[Token]:
+        """Those that still open something, newest first."""
+        now_ns = self._clock.wall_ns()
+        with self._lock:
+            found = [token for token in self._list.current().values() if token.works_at(now_ns)]
+        return sorted(found, key=lambda token: (-token.created_ns, token.id))
+
+    def revoke(self, id: str) -> Token:
+        with self._lock:
+            known = dict(self._list.current())
+            token = known.pop(id, None)
+            if token is None:
+                raise NotFound(f"there is no token {id[:80]!r}; /api/v1/tokens lists all")
+            self._list.write(known)
+        self.on_revoked()
+        return token
+
+    # ── for whoever comes with one ────────────────────────────────────────────────────────────
+
+    def of_word(self, word: str) -> Token | None:
+        return self.of_cookie(cookie_of(word)) if word.startswith(TOKEN) else None
+
+    def of_cookie(self, cookie: str) -> Token | None:
+        if not cookie.startswith(COOKIE):
+            return None
+        proof, now_ns, found = _proof(cookie), self._clock.wall_ns(), None
+        with self._lock:
+            for token in self._list.seen().values():
+                if hmac.compare_digest(token.proof, proof):
+                    found = token
+        if found is None or not found.works_at(now_ns):
+            return None
+        self.used_ns[found.id] = now_ns
+        return found
+
+    def holds(self, token: Token) -> bool:
+        """Whether it still opens what it did a moment ago."""
+        with self._lock:
+            known = self._list.seen().get(token.id)
+        return known == token and token.works_at(self._clock.wall_ns())
+
+
+def _version(tokens: Iterable[Token]) -> int:
+    return 2 if any(token.projects for token in tokens) else 1
+
+
+def _is_sound(token: Token) -> bool:
+    if not isinstance(token.projects, tuple):
+        return False
+    texts = (token.id, token.name, token.proof, *token.projects)
+    return (
+        isinstance(token.expires_ns, int)
+        and isinstance(token.created_ns, int)
+        and all(isinstance(text, str) for text in texts)
+        and token.proof.isascii()
+        and token.role in ROLES
+    )

@@ -1,0 +1,71 @@
+"""Who changed what, under /api/v1/audit."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from runwatch.head.access.audit import Audit, Done
+from runwatch.head.http.openapi import JSON, Operation
+from runwatch.head.http.parameters import Given, Parameter
+from runwatch.head.http.replies import json_reply
+from runwatch.head.http.types import Answer, plain
+
+
+class AuditLine(Answer):
+    time_ns: int
+    who: str
+    """A token's name; "main token" is the head's own."""
+    role: str
+    address: str
+    uid: int | None
+    """Of a caller on the head's machine, where the kernel tells."""
+    what: str
+    """The route or the gRPC method."""
+    path: str
+    outcome: str
+    about: dict[str, str]
+
+
+class AuditList(Answer):
+    lines: list[AuditLine]
+    """Newest first."""
+
+
+_LIMIT: Final = Parameter(
+    "limit", "integer", "at most so many", minimum=1, maximum=10_000, default=100
+)
+_BEFORE: Final = Parameter("before", "integer", "only older ones, in nanoseconds since the epoch")
+
+
+class AuditDesk:
+    """`operations` is its part of the API's table."""
+
+    def __init__(self, audit: Audit) -> None:
+        self._audit = audit
+
+    def operations(self) -> list[Operation]:
+        about = "Who changed what"
+        answers = {JSON: AuditList}
+        return [Operation("/api/v1/audit", about, self._list, (_LIMIT, _BEFORE), answers)]
+
+    async def _list(self, request: Request, given: Given) -> Response:
+        found = await run_in_threadpool(self._audit.newest, given["limit"], given["before"])
+        return json_reply(AuditList(lines=[_line(done) for done in found]))
+
+
+def _line(done: Done) -> AuditLine:
+    return AuditLine(
+        time_ns=done.time_ns,
+        who=plain(done.who),
+        role=done.role,
+        address=done.address,
+        uid=done.uid,
+        what=done.what,
+        path=plain(done.path),
+        outcome=done.outcome,
+        about={plain(name): plain(value) for name, value in done.about.items()},
+    )

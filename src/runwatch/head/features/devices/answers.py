@@ -1,0 +1,127 @@
+"""Every device and how it stands, as API shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import cache, partial
+from typing import Final
+
+from runwatch.head.features.devices.uncollected import uncollected
+from runwatch.head.http.guests import Sees
+from runwatch.head.http.parameters import Given
+from runwatch.head.http.types import (
+    DeviceInfo,
+    DeviceList,
+    DeviceTotals,
+    TroubleInfo,
+    XidInfo,
+    plain,
+)
+from runwatch.head.reading import Reading
+from runwatch.record import RunId
+from runwatch.rows import Latest, SeriesRow
+from runwatch.store.store import OF_EACH
+from runwatch.views import devices as view
+
+Offsets = Callable[[], Mapping[str, int]]
+"""How far each host's clock is ahead of ours, in nanoseconds."""
+
+WITHIN_SECONDS: Final = 3600
+A_SCREENFUL: Final = 200
+
+
+@uncollected()
+def devices(
+    reading: Reading, offsets: Offsets, given: Given, sees: Sees | None = None
+) -> DeviceList:
+    """`sees`: of which runs; None: of all, and of none."""
+    now_ns = reading.clock.wall_ns()
+    board, name_of = view.Board(), _name_of(reading)
+    judge = partial(board.devices, now_ns=now_ns, name_of=name_of, clock_offset_ns=offsets())
+    since_ns = now_ns - given["within"] * 10**9
+    # Who looks at a screenful of a large cluster wants it at once: all are judged, and what is
+    # only told is read of those that are shown.
+    at_once = given["limit"] <= A_SCREENFUL and given["sort"] not in view.TELLING_ORDERS
+    for metric in view.JUDGING if at_once else view.METRICS:
+        board.add_metric(metric, _samples(reading, metric, since_ns))
+    kinds = list(view.INCIDENTS)
+    board.add_incidents(reading.store.events(None, kinds=kinds, start_ns=since_ns, of_each=OF_EACH))
+    wanted = _wanted(reading, judge(), given, sees or (lambda run: True))
+    end = given["offset"] + given["limit"]
+    shown = view.ordered(wanted, given["sort"])[given["offset"] : end]
+    told = wanted
+    if at_once:
+        for metric in view.TELLING:
+            board.add_metric(metric, _samples(reading, metric, since_ns, only=shown))
+        told = judge(shown)
+    return DeviceList(
+        devices=[_info(told[key]) for key in shown],
+        totals=_totals(view.totals(wanted.values())),
+        time_ns=now_ns,
+        next_offset=end if end < len(wanted) else None,
+    )
+
+
+def _wanted(
+    reading: Reading, found: dict[view.Key, view.Device], given: Given, sees: Sees
+) -> dict[view.Key, view.Device]:
+    run = None if given["run"] is None else reading.run(given["run"])
+    return {
+        key: device
+        for key, device in found.items()
+        if (run is None or device.run == run)
+        and sees(device.run)
+        and (not given["host"] or device.host in given["host"])
+    }
+
+
+def _samples(
+    reading: Reading, metric: str, since_ns: int, only: Collection[view.Key] | None = None
+) -> Iterator[tuple[SeriesRow, Latest]]:
+    rows = reading.store.series(metric=metric)
+    if only is not None:
+        hosts, keys = {host for host, _ in only}, frozenset(only)
+        rows = [row for row in rows if row.host in hosts and view.key_of(row) in keys]
+    points = reading.store.latest([row.series for row in rows])
+    if len(points) < len(rows):  # some have none yet
+        by_series = {row.series: row for row in rows}
+        rows = [by_series[point.series] for point in points]
+    pairs = zip(rows, points, strict=True)
+    return (pair for pair in pairs if pair[1].time_ns >= since_ns)
+
+
+def _name_of(reading: Reading) -> Callable[[RunId], str]:
+    @cache
+    def name_of(run: RunId) -> str:
+        rows = reading.store.processes(run)
+        return next((row.run_name for row in rows if row.run_name), run)
+
+    return name_of
+
+
+def _info(device: view.Device) -> DeviceInfo:
+    told = {name: getattr(device, name) for name in _ALIKE}
+    return DeviceInfo(
+        **told,
+        name=plain(device.name),
+        throttle_reasons=list(device.throttle_reasons),
+        xid=device.xid
+        and XidInfo(
+            xid=device.xid.number, time_ns=device.xid.time_ns, meaning=plain(device.xid.meaning)
+        ),
+        troubles=[
+            TroubleInfo(hurt=trouble.hurt, words=plain(trouble.words), since_ns=trouble.since_ns)
+            for trouble in device.troubles
+        ],
+    )
+
+
+_ALIKE: Final = tuple(
+    name
+    for name in DeviceInfo.__struct_fields__
+    if name not in ("name", "throttle_reasons", "xid", "troubles")
+)
+
+
+def _totals(totals: view.Totals) -> DeviceTotals:
+    return DeviceTotals(**{name: getattr(totals, name) for name in DeviceTotals.__struct_fields__})

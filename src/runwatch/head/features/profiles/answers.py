@@ -1,0 +1,320 @@
+"""Profile sessions under /api/v1: list, one with its summary, its files, delete."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import quote
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from runwatch.errors import NotFound
+from runwatch.head.features.profiles.summary import Summaries
+from runwatch.head.features.profiles.viewer_process import folder_name
+from runwatch.head.http.access import CALLER
+from runwatch.head.http.guests import seen
+from runwatch.head.http.openapi import JSON, Operation
+from runwatch.head.http.parameters import BadRequest, Given, Parameter
+from runwatch.head.http.patience import for_caller
+from runwatch.head.http.replies import error_reply, json_reply
+from runwatch.head.http.types import Answer, plain
+from runwatch.head.state.profiles import File, Kept, Kind, Profiles, SessionRunning, refusal
+from runwatch.views.profiles import State
+
+BYTES: Final = "application/octet-stream"
+
+
+class ProfilePart(Answer):
+    """What one process captured, as it told."""
+
+    host: str
+    rank: int
+    framework: str
+    state: State
+    why: str
+    files: list[str]
+    directory: str
+    bytes: int
+    start_ns: int
+    end_ns: int | None
+    first_step: int | None
+    last_step: int | None
+
+
+class ProfileFile(Answer):
+    name: str
+    kind: Kind
+    """xplane is for XProf, trace for Perfetto."""
+    bytes: int
+    modified_ns: int
+    viewer: str
+    """Where it opens, relative to this head's address; empty: nowhere."""
+
+
+class ProfileInfo(Answer):
+    run: str
+    run_name: str
+    session: str
+    state: State
+    why: str
+    hosts: list[str]
+    ranks: list[int]
+    frameworks: list[str]
+    """Empty, like hosts and ranks, for files that somebody put there by hand."""
+    files: list[ProfileFile]
+    """Those that this head can reach."""
+    bytes: int
+    start_ns: int
+    end_ns: int | None
+    first_step: int | None
+    last_step: int | None
+    origin: str
+    directories: list[str]
+    xprof: str
+    """Where XProf shows it, relative to this head's address; empty: it has nothing for it."""
+
+
+class ProfileDetail(ProfileInfo):
+    parts: list[ProfilePart]
+    summary_state: str
+    """none, waiting (ask again in a moment), done or failed."""
+    summary_why: str
+    summary: dict[str, Any] | None
+
+
+class ProfileList(Answer):
+    profiles: list[ProfileInfo]
+    """Newest first."""
+    total: int = 0
+    next_offset: int | None = None
+    """Where the rest begins, if there is more."""
+
+
+class Deleted(Answer):
+    run: str
+    session: str
+    files: int
+    bytes: int
+
+
+_RUN: Final = Parameter("run", "string", "a run's id, or its name", "path", shortest=1)
+_SESSION: Final = Parameter("session", "string", "a session's id", "path", shortest=1)
+_NAME: Final = Parameter("name", "string", "one of its files", "path", shortest=1)
+_YES: Final = Parameter("yes", "integer", "1: it is meant", minimum=0, maximum=1, default=0)
+
+
+_PAGE: Final = (
+    Parameter("limit", "integer", "at most so many", minimum=1, maximum=10_000, default=1000),
+    Parameter("offset", "integer", "leave out so many", minimum=0, maximum=10**9, default=0),
+)
+
+
+class ProfileDesk:
+    """`operations` is its part of the API's table."""
+
+    def __init__(self, profiles: Profiles, summaries: Summaries) -> None:
+        self.profiles = profiles
+        self.summaries = summaries
+
+    def operations(self) -> list[Operation]:
+        one = "/api/v1/profiles/{run}/{session}"
+        which = (_RUN, _SESSION)
+        listed = {JSON: ProfileList}
+        return [
+            Operation("/api/v1/profiles", "Profile sessions", self._all, _PAGE, listed),
+            Operation(
+                "/api/v1/runs/{run}/profiles",
+                "Its profile sessions",
+                self._of_run,
+                (_RUN, *_PAGE),
+                listed,
+                (404, 409),
+            ),
+            Operation(
+                one,
+                "One profile session and its summary",
+                self._one,
+                which,
+                {JSON: ProfileDetail},
+                (404, 422),
+            ),
+            Operation(
+                f"{one}/files/{{name}}",
+                "One of its files",
+                self._file,
+                (*which, _NAME),
+                {BYTES: None},
+                (404, 422),
+            ),
+            Operation(
+                one,
+                "Delete it and its files",
+                self._delete,
+                (*which, _YES),
+                {JSON: Deleted},
+                (404, 409, 422),
+                "DELETE",
+            ),
+        ]
+
+    def close(self) -> None:
+        self.summaries.close()
+
+    # ── answers ───────────────────────────────────────────────────────────────────────────────
+
+    async def _all(self, request: Request, given: Given) -> Response:
+        sees = seen(request.scope[CALLER].sight, self.profiles.reading)
+
+        def mine() -> list[Kept]:
+            return [kept for kept in self.profiles.all() if sees(kept.run)]
+
+        return await _list(request, mine, given)
+
+    async def _of_run(self, request: Request, given: Given) -> Response:
+        return await _list(request, lambda: self.profiles.of(given["run"]), given)
+
+    async def _one(self, request: Request, given: Given) -> Response:
+        def made() -> ProfileDetail:
+            kept = self.profiles.find(given["run"], given["session"])
+            found = self.summaries.of(kept)
+            return ProfileDetail(
+                **_fields(kept),
+                parts=_parts(kept),
+                summary_state=found.state,
+                summary_why=found.why,
+                summary=plain(found.summary) if found.state == "done" else None,
+            )
+
+        return json_reply(await run_in_threadpool(made))
+
+    async def _file(self, request: Request, given: Given) -> Response:
+        file = await run_in_threadpool(self.file, given["run"], given["session"], given["name"])
+        packed = file.name.endswith(".gz")
+        media = "application/gzip" if packed else JSON if file.name.endswith(".json") else BYTES
+        try:
+            opened = await run_in_threadpool(file.open)
+        except OSError as error:
+            raise NotFound(f"{file.name} cannot be read: {error.strerror}") from error
+        return _Opened(opened, file.name, media)
+
+    def file(self, run: str, session: str, name: str) -> File:
+        kept = self.profiles.find(run, session)
+        for file in kept.files:
+            if file.name == name:
+                return file
+        raise NotFound(f"session {session!r} has no file {name[:80]!r} here")
+
+    def trace(self, run: str, session: str, name: str) -> str:
+        """Why Perfetto is not given this file; empty when it may have it."""
+        return refusal(self.file(run, session, name))
+
+    async def _delete(self, request: Request, given: Given) -> Response:
+        if not given["yes"]:
+            raise BadRequest("yes is missing: this cannot be undone, say yes=1 if it is meant")
+
+        def gone() -> Deleted:
+            kept = self.profiles.find(given["run"], given["session"])
+            self.profiles.delete(kept)
+            self.summaries.forget(kept)
+            return Deleted(run=kept.run, session=kept.id, files=len(kept.files), bytes=kept.bytes)
+
+        try:
+            return json_reply(await run_in_threadpool(gone))
+        except SessionRunning as error:
+            return error_reply(409, "active", str(error))
+
+
+class _Opened(FileResponse):
+    """What was opened, whatever bears its name by now."""
+
+    def __init__(self, fd: int, name: str, media: str) -> None:
+        self._fd = fd
+        super().__init__(
+            f"/proc/self/fd/{fd}",
+            media_type=media,
+            filename=name,
+            headers={"Cache-Control": "no-cache"},
+            stat_result=os.fstat(fd),
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            os.close(self._fd)
+
+
+async def _list(request: Request, find: Callable[[], list[Kept]], given: Given) -> Response:
+    def made() -> ProfileList:
+        found, end = find(), given["offset"] + given["limit"]
+        return ProfileList(
+            profiles=[ProfileInfo(**_fields(kept)) for kept in found[given["offset"] : end]],
+            total=len(found),
+            next_offset=end if end < len(found) else None,
+        )
+
+    return json_reply(await for_caller(request, made))
+
+
+def _fields(kept: Kept) -> dict[str, Any]:
+    told = kept.told
+    return {
+        "run": kept.run,
+        "run_name": kept.run_name,
+        "session": kept.id,
+        "state": kept.state,
+        "why": plain(told.why) if told else "",
+        "hosts": [plain(host) for host in told.hosts] if told else [],
+        "ranks": list(told.ranks) if told else [],
+        "frameworks": [plain(name) for name in told.frameworks] if told else [],
+        "files": [_file_info(kept, file) for file in kept.files],
+        "bytes": kept.bytes,
+        "start_ns": kept.start_ns,
+        "end_ns": told.end_ns if told else None,
+        "first_step": told.first_step if told else None,
+        "last_step": told.last_step if told else None,
+        "origin": plain(told.origin) if told else "",
+        "directories": [plain(d) for d in told.directories] if told else _directories(kept),
+        "xprof": _xprof(kept) if any(file.kind == "xplane" for file in kept.files) else "",
+    }
+
+
+def _directories(kept: Kept) -> list[str]:
+    return [plain(str(folder)) for folder in kept.folders]
+
+
+def _file_info(kept: Kept, file: File) -> ProfileFile:
+    return ProfileFile(
+        name=plain(file.name),
+        kind=file.kind,
+        bytes=file.bytes,
+        modified_ns=file.modified_ns,
+        viewer=_viewer(kept, file),
+    )
+
+
+def _viewer(kept: Kept, file: File) -> str:
+    if file.kind == "xplane":
+        return _xprof(kept)
+    return _perfetto(kept, file) if file.kind == "trace" else ""
+
+
+def _xprof(kept: Kept) -> str:
+    run = quote(f"{folder_name(kept.run)}/{kept.id}", safe="")
+    return f"viewers/xprof/data/plugin/profile/?run={run}"
+
+
+def _perfetto(kept: Kept, file: File) -> str:
+    words = {"run": kept.run, "session": kept.id, "file": file.name}
+    said = "&".join(f"{name}={quote(word, safe='')}" for name, word in words.items())
+    return f"viewers/trace?{said}"
+
+
+def _parts(kept: Kept) -> list[ProfilePart]:
+    names = ProfilePart.__struct_fields__
+    parts = kept.told.parts if kept.told else ()
+    return [ProfilePart(**{name: plain(getattr(part, name)) for name in names}) for part in parts]

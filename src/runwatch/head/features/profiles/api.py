@@ -1,0 +1,126 @@
+"""Everything about profiles in one head: the sessions, their API, and the viewers' pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from runwatch.errors import UsageError
+from runwatch.head.features.profiles.answers import ProfileDesk
+from runwatch.head.features.profiles.perfetto import Perfetto, assets
+from runwatch.head.features.profiles.summary import Summaries
+from runwatch.head.features.profiles.viewer_process import IDLE_SECONDS, MEMORY_BYTES, Viewer
+from runwatch.head.features.profiles.viewer_proxy import XprofProxy
+from runwatch.head.http.openapi import Operation
+from runwatch.head.http.parameters import Parameter, parse
+from runwatch.head.http.policy import page_policy
+from runwatch.head.http.replies import Routed
+from runwatch.head.reading import Reading
+from runwatch.head.state.profiles import Note, Profiles
+from runwatch.record import Batch
+from runwatch.views.profiles import PROFILE
+
+_HERE: Final = Path(__file__).parent
+_TRACE: Final = tuple(
+    Parameter(name, "string", words, shortest=1, required=True)
+    for name, words in (("run", "a run"), ("session", "a session of it"), ("file", "a trace in it"))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileSettings:
+    places: tuple[Path, ...] = ()
+    loose: bool = False
+    """Also traces that lie in no session's folder."""
+    memory_bytes: int = MEMORY_BYTES
+    idle_seconds: float = IDLE_SECONDS
+    eager: bool = False
+    """Summaries are made when a session ends, not when somebody looks."""
+    journals: Path | None = None
+    """Where those lie whose word on the place of a profile counts, if they are our own."""
+
+
+class ProfileRoom:
+    def __init__(
+        self,
+        reading: Reading,
+        settings: ProfileSettings | None = None,
+        *,
+        note: Note | None = None,
+    ) -> None:
+        settings = settings or ProfileSettings()
+        self.profiles = Profiles(
+            reading,
+            settings.places,
+            note=note,
+            loose=settings.loose,
+            journals=settings.journals,
+        )
+        self.desk = ProfileDesk(self.profiles, Summaries(self.profiles.all))
+        self.viewer = Viewer(
+            self.profiles.all,
+            memory_bytes=settings.memory_bytes,
+            idle_seconds=settings.idle_seconds,
+        )
+        self._eager = settings.eager
+        self._perfetto = Perfetto(assets())
+        self._xprof = XprofProxy(self.viewer)
+        self._list = _page("profiles.html")
+        self._trace = _page("trace.html")
+
+    def operations(self) -> list[Operation]:
+        return self.desk.operations()
+
+    def routes(self, routed: Routed) -> list[Route]:
+        return [
+            Route("/viewers", routed("/viewers", _to_list), methods=["GET"]),
+            Route("/viewers/", routed("/viewers/", self._sessions_page), methods=["GET"]),
+            Route("/viewers/trace", routed("/viewers/trace", self._trace_page), methods=["GET"]),
+            *self._xprof.routes(routed),
+            *self._perfetto.routes(routed),
+        ]
+
+    def stored(self, batches: Sequence[Batch]) -> None:
+        if self._eager and any(
+            event.kind == PROFILE and event.body.get("state") != "started"
+            for batch in batches
+            for event in batch.events
+        ):
+            self.desk.summaries.look()
+
+    def kept(self, path: Path) -> None:
+        """An agent has brought a file of a session."""
+        if self._eager:
+            self.desk.summaries.look()
+
+    def close(self) -> None:
+        self.viewer.close()
+        self.desk.close()
+
+    async def _sessions_page(self, request: Request) -> Response:
+        return self._list
+
+    async def _trace_page(self, request: Request) -> Response:
+        given = parse(_TRACE, request.scope["query_string"], {})
+        words = given["run"], given["session"], given["file"]
+        why = await run_in_threadpool(self.desk.trace, *words)
+        if why:
+            raise UsageError(why)
+        return self._trace
+
+
+async def _to_list(request: Request) -> Response:
+    return RedirectResponse("viewers/", 307)
+
+
+def _page(name: str) -> Response:
+    text = (_HERE / name).read_text("utf-8")
+    headers = {"Content-Security-Policy": page_policy(text), "Cache-Control": "no-cache"}
+    return Response(text, media_type="text/html", headers=headers)

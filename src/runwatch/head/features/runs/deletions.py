@@ -1,0 +1,161 @@
+"""Deleting runs under /api/v1: what would go, delete, what was deleted, restore."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from runwatch.head.http.access import CALLER
+from runwatch.head.http.openapi import JSON, Operation
+from runwatch.head.http.parameters import BadRequest, Given, Parameter
+from runwatch.head.http.replies import error_reply, json_reply
+from runwatch.head.http.types import Answer, plain
+from runwatch.head.state.deletions import KEEP_DAYS, Deletions, Load, RunGoesOn
+from runwatch.store.deletion import Deletion
+
+MOST_DAYS: Final = 3650
+
+
+class RunLoad(Answer):
+    """What goes with a run."""
+
+    run: str
+    name: str
+    points: int
+    spans: int
+    events: int
+    profiles: int
+    bytes: int
+    """About: files hold many runs."""
+
+
+class DeletedRun(Answer):
+    run: str
+    name: str
+    state: str
+    """deleted: it can be restored; purged: its records are gone."""
+    deleted_ns: int
+    purge_ns: int
+    """When its records go."""
+
+
+class RunDeleted(RunLoad):
+    deleted_ns: int
+    purge_ns: int
+
+
+class DeletedRuns(Answer):
+    deleted: list[DeletedRun]
+    """Newest first."""
+    records_dropped: int
+    """Of deleted runs, that came since this head began; 0 for a token of projects."""
+
+
+_RUN: Final = Parameter("run", "string", "a run's id, or its name", "path", shortest=1)
+_YES: Final = Parameter("yes", "integer", "1: it is meant", minimum=0, maximum=1, default=0)
+_FORCE: Final = Parameter(
+    "force", "integer", "1: though it is running", minimum=0, maximum=1, default=0
+)
+_DAYS: Final = Parameter(
+    "keep_days",
+    "number",
+    "so long it can be restored; 0: its records go at once",
+    minimum=0,
+    maximum=MOST_DAYS,
+    default=KEEP_DAYS,
+)
+
+
+class DeletionDesk:
+    """`operations` is its part of the API's table."""
+
+    def __init__(self, deletions: Deletions) -> None:
+        self._deletions = deletions
+
+    def operations(self) -> list[Operation]:
+        base = "/api/v1/runs/{run}"
+        return [
+            Operation(
+                f"{base}/load",
+                "What would go if it were deleted",
+                self._load,
+                (_RUN,),
+                {JSON: RunLoad},
+                (404, 409),
+            ),
+            Operation(
+                base,
+                "Delete it",
+                self._delete,
+                (_RUN, _YES, _FORCE, _DAYS),
+                {JSON: RunDeleted},
+                (404, 409),
+                "DELETE",
+            ),
+            Operation(
+                "/api/v1/deleted", "Runs that were deleted", self._list, (), {JSON: DeletedRuns}
+            ),
+            Operation(
+                "/api/v1/deleted/{run}/restore",
+                "Undo a deletion",
+                self._restore,
+                (_RUN,),
+                {JSON: DeletedRun},
+                (404, 422),
+                "POST",
+            ),
+        ]
+
+    async def _load(self, request: Request, given: Given) -> Response:
+        load = await run_in_threadpool(self._deletions.load, given["run"])
+        return json_reply(RunLoad(**_load_fields(load)))
+
+    async def _delete(self, request: Request, given: Given) -> Response:
+        if not given["yes"]:
+            raise BadRequest("yes is missing: say yes=1 if it is meant; /load tells what would go")
+
+        def gone() -> RunDeleted:
+            load = self._deletions.load(given["run"])
+            made = self._deletions.delete(
+                load.run, keep_days=given["keep_days"], force=bool(given["force"])
+            )
+            return RunDeleted(**_load_fields(load), deleted_ns=made.at_ns, purge_ns=made.purge_ns)
+
+        try:
+            return json_reply(await run_in_threadpool(gone))
+        except RunGoesOn as error:
+            return error_reply(409, "active", str(error))
+
+    async def _list(self, request: Request, given: Given) -> Response:
+        projects = request.scope[CALLER].sight.projects
+
+        def made() -> DeletedRuns:
+            found = sorted(self._deletions.all(projects), key=lambda each: -each.at_ns)
+            return DeletedRuns(
+                deleted=[_info(each) for each in found],
+                records_dropped=0 if projects else self._deletions.records_dropped(),
+            )
+
+        return json_reply(await run_in_threadpool(made))
+
+    async def _restore(self, request: Request, given: Given) -> Response:
+        projects = request.scope[CALLER].sight.projects
+        restored = await run_in_threadpool(self._deletions.restore, given["run"], projects)
+        return json_reply(_info(restored))
+
+
+def _load_fields(load: Load) -> dict[str, Any]:
+    return {**load._asdict(), "run": plain(load.run), "name": plain(load.name)}
+
+
+def _info(deletion: Deletion) -> DeletedRun:
+    return DeletedRun(
+        run=plain(deletion.run),
+        name=plain(deletion.name),
+        state=deletion.state,
+        deleted_ns=deletion.at_ns,
+        purge_ns=deletion.purge_ns,
+    )

@@ -1,0 +1,188 @@
+"""Shared links under /api/v1: make one, list them, take one back; and who it is that asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Literal
+from urllib.parse import quote
+
+import msgspec
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from runwatch.head.access.audit import CHANGED
+from runwatch.head.access.roles import Role
+from runwatch.head.access.shares import Share, Shares
+from runwatch.head.features.sessions.api import body_of
+from runwatch.head.http.access import CALLER, Caller
+from runwatch.head.http.openapi import JSON, Operation
+from runwatch.head.http.parameters import Given, Parameter
+from runwatch.head.http.replies import json_reply
+from runwatch.head.http.types import Answer, plain
+from runwatch.head.reading import Reading
+from runwatch.record import RunId
+
+DEFAULT_DAYS: Final = 7.0
+
+
+class AccessInfo(Answer):
+    """Who asks."""
+
+    level: Literal["full", "read", "none"]
+    role: Role | None
+    """What may be done; "view" for a link."""
+    run: str | None
+    """The only run that may be asked about; null: all."""
+    projects: list[str]
+    """The groups whose runs may be asked about; empty: all."""
+    expires_ns: int | None
+    note: str
+    link: bool
+    """Came by a shared link."""
+    login: bool
+    """Whether this head has a token, and one can log out."""
+
+
+class ShareInfo(Answer):
+    id: str
+    run: str | None
+    """Null: it shows all runs."""
+    run_name: str
+    note: str
+    created_ns: int
+    expires_ns: int
+    used_ns: int | None
+    """When it was last used, as far as this process knows."""
+
+
+class ShareMade(ShareInfo):
+    """The last three are told this once."""
+
+    token: str
+    path: str
+    """Relative to this head's address."""
+    link: str
+
+
+class ShareList(Answer):
+    shares: list[ShareInfo]
+    """Newest first."""
+
+
+class ShareGone(Answer):
+    id: str
+
+
+class NewShare(msgspec.Struct, forbid_unknown_fields=True):
+    run: str | None = None
+    """By id or name; without one the link shows all runs."""
+    days: float = DEFAULT_DAYS
+    note: str = ""
+
+
+_ID: Final = Parameter("id", "string", "a link's id", "path", shortest=1)
+
+
+class ShareDesk:
+    """`operations` is its part of the API's table."""
+
+    def __init__(
+        self,
+        reading: Reading,
+        shares: Shares,
+        *,
+        has_token: bool = False,
+        base_path: str = "",
+        on_revoked: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._reading = reading
+        self._shares = shares
+        self._has_token = has_token
+        self._base = base_path
+        self._on_revoked = on_revoked
+
+    def operations(self) -> list[Operation]:
+        base = "/api/v1/shares"
+        made, gone = {JSON: ShareMade}, {JSON: ShareGone}
+        return [
+            Operation("/api/v1/access", "Who asks", self._access, (), {JSON: AccessInfo}),
+            Operation(base, "Links that were shared", self._list, (), {JSON: ShareList}, (422,)),
+            Operation(
+                base,
+                "Make a link for looking",
+                self._make,
+                (),
+                made,
+                (404, 409, 422),
+                "POST",
+                NewShare,
+            ),
+            Operation(
+                f"{base}/{{id}}",
+                "Take a link back",
+                self._revoke,
+                (_ID,),
+                gone,
+                (404, 422),
+                "DELETE",
+            ),
+        ]
+
+    async def _access(self, request: Request, given: Given) -> Response:
+        caller: Caller = request.scope[CALLER]
+        share, known = caller.share, caller.share or caller.token
+        return json_reply(
+            AccessInfo(
+                level=caller.level,
+                role=caller.role,
+                run=caller.sight.run or None,
+                projects=[plain(name) for name in caller.sight.projects],
+                expires_ns=(known.expires_ns or None) if known else None,
+                note=plain(share.note) if share else "",
+                link=share is not None,
+                login=self._has_token,
+            )
+        )
+
+    async def _list(self, request: Request, given: Given) -> Response:
+        def made() -> ShareList:
+            found = self._shares.all()
+            return ShareList(shares=[ShareInfo(**self._fields(share)) for share in found])
+
+        return json_reply(await run_in_threadpool(made))
+
+    async def _make(self, request: Request, given: Given) -> Response:
+        asked = await body_of(request, NewShare)
+
+        def made() -> ShareMade:
+            run = "" if asked.run is None else self._reading.run(asked.run)
+            share, token = self._shares.add(run, asked.days, asked.note)
+            request.scope[CHANGED] = {"link": share.id, "run": run, "note": asked.note}
+            path = f"?token={token}" + (f"#/run/{quote(run, safe='')}" if run else "")
+            url = request.url
+            link = f"{url.scheme}://{url.netloc}{self._base}/{path}"
+            return ShareMade(**self._fields(share), token=token, path=path, link=link)
+
+        return json_reply(await run_in_threadpool(made))
+
+    async def _revoke(self, request: Request, given: Given) -> Response:
+        share = await run_in_threadpool(self._shares.revoke, given["id"])
+        self._on_revoked()
+        request.scope[CHANGED] = {"link": share.id, "run": share.run, "note": share.note}
+        return json_reply(ShareGone(id=share.id))
+
+    def _fields(self, share: Share) -> dict[str, Any]:
+        return {
+            "id": share.id,
+            "run": share.run or None,
+            "run_name": self._name(share.run),
+            "note": plain(share.note),
+            "created_ns": share.created_ns,
+            "expires_ns": share.expires_ns,
+            "used_ns": self._shares.used_ns.get(share.id),
+        }
+
+    def _name(self, run: str) -> str:
+        rows = self._reading.store.processes(RunId(run)) if run else []
+        return next((row.run_name for row in rows if row.run_name), run)

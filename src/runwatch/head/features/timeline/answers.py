@@ -1,0 +1,524 @@
+"""The list of runs, and one answer for a run's whole timeline."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from itertools import chain
+from typing import Any, Final, NamedTuple
+
+from runwatch.clock import Clock
+from runwatch.errors import Abandoned, RunwatchError, UsageError
+from runwatch.head.features.goodput.answers import disruption_infos
+from runwatch.head.features.runs.answers import MOST_EVENT_BYTES, attempt_infos, run_info
+from runwatch.head.features.timeline.types import (
+    CheckpointColumns,
+    PieceColumns,
+    StepColumns,
+    TimelineEvent,
+    TimelineGoodput,
+    TimelineIncident,
+    TimelineInfo,
+    TimelineProfile,
+)
+from runwatch.head.http.parameters import Given
+from runwatch.head.http.types import GoodputShare, PointInfo, RunInfo, RunList, number, plain
+from runwatch.head.reading import Card, Reading
+from runwatch.head.state.accounts.accounts import Accounts
+from runwatch.head.state.board import GoodputNote, RunBoard
+from runwatch.record import JournalId, RunId
+from runwatch.rows import Curve, EventRow
+from runwatch.store.asking import LOOK_SECONDS, heeded, look, question
+from runwatch.store.asking import Question as Asked
+from runwatch.store.grid import Grid, grid
+from runwatch.store.store import OF_EACH
+from runwatch.views import incidents, profiles
+from runwatch.views.goodput.account import Account, Goodput
+from runwatch.views.goodput.classes import Spent
+from runwatch.views.goodput.figures import shares
+from runwatch.views.goodput.pixels import Drawn, drawn
+from runwatch.views.runs import ProcessState, RunSummary, runs_of
+from runwatch.views.series import Question, attempt_of
+
+# ── runs ───────────────────────────────────────────────────────────────────────────────────────
+
+_BY_SUMMARY: Final[dict[str, Callable[[RunSummary], Any]]] = {
+    "started": lambda run: run.started_ns,
+    "last": lambda run: run.last_ns,
+    "name": lambda run: run.name,
+    "state": lambda run: run.state,
+    "group": lambda run: run.group,
+    "hosts": lambda run: len(run.hosts),
+}
+_BY_INFO: Final[dict[str, Callable[[RunInfo], Any]]] = {
+    "last_step": lambda run: -1 if run.last_step is None else run.last_step,
+    "devices": lambda run: run.devices,
+    "goodput": lambda run: -1.0 if not run.goodput else run.goodput.share or 0.0,
+}
+ORDERS: Final = tuple(sign + name for name in (*_BY_SUMMARY, *_BY_INFO) for sign in ("-", ""))
+
+
+def runs(board: RunBoard, reading: Reading, given: Given, summaries: list[RunSummary]) -> RunList:
+    order, descending = given["order"].removeprefix("-"), given["order"].startswith("-")
+    found = [run for run in summaries if _wanted(run, given)]
+    offset, end = given["offset"], given["offset"] + given["limit"]
+    if order in _BY_SUMMARY:
+        by = _BY_SUMMARY[order]
+        found.sort(key=lambda run: (by(run), run.run), reverse=descending)
+        infos = _infos(board, board.cards(found[offset:end]))
+    else:
+        by_info = _BY_INFO[order]
+        everyone = _infos(board, board.cards(found))
+        everyone.sort(key=lambda run: (by_info(run), run.run), reverse=descending)
+        infos = everyone[offset:end]
+    if given["metrics"]:
+        _add_values(reading, infos, given["metrics"])
+    total = len(found)
+    return RunList(runs=infos, total=total, next_offset=end if end < total else None)
+
+
+def _wanted(run: RunSummary, given: Given) -> bool:
+    return (
+        (not given["state"] or run.state in given["state"])
+        and (given["group"] is None or run.group == given["group"])
+        and (given["name"] is None or run.name == given["name"])
+        and (not given["search"] or _holds(run, given["search"].lower()))
+    )
+
+
+def _holds(run: RunSummary, text: str) -> bool:
+    return text in run.name.lower() or text in run.run.lower() or text in run.group.lower()
+
+
+def _infos(board: RunBoard, cards: Iterable[Card]) -> list[RunInfo]:
+    return [described(board, card) for card in heeded(cards)]
+
+
+def described(board: RunBoard, card: Card) -> RunInfo:
+    """A run with all that is at hand of it."""
+    info = run_info(card)
+    info.total_steps = board.total_steps(card.summary.run)
+    if (note := board.noted(card.summary.run)) is not None:
+        info.goodput = GoodputShare(share=note.share, spent=plain(note.spent), time_ns=note.time_ns)
+    return info
+
+
+def _add_values(reading: Reading, infos: Sequence[RunInfo], metrics: Iterable[str]) -> None:
+    """The newest of each metric; rank 0's where it has it."""
+    by_id = {info.run: info for info in infos}
+    for metric in dict.fromkeys(metrics):
+        rows = [row for row in reading.store.series(metric=metric) if row.run in by_id]
+        latest = reading.latest(rows)
+        best: dict[str, tuple[bool, int]] = {}
+        for row in heeded(rows):
+            point = latest.get(row.series)
+            if point is None:
+                continue
+            place = (row.rank == 0, point.time_ns)
+            if place >= best.get(row.run, place):
+                best[row.run] = place
+                value = PointInfo(time_ns=point.time_ns, step=point.step, value=number(point.value))
+                by_id[row.run].values = by_id[row.run].values | {metric: value}
+
+
+# ── the timeline ───────────────────────────────────────────────────────────────────────────────
+
+STEP_SECONDS: Final = "step_seconds"
+MOST_CHECKPOINTS: Final = 2000
+MOST_COUNTED: Final = 5000
+MOST_BUCKETS: Final = 1000
+LONGEST_TEXT: Final = 500
+PATIENCE_SECONDS: Final = 0.7
+WANTED_SECONDS: Final = 10.0
+"""A page that is told to come again does so every second or two."""
+logger = logging.getLogger("runwatch.head")
+
+_ENDS: Final = ("run_start", "run_end", "process_exit")
+_OF_HOSTS: Final = (
+    "gpu_xid", "device_lost", "device_added", "device_unreadable", "collector_stuck",
+    "collector_resumed", "collector_failed", "agent_start", "agent_end",
+)  # fmt: skip
+_LOSSES: Final = (
+    "journal_loss", "records_skipped", "clock_jump", "points_not_recorded", "series_not_recorded",
+)  # fmt: skip
+_CHATTER: Final = ("fork", "warning", "log")
+"""Given up first when there is too much."""
+
+
+class Window(NamedTuple):
+    start_ns: int
+    end_ns: int
+
+    def overlaps(self, start_ns: int, end_ns: int | None) -> bool:
+        return start_ns < self.end_ns and (end_ns is None or end_ns >= self.start_ns)
+
+
+class Timelines:
+    def __init__(self, reading: Reading, accounts: Accounts, board: RunBoard) -> None:
+        self._reading = reading
+        self._accounts = accounts
+        self._board = board
+        self._warm = _Warming(accounts, reading.clock)
+
+    def of(self, given: Given) -> TimelineInfo:
+        reading, run = self._reading, self._reading.run(given["run"])
+        states = reading.processes(run)
+        (summary,) = reading.told(runs_of(states, {}), run)
+        ready = self._warm.wait(run)
+        with self._accounts.of(run) if ready else nullcontext() as goodput:
+            whole = _whole(summary, goodput, reading.clock.wall_ns())
+            window = _window(given, whole)
+            live = summary.state == "running" if goodput is None else goodput.live
+            spent, checkpoints, disruptions = None, _no_checkpoints(), []
+            if goodput is not None:
+                self._note(run, goodput)
+                spent = _goodput(goodput, window, given["pixels"])
+                checkpoints = _checkpoints(goodput, window)
+                disruptions = disruption_infos(goodput, *window)
+        events = _Events(reading, run, states, window, given["events"])
+        return TimelineInfo(
+            run=run,
+            name=plain(summary.name),
+            state=summary.state,
+            live=live,
+            time_ns=reading.clock.wall_ns(),
+            run_start_ns=whole.start_ns,
+            run_end_ns=whole.end_ns,
+            start_ns=window.start_ns,
+            end_ns=window.end_ns,
+            pixels=given["pixels"],
+            attempts=attempt_infos(states, run),
+            goodput=spent,
+            pending=not ready,
+            progress=1.0 if ready else self._accounts.progress(run),
+            steps=_steps(reading, run, window, given["pixels"]),
+            checkpoints=checkpoints,
+            disruptions=disruptions,
+            events=[_event_info(event) for event in events.shown],
+            left_out=events.left_out,
+            more=events.more,
+            profiles=_profiles(reading, run, states, window),
+            incidents=_incidents(reading, run, window),
+        )
+
+    def _note(self, run: RunId, goodput: Goodput) -> None:
+        self._board.note(run, noted(goodput.account()))
+
+
+def noted(account: Account) -> GoodputNote:
+    return GoodputNote(account.end_ns, account.goodput, shares(account.spent_ns))
+
+
+class _Wanted(Asked):
+    """What was asked for a moment ago: who is told to come again has not gone."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+        self._until_ns: dict[Asked | None, int] = {}
+        """By who asked."""
+
+    def by(self, caller: Asked | None) -> None:
+        now_ns = self._clock.mono_ns()
+        known = {one: until_ns for one, until_ns in self._until_ns.items() if until_ns > now_ns}
+        self._until_ns = known | {caller: now_ns + int(WANTED_SECONDS * 1e9)}
+
+    @property
+    def is_over(self) -> bool:
+        now_ns = self._clock.mono_ns()
+        asked = self._until_ns.items()
+        if all(until_ns < now_ns or (one and one.is_over) for one, until_ns in asked):
+            self.why = f"nobody has asked for it for {WANTED_SECONDS:g} s"
+        return bool(self.why)
+
+
+class _Warming:
+    """Nobody waits long for the account of a run with millions of records: it is begun beside, and
+    goes on while somebody asks for it now and then."""
+
+    def __init__(self, accounts: Accounts, clock: Clock) -> None:
+        self._accounts = accounts
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._threads: dict[RunId, tuple[threading.Thread, _Wanted]] = {}
+
+    def wait(self, run: RunId) -> bool:
+        """Whether it can be asked for now."""
+        if not self._accounts.keeps or self._accounts.at_hand(run):
+            return True
+        with self._lock:
+            if run not in self._threads:
+                wanted = _Wanted(self._clock)
+                wanted.by(question())
+                thread = threading.Thread(
+                    target=self._begin, args=(run, wanted), name="runwatch-account", daemon=True
+                )
+                self._threads[run] = thread, wanted
+                thread.start()
+            thread, wanted = self._threads[run]
+            wanted.by(question())
+        until_ns = self._clock.mono_ns() + int(PATIENCE_SECONDS * 1e9)
+        while thread.is_alive() and self._clock.mono_ns() < until_ns:
+            thread.join(LOOK_SECONDS)
+            look()
+        return not thread.is_alive()
+
+    def _begin(self, run: RunId, wanted: _Wanted) -> None:
+        try:
+            with wanted.asked(), self._accounts.of(run):
+                pass
+        except Abandoned as error:
+            logger.info("account of run %s: %s", run, error)
+        except RunwatchError as error:  # whoever asks will be told
+            logger.warning("account of run %s: %s", run, error)
+        finally:
+            with self._lock:
+                del self._threads[run]
+
+
+def _whole(summary: RunSummary, goodput: Goodput | None, now_ns: int) -> Window:
+    if goodput is not None:
+        return Window(goodput.start_ns, goodput.end_ns)
+    end_ns = now_ns if summary.state == "running" else summary.ended_ns or summary.last_ns
+    return Window(summary.started_ns, max(summary.started_ns, end_ns))
+
+
+def _window(given: Given, whole: Window) -> Window:
+    start = whole.start_ns if given["start"] is None else given["start"]
+    end = max(whole.end_ns, start + 1) if given["end"] is None else given["end"]
+    if start >= end:
+        raise UsageError(f"start={start} is not before end={end}; the window is from start to end")
+    return Window(start, end)
+
+
+def _goodput(goodput: Goodput, window: Window, pixels: int) -> TimelineGoodput:
+    account = goodput.account(*window)
+    return TimelineGoodput(
+        share=account.goodput,
+        total_ns=account.total_ns,
+        spent_ns={plain(name): ns for name, ns in account.spent_ns.items() if ns},
+        inferred_ns=goodput.inferred_ns,
+        intervals=_columns(drawn(goodput, *window, pixels)),
+    )
+
+
+def _columns(found: Drawn) -> PieceColumns:
+    pieces = found.pieces
+    classes = list(dict.fromkeys(chain.from_iterable(piece.spent_ns for piece in pieces)))
+    place = {name: i for i, name in enumerate(classes)}
+    return PieceColumns(
+        exact=found.exact,
+        classes=[plain(name) for name in classes],
+        start_ns=[piece.start_ns for piece in pieces],
+        end_ns=[piece.end_ns for piece in pieces],
+        class_=[place[piece.name] for piece in pieces],
+        spent_ns=[]
+        if found.exact
+        else [[piece.spent_ns.get(name, 0) for name in classes] for piece in pieces],
+    )
+
+
+def _no_checkpoints() -> CheckpointColumns:
+    return CheckpointColumns(start_ns=[], end_ns=[], class_=[], left_out=0)
+
+
+def _checkpoints(goodput: Goodput, window: Window) -> CheckpointColumns:
+    kinds = (Spent.CHECKPOINT_SAVE, Spent.CHECKPOINT_RESTORE)
+    found = sorted(chain.from_iterable(goodput.of_class(kind, *window) for kind in kinds))
+    shown = thinned(found, MOST_CHECKPOINTS)
+    return CheckpointColumns(
+        start_ns=[start for start, _, _ in shown],
+        end_ns=[end for _, end, _ in shown],
+        class_=[Spent(spent).name.lower() for _, _, spent in shown],
+        left_out=len(found) - len(shown),
+    )
+
+
+def thinned(found: Sequence[Any], most: int) -> list[Any]:
+    """At most so many, taken evenly from all over."""
+    if len(found) <= most:
+        return list(found)
+    return [found[i * len(found) // most] for i in range(most)]
+
+
+# ── steps ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _steps(reading: Reading, run: RunId, window: Window, pixels: int) -> StepColumns:
+    attempts = reading.attempts(run)
+    lowest: dict[int | None, tuple[int, int]] = {}
+    for row in reading.series(run, Question((STEP_SECONDS,)), attempts):
+        attempt = attempt_of(row, attempts)
+        lowest[attempt] = min(lowest.get(attempt, (row.rank, row.series)), (row.rank, row.series))
+    buckets = min(pixels, MOST_BUCKETS)
+    cells = grid("time", *window, buckets)
+    if cells is None:
+        raise UsageError(f"[{window[0]}, {window[1]}) is no stretch of time that has a picture")
+    curves: Sequence[Curve] = ()
+    if lowest:
+        ids = [series for _, series in lowest.values()]
+        start, end = window
+        curves = reading.store.curves(ids, axis="time", start=start, end=end, buckets=buckets)
+    return step_columns(curves, cells)
+
+
+def step_columns(curves: Iterable[Curve], cells: Grid) -> StepColumns:
+    """Several attempts on one axis: they may share the bucket in which one ends."""
+    found: dict[int, tuple[int, float, float | None]] = {}
+    for curve in curves:
+        for at, count, mean, most in zip(
+            curve.position, curve.count, curve.mean, curve.maximum, strict=True
+        ):
+            bucket = (at - cells.start) // cells.width
+            counted, total, longest = found.get(bucket, (0, 0.0, None))
+            longest = most if longest is None or (most or 0.0) > longest else longest
+            found[bucket] = counted + count, total + (mean or 0.0) * count, longest
+    order = sorted(found)
+    rows = [found[bucket] for bucket in order]
+    return StepColumns(
+        start_ns=cells.start,
+        width_ns=cells.width,
+        bucket=order,
+        count=[count for count, _, _ in rows],
+        mean_seconds=[total / count if count else None for count, total, _ in rows],
+        maximum_seconds=[longest for _, _, longest in rows],
+    )
+
+
+# ── events ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Events:
+    """What happened in a window to a run and to the hosts that it is on."""
+
+    def __init__(
+        self,
+        reading: Reading,
+        run: RunId,
+        states: Iterable[ProcessState],
+        window: Window,
+        most: int,
+    ) -> None:
+        self.more = False
+        self._reading = reading
+        self._window = window
+        states = list(states)
+        hosts, ranks = {s.host for s in states}, {s.journal: s.rank for s in states}
+        grave = self._ask(run, (*_ENDS, *_OF_HOSTS, *_LOSSES)) + [
+            _of_rank(event, ranks)
+            for event in self._ask(RunId(""), ("process_exit", *_OF_HOSTS))
+            if _concerns(event, hosts, ranks)
+        ]
+        chatter = self._ask(run, _CHATTER)
+        kept = thinned(_in_order(grave), most)
+        kept += thinned(_in_order(chatter), most - len(kept)) if len(kept) < most else []
+        self.shown: list[EventRow] = _in_order(kept)
+        counts = Counter(event.kind for event in chain(grave, chatter))
+        counts.subtract(event.kind for event in self.shown)
+        self.left_out = {kind: count for kind, count in sorted(counts.items()) if count}
+
+    def _ask(self, run: RunId, kinds: Sequence[str]) -> list[EventRow]:
+        found = self._reading.store.events(
+            run,
+            kinds=list(kinds),
+            start_ns=self._window.start_ns,
+            end_ns=self._window.end_ns + 1,  # the run's own end is in its window
+            limit=MOST_COUNTED + 1,
+            most_bytes=MOST_EVENT_BYTES,
+        )
+        self.more = self.more or len(found) > MOST_COUNTED
+        return found[:MOST_COUNTED]
+
+
+def _concerns(event: EventRow, hosts: set[str], ranks: Mapping[JournalId, int]) -> bool:
+    if event.kind == "process_exit":
+        return event.body.get("journal") in ranks
+    return event.host in hosts
+
+
+def _of_rank(event: EventRow, ranks: Mapping[JournalId, int]) -> EventRow:
+    """An agent that did not know the process's run could not tell its rank; its journal does."""
+    if event.kind != "process_exit":
+        return event
+    return replace(event, rank=ranks[event.body["journal"]])
+
+
+def _in_order(events: Iterable[EventRow]) -> list[EventRow]:
+    return sorted(events, key=lambda event: (event.time_ns, event.journal))
+
+
+def _event_info(event: EventRow) -> TimelineEvent:
+    return TimelineEvent(
+        time_ns=event.time_ns,
+        kind=event.kind,
+        step=event.step,
+        rank=event.rank,
+        host=event.host,
+        journal=event.journal,
+        body=_short(event.body),
+    )
+
+
+def _short(body: Mapping[str, Any]) -> dict[str, Any]:
+    found = {str(name): value for name, value in body.items() if _is_plain(value)}
+    return {
+        plain(name): plain(value[:LONGEST_TEXT] if isinstance(value, str) else value)
+        for name, value in found.items()
+    }
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, str | int | float)
+
+
+# ── profiles and incidents ─────────────────────────────────────────────────────────────────────
+
+
+def _profiles(
+    reading: Reading, run: RunId, states: Iterable[ProcessState], window: Window
+) -> list[TimelineProfile]:
+    told = reading.store.events(run, kinds=[profiles.PROFILE], of_each=OF_EACH)
+    if not told:
+        return []
+    told += reading.store.events(RunId(""), kinds=[profiles.DELETED], of_each=OF_EACH)
+    found = [s for s in profiles.fold(told, profiles.gone_of(states)).values() if s.run == run]
+    return [
+        TimelineProfile(
+            session=session.id,
+            state=session.state,
+            why=plain(session.why),
+            origin=plain(session.origin),
+            hosts=[plain(host) for host in session.hosts],
+            ranks=list(session.ranks),
+            start_ns=session.start_ns,
+            end_ns=session.end_ns,
+            first_step=session.first_step,
+            last_step=session.last_step,
+        )
+        for session in found
+        if window.overlaps(session.start_ns, session.end_ns)
+    ]
+
+
+def _incidents(reading: Reading, run: RunId, window: Window) -> list[TimelineIncident]:
+    told = reading.store.events(run, kinds=[incidents.INCIDENT], of_each=OF_EACH)
+    return [
+        TimelineIncident(
+            id=plain(incident.id),
+            kind=incident.kind,
+            state=incident.state,
+            since_ns=incident.since_ns,
+            detected_ns=incident.detected_ns,
+            closed_ns=incident.closed_ns,
+            text=plain(incident.text),
+            confidence=plain(incident.confidence),
+            ranks=list(incident.ranks),
+            severity=incident.severity,
+        )
+        for incident in reversed(incidents.incidents_of(told))
+        if window.overlaps(incident.since_ns, incident.closed_ns)
+    ]

@@ -1,0 +1,173 @@
+"""What the page asks for beyond the rest of the API: one answer for a whole timeline, heat maps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from runwatch.head.http.types import Answer, AttemptInfo, DisruptionInfo
+from runwatch.views.incidents import Kind as IncidentKind
+from runwatch.views.incidents import State as IncidentState
+from runwatch.views.profiles import State as ProfileState
+from runwatch.views.runs import State
+from runwatch.views.severity import Severity
+
+
+class PieceColumns(Answer):
+    """What each moment went into, without gap or overlap; one entry per piece."""
+
+    exact: bool
+    """The account's own intervals.  Else each is a pixel wide, or several: `class` has most of it,
+    and its row of `spent_ns` says what else is in it."""
+    classes: list[str]
+    start_ns: list[int]
+    end_ns: list[int]
+    class_: list[int] = msgspec.field(name="class")
+    """Places in `classes`."""
+    spent_ns: list[list[int]]
+    """A number for each of `classes`; together as long as the piece.  Empty when exact."""
+
+
+class TimelineGoodput(Answer):
+    share: float | None
+    total_ns: int
+    spent_ns: dict[str, int]
+    """Sums to `total_ns` exactly."""
+    inferred_ns: int
+    intervals: PieceColumns
+
+
+class StepColumns(Answer):
+    """Steps that ended in each bucket, of the lowest rank of each attempt.
+
+    Bucket i lasts from `start_ns` + i × `width_ns`; those without a step are left out.
+    """
+
+    start_ns: int
+    width_ns: int
+    bucket: list[int]
+    count: list[int]
+    mean_seconds: list[float | None]
+    maximum_seconds: list[float | None]
+
+
+class CheckpointColumns(Answer):
+    start_ns: list[int]
+    end_ns: list[int]
+    class_: list[str] = msgspec.field(name="class")
+    """checkpoint_save or checkpoint_restore."""
+    left_out: int
+
+
+class TimelineEvent(Answer):
+    time_ns: int
+    kind: str
+    step: int | None
+    rank: int
+    host: str
+    journal: str
+    body: dict[str, Any]
+    """What in it is a number or a short text; the rest is at …/events."""
+
+
+class TimelineProfile(Answer):
+    session: str
+    state: ProfileState
+    why: str
+    origin: str
+    hosts: list[str]
+    ranks: list[int]
+    start_ns: int
+    end_ns: int | None
+    first_step: int | None
+    last_step: int | None
+
+
+class TimelineIncident(Answer):
+    id: str
+    kind: IncidentKind
+    state: IncidentState
+    since_ns: int
+    detected_ns: int
+    closed_ns: int | None
+    text: str
+    confidence: str
+    ranks: list[int]
+    severity: Severity
+
+
+class TimelineInfo(Answer):
+    """All that a run's timeline shows of a window, but for curves and heat maps."""
+
+    run: str
+    name: str
+    state: State
+    live: bool
+    time_ns: int
+    """Now."""
+    run_start_ns: int
+    run_end_ns: int
+    start_ns: int
+    end_ns: int
+    pixels: int
+    attempts: list[AttemptInfo]
+    """All of the run."""
+    goodput: TimelineGoodput | None
+    """Null: the run has not begun by this head's clock, or …"""
+    pending: bool
+    """… its account is being drawn up, for the first time: ask again in a moment.  Goodput,
+    checkpoints and disruptions come then."""
+    progress: float
+    """Of that, 0 to 1; 1 if it is not pending."""
+    steps: StepColumns
+    checkpoints: CheckpointColumns
+    disruptions: list[DisruptionInfo]
+    events: list[TimelineEvent]
+    left_out: dict[str, int]
+    """By kind, how many more events there are."""
+    more: bool
+    """There are even more than were counted."""
+    profiles: list[TimelineProfile]
+    incidents: list[TimelineIncident]
+
+
+class HeatRow(Answer):
+    """A device; where there are more than rows, the first and the last of several neighbours."""
+
+    host: str
+    device: str
+    index: str
+    rank: int | None
+    devices: int
+    last_host: str
+    last_device: str
+
+
+class HeatmapInfo(Answer):
+    run: str
+    metric: str
+    unit: str
+    statistic: str
+    start_ns: int
+    width_ns: int
+    """Of a column."""
+    columns: int
+    devices: int
+    rows: list[HeatRow]
+    low: float | None
+    high: float | None
+    values: str
+    """Base64 of a byte for each cell, row by row: 0 is no data, b is
+    low + (b - 1) / 254 × (high - low)."""
+
+
+class HeatMetric(Answer):
+    metric: str
+    unit: str
+    devices: int
+
+
+class HeatMetrics(Answer):
+    run: str
+    metrics: list[HeatMetric]

@@ -1,0 +1,143 @@
+"""Tokens under /api/v1: make one, list them, take one back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from runwatch.head.access.audit import CHANGED
+from runwatch.head.access.main_token import MainToken
+from runwatch.head.access.roles import Role
+from runwatch.head.access.tokens import Token, Tokens
+from runwatch.head.features.sessions.api import body_of
+from runwatch.head.http.openapi import JSON, Operation
+from runwatch.head.http.parameters import Given, Parameter
+from runwatch.head.http.replies import json_reply
+from runwatch.head.http.types import Answer, plain
+
+
+class TokenInfo(Answer):
+    id: str
+    name: str
+    role: Role
+    created_ns: int
+    expires_ns: int | None
+    """Null: never."""
+    used_ns: int | None
+    """When it was last used, as far as this process knows."""
+    projects: list[str]
+    """The groups whose runs it is for; empty: all runs."""
+
+
+class TokenMade(TokenInfo):
+    token: str
+    """Told this once."""
+
+
+class TokenList(Answer):
+    tokens: list[TokenInfo]
+    """Newest first; the head's own is not among them."""
+
+
+class TokenGone(Answer):
+    id: str
+
+
+class TokenRenewed(Answer):
+    token: str
+    """The head's own from now on."""
+
+
+class NewToken(msgspec.Struct, forbid_unknown_fields=True):
+    role: Role
+    name: str = ""
+    days: float | None = None
+    """Null: until it is taken back."""
+    projects: list[str] = []
+    """Groups of runs; empty: all runs."""
+
+
+_ID: Final = Parameter("id", "string", "a token's id", "path", shortest=1)
+
+
+class TokenDesk:
+    """`operations` is its part of the API's table."""
+
+    def __init__(
+        self, tokens: Tokens, main: MainToken, *, on_revoked: Callable[[], None] = lambda: None
+    ) -> None:
+        self._tokens = tokens
+        self._main = main
+        self._on_revoked = on_revoked
+
+    def operations(self) -> list[Operation]:
+        base = "/api/v1/tokens"
+        made, gone = {JSON: TokenMade}, {JSON: TokenGone}
+        return [
+            Operation(base, "Tokens that work", self._list, (), {JSON: TokenList}, (422,)),
+            Operation(base, "Make a token", self._make, (), made, (422,), "POST", NewToken),
+            Operation(
+                f"{base}/renew",
+                "Change the head's own token",
+                self._renew,
+                (),
+                {JSON: TokenRenewed},
+                (422,),
+                "POST",
+            ),
+            Operation(
+                f"{base}/{{id}}",
+                "Take a token back",
+                self._revoke,
+                (_ID,),
+                gone,
+                (404, 422),
+                "DELETE",
+            ),
+        ]
+
+    async def _list(self, request: Request, given: Given) -> Response:
+        found = await run_in_threadpool(self._tokens.all)
+        return json_reply(TokenList(tokens=[TokenInfo(**self._fields(each)) for each in found]))
+
+    async def _make(self, request: Request, given: Given) -> Response:
+        asked = await body_of(request, NewToken)
+        made = await run_in_threadpool(
+            self._tokens.add, asked.role, asked.name, asked.days, asked.projects
+        )
+        token, word = made
+        request.scope[CHANGED] = _told(token)
+        return json_reply(TokenMade(**self._fields(token), token=word))
+
+    async def _renew(self, request: Request, given: Given) -> Response:
+        word = await run_in_threadpool(self._main.renew)
+        self._on_revoked()
+        return json_reply(TokenRenewed(token=word))
+
+    async def _revoke(self, request: Request, given: Given) -> Response:
+        token = await run_in_threadpool(self._tokens.revoke, given["id"])
+        self._on_revoked()
+        request.scope[CHANGED] = _told(token)
+        return json_reply(TokenGone(id=token.id))
+
+    def _fields(self, token: Token) -> dict[str, Any]:
+        return {
+            "id": token.id,
+            "name": plain(token.name),
+            "role": token.role,
+            "created_ns": token.created_ns,
+            "expires_ns": token.expires_ns or None,
+            "used_ns": self._tokens.used_ns.get(token.id),
+            "projects": [plain(name) for name in token.projects],
+        }
+
+
+def _told(token: Token) -> dict[str, Any]:
+    """For the audit log."""
+    about = {"token": token.id, "name": token.name, "role": token.role}
+    return {**about, "projects": list(token.projects)} if token.projects else about

@@ -1,0 +1,556 @@
+"""Who may ask, and what a browser may do with the answer.
+
+Every request must show a token: `Authorization: Bearer`, the cookie, or `?token=`, which sets the
+cookie.  What it may do then is its role's business (`roles.py`).  A head that is part of a program
+may have no token; it serves this machine only, and since any web page may make its browser ask us,
+the request must name us by a loopback name and come from our own page.
+
+Whoever comes with the token of a shared link may look and not touch (`guests.py`), also where
+nobody else needs one.  A person who comes with nothing is shown the page that asks for it.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+from urllib.parse import quote, urlsplit
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from runwatch.clock import Clock, system_clock
+from runwatch.errors import NotFound, UsageError
+from runwatch.head.access import roles, shares, tokens
+from runwatch.head.access.audit import CHANGED, Audit
+from runwatch.head.access.main_token import MainToken, Secret
+from runwatch.head.access.roles import Role
+from runwatch.head.access.shares import Share, Shares
+from runwatch.head.access.tokens import Token, Tokens
+from runwatch.head.http import guests
+from runwatch.head.http.guests import Runs, Sight
+from runwatch.head.http.login import LOGIN, LOGOUT, Guesses, LoginPage, form_of, onward
+from runwatch.head.http.parameters import BadRequest, decoded
+from runwatch.head.http.replies import error_reply, json_reply
+from runwatch.head.reading import Ambiguous
+from runwatch.peers import user_at
+
+COOKIE: Final = "runwatch"
+HEALTH: Final = "/api/v1/health"
+TRUSTED: Final = "runwatch.trusted"
+"""Key in the scope: whether the request may see everything."""
+CALLER: Final = "runwatch.caller"
+MAIN: Final = "main token"
+ANYBODY: Final = "anybody here"
+_LARGEST_BODY: Final = 1_000_000
+_LOOKING: Final = ("GET", "HEAD")
+_LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_HEADERS: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'",
+}
+_NEEDED: Final = (
+    "a token is needed: open the address that was printed when the head started, "
+    "or send Authorization: Bearer TOKEN"
+)
+_ENDED: Final = "this link has expired or was taken back; ask for a new one"
+_WRONG: Final = "That token is not known here."
+
+
+@dataclass(frozen=True, slots=True)
+class AccessSettings:
+    token: str = ""
+    loopback: bool = True
+    """Whether we listen on a loopback address only."""
+    tls: bool = False
+    base_path: str = ""
+    open_gswarm: bool = False
+    """Whether who shows no token may look, and use the routes of gswarm: `gsprof start`."""
+
+    def __post_init__(self) -> None:
+        if not self.token and not self.loopback:
+            raise UsageError("an address other than 127.0.0.1 needs a token (RUNWATCH_TOKEN)")
+        if self.open_gswarm and not self.loopback:
+            raise UsageError("only a head on 127.0.0.1 can be open to clients of gswarm")
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks, as far as we know."""
+
+    role: Role | None
+    """None: nobody."""
+    name: str = ""
+    """As the audit log calls it."""
+    share: Share | None = None
+    """The link that a reader came by."""
+    token: Token | None = None
+    """One that was made beside the head's own."""
+    main: Secret | None = None
+    """The head's own, as it was then."""
+    explicit: bool = False
+    """By a header or the address: no web page of others can do that."""
+    cookie: str = ""
+    """What its browser shall keep from now on."""
+    ended: bool = False
+    """Came by a link that is no more."""
+    is_open: bool = False
+    """Showed nothing, where clients of gswarm need not."""
+
+    @property
+    def level(self) -> Literal["full", "read", "none"]:
+        """As the page knows it."""
+        if self.role is None or self.role == "ingest":
+            return "none"
+        return "read" if self.role == "view" else "full"
+
+    @property
+    def sight(self) -> Sight:
+        if self.share is not None:
+            return Sight(self.share.run)
+        return Sight(projects=self.token.projects if self.token is not None else ())
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """The secrets in a request."""
+
+    address: str | None
+    bearer: str | None
+    cookie: str
+
+    @classmethod
+    def of(cls, scope: MutableMapping[str, Any], headers: Headers) -> _Shown:
+        """Two heads of one machine have a cookie each: browsers do not tell ports apart."""
+        scheme, _, said = headers.get("authorization", "").partition(" ")
+        # Header text is bytes in disguise; whoever sends a token in UTF-8 means that.
+        bearer = said.strip().encode("latin-1").decode("utf-8", "surrogateescape")
+        cookies = cookie_parser(headers.get("cookie", ""))
+        cookie = cookies.get(_cookie_name(scope)) or cookies.get(COOKIE, "")
+        return cls(_take_token(scope), bearer if scheme.lower() == "bearer" else None, cookie)
+
+    @property
+    def tokens(self) -> list[tuple[str, bool]]:
+        """Each, and whether it stood in the address."""
+        found = ((self.address, True), (self.bearer, False))
+        return [(token, place) for token, place in found if token is not None]
+
+    @property
+    def names_a_token(self) -> bool:
+        said = (token.startswith(tokens.TOKEN) for token, _ in self.tokens)
+        return any(said) or self.cookie.startswith(tokens.COOKIE)
+
+    @property
+    def names_a_link(self) -> bool:
+        return any(_is_link(token) for token, _ in self.tokens) or self.cookie.startswith(
+            shares.COOKIE
+        )
+
+
+class Access:
+    """ASGI middleware; the outermost."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: AccessSettings,
+        runs: Runs,
+        links: Shares | None = None,
+        known_tokens: Tokens | None = None,
+        audit: Audit | None = None,
+        main: MainToken | None = None,
+        clock: Clock = system_clock,
+    ) -> None:
+        self._app = app
+        self._main = main or MainToken(settings.token)
+        self._has_token = bool(self._main.now.word)
+        self._tls = settings.tls
+        self._path = settings.base_path or "/"
+        self._open = settings.open_gswarm
+        self._links = links or Shares()
+        self._tokens = known_tokens or Tokens()
+        self._audit = audit or Audit()
+        self._runs = runs
+        self._guesses = Guesses(clock=clock)
+        self._clock = clock
+        self._page = LoginPage()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        shown = _Shown.of(scope, headers)
+        caller, wait = self._caller(shown, _address(scope))
+        refusal = self._refusal(scope, headers, caller, wait)
+        if caller.role is not None and scope["method"] not in _LOOKING:
+            send = self._noting(caller, scope, send)
+        if refusal is None and scope["path"] in (LOGIN, LOGOUT):
+            answer = await self._door(scope, receive, headers)
+            await answer(scope, receive, _with_headers(send, ""))
+        elif refusal is None and (caller.share is not None or not caller.sight.is_whole):
+            await self._guest(caller, scope, receive, send)
+        else:
+            await self._let_in(refusal, caller, scope, receive, send)
+
+    # ── who ───────────────────────────────────────────────────────────────────────────────────
+
+    def _caller(self, shown: _Shown, address: str) -> tuple[Caller, int]:
+        """And for how many seconds its wrong tokens are refused: it showed too many.
+
+        The right one is always let in: else a neighbour's mistakes would lock its owner out.
+        """
+        tried = [(t, place) for t, place in shown.tokens if self._has_token or _is_made(t)]
+        for token, by_address in tried:
+            caller = self._by_token(token, by_address)
+            if caller is not None:
+                return caller, 0
+        wait = self._guesses.wait_seconds(address) if tried else 0
+        if not wait and any(token for token, _ in tried):
+            self._guesses.wrong(address)
+        return self._by_cookie(shown), wait
+
+    def _by_token(self, token: str, by_address: bool) -> Caller | None:
+        main = self._main.now
+        if main.is_it(token.encode("utf-8", "surrogateescape")):
+            cookie = main.cookie if by_address else ""
+            return Caller("admin", MAIN, main=main, explicit=True, cookie=cookie)
+        known = self._tokens.of_word(token)
+        if known is not None:
+            cookie = tokens.cookie_of(token) if by_address else ""
+            return Caller(known.role, known.name, token=known, explicit=True, cookie=cookie)
+        share = self._links.of_token(token)
+        if share is None:
+            return None
+        cookie = shares.cookie_of(token) if by_address else ""
+        return Caller("view", f"link {share.id}", share, explicit=True, cookie=cookie)
+
+    def _by_cookie(self, shown: _Shown) -> Caller:
+        main = self._main.now
+        if self._has_token and _same(shown.cookie.encode(), main.cookie.encode()):
+            return Caller("admin", MAIN, main=main)
+        known = self._tokens.of_cookie(shown.cookie)
+        if known is not None:
+            return Caller(known.role, known.name, token=known)
+        share = self._links.of_cookie(shown.cookie)
+        if share is not None:
+            return Caller("view", f"link {share.id}", share)
+        # What was taken back must not open more than it did.
+        ended = shown.names_a_link or shown.names_a_token
+        if ended or (self._has_token and not self._open):
+            return Caller(None, ended=shown.names_a_link)
+        if self._has_token:
+            return Caller("view", ANYBODY, is_open=True)
+        return Caller("admin", "this program")
+
+    def _refusal(
+        self, scope: MutableMapping[str, Any], headers: Headers, caller: Caller, wait: int
+    ) -> Response | None:
+        if _body_size(headers) > _LARGEST_BODY:
+            return error_reply(413, "too_large", f"a body may have {_LARGEST_BODY} bytes at most")
+        host = headers.get("host", "")
+        if (caller.is_open or not self._has_token) and _name(host) not in _LOOPBACK_NAMES:
+            return error_reply(
+                403,
+                "wrong_host",
+                f"without a token this head answers to localhost only, not to "
+                f"{host[:80]!r}; show its token to use another name",
+            )
+        is_door = scope["path"] in (LOGIN, LOGOUT)
+        if caller.role is None and scope["path"] != HEALTH and not is_door:
+            return self._nobody(scope, headers, caller, wait)
+        if not caller.explicit and _from_elsewhere(headers):
+            return error_reply(
+                403, "cross_origin", "requests from other web pages are refused; use a token header"
+            )
+        return None if is_door or caller.share is not None else _beyond(scope, caller)
+
+    def _nobody(
+        self, scope: MutableMapping[str, Any], headers: Headers, caller: Caller, wait: int
+    ) -> Response:
+        if wait:
+            return self._braked(scope, headers, wait)
+        said = _ENDED if caller.ended else _NEEDED
+        if _wants_page(headers):
+            words = _sentence(said) if caller.ended else ""
+            at, where = scope["path"], _where(scope)
+            return self._page.reply(at, where, status=401, said=words, ended=caller.ended)
+        code = "link_ended" if caller.ended else "token_needed"
+        return error_reply(401, code, said, headers={"WWW-Authenticate": "Bearer"})
+
+    def _braked(self, scope: MutableMapping[str, Any], headers: Headers, seconds: int) -> Response:
+        said = f"too many wrong tokens from this address; try again in {seconds} s"
+        if _wants_page(headers):
+            at, where = scope["path"], _where(scope)
+            return self._page.reply(at, where, status=429, said=_sentence(said), seconds=seconds)
+        return error_reply(429, "too_many", said, headers={"Retry-After": str(seconds)})
+
+    def _noting(self, caller: Caller, scope: Scope, send: Send) -> Send:
+        """Writes down what came of it, if it is something that changes anything."""
+        asked = roles.route(scope["method"], scope["path"])
+        if asked is None or not roles.changes(asked):
+            return send
+
+        async def send_and_note(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                await run_in_threadpool(self._note, asked, caller, scope, message["status"])
+            await send(message)
+
+        return send_and_note
+
+    def _note(self, asked: str, caller: Caller, scope: Scope, status: int) -> None:
+        address, port = scope.get("client") or ("", 0)
+        self._audit.note(
+            caller.name,
+            asked,
+            str(status),
+            role=caller.role or "",
+            address=address,
+            uid=user_at(address, port) if port else os.geteuid(),
+            path=scope["path"],
+            about=scope.get(CHANGED),
+        )
+
+    # ── in ────────────────────────────────────────────────────────────────────────────────────
+
+    async def _let_in(
+        self,
+        refusal: Response | None,
+        caller: Caller,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        scope[CALLER] = caller
+        scope[TRUSTED] = caller.role is not None and caller.sight.is_whole
+        if caller.token is not None or caller.main is not None:
+            send = _while_it_holds(send, lambda: self._still_holds(caller))
+        cookie, answer = "", refusal or self._app
+        if refusal is None and caller.cookie:
+            cookie = self._set_cookie(caller, scope)
+            if _wants_page(Headers(scope=scope)) and scope["method"] in ("GET", "HEAD"):
+                answer = _the_same(scope)
+        await answer(scope, receive, _with_headers(send, cookie))
+
+    def _still_holds(self, caller: Caller) -> bool:
+        """Whether what a caller showed still opens what it did a moment ago."""
+        if caller.token is not None:
+            return self._tokens.holds(caller.token)
+        return self._main.now is caller.main
+
+    async def _guest(self, caller: Caller, scope: Scope, receive: Receive, send: Send) -> None:
+        share, sight, refusal = caller.share, caller.sight, None
+        if share is not None and (why := guests.reads(scope["method"], scope["path"])):
+            refusal = error_reply(403, "read_only", why)
+        if refusal is None and not sight.is_whole:
+            sees = guests.seen(sight, self._runs)
+            refusal = await run_in_threadpool(self._ruled, sight, sees, scope)
+            scope, send = guests.narrowed(sees, scope, send)
+        if share is not None:
+            send = _while_it_holds(send, lambda: self._links.holds(share))
+        await self._let_in(refusal, caller, scope, receive, send)
+
+    def _ruled(self, sight: Sight, sees: guests.Sees, scope: Scope) -> Response | None:
+        """Which run is meant by a name is found among those that may be seen."""
+        ruling = guests.ruling(sight, sees, scope["path"], scope["query_string"])
+        if ruling.why_not:
+            code = "not_shared" if sight.run else "other_project"
+            return error_reply(403, code, ruling.why_not)
+        if ruling.query is not None:
+            scope["query_string"] = ruling.query
+        try:
+            found = {name: self._runs.run(name, sees) for name in ruling.runs}
+        except Ambiguous as error:
+            return error_reply(409, "ambiguous", str(error), choices=error.choices)
+        except NotFound as error:
+            if not sight.run:
+                return error_reply(404, "not_found", str(error))
+            why = f"this link shows run {sight.run[:80]!r} and no other"
+            return error_reply(404, "not_shared", why)
+        scope[guests.IDS] = {name: name for name in ruling.as_said} | found
+        return None
+
+    # ── the door ──────────────────────────────────────────────────────────────────────────────
+
+    async def _door(self, scope: Scope, receive: Receive, headers: Headers) -> Response:
+        if scope["method"] != "POST":
+            is_login = scope["path"] == LOGIN and scope["method"] in ("GET", "HEAD")
+            if is_login:
+                return self._page.reply(LOGIN, "/", status=200)
+            allowed = {"Allow": "GET, POST" if scope["path"] == LOGIN else "POST"}
+            return error_reply(405, "method_not_allowed", "POST it", headers=allowed)
+        if scope["path"] == LOGOUT:
+            return self._left(scope, headers)
+        try:
+            return self._entered(await form_of(receive), scope, headers)
+        except BadRequest as error:
+            return error_reply(400, "bad_request", str(error))
+
+    def _entered(self, form: dict[str, str], scope: Scope, headers: Headers) -> Response:
+        address, token = _address(scope), form.get("token", "").strip()
+        caller = self._by_token(token, True)
+        if caller is None:
+            if wait := self._guesses.wait_seconds(address):
+                return self._braked(scope, headers, wait)
+            self._guesses.wrong(address)
+            return self._page.reply(LOGIN, form.get("next", "/"), status=401, said=_WRONG)
+        answer = onward(form.get("next", "/"))
+        answer.headers.append("Set-Cookie", self._set_cookie(caller, scope))
+        return answer
+
+    def _left(self, scope: Scope, headers: Headers) -> Response:
+        is_page = "text/html" in headers.get("accept", "")
+        answer = onward("/") if is_page else json_reply({"level": "none"})
+        answer.headers.append("Set-Cookie", self._made_cookie(scope, "", "; Max-Age=0"))
+        return answer
+
+    def _set_cookie(self, caller: Caller, scope: Scope) -> str:
+        known = caller.share or caller.token
+        if known is None or not known.expires_ns:
+            return self._made_cookie(scope, caller.cookie)
+        seconds = (known.expires_ns - self._clock.wall_ns()) // 10**9
+        return self._made_cookie(scope, caller.cookie, f"; Max-Age={max(0, seconds)}")
+
+    def _made_cookie(self, scope: Scope, value: str, more: str = "") -> str:
+        secure, name = "; Secure" if self._tls else "", _cookie_name(scope)
+        return f"{name}={value}; Path={self._path}; HttpOnly; SameSite=Lax{secure}{more}"
+
+
+def _cookie_name(scope: MutableMapping[str, Any]) -> str:
+    server = scope.get("server")
+    return f"{COOKIE}-{server[1]}" if server and server[1] else COOKIE
+
+
+def _beyond(scope: MutableMapping[str, Any], caller: Caller) -> Response | None:
+    """The refusal for who may come in, and not do that."""
+    if caller.role == "admin":
+        return None
+    asked = roles.route(scope["method"], scope["path"])
+    if asked is None or roles.allows(caller.role, roles.ROUTES[asked]):
+        return None  # where nothing is, the router says so
+    if caller.is_open and asked in roles.OPEN:
+        return None
+    need = roles.ROUTES[asked]
+    if caller.is_open:
+        return error_reply(401, "token_needed", _NEEDED, headers={"WWW-Authenticate": "Bearer"})
+    why = f"this token is for {caller.role!r}; {asked} wants one for {need!r} (`runwatch token`)"
+    return error_reply(403, "not_allowed", why)
+
+
+def _sentence(words: str) -> str:
+    return words[0].upper() + words[1:] + "."
+
+
+def _address(scope: MutableMapping[str, Any]) -> str:
+    client = scope.get("client")
+    return str(client[0]) if client else ""
+
+
+def _wants_page(headers: Headers) -> bool:
+    return "text/html" in headers.get("accept", "").lower()
+
+
+def _where(scope: MutableMapping[str, Any]) -> str:
+    """What was asked for, less the prefix that we are served under."""
+    if scope["path"] in (LOGIN, LOGOUT):
+        return "/"
+    query = scope["query_string"].decode("latin-1")
+    return quote(scope["path"]) + (f"?{query}" if query else "")
+
+
+def _the_same(scope: MutableMapping[str, Any]) -> Response:
+    """The same address, which by now has no token in it.  A browser keeps what is behind its #."""
+    query = scope["query_string"].decode("latin-1")
+    last = "./" + quote(scope["path"].rsplit("/", 1)[-1])
+    headers = {"Cache-Control": "no-store"}
+    return RedirectResponse(last + (f"?{query}" if query else ""), 303, headers)
+
+
+def _is_link(token: str) -> bool:
+    return token.startswith(shares.TOKEN)
+
+
+def _is_made(token: str) -> bool:
+    return token.startswith((shares.TOKEN, tokens.TOKEN))
+
+
+def _take_token(scope: MutableMapping[str, Any]) -> str | None:
+    """The token from the address, which then no longer holds it: nothing behind us sees it."""
+    parts = scope["query_string"].split(b"&")
+    rest = [part for part in parts if not part.startswith(b"token=")]
+    if len(rest) == len(parts):
+        return None
+    scope["query_string"] = b"&".join(rest)
+    try:
+        return decoded(next(p for p in parts if p not in rest).removeprefix(b"token="))
+    except BadRequest:
+        return ""
+
+
+def _same(said: bytes, secret: bytes) -> bool:
+    return hmac.compare_digest(said, secret)
+
+
+def _body_size(headers: Headers) -> int:
+    text = headers.get("content-length", "0")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else _LARGEST_BODY + 1
+
+
+def _name(host: str) -> str:
+    """The host without its port."""
+    if host.startswith("["):
+        return host[: host.find("]") + 1].lower()
+    return host.partition(":")[0].lower()
+
+
+def _from_elsewhere(headers: Headers) -> bool:
+    origin = headers.get("origin")
+    return origin is not None and _authority(origin) != headers.get("host", "").lower()
+
+
+def _authority(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
+
+
+def _with_headers(send: Send, cookie: str) -> Send:
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in _HEADERS.items():
+                headers.setdefault(name, value)
+            if cookie:
+                headers.append("Set-Cookie", cookie)
+        await send(message)
+
+    return send_with_headers
+
+
+def _while_it_holds(send: Send, holds: Callable[[], bool]) -> Send:
+    """Ends a live stream when the link that it came by does."""
+    is_live = ended = False
+
+    async def send_while_it_holds(message: Message) -> None:
+        nonlocal is_live, ended
+        if message["type"] == "http.response.start":
+            kind = Headers(raw=message["headers"]).get("content-type", "")
+            is_live = kind.startswith("text/event-stream")
+        elif ended:
+            return
+        elif is_live and not holds():
+            ended = True
+            message = {"type": "http.response.body", "body": b""}
+        await send(message)
+
+    return send_while_it_holds

@@ -1,0 +1,118 @@
+"""The page for people: what `web/` was built into, served from memory.
+
+File names under `assets/` change with their content, so browsers may keep those for ever; all else
+is asked for again each time and answered by `304` while it is the same.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import mimetypes
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from runwatch.head.http.parameters import parse
+from runwatch.head.http.replies import Routed
+
+BUILT: Final = Path(__file__).parents[1] / "static" / "page"
+FRONT: Final = "index.html"
+VIEWERS: Final = "viewers/"
+"""Programs of others that were put beside the page; each is served by a module of its own."""
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+    "font-src 'self'; connect-src 'self'; frame-src 'self'; worker-src 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+)
+_FOR_EVER: Final = "public, max-age=31536000, immutable"
+_WORTH_PACKING: Final = 1024
+_NOT_BUILT: Final = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>Runwatch</title>
+<p>This Runwatch was installed without its page. In a clone of it, <code>make web</code> builds it.
+<p>The same data is at <a href="api/v1/runs">api/v1/runs</a>, and in <code>runwatch show</code>.
+</html>
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    body: bytes
+    packed: bytes
+    """The same by gzip; empty where that is not worth it."""
+    media_type: str
+    tag: str
+    caching: str
+
+    @classmethod
+    def of(cls, name: str, body: bytes) -> _File:
+        kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+        packed = gzip.compress(body, 6, mtime=0) if len(body) >= _WORTH_PACKING else b""
+        return cls(
+            body,
+            packed if len(packed) < len(body) else b"",
+            "text/javascript" if kind.endswith("javascript") else kind,
+            f'"{hashlib.sha256(body).hexdigest()[:32]}"',
+            _FOR_EVER if name.startswith("assets/") else "no-cache",
+        )
+
+    def reply(self, request: Request) -> Response:
+        headers = {
+            "Content-Security-Policy": _POLICY,
+            "Cache-Control": self.caching,
+            "ETag": self.tag,
+            "Vary": "Accept-Encoding",
+        }
+        if self.tag in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers=headers)
+        if self.packed and "gzip" in request.headers.get("accept-encoding", ""):
+            packing = {"Content-Encoding": "gzip"}
+            return Response(self.packed, media_type=self.media_type, headers=headers | packing)
+        return Response(self.body, media_type=self.media_type, headers=headers)
+
+
+class Pages:
+    """`front` answers at the root; `routes` has everything that it loads."""
+
+    def __init__(self, built: Path = BUILT) -> None:
+        self._files = {name: _File.of(name, body) for name, body in _contents(built)}
+        self._files.setdefault(FRONT, _File.of(FRONT, _NOT_BUILT.encode()))
+
+    def routes(self, routed: Routed) -> list[Route]:
+        loose = [name for name in self._files if "/" not in name and name != FRONT]
+        return [
+            Route("/assets/{name}", routed("/assets/", self._asset), methods=["GET"]),
+            *(
+                Route(f"/{name}", routed("/assets/", self._loose), methods=["GET"])
+                for name in loose
+            ),
+        ]
+
+    async def front(self, request: Request) -> Response:
+        parse((), request.scope["query_string"], {})
+        return self._files[FRONT].reply(request)
+
+    async def _asset(self, request: Request) -> Response:
+        return self._reply(f"assets/{request.path_params['name']}", request)
+
+    async def _loose(self, request: Request) -> Response:
+        return self._reply(request.scope["path"].lstrip("/"), request)
+
+    def _reply(self, name: str, request: Request) -> Response:
+        found = self._files.get(name)
+        if found is None:
+            raise HTTPException(404)
+        return found.reply(request)
+
+
+def _contents(built: Path) -> Iterator[tuple[str, bytes]]:
+    for path in sorted([*built.glob("*"), *built.glob("assets/*")]):
+        name = path.relative_to(built).as_posix()
+        if path.is_file() and path.suffix != ".txt" and not name.startswith(VIEWERS):
+            yield name, path.read_bytes()

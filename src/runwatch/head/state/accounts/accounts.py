@@ -1,0 +1,300 @@
+"""The accounts of runs, kept up as their records come in.
+
+An account is a fold over a run's records (`goodput_fold.py`).  The first question about a run has
+it told again by the store, from where an earlier head had saved it if one did; from then on every
+stored batch is passed on, so that a later question costs what is new.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from runwatch.errors import RunwatchError
+from runwatch.exports.prometheus import RunGoodput
+from runwatch.head.reading import Reading
+from runwatch.head.state.accounts.devices import worked
+from runwatch.head.state.accounts.fold import Fold, GaveUp, TooLong
+from runwatch.head.state.accounts.upkeep import Arrivals, Upkeep
+from runwatch.record import Batch, JournalId, RunId
+from runwatch.store.asking import look
+from runwatch.store.folds import FoldFiles
+from runwatch.views.goodput import figures
+from runwatch.views.goodput.account import Goodput
+from runwatch.views.runs import ProcessState, RunSummary, runs_of
+
+KEPT_SECONDS: Final = 3600.0
+MOST_FOLDS: Final = 50
+BRIEF_SECONDS: Final = 0.5
+BRIEF_RECORDS: Final = 30_000
+"""What a scrape may cost: it never begins with a long run."""
+LEAST_UNSAVED: Final = 10_000
+"""What is worth saving when the head ends; less is read again in no time."""
+LAST_SECONDS: Final = 3.0
+"""That may take so long."""
+logger = logging.getLogger("runwatch.head")
+
+
+class Accounts:
+    """The folds of the runs that were asked for.
+
+    With `still` (`Ingest.still`) they are kept, and `stored` must be told of every batch; without,
+    nobody says what is stored, and every question is answered from the beginning.  With `files`
+    they outlive this head, and long ones are drawn up before anybody asks.
+    """
+
+    def __init__(
+        self,
+        reading: Reading,
+        still: threading.Lock | None = None,
+        files: FoldFiles | None = None,
+    ) -> None:
+        self._reading = reading
+        self._still = still
+        self._files = files if still is not None else None
+        self.on_account: Callable[[RunId, Goodput], None] = lambda run, goodput: None
+        """Told of accounts that were drawn up beside."""
+        self._lock = threading.Lock()
+        self._folds: OrderedDict[RunId, Fold] = OrderedDict()
+        """The one asked for last is the last."""
+        self._long: set[RunId] = set()
+        """Too long to begin with in a scrape."""
+        self._lightener: threading.Thread | None = None
+        self._arrivals = Arrivals()
+        self._upkeep = Upkeep(self._tend, self._runs_of, reading.clock)
+        self._swept = False
+
+    @contextmanager
+    def of(self, run: RunId, states: list[ProcessState] | None = None) -> Iterator[Goodput | None]:
+        """The account as of now, to be asked inside the block only; None if nothing has begun.
+
+        `states` of its processes, if they are known.  It is drawn up for all who wait for it, and
+        given up when the last of them has gone.
+        """
+        fold = self._fold(run)
+        with fold.shared.held() as together:
+            with together.asked():
+                goodput = fold.account(states)
+                if goodput is not None:
+                    goodput.worked = worked(self._reading, run, goodput)
+            look()
+            yield goodput
+            due = fold.is_worth_saving
+        if due:
+            self._upkeep.want([run])
+
+    @contextmanager
+    def in_passing(self, run: RunId, states: list[ProcessState]) -> Iterator[Goodput | None]:
+        """As `of`, for one run of many: unless it is at hand, nothing is kept of it, for others
+        would have to make room."""
+        if self.at_hand(run):
+            with self.of(run, states) as goodput:
+                yield goodput
+        else:
+            yield Fold(run, self._reading, self._still, self._files).account(states)
+
+    def at_hand(self, run: RunId) -> bool:
+        """Whether asking costs only what is new."""
+        fold = self._folds.get(run)
+        return fold is not None and fold.begun
+
+    def progress(self, run: RunId) -> float:
+        """How much is done, 0 to 1, of an account that is being drawn up."""
+        fold = self._folds.get(run)
+        return 0.0 if fold is None else fold.progress
+
+    @property
+    def keeps(self) -> bool:
+        """Whether what was asked for once is at hand from then on."""
+        return self._still is not None
+
+    def short(self, run: RunId, records: int) -> Goodput | None:
+        """The account of a run that has few records, read for this question alone; else None."""
+        try:
+            return Fold(run, self._reading, None).account(at_most=records)
+        except TooLong:
+            return None
+
+    def want(self, run: RunId) -> None:
+        """Have the account drawn up beside, by and by, and saved; if it can be."""
+        if self._files is not None:
+            self._upkeep.want([run])
+
+    def stored(self, batches: Sequence[Batch]) -> None:
+        """To be called with `still` held, for the batches just stored."""
+        with self._lock:
+            folds = list(self._folds.values())
+        heavy = [fold for fold in folds if fold.stored(batches)]
+        if heavy and (self._lightener is None or not self._lightener.is_alive()):
+            # Not in this thread: whatever goes wrong with an account, records are taken in.
+            self._lightener = threading.Thread(
+                target=_lighten, args=(heavy,), name="runwatch-goodput", daemon=True
+            )
+            self._lightener.start()
+        if self._files is not None and (due := self._arrivals.stored(batches)):
+            self._upkeep.want(journals=due)
+
+    def forget(self, run: RunId) -> None:
+        """It was deleted, or is there again: what was made of it is worth nothing."""
+        with self._lock:
+            self._drop(run)
+            self._long.discard(run)
+        if self._files is not None:
+            self._files.delete(run)
+
+    def close(self) -> None:
+        """After the last batch: what is not saved yet is saved now, if that takes not too long."""
+        self._upkeep.close()
+        if self._lightener is not None:
+            self._lightener.join()
+        clock = self._reading.clock
+        deadline_ns = clock.mono_ns() + int(LAST_SECONDS * 1e9)
+        with self._lock:
+            folds = list(self._folds.values())
+        for fold in reversed(folds):
+            if clock.mono_ns() < deadline_ns and fold.lock.acquire(blocking=False):
+                try:
+                    if fold.unsaved >= LEAST_UNSAVED:
+                        self._save(fold)
+                finally:
+                    fold.lock.release()
+
+    def _fold(self, run: RunId) -> Fold:
+        if self._still is None:
+            return Fold(run, self._reading, None)
+        now_ns = self._reading.clock.mono_ns()
+        with self._lock:
+            fold = self._known(run)
+            fold.asked, fold.asked_ns = True, now_ns
+            self._folds.move_to_end(run)
+            self._forget(now_ns - int(KEPT_SECONDS * 1e9))
+        return fold
+
+    def _known(self, run: RunId) -> Fold:
+        fold = self._folds.get(run)
+        if fold is None:
+            fold = self._folds[run] = Fold(run, self._reading, self._still, self._files)
+            fold.asked_ns = self._reading.clock.mono_ns()
+        return fold
+
+    def _forget(self, before_ns: int) -> None:
+        while (
+            len(self._folds) > MOST_FOLDS or next(iter(self._folds.values())).asked_ns < before_ns
+        ):
+            self._drop(next(iter(self._folds)))
+
+    def _drop(self, run: RunId) -> None:
+        fold = self._folds.pop(run, None)
+        if fold is not None:
+            fold.fed = False
+
+    # ── beside ────────────────────────────────────────────────────────────────────────────────
+
+    def _runs_of(self, journals: Collection[JournalId]) -> list[RunId]:
+        rows = self._reading.store.processes()
+        return [row.run for row in rows if row.journal in journals and row.run]
+
+    def _tend(self, run: RunId) -> None:
+        """Draw up an account and save it; if nobody asked for it, that is all."""
+        with self._lock:
+            fold = self._known(run)
+        try:
+            self._sweep()
+            with fold.lock:
+                goodput = fold.prepare(lambda: self._upkeep.breathe(lambda: fold.asked))
+                if fold.is_worth_saving:
+                    self._save(fold)
+                if goodput is not None:
+                    self.on_account(run, goodput)
+        except GaveUp:
+            pass
+        except (RunwatchError, OSError) as error:  # a store that cannot be read now
+            logger.warning("account of run %s: %s", run, error)
+        finally:
+            with self._lock:
+                if not fold.asked and self._folds.get(run) is fold:
+                    self._drop(run)
+
+    def _save(self, fold: Fold) -> None:
+        try:
+            fold.save()
+        except (RunwatchError, OSError) as error:
+            logger.warning("the account of run %s is not saved: %s", fold.run, error)
+
+    def _sweep(self) -> None:
+        if self._files is not None and not self._swept:
+            self._swept = True
+            self._files.keep_only({row.run for row in self._reading.store.processes()})
+
+    # ── for a scrape ──────────────────────────────────────────────────────────────────────────
+
+    def brief(self) -> list[RunGoodput]:
+        """Of the runs that go on or ended within the hour; only those that cost next to nothing."""
+        if self._still is None:
+            return []
+        clock = self._reading.clock
+        recent_ns = clock.wall_ns() - int(KEPT_SECONDS * 1e9)
+        deadline_ns = clock.mono_ns() + int(BRIEF_SECONDS * 1e9)
+        states: dict[RunId, list[ProcessState]] = {}
+        for state in self._reading.processes():
+            states.setdefault(state.run, []).append(state)
+        everyone = runs_of((state for found in states.values() for state in found), {})
+        found: list[RunGoodput] = []
+        for run in [summary.run for summary in everyone if _is_recent(summary, recent_ns)]:
+            late = clock.mono_ns() > deadline_ns
+            if len(found) < MOST_FOLDS and not (late and run not in self._folds):
+                found += self._briefly(run, states[run])
+        return found
+
+    def _briefly(self, run: RunId, states: list[ProcessState]) -> list[RunGoodput]:
+        if run in self._long and run not in self._folds:
+            return []
+        fold = self._fold(run)
+        if not fold.lock.acquire(blocking=False):
+            return []
+        try:
+            goodput = fold.account(states, BRIEF_RECORDS)
+            self._long.discard(run)
+            held = self._reading.holdings(run, states)
+            return [] if goodput is None else [_in_brief(run, goodput, states, held)]
+        except TooLong:
+            self._long.add(run)
+            if not fold.begun:
+                with self._lock:
+                    self._drop(run)
+            return []
+        finally:
+            fold.lock.release()
+
+
+def _lighten(folds: Iterable[Fold]) -> None:
+    for fold in folds:
+        if fold.lock.acquire(blocking=False):
+            try:
+                fold.lighten()
+            finally:
+                fold.lock.release()
+
+
+def _is_recent(run: RunSummary, since_ns: int) -> bool:
+    return run.state == "running" or (run.ended_ns or run.last_ns) >= since_ns
+
+
+def _in_brief(
+    run: RunId, goodput: Goodput, states: Iterable[ProcessState], held: Sequence[figures.Holding]
+) -> RunGoodput:
+    account = goodput.account()
+    hours = figures.device_ns(goodput, held, goodput.start_ns, goodput.end_ns)
+    return RunGoodput(
+        run=run,
+        goodput=account.goodput,
+        spent_seconds={name: ns / 1e9 for name, ns in account.spent_ns.items()},
+        disruptions=len(goodput.disruptions),
+        ideal_step_seconds=None if goodput.ideal_step_ns is None else goodput.ideal_step_ns / 1e9,
+        ettr=figures.ettr(account, figures.queued_ns(states, goodput.start_ns)),
+        device_hours=figures.hours(hours),
+    )
