@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from runwatch.head.main import LocalHead
-from runwatch.head.settings import HangSettings
+from runwatch.head.features.stacks.api import StacksApi
+from runwatch.head.main import LocalHead, LocalSettings
+from runwatch.head.settings import HangSettings, ServingSettings
 from runwatch.record import RunId
 from runwatch.views.incidents import Incident
 from runwatch.views.pace import Limits
@@ -61,9 +62,11 @@ class Ground:
         self.cluster = Cluster(root)
         self.cluster.start_agent(head="127.0.0.1:9")  # nobody there
         settings = HangSettings(limits=Limits(floor_seconds=stall_seconds))
-        self.head = LocalHead(self.cluster.node_root, hangs=settings)
+        self.head = LocalHead(
+            self.cluster.node_root, settings=LocalSettings(serving=ServingSettings(hangs=settings))
+        )
         self.head.tail.start()
-        self.head.hangs.start()
+        self.head.feature(StacksApi).watch()
         until(self.head.tail.agents, 60, "the agent")
         self.zygote = Zygote(self.cluster.environment, self.cluster.log)
 
@@ -104,10 +107,10 @@ class Ground:
             for program in programs:
                 end(program, signal.SIGKILL)
             self.zygote.stop()
-        return self.head.incidents.all()
+        return self.head.feature(StacksApi).incidents.all()
 
     def incident(self, job: Job) -> Incident | None:
-        return next(iter(self.head.incidents.all(RunId(job.name))), None)
+        return next(iter(self.head.feature(StacksApi).incidents.all(RunId(job.name))), None)
 
 
 def is_told(job: Job, incident: Incident | None) -> bool:

@@ -17,8 +17,9 @@ from urllib.parse import urlencode
 import pytest
 
 from runwatch.cli.asgi import Exchange
-from runwatch.head.main import LocalHead
-from runwatch.head.settings import HangSettings
+from runwatch.head.features.stacks.api import StacksApi
+from runwatch.head.main import LocalHead, LocalSettings
+from runwatch.head.settings import HangSettings, ServingSettings
 from runwatch.record import RunId
 from runwatch.rows import EventRow
 from runwatch.views.incidents import Incident
@@ -47,10 +48,12 @@ class Job:
     def __init__(self, root: Path) -> None:
         self.cluster = Cluster(root)
         self.cluster.start_agent(head="127.0.0.1:9")  # nobody there
-        self.head = LocalHead(self.cluster.node_root, hangs=SETTINGS)
+        self.head = LocalHead(
+            self.cluster.node_root, settings=LocalSettings(serving=ServingSettings(hangs=SETTINGS))
+        )
         self.processes: list[subprocess.Popen[bytes]] = []
         self.head.tail.start()
-        self.head.hangs.start()
+        self.head.feature(StacksApi).watch()
         until(self.head.tail.agents, 60, "the agent")
 
     def start(self, kind: str, **environment: str) -> subprocess.Popen[bytes]:
@@ -64,7 +67,7 @@ class Job:
         """The newest that is more than a note."""
 
         def alarm() -> Incident | None:
-            found = self.head.incidents.all(RunId(f"hung-{kind}"))
+            found = self.head.feature(StacksApi).incidents.all(RunId(f"hung-{kind}"))
             return next((incident for incident in found if incident.is_alarm), None)
 
         found: Incident = until(alarm, seconds, f"an alarm of {kind}; {self.cluster.words()}")
@@ -257,7 +260,9 @@ def test_native_frames_tell_more_afterwards(job: Job) -> None:
     thorough = until(lambda: (i := job.incident("deadlock")).rounds >= 3 and i, 60)
     assert thorough.id == job.incident("deadlock").id and thorough.ranks == (0,)
     assert line_of("deadlock") in thorough.text
-    stacks = job.head.incidents.taker.taken(RunId("hung-deadlock"), incident=thorough.id)
+    stacks = job.head.feature(StacksApi).incidents.taker.taken(
+        RunId("hung-deadlock"), incident=thorough.id
+    )
     if any(f.get("native") for b in stacks for t in b["threads"] for f in t["frames"]):
         assert line_of("deadlock-one") in thorough.text  # which of them waits for which
         assert line_of("deadlock-other") in thorough.text

@@ -25,12 +25,12 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from runwatch.errors import StoreDamaged, UsageError
 from runwatch.head.http.access import AccessSettings
-from runwatch.head.http.app import create_app
-from runwatch.head.http.feed import Pace
 from runwatch.head.http.live import Live
+from runwatch.head.settings import Pace
 from runwatch.record import JournalId
 from runwatch.store.duck import DuckStore
 from runwatch.store.store import Store
+from tests.apps import app_of
 from tests.integration.head_history import Clock, Producer, agent, exited, fill, when
 
 with warnings.catch_warnings():  # it would rather have another client library
@@ -64,7 +64,7 @@ def client(filled: Store) -> Iterator[TestClient]:
 
 @contextmanager
 def browser(store: Store, base_url: str = "http://localhost", **more: Any) -> Iterator[TestClient]:
-    app = create_app(store, clock=Clock(NOW), **more)
+    app = app_of(store, clock=Clock(NOW), **more)
     with TestClient(app, base_url=base_url, raise_server_exceptions=False) as opened:
         yield opened
 
@@ -564,7 +564,7 @@ REAL = st.fixed_dictionaries(
 @pytest.mark.parametrize(("path", "mode"), attacks())
 def test_no_request_breaks_the_api(filled: Store, path: str, mode: Any, tries: int) -> None:
     headers = {"Host": "localhost"}
-    app = create_app(filled, clock=Clock(NOW))
+    app = app_of(filled, clock=Clock(NOW))
     schema = schemathesis.openapi.from_asgi("/api/v1/openapi.json", app, headers=headers)
     operation = schema[f"/api/v1/{path}"]["GET"]
     statuses: Counter[int] = Counter()
@@ -603,7 +603,7 @@ PACE = Pace(run_seconds=0.02, all_seconds=0.02, keep_alive_seconds=0.2)
 @contextmanager
 def served(store: Store, live: Live, clock: Clock) -> Iterator[str]:
     """A real server on a free port."""
-    app = create_app(store, clock=clock, live=live, pace=PACE)
+    app = app_of(store, clock=clock, live=live, serving={"pace": PACE})
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off", ws="none"))
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))

@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from runwatch.head.features.goodput.notes import GoodputKeeper
 from runwatch.head.features.timeline.answers import Timelines, thinned
-from runwatch.head.http.app import create_app
 from runwatch.head.main import LocalHead
 from runwatch.head.reading import Reading
 from runwatch.head.state.accounts.accounts import Accounts
+from runwatch.head.state.accounts.notes import GoodputKeeper
 from runwatch.head.state.board import RunBoard
 from runwatch.record import BEGIN, END, Batch, Position, RunId, SpanName
 from runwatch.store.duck import DuckStore
 from runwatch.store.store import Store
+from tests.apps import app_of
 from tests.integration.head_history import Clock, Producer, agent, exited, fill, when
 
 with warnings.catch_warnings():  # it would rather have another client library
@@ -41,7 +41,7 @@ def store() -> Iterator[Store]:
 
 @contextmanager
 def browser(store: Store, **more: Any) -> Iterator[TestClient]:
-    app = create_app(store, clock=Clock(NOW), **more)
+    app = app_of(store, clock=Clock(NOW), **more)
     with TestClient(app, base_url="http://localhost", raise_server_exceptions=False) as opened:
         yield opened
 
@@ -156,7 +156,7 @@ def test_a_keeper_that_was_closed_begins_nothing(store: Store) -> None:
     board = RunBoard(reading)
     keeper = GoodputKeeper(Accounts(reading), board)
     keeper.close()
-    with browser(store, board=board, keeper=keeper) as client:
+    with browser(store, board=board, notes=keeper) as client:
         get(client, "runs")
     assert board.noted(RunId("run-1")) is None
 

@@ -13,12 +13,12 @@ import pytest
 
 from runwatch.cli.__main__ import main
 from runwatch.errors import UsageError
+from runwatch.head.access.guesses import BURST
 from runwatch.head.access.shares import Shares
 from runwatch.head.http.access import AccessSettings
-from runwatch.head.http.app import create_app
-from runwatch.head.http.login import BURST
 from runwatch.store.duck import DuckStore
 from runwatch.store.store import Store
+from tests.apps import app_of
 from tests.integration.head_history import Clock, Producer, fill, when
 
 with warnings.catch_warnings():  # it would rather have another client library
@@ -50,12 +50,12 @@ class Site:
         self._app = self._made()
 
     def _made(self) -> Any:
-        return create_app(
+        return app_of(
             self._store,
             clock=self.clock,
             access=self._access,
             shares=Shares(self._root / "shares.json", clock=self.clock),
-            base_path=self._access.base_path,
+            serving={"base_path": self._access.base_path},
         )
 
     def restart(self) -> None:

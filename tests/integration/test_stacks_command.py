@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from runwatch.head.features.stacks.api import StacksApi
 from runwatch.head.main import Head
 from runwatch.head.settings import HeadSettings
 from runwatch.journal.liveness import this_host
@@ -121,7 +122,9 @@ def test_a_head_and_its_agent_name_the_line(
     until(lambda: head.service.agents, 60, "the agent")
     process = start(cluster, "read_pipe")
     try:
-        (incident,) = until(lambda: head.local.incidents.all(RunId("hung-read_pipe")), 60)
+        (incident,) = until(
+            lambda: head.local.feature(StacksApi).incidents.all(RunId("hung-read_pipe")), 60
+        )
         assert incident.ranks == (0,) and line_of("read_pipe") in incident.text
         assert incident.report["unreachable"] == {}, this_host()
         at = f"http://127.0.0.1:{cluster.http_port}"

@@ -209,7 +209,7 @@ def test_what_was_swapped_since_it_was_found_is_neither_served_nor_deleted(
           shared / "profiles/work")  # fmt: skip
     head = LocalHead(shared)
     try:
-        profiles = head.profiles.profiles
+        profiles = head.context.profiles
         (kept,) = profiles.all()
         (file,) = kept.files
         os.close(file.open())

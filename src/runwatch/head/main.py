@@ -6,11 +6,11 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import uvicorn
 
@@ -26,21 +26,18 @@ from runwatch.head.access.shares import FILE as SHARES_FILE
 from runwatch.head.access.shares import Shares
 from runwatch.head.access.tokens import FILE as TOKENS_FILE
 from runwatch.head.access.tokens import Tokens
-from runwatch.head.features.captures.captures import Captures
+from runwatch.head.context import Context, Feature, Gate, WayToNodes
+from runwatch.head.feature_table import FEATURES
 from runwatch.head.features.goodput.figures import LOOKED_UP
-from runwatch.head.features.goodput.notes import GoodputKeeper
+from runwatch.head.features.gswarm.api import GswarmApi
 from runwatch.head.features.gswarm.grpc import ProfilerService
-from runwatch.head.features.gswarm.profiler import Profiler
-from runwatch.head.features.profiles.api import ProfileRoom, ProfileSettings
-from runwatch.head.features.sessions.api import SessionDesk
-from runwatch.head.features.sessions.files import SessionFiles
-from runwatch.head.features.stacks.hangs import FRESH_SECONDS, HangWatch, Surroundings
-from runwatch.head.features.stacks.incidents import Incidents, StackTaker
+from runwatch.head.features.profiles.api import ProfilesApi
+from runwatch.head.features.stacks.api import StacksApi
+from runwatch.head.features.stacks.hangs import FRESH_SECONDS
 from runwatch.head.http.access import AccessSettings
 from runwatch.head.http.app import create_app
 from runwatch.head.http.door import Door, limits_here
 from runwatch.head.http.live import Live
-from runwatch.head.http.patience import ANSWER_SECONDS
 from runwatch.head.ingest import Ingest
 from runwatch.head.keeping import Keeping
 from runwatch.head.local import LocalTail
@@ -49,11 +46,14 @@ from runwatch.head.outbox import Outbox
 from runwatch.head.own_journal import OwnJournal
 from runwatch.head.quotas import LIMIT_REACHED, NO_LIMITS, Quotas, QuotaSettings
 from runwatch.head.reading import LeftAlone, Reading, Standing
-from runwatch.head.settings import HangSettings, HeadSettings
+from runwatch.head.settings import HeadSettings, ServingSettings
 from runwatch.head.state.accounts.accounts import Accounts
+from runwatch.head.state.accounts.notes import GoodputKeeper
 from runwatch.head.state.board import RunBoard
 from runwatch.head.state.clients import Clients
 from runwatch.head.state.deletions import Deletions
+from runwatch.head.state.profiles import Profiles
+from runwatch.head.state.session_room import SessionRoom
 from runwatch.head.state.sessions import SessionDefaults, Sessions
 from runwatch.head.stream import AgentState, SpineService, serve_grpc
 from runwatch.journal.liveness import this_host
@@ -66,10 +66,27 @@ from runwatch.store.duck import DuckStore
 from runwatch.store.folds import FoldFiles
 from runwatch.store.journals import JournalStore, stretch_bytes
 from runwatch.store.store import Retention
-from runwatch.views.sessions import Session
 
 CLOCK_ROUNDS: Final = 20
+F = TypeVar("F", bound=Feature)
 logger = logging.getLogger("runwatch.head")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSettings:
+    """How a head is put together; who may come in, what it keeps, how it answers."""
+
+    retention: Retention | None = None
+    quotas: QuotaSettings | None = None
+    access: AccessSettings = field(default_factory=AccessSettings)
+    main: MainToken | None = None
+    session_defaults: SessionDefaults | None = None
+    session_dir: Path | None = None
+    profiles: tuple[Path, ...] = ()
+    """Where profiles are; none given: in the head's directory."""
+    loose_profiles: bool = False
+    """Also traces that lie in no session's folder."""
+    serving: ServingSettings = field(default_factory=ServingSettings)
 
 
 class LocalHead:
@@ -85,20 +102,11 @@ class LocalHead:
         *,
         in_memory: bool = False,
         bare: bool = False,
-        retention: Retention | None = None,
         agents: Callable[[], Mapping[str, AgentState]] = dict,
-        access: AccessSettings | None = None,
-        main: MainToken | None = None,
-        session_defaults: SessionDefaults | None = None,
-        session_dir: Path | None = None,
-        profiles: ProfileSettings | None = None,
-        hangs: HangSettings | None = None,
-        base_path: str = "",
-        price_per_device_hour: float | None = None,
-        quotas: QuotaSettings | None = None,
-        answer_seconds: float = ANSWER_SECONDS,
+        settings: LocalSettings | None = None,
         clock: Clock = system_clock,
     ) -> None:
+        settings = settings or LocalSettings()
         self._root = root
         self.live = Live()
         self.tokens = Tokens(clock=clock)
@@ -113,12 +121,14 @@ class LocalHead:
             if bare
             else DuckStore.open(root / "store" if lasts else None, clock=clock)
         )
-        self.quotas = Quotas(quotas or NO_LIMITS, self.store, tell=self._reached, clock=clock)
+        self.quotas = Quotas(
+            settings.quotas or NO_LIMITS, self.store, tell=self._reached, clock=clock
+        )
         self.ingest = Ingest(
             self.store,
-            retention=retention,
+            retention=settings.retention,
             on_stored=self._stored,
-            quotas=self.quotas if quotas is not None else None,
+            quotas=self.quotas if settings.quotas is not None else None,
             clock=clock,
         )
         at_once = stretch_bytes(len(journal_directories(root))) if bare else READ_BYTES
@@ -136,80 +146,73 @@ class LocalHead:
             project_of=self.ingest.projects.of,
             clock=clock,
         )
-        self.clients = Clients(self.store, told=True, clock=clock)
-        self.sessions = Sessions(
-            self.store, self.ingest if lasts else None, defaults=session_defaults, clock=clock
-        )
-        self.desk = SessionDesk(self.sessions, self.clients, clock=clock)
-        self.files = SessionFiles(session_dir, self._session_json) if session_dir else None
-        self.profiler = Profiler(self.desk, self.files)
+        self._own = OwnJournal(self.ingest, clock=clock)
+        self.context = self._made(settings, lasts)
+        self.deletions.on_due = self.ingest.keep_soon
+        self.ingest.also = self.deletions.purge
+        self.features: list[Feature] = [make(self.context) for make in FEATURES]
+        self.app = create_app(self.context, self.features)
+
+    def _made(self, settings: LocalSettings, lasts: bool) -> Context:
+        root, clock = self._root, self.clock
         reading = Reading(
             self.store,
             clock=clock,
             alive=self.alive,
             gone=self.tail.gone,
             clock_offsets=self.nodes.clock_offsets,
+            standing=self._standing,
         )
         folds = FoldFiles(root / "store" / "folds") if lasts else None
         self.accounts = Accounts(reading, self.ingest.still, folds)
         self.board = RunBoard(reading, told=True)
-        self.keeper = GoodputKeeper(self.accounts, self.board, clock=clock)
-        self._own = own = OwnJournal(self.ingest, clock=clock)
-        self.incidents = Incidents(StackTaker(reading, self.outbox), own, clock=clock)
-        self.captures = Captures(reading, self.outbox, own, self.nodes.names)
-        self.hangs = HangWatch(
-            reading,
-            self.incidents,
-            Surroundings(self.alive, self._known_ns, self.nodes.clock_offsets),
-            still=self.ingest.still,
-            settings=hangs,
+        self.sessions = Sessions(
+            self.store,
+            self.ingest if lasts else None,
+            defaults=settings.session_defaults,
             clock=clock,
         )
-        self.profiles = ProfileRoom(
+        self.clients = Clients(self.store, told=True, clock=clock)
+        profiles = Profiles(
             reading,
-            replace(profiles or ProfileSettings((root / "profiles",)), journals=root / "journals"),
+            settings.profiles or (root / "profiles",),
             note=self.sessions.note if lasts else None,
+            loose=settings.loose_profiles,
+            journals=root / "journals",
         )
         self.deletions = Deletions(
             reading,
             self.accounts,
             self.board,
-            self.profiles.profiles,
+            profiles,
             root=root,
             lasts=lasts,
             on_changed=self._runs_changed,
             clock=clock,
         )
-        self.deletions.on_due = self.ingest.keep_soon
-        self.ingest.also = self.deletions.purge
-        metrics = HeadMetrics(self.store.health, self._numbers, self.accounts.brief)
-        self.app = create_app(
-            self.store,
-            access=access,
-            clock=clock,
-            live=self.live,
-            metrics=metrics,
-            alive=self.alive,
-            gone=self.tail.gone,
-            standing=self._standing,
-            accounts=self.accounts,
-            clock_offsets=self.nodes.clock_offsets,
-            desk=self.desk,
-            profiler=self.profiler,
-            profiles=self.profiles,
-            captures=self.captures,
-            incidents=self.incidents,
-            shares=Shares(root / SHARES_FILE if lasts else None, clock=clock),
-            tokens=self.tokens,
-            audit=self.audit,
-            main=main,
-            board=self.board,
-            keeper=self.keeper,
-            deletions=self.deletions,
-            answer_seconds=answer_seconds,
-            base_path=base_path,
-            price_per_device_hour=price_per_device_hour,
+        return Context(
+            reading,
+            self.live,
+            HeadMetrics(self.store.health, self._numbers, self.accounts.brief),
+            self.board,
+            self.accounts,
+            SessionRoom(self.sessions, self.clients, folder=settings.session_dir, clock=clock),
+            profiles,
+            self.deletions,
+            Gate(
+                settings.access,
+                settings.main or MainToken(settings.access.token),
+                self.tokens,
+                Shares(root / SHARES_FILE if lasts else None, clock=clock),
+                self.audit,
+            ),
+            GoodputKeeper(self.accounts, self.board, clock=clock),
+            WayToNodes(self.outbox, self._own, self.nodes.names, self._known_ns, self.ingest.still),
+            settings.serving,
         )
+
+    def feature(self, kind: type[F]) -> F:
+        return next(feature for feature in self.features if isinstance(feature, kind))
 
     def alive(self) -> frozenset[JournalId]:
         """Journals whose processes live, by the word of those who can tell."""
@@ -244,28 +247,17 @@ class LocalHead:
             return None if is_new else agent.heard_ns
         return self.tail.read_until_ns if host in self.tail.hosts() else None
 
-    def _session_json(self, session: Session) -> Iterator[bytes]:
-        return self.desk.export(session).json()
-
     def close(self) -> None:
         self.live.close()
-        self.hangs.close()
-        self.keeper.close()
+        for feature in self.features:
+            feature.close()
+        if self.context.notes is not None:
+            self.context.notes.close()
         self.tail.close()
-        if self.files is not None:
-            self._end_sessions(self.files)
-        self.profiles.close()
+        self.context.sessions.close()
         self.ingest.close()
         self.accounts.close()
         self.store.close()
-
-    def _end_sessions(self, files: SessionFiles) -> None:
-        """Who asked for files wants them when the head ends."""
-        try:
-            self.sessions.stop(why="the head ended")
-        except RunwatchError as error:
-            logger.error("sessions stay open: %s", error)
-        files.close()
 
     def _stored(self, batches: Sequence[Batch]) -> None:
         newest = max((b.points.time_ns[-1] for b in batches if len(b.points)), default=None)
@@ -278,8 +270,8 @@ class LocalHead:
         self.sessions.stored(batches)
         self.accounts.stored(batches)
         self.board.stored(batches)
-        self.hangs.stored(batches)
-        self.profiles.stored(batches)
+        for feature in self.features:
+            feature.stored(batches)
         self.live.stored(batches)
 
     def _numbers(self) -> HeadNumbers:
@@ -311,52 +303,24 @@ class Head:
         self.main = _main_token(settings)
         self.main.on_renewed = self._renewed
         self.settings = settings = replace(settings, token=self.main.now.word)
-        tls = settings.tls_certificate is not None
         self.local = LocalHead(
             settings.root,
-            retention=Retention(
-                points_days=settings.points_days,
-                rollup_days=settings.rollup_days,
-                spans_days=settings.events_days,
-                events_days=settings.events_days,
-            ),
             agents=lambda: self.service.agents,
-            access=AccessSettings(
-                settings.token, settings.is_loopback, tls, settings.base_path, open_gswarm
-            ),
-            main=self.main,
-            session_defaults=SessionDefaults(
-                settings.device_period_ms * 1_000_000,
-                settings.device_bandwidth,
-                settings.device_nvlink,
-            ),
-            session_dir=settings.session_dir,
-            profiles=ProfileSettings(
-                (settings.profiles or settings.root / "profiles",),
-                settings.profiles is not None,
-                settings.viewer_memory,
-                settings.viewer_idle_seconds,
-                eager=True,
-            ),
-            hangs=settings.hangs,
-            base_path=settings.base_path,
-            price_per_device_hour=settings.price_per_device_hour,
-            quotas=settings.quotas,
-            answer_seconds=settings.answer_seconds,
+            settings=self._local_settings(open_gswarm),
             clock=clock,
         )
         self.service = SpineService(
             self.local.ingest,
             keeping=Keeping(
                 settings.root / "profiles",
-                self.local.profiles.kept,
+                self.local.feature(ProfilesApi).kept,
                 self.local.deletions.drops,
                 self.local.ingest.projects.of_folder,
             ),
             clock=clock,
         )
         self._guests = ProfilerService(
-            self.local.profiler,
+            self.local.feature(GswarmApi).profiler,
             self.local.ingest,
             on_exit=self.stop,
             clock=clock,
@@ -372,6 +336,32 @@ class Head:
         self._tails = tail_journals
         self._server: uvicorn.Server | None = None
         self._at: Listening | None = None
+
+    def _local_settings(self, open_gswarm: bool) -> LocalSettings:
+        settings = self.settings
+        tls = settings.tls_certificate is not None
+        return LocalSettings(
+            Retention(
+                points_days=settings.points_days,
+                rollup_days=settings.rollup_days,
+                spans_days=settings.events_days,
+                events_days=settings.events_days,
+            ),
+            settings.quotas,
+            AccessSettings(
+                settings.token, settings.is_loopback, tls, settings.base_path, open_gswarm
+            ),
+            self.main,
+            SessionDefaults(
+                settings.device_period_ms * 1_000_000,
+                settings.device_bandwidth,
+                settings.device_nvlink,
+            ),
+            settings.session_dir,
+            (settings.profiles or settings.root / "profiles",),
+            settings.profiles is not None,
+            settings.serving,
+        )
 
     def _renewed(self) -> None:
         self._leave_note()
@@ -418,7 +408,7 @@ class Head:
             self.local.tail.start()
         if self.local.deletions.all():  # the last head may have been killed at it
             self.local.ingest.keep_soon()
-        self.local.hangs.start()
+        self.local.feature(StacksApi).watch()
         warming = asyncio.ensure_future(asyncio.to_thread(self.local.board.warm))
         try:
             await server.serve(sockets=http)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Final
 
 from runwatch.errors import UsageError
-from runwatch.head.http.base_path import check_base_path
 from runwatch.head.quotas import QuotaSettings
 from runwatch.settings import read_token, runwatch_dir, setting
 from runwatch.views.pace import Limits
 
 MOST_EXPENSIVE: Final = 10**9
+ANSWER_SECONDS: Final = 120.0
+_BASE_PATH: Final = re.compile(r"(/[A-Za-z0-9._~-]+)*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,38 @@ class HangSettings:
     """An incident that stays open is looked at again after so long."""
     sample_seconds: float = 0.0
     """Stacks of healthy runs are taken so often; 0: never."""
+
+
+@dataclass(frozen=True, slots=True)
+class ViewerSettings:
+    memory_bytes: int = 4 << 30
+    idle_seconds: float = 600.0
+    summarises_at_once: bool = False
+    """When a profile session ends; else when somebody looks at it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often an open page is told something."""
+
+    run_seconds: float = 0.25
+    """Least time between two messages about one run."""
+    all_seconds: float = 1.0
+    """… about all runs."""
+    keep_alive_seconds: float = 15.0
+    """A stream that is silent for so long says so, and looks who has fallen silent."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServingSettings:
+    """How a head answers people."""
+
+    base_path: str = ""
+    answer_seconds: float = ANSWER_SECONDS
+    price_per_device_hour: float | None = None
+    hangs: HangSettings = field(default_factory=HangSettings)
+    viewer: ViewerSettings = field(default_factory=ViewerSettings)
+    pace: Pace = field(default_factory=Pace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +108,7 @@ class HeadSettings:
     )
 
     answer_seconds: float = setting(
-        120.0, help="an answer that has not begun by then is given up, with the reason"
+        ANSWER_SECONDS, help="an answer that has not begun by then is given up, with the reason"
     )
     run_series: int = setting(2_000_000, help="so many series may one run have; 0 = any number")
     run_events: int = setting(20_000_000, help="and so many events")
@@ -130,6 +164,13 @@ class HeadSettings:
         return HangSettings(self.hang_watch, limits, sample_seconds=self.stack_sample_seconds)
 
     @property
+    def serving(self) -> ServingSettings:
+        viewer = ViewerSettings(self.viewer_memory, self.viewer_idle_seconds, True)
+        return ServingSettings(
+            self.base_path, self.answer_seconds, self.price_per_device_hour, self.hangs, viewer
+        )
+
+    @property
     def root(self) -> Path:
         return self.dir if self.dir is not None else runwatch_dir()
 
@@ -141,3 +182,15 @@ class HeadSettings:
             return ipaddress.ip_address(self.bind.strip("[]")).is_loopback
         except ValueError:
             return False
+
+
+def check_base_path(base: str) -> str:
+    """`/team/x` in one spelling: no slash at the end, empty for none."""
+    base = base.rstrip("/")
+    base = base if not base or base.startswith("/") else f"/{base}"
+    if not _BASE_PATH.fullmatch(base) or ".." in base:
+        raise UsageError(
+            f"base path {base[:80]!r}: parts of letters, digits, '.', '_', '~' and '-', "
+            "like /team/runwatch"
+        )
+    return base

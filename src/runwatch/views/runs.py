@@ -584,3 +584,8 @@ def _summary(run: RunId, members: Sequence[ProcessState], last_step: int | None)
         processes=newest.processes,
         user=next((member.user for member in newest_first if member.user), ""),
     )
+
+
+def of_last_attempt(states: Sequence[ProcessState]) -> list[ProcessState]:
+    last = max((state.attempt for state in states), default=0)
+    return [state for state in states if state.attempt == last]

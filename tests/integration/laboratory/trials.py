@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from runwatch.head.main import LocalHead
-from runwatch.head.settings import HangSettings
+from runwatch.head.features.stacks.api import StacksApi
+from runwatch.head.main import LocalHead, LocalSettings
+from runwatch.head.settings import HangSettings, ServingSettings
 from runwatch.record import RunId
 from runwatch.views.incidents import INCIDENT, Incident
 from runwatch.views.pace import Limits
@@ -83,9 +84,12 @@ class Laboratory:
     def __init__(self, root: Path) -> None:
         self.cluster = Cluster(root)
         self.cluster.start_agent(head="127.0.0.1:9")  # nobody there
-        self.head = LocalHead(self.cluster.node_root, hangs=HangSettings(limits=LIMITS))
+        self.head = LocalHead(
+            self.cluster.node_root,
+            settings=LocalSettings(serving=ServingSettings(hangs=HangSettings(limits=LIMITS))),
+        )
         self.head.tail.start()
-        self.head.hangs.start()
+        self.head.feature(StacksApi).watch()
         until(self.head.tail.agents, 60, "the agent")
 
     def close(self) -> None:

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runwatch.errors import UsageError
-from runwatch.head.features.timeline.bands import BandDesk, bands, metrics, spans
-from runwatch.head.http.openapi import document
+from runwatch.head.features.timeline.bands import bands, metrics, spans
 from runwatch.head.reading import Reading
 from runwatch.store.duck import DuckSettings, DuckStore
 from runwatch.store.store import Store
@@ -143,8 +142,3 @@ def test_spans_are_paired_and_cut_at_the_window(store: Store) -> None:
         (when(3), None),
     ]
     assert ask(store, spans, limit=2).complete is False
-
-
-def test_it_is_part_of_the_api(store: Store) -> None:
-    paths = document(BandDesk(Reading(store)).operations(), version="0")["paths"]
-    assert set(paths) == {f"/api/v1/runs/{{run}}/{name}" for name in ("metrics", "bands", "spans")}

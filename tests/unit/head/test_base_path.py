@@ -7,9 +7,8 @@ import pytest
 
 from runwatch.cli.asgi import Exchange
 from runwatch.errors import UsageError
-from runwatch.head.http.base_path import check_base_path
-from runwatch.head.main import LocalHead
-from runwatch.head.settings import HeadSettings
+from runwatch.head.main import LocalHead, LocalSettings
+from runwatch.head.settings import HeadSettings, ServingSettings, check_base_path
 
 
 @pytest.mark.parametrize(
@@ -26,7 +25,8 @@ def test_what_is_no_base_path(said: str) -> None:
 
 
 def test_with_and_without_the_prefix(tmp_path: Path) -> None:
-    head, loop = LocalHead(tmp_path, base_path="/team/x"), asyncio.new_event_loop()
+    settings = LocalSettings(serving=ServingSettings(base_path="/team/x"))
+    head, loop = LocalHead(tmp_path, settings=settings), asyncio.new_event_loop()
 
     def ask(path: str) -> int:
         answer = Exchange(head.app, loop, path)

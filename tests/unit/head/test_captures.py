@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from runwatch.head.features.captures.api import CapturesApi
 from runwatch.head.features.captures.captures import MAX_EARLY_SECONDS, MAX_MS, Preflight, Wanted
 from runwatch.head.main import LocalHead
 from runwatch.head.stream import AgentState
@@ -43,7 +44,9 @@ class Node:
 
     def capture(self, **wanted: Any) -> tuple[int, Mapping[str, Any]]:
         """The common start, and what the node was asked for, in the head's time."""
-        started = self.head.captures.start(None, Wanted(hosts=["node"], **wanted))
+        started = self.head.feature(CapturesApi).captures.start(
+            None, Wanted(hosts=["node"], **wanted)
+        )
         body = dict(self.asked[-1])
         body["start_ns"] -= AHEAD_NS
         return started.asked.start_ns, body
@@ -62,7 +65,10 @@ def test_all_begin_before_the_common_time_and_end_with_it(eight: Node) -> None:
     assert early_ns == 480_000_000
     end_ns = asked["start_ns"] + asked["duration_ms"] * 1_000_000
     assert end_ns == start_ns + 2_000_000_000
-    assert eight.head.captures.find(None, asked["session"]).asked.duration_ms == 2000
+    assert (
+        eight.head.feature(CapturesApi).captures.find(None, asked["session"]).asked.duration_ms
+        == 2000
+    )
 
 
 def test_the_longest_capture_grows_no_longer(eight: Node) -> None:
@@ -110,12 +116,12 @@ def test_who_is_not_heard_of_may_be_recording_still(tmp_path: Path) -> None:
             "duration_ms": 1000, "hosts": ["node"],
         }  # fmt: skip
         rank.write([], [("capture", began, asked), ("profile", began, told)])
-        (state,) = head.captures.reading.processes(RunId("run-1"))
+        (state,) = head.feature(CapturesApi).captures.reading.processes(RunId("run-1"))
         assert state.state == "lost"
-        assert head.captures.find(RunId("run-1"), "s").state == "running"
+        assert head.feature(CapturesApi).captures.find(RunId("run-1"), "s").state == "running"
 
         rank.write([], [exited("rank", began + 1, signal=9)])
-        (process,) = head.captures.find(RunId("run-1"), "s").processes
+        (process,) = head.feature(CapturesApi).captures.find(RunId("run-1"), "s").processes
         assert (process.state, process.why) == ("failed", "the process ended meanwhile")
     finally:
         head.close()

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from runwatch.head.features.gswarm.profiler import Profiler
-from runwatch.head.features.sessions.api import SessionDesk
 from runwatch.head.state.clients import Client, Clients, Pieces
+from runwatch.head.state.session_room import SessionRoom
 from runwatch.head.state.sessions import Sessions
 from runwatch.record import NO_STEP, Batch, Event, JournalId, Origin, Position, Series
 from runwatch.store.duck import DuckStore
@@ -80,7 +80,7 @@ def store() -> Iterator[DuckStore]:
 
 
 def profiler(store: DuckStore, clients: Clients, clock: HandClock) -> Profiler:
-    return Profiler(SessionDesk(Sessions(store, clock=clock), clients, clock=clock))
+    return Profiler(SessionRoom(Sessions(store, clock=clock), clients, clock=clock))
 
 
 def answers(asked: Profiler) -> list[bytes]:

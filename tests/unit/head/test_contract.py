@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from runwatch.cli.asgi import Exchange
-from runwatch.head.http.app import create_app
 from runwatch.store.duck import DuckStore
+from tests.apps import app_of
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "http" / "openapi-v1.json"
 
@@ -17,7 +17,7 @@ FIXTURE = Path(__file__).parents[2] / "fixtures" / "http" / "openapi-v1.json"
 def described() -> dict[str, Any]:
     store, loop = DuckStore.open(None), asyncio.new_event_loop()
     try:
-        answer = Exchange(create_app(store), loop, "/api/v1/openapi.json")
+        answer = Exchange(app_of(store), loop, "/api/v1/openapi.json")
         found: dict[str, Any] = json.loads(b"".join(answer.body()))
         return found
     finally:

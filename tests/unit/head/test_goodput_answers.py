@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from runwatch.head.features.goodput import answers as goodput_answers
-from runwatch.head.http.app import create_app
 from runwatch.record import Batch, Event, JournalId, Origin, Position, RunId, RunScope, Series
 from runwatch.store.duck import DuckSettings, DuckStore
 from runwatch.store.store import Store
+from tests.apps import app_of
 from tests.integration.head_history import Clock
 from tests.unit.views.goodput.story import RUN, SECOND, Notebook
 
@@ -32,7 +32,7 @@ def store() -> Iterator[Store]:
 
 
 def ask(store: Store, path: str = f"{RUN}/goodput", *, status: int = 200, **given: Any) -> Any:
-    client = TestClient(create_app(store, clock=CLOCK), base_url="http://localhost")
+    client = TestClient(app_of(store, clock=CLOCK), base_url="http://localhost")
     reply = client.get(f"/api/v1/runs/{path}", params=given)
     assert reply.status_code == status, reply.text
     return reply.json() if status == 200 else reply.json()["error"]["message"]

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from runwatch.head.features.goodput import figures as goodput_figures
-from runwatch.head.http.app import create_app
 from runwatch.head.reading import Reading
 from runwatch.head.settings import HeadSettings
 from runwatch.head.state.accounts.accounts import Accounts
 from runwatch.record import RunId
 from runwatch.settings import load
 from runwatch.store.duck import DuckSettings, DuckStore
+from tests.apps import app_of
 from tests.integration.head_history import SECOND, START, Clock, Producer, exited
 
 with warnings.catch_warnings():  # it would rather have another client library
@@ -60,7 +60,7 @@ class World:
         seen.write(points, device=f"gpu{index}")
 
     def get(self, path: str, *, price: float | None = None, status: int = 200, **given: Any) -> Any:
-        app = create_app(self.store, clock=self.clock, price_per_device_hour=price)
+        app = app_of(self.store, clock=self.clock, serving={"price_per_device_hour": price})
         reply = TestClient(app, base_url="http://localhost").get(f"/api/v1{path}", params=given)
         assert reply.status_code == status, reply.text
         return reply.json() if status == 200 else reply.json()["error"]["message"]
@@ -270,7 +270,7 @@ def test_many_runs_leave_no_accounts_behind(
 ) -> None:
     reading = Reading(several.store, clock=several.clock)
     accounts = Accounts(reading, threading.Lock())
-    app = create_app(several.store, clock=several.clock, accounts=accounts)
+    app = app_of(several.store, clock=several.clock, accounts=accounts)
     client = TestClient(app, base_url="http://localhost")
     monkeypatch.setattr(goodput_figures, "KEPT_RUNS", 2)
     many = client.get("/api/v1/goodput").json()

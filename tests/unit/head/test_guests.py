@@ -10,9 +10,9 @@ import pytest
 
 from runwatch.errors import NotFound
 from runwatch.head.http import guests
-from runwatch.head.http.app import create_app
 from runwatch.head.http.guests import Ruling, Sight, narrowed, reads
 from runwatch.store.duck import DuckStore
+from tests.apps import app_of
 
 XPROF = "/viewers/xprof/data/plugin/profile"
 
@@ -122,7 +122,7 @@ def test_every_route_about_all_runs_is_closed_to_a_guest_of_one() -> None:
     """Whoever adds a route must say here whether such a guest may use it; till then he may not."""
     store = DuckStore.open(None)
     try:
-        paths = {getattr(route, "path", "") for route in create_app(store).routes}
+        paths = {getattr(route, "path", "") for route in app_of(store).routes}
     finally:
         store.close()
     free = {path for path in paths if "{" not in path and not ruling("r", path, b"").why_not}

@@ -10,17 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runwatch.head.http.login import (
-    BURST,
-    EVERY_SECONDS,
-    LARGEST_FORM,
-    MOST_ADDRESSES,
-    Guesses,
-    LoginPage,
-    checked,
-    form_of,
-    onward,
-)
+from runwatch.head.access.guesses import BURST, EVERY_SECONDS, MOST_ADDRESSES, Guesses
+from runwatch.head.http.login import LARGEST_FORM, LoginPage, checked, form_of, onward
 from runwatch.head.http.parameters import BadRequest
 from tests.integration.head_history import Clock
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from runwatch.head.features.stacks.api import StacksApi
 from runwatch.head.features.stacks.incidents import Wanted
 from runwatch.head.main import LocalHead
 from runwatch.head.stream import AgentState
@@ -99,7 +100,9 @@ def test_stacks_of_pods_are_asked_of_their_node_once(world: World) -> None:
     [agent] = world.agents.values()
     asked: list[str] = []
     agent.commands, agent.send = ("stacks",), lambda command: asked.append(command.kind)
-    sent = world.head.incidents.taker.ask(RunId("run"), Wanted(), ["pod-1", "pod-2", "pod-3"])
+    sent = world.head.feature(StacksApi).incidents.taker.ask(
+        RunId("run"), Wanted(), ["pod-1", "pod-2", "pod-3"]
+    )
     assert (sent.hosts, list(sent.unreachable), asked) == (("node-1",), ["pod-3"], ["stacks"])
 
 

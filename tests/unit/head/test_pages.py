@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from starlette.applications import Starlette
-from starlette.routing import Route
 
 from runwatch.head.http.pages import Pages
 
@@ -32,7 +31,7 @@ def built(tmp_path: Path) -> Path:
 
 def client_of(built: Path) -> TestClient:
     pages = Pages(built)
-    routes = [Route("/", pages.front), *pages.routes(lambda path, answer: answer)]
+    routes = pages.routes()
     return TestClient(Starlette(routes=routes))
 
 

@@ -15,12 +15,12 @@ from starlette.concurrency import run_in_threadpool
 
 from runwatch.clock import system_clock
 from runwatch.errors import Abandoned
-from runwatch.head.http.app import create_app
 from runwatch.head.http.patience import Patience
 from runwatch.record import RunId
 from runwatch.rows import EventRow
 from runwatch.store.asking import Question
 from runwatch.store.duck import DuckSettings, DuckStore
+from tests.apps import app_of
 from tests.integration.head_history import Producer
 from tests.integration.processes import until
 
@@ -60,7 +60,7 @@ def serve(store: SlowStore) -> Iterator[Any]:
     servers: list[tuple[uvicorn.Server, threading.Thread]] = []
 
     def begin(seconds: float) -> int:
-        app = create_app(store, answer_seconds=seconds)
+        app = app_of(store, serving={"answer_seconds": seconds})
         server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off"))
         listening = socket.create_server(("127.0.0.1", 0))
         thread = threading.Thread(target=server.run, args=([listening],))

@@ -17,18 +17,20 @@ from typing import Any
 import pytest
 
 from runwatch.cli.asgi import Exchange
-from runwatch.head.features.profiles.api import ProfileSettings
-from runwatch.head.main import LocalHead
+from runwatch.head.features.profiles.api import ProfilesApi
+from runwatch.head.main import LocalHead, LocalSettings
+from runwatch.head.settings import ServingSettings, ViewerSettings
 from tests.integration.head_history import SECOND, START, Producer, agent
 from tests.integration.processes import until
 
 TRACES = Path(__file__).parents[2] / "fixtures" / "profiles"
+AT_ONCE = LocalSettings(serving=ServingSettings(viewer=ViewerSettings(summarises_at_once=True)))
 
 
 class Api:
-    def __init__(self, root: Path, profiles: ProfileSettings | None = None) -> None:
+    def __init__(self, root: Path, settings: LocalSettings | None = None) -> None:
         self.root = root
-        self.head = LocalHead(root, profiles=profiles)
+        self.head = LocalHead(root, settings=settings)
         self.loop = asyncio.new_event_loop()
 
     def ask(self, path: str, method: str = "") -> tuple[int, Any]:
@@ -224,7 +226,7 @@ def test_traces_that_lie_loose(tmp_path: Path) -> None:
     )
     drop(tmp_path / "logs", run="x/y")
     (tmp_path / "logs" / "notes.txt").write_text("no trace")
-    api = Api(tmp_path / "root", ProfileSettings((tmp_path / "logs",), loose=True))
+    api = Api(tmp_path / "root", LocalSettings(profiles=(tmp_path / "logs",), loose_profiles=True))
     try:
         assert {(s["run"], s["session"]) for s in api.sessions()} == {
             ("logs", "worker"),
@@ -249,7 +251,7 @@ def test_a_summary_is_made_once_and_kept(api: Api) -> None:
     kept = json.loads((lying / ".runwatch-summary.json").read_text())
     kept["summary"]["traces"] = []
     (lying / ".runwatch-summary.json").write_text(json.dumps(kept))
-    again = Api(api.root.parent / "other", ProfileSettings((api.root / "profiles",)))
+    again = Api(api.root.parent / "other", LocalSettings(profiles=(api.root / "profiles",)))
     try:
         assert again.summarised("llama", "s1")["summary"]["traces"] == []
         shutil.copy(lying / "gpu-17.xplane.pb", lying / "gpu-18.xplane.pb")
@@ -260,13 +262,13 @@ def test_a_summary_is_made_once_and_kept(api: Api) -> None:
 
 def test_a_head_makes_it_when_a_capture_ends(tmp_path: Path) -> None:
     lying = drop(tmp_path / "profiles", run="run-1")
-    api = Api(tmp_path, ProfileSettings((tmp_path / "profiles",), eager=True))
+    api = Api(tmp_path, AT_ONCE)
     try:
         begun = Producer(api.head.store, "j").write([], [ended("s0", "", state="started")])
-        api.head.profiles.stored([begun])
+        api.head.feature(ProfilesApi).stored([begun])
         assert not list(lying.glob(".runwatch*"))
         done = Producer(api.head.store, "k").write([], [ended("s1", lying)])
-        api.head.profiles.stored([done])
+        api.head.feature(ProfilesApi).stored([done])
         until(lambda: (lying / ".runwatch-summary.json").exists(), what="the summary")
         assert api.ask("/api/v1/profiles/run-1/s1")[1]["summary_state"] == "done"
     finally:
@@ -275,16 +277,16 @@ def test_a_head_makes_it_when_a_capture_ends(tmp_path: Path) -> None:
 
 def test_a_head_makes_it_when_the_last_file_has_come(tmp_path: Path) -> None:
     """Agents bring files one by one, after the capture has ended: each is read once."""
-    api = Api(tmp_path, ProfileSettings((tmp_path / "profiles",), eager=True))
+    api = Api(tmp_path, AT_ONCE)
     names = ["gpu-17.xplane.pb", "gpu-17.kineto.json.gz"]
     try:
         lying = folder(tmp_path / "profiles", run="run-1")
         done = Producer(api.head.store, "k").write([], [ended("s1", "", files=names)])
-        api.head.profiles.stored([done])
+        api.head.feature(ProfilesApi).stored([done])
         shutil.copy(TRACES / "jax.xplane.pb", lying / names[0])
-        api.head.profiles.kept(lying / names[0])
+        api.head.feature(ProfilesApi).kept(lying / names[0])
         shutil.copy(TRACES / "torch.kineto.json.gz", lying / names[1])
-        api.head.profiles.kept(lying / names[1])
+        api.head.feature(ProfilesApi).kept(lying / names[1])
         until(lambda: (lying / ".runwatch-summary.json").exists(), what="the summary")
         kept = json.loads((lying / ".runwatch-summary.json").read_text())
         assert sorted(stamp[1] for stamp in kept["stamp"]) == sorted(names)

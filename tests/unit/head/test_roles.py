@@ -11,11 +11,11 @@ from starlette.routing import Route
 from runwatch.head.access import roles
 from runwatch.head.features.gswarm.grpc import ProfilerService
 from runwatch.head.features.gswarm.profiler import Profiler
-from runwatch.head.http.app import create_app
 from runwatch.head.ingest import Ingest
 from runwatch.head.main import LocalHead
 from runwatch.head.stream import SpineService
 from runwatch.store.duck import DuckStore
+from tests.apps import app_of
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def store() -> Iterator[DuckStore]:
 def test_every_route_is_in_the_table_and_nothing_else(store: DuckStore) -> None:
     served = {
         f"{method} {route.path}"
-        for route in create_app(store).routes
+        for route in app_of(store).routes
         if isinstance(route, Route)
         for method in route.methods or ()
         if method != "HEAD"
@@ -47,7 +47,9 @@ def test_every_grpc_method_is_in_the_table(tmp_path: Any) -> None:
         ingest: Ingest = head.ingest
         handlers = (
             SpineService(ingest).handler(),
-            ProfilerService(Profiler(head.desk, None), ingest, on_exit=lambda: None).handler(),
+            ProfilerService(
+                Profiler(head.context.sessions), ingest, on_exit=lambda: None
+            ).handler(),
         )
         served = {name for handler in handlers for name in handler._method_handlers}
     finally:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from runwatch.errors import NotFound, StoreBusy
-from runwatch.head.features.sessions.files import SessionFiles
 from runwatch.head.ingest import Ingest
+from runwatch.head.state.session_files import SessionFiles
 from runwatch.head.state.sessions import SessionActive, SessionDefaults, Sessions
 from runwatch.store.duck import DuckStore
 from runwatch.views.sessions import BadName, Session, Stretch

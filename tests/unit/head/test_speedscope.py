@@ -23,7 +23,7 @@ async def _said(request: Request, error: Exception) -> Response:
 
 
 def client(folder: Path) -> TestClient:
-    routes = Speedscope(folder).routes(lambda path, answer: answer)
+    routes = Speedscope(folder).routes()
     handlers = {NotFound: _said, UsageError: _said}
     return TestClient(Starlette(routes=routes, exception_handlers=handlers))
 

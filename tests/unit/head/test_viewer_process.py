@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from runwatch.head.features.profiles.shown import Giver, Taker
-from runwatch.head.features.profiles.viewer_process import Viewer, ViewerFailed, folder_name, wanted
-from runwatch.head.state.profiles import File, Kept, Place, for_viewer
+from runwatch.head.features.profiles.viewer_process import Viewer, ViewerFailed, wanted
+from runwatch.head.state.profiles import File, Kept, Place, folder_name, for_viewer
 from runwatch.record import RunId
 from tests.integration.processes import until
 

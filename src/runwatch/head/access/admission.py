@@ -17,12 +17,12 @@ from google.protobuf.message import DecodeError
 from runwatch.errors import WireError
 from runwatch.head.access import roles
 from runwatch.head.access.audit import Audit
+from runwatch.head.access.guesses import Guesses
 from runwatch.head.access.main_token import MainToken, Secret
 from runwatch.head.access.projects import words
 from runwatch.head.access.roles import Role
 from runwatch.head.access.tokens import Token, Tokens
 from runwatch.head.access.visits import TakenBack, Visit, Visits
-from runwatch.head.http.login import Guesses
 from runwatch.peers import user_at
 
 Context: TypeAlias = grpc.aio.ServicerContext

@@ -28,13 +28,14 @@ from runwatch.clock import Clock, system_clock
 from runwatch.errors import NotFound, UsageError
 from runwatch.head.access import roles, shares, tokens
 from runwatch.head.access.audit import CHANGED, Audit
+from runwatch.head.access.guesses import Guesses
 from runwatch.head.access.main_token import MainToken, Secret
 from runwatch.head.access.roles import Role
 from runwatch.head.access.shares import Share, Shares
 from runwatch.head.access.tokens import Token, Tokens
 from runwatch.head.http import guests
 from runwatch.head.http.guests import Runs, Sight
-from runwatch.head.http.login import LOGIN, LOGOUT, Guesses, LoginPage, form_of, onward
+from runwatch.head.http.login import LOGIN, LOGOUT, LoginPage, form_of, onward
 from runwatch.head.http.parameters import BadRequest, decoded
 from runwatch.head.http.replies import error_reply, json_reply
 from runwatch.head.reading import Ambiguous

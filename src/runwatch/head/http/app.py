@@ -1,14 +1,12 @@
-"""The HTTP API: parse → view → JSON.  The table `operations` is all there is under /api/v1.
+"""The HTTP port: every feature's operations and routes in one app.
 
 Store reads run in a pool of threads.  Errors leave in one shape, {"error": {"code", "message"}}.
 """
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
-from functools import cache, partial
-from pathlib import Path
+from collections.abc import AsyncIterator, Sequence
+from functools import cache
 from typing import Any, Final
 
 from starlette.applications import Starlette
@@ -21,453 +19,125 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runwatch._version import __version__
-from runwatch.clock import Clock, system_clock
 from runwatch.errors import NotFound, RunwatchError, StoreBusy, StoreDamaged, StoreFull, UsageError
-from runwatch.exports.csv import csv_text
-from runwatch.exports.json import json_text
-from runwatch.exports.parquet import write_parquet
-from runwatch.exports.perfetto import MEDIA_TYPE as _TRACE
-from runwatch.exports.perfetto import perfetto_text
 from runwatch.exports.prometheus import CONTENT_TYPE, HeadMetrics
-from runwatch.exports.rows import export_batches
 from runwatch.head.access import roles
-from runwatch.head.access.audit import Audit
-from runwatch.head.access.main_token import MainToken
-from runwatch.head.access.shares import Shares
-from runwatch.head.access.tokens import Tokens
-from runwatch.head.features.audit.api import AuditDesk
-from runwatch.head.features.captures.api import CaptureDesk
-from runwatch.head.features.captures.captures import Captures
-from runwatch.head.features.devices import answers as device_answers
-from runwatch.head.features.goodput.api import GoodputDesk
-from runwatch.head.features.goodput.notes import GoodputKeeper
-from runwatch.head.features.gswarm.http import GswarmHttp, info, wants_json
-from runwatch.head.features.gswarm.profiler import Profiler
-from runwatch.head.features.profiles.api import ProfileRoom
-from runwatch.head.features.runs import answers
-from runwatch.head.features.runs.deletions import DeletionDesk
-from runwatch.head.features.sessions.api import SessionDesk
-from runwatch.head.features.shares.api import ShareDesk
-from runwatch.head.features.stacks.api import StackDesk
-from runwatch.head.features.stacks.incidents import Incidents, StackTaker
-from runwatch.head.features.stacks.speedscope import Speedscope
-from runwatch.head.features.timeline.api import PageDesk
-from runwatch.head.features.timeline.bands import BandDesk
-from runwatch.head.features.tokens.api import TokenDesk
-from runwatch.head.http import streams, types
-from runwatch.head.http.access import CALLER, TRUSTED, Access, AccessSettings
+from runwatch.head.context import Context, Feature
+from runwatch.head.http import health, streams
+from runwatch.head.http.access import CALLER, TRUSTED, Access
+from runwatch.head.http.answering import ROUTE, Answering, answered
 from runwatch.head.http.base_path import BasePath
-from runwatch.head.http.feed import Cards, Pace, feed
-from runwatch.head.http.guests import by_id, seen
-from runwatch.head.http.live import Live, TooManySubscribers
-from runwatch.head.http.openapi import JSON, Operation, Respond, document
+from runwatch.head.http.feed import Cards, feed
+from runwatch.head.http.guests import by_id
+from runwatch.head.http.live import TooManySubscribers
+from runwatch.head.http.openapi import JSON, Operation, document
 from runwatch.head.http.pages import Pages
 from runwatch.head.http.parameters import BadRequest, Given, Parameter, decoded, parse
-from runwatch.head.http.patience import ANSWER_SECONDS, Patience, for_caller
+from runwatch.head.http.patience import Patience
 from runwatch.head.http.replies import error_reply, json_reply
-from runwatch.head.reading import Ambiguous, Reading, Standing
-from runwatch.head.state.accounts.accounts import Accounts
-from runwatch.head.state.board import RunBoard
-from runwatch.head.state.clients import Clients
-from runwatch.head.state.deletions import Deletions
-from runwatch.head.state.sessions import SessionActive, Sessions
-from runwatch.record import JournalId, RunId
-from runwatch.store.store import Store
-from runwatch.views.devices import ORDERS as device_orders
+from runwatch.head.http.types import Health
+from runwatch.head.reading import Ambiguous
+from runwatch.head.state.sessions import SessionActive
 from runwatch.views.sessions import BadName
 
-_ROUTE: Final = "runwatch.route"
-_PARQUET: Final = "application/vnd.apache.parquet"
 
-
-def create_app(
-    store: Store,
-    *,
-    access: AccessSettings | None = None,
-    clock: Clock = system_clock,
-    live: Live | None = None,
-    metrics: HeadMetrics | None = None,
-    alive: Callable[[], Collection[JournalId]] = tuple,
-    gone: Callable[[], Collection[JournalId]] = tuple,
-    standing: Callable[[], Standing] = Standing,
-    pace: Pace | None = None,
-    accounts: Accounts | None = None,
-    clock_offsets: device_answers.Offsets = dict,
-    desk: SessionDesk | None = None,
-    profiler: Profiler | None = None,
-    profiles: ProfileRoom | None = None,
-    captures: Captures | None = None,
-    incidents: Incidents | None = None,
-    shares: Shares | None = None,
-    tokens: Tokens | None = None,
-    audit: Audit | None = None,
-    main: MainToken | None = None,
-    board: RunBoard | None = None,
-    keeper: GoodputKeeper | None = None,
-    deletions: Deletions | None = None,
-    answer_seconds: float = ANSWER_SECONDS,
-    base_path: str = "",
-    price_per_device_hour: float | None = None,
-) -> Starlette:
-    """The app of one store.  Whoever stops the server calls `live.close()` first."""
-    reading = Reading(store, clock=clock, alive=alive, gone=gone, standing=standing)
-    api = Api(
-        reading,
-        live or Live(),
-        metrics or HeadMetrics(store.health),
-        pace or Pace(),
-        accounts or Accounts(reading),
-        board or RunBoard(reading),
-        clock_offsets,
-    )
-    desk = desk or SessionDesk(
-        Sessions(store, clock=clock), Clients(store, clock=clock), clock=clock
-    )
-    profiles = profiles or ProfileRoom(reading)
-    capturing = CaptureDesk(captures or Captures(reading))
-    stacks = StackDesk(incidents or Incidents(StackTaker(reading)))
-    access = access or AccessSettings()
-    shares = shares or Shares(clock=clock)
-    tokens, audit = tokens or Tokens(clock=clock), audit or Audit(clock=clock)
-    main = main or MainToken(access.token)
-
-    def on_revoked() -> None:
-        """Those that are open look whether they may stay."""
-        api.live.changed([JournalId("")])
-
-    sharing = ShareDesk(
-        reading,
-        shares,
-        has_token=bool(access.token),
-        base_path=base_path,
-        on_revoked=on_revoked,
-    )
-    operations = [
-        *api.operations(),
-        *GoodputDesk(reading, api.accounts, api.board, price_per_device_hour).operations(),
-        *desk.operations(),
-        *profiles.operations(),
-        *capturing.operations(),
-        *stacks.operations(),
-        *sharing.operations(),
-        *TokenDesk(tokens, main, on_revoked=on_revoked).operations(),
-        *AuditDesk(audit).operations(),
-        *BandDesk(reading).operations(),
-        *PageDesk(reading, api.accounts, api.board, keeper).operations(),
-        *DeletionDesk(
-            deletions or Deletions(reading, api.accounts, api.board, profiles.profiles)
-        ).operations(),
-    ]
+def create_app(context: Context, features: Sequence[Feature]) -> Starlette:
+    """The app of one head.  Whoever stops the server calls `context.live.close()` first."""
+    own = _Own(context)
+    operations = [*own.operations(), *(op for feature in features for op in feature.operations())]
     pages = Pages()
-    routes = [Route(op.path, api.endpoint(op), methods=[op.method]) for op in operations]
-    routes += [
+    routes = [
+        *(Route(op.path, _endpoint(op), methods=[op.method]) for op in operations),
         Route("/api/v1/openapi.json", _described(operations), methods=["GET"]),
-        Route("/metrics", api.prometheus, methods=["GET"]),
-        Route("/", _routed("/", _front(pages)), methods=["GET"]),
-        *pages.routes(_routed),
-        *GswarmHttp(profiler or Profiler(desk)).routes(_routed),
-        *profiles.routes(_routed),
-        *Speedscope().routes(_routed),
+        Route("/metrics", own.prometheus, methods=["GET"]),
+        *pages.routes(),
+        *(route for feature in features for route in feature.routes()),
     ]
     if missing := roles.unknown(routes):
         raise RuntimeError(f"head/access/roles.py does not say who may ask for {missing}")
+    gate, serving = context.gate, context.serving
     app = Starlette(
         routes=routes,
         exception_handlers=_HANDLERS,
         middleware=[
-            Middleware(BasePath, base=base_path),
-            Middleware(_Counted, metrics=api.metrics),
+            Middleware(BasePath, base=serving.base_path),
+            Middleware(_Counted, metrics=context.metrics),
             Middleware(
                 Access,
-                settings=access,
-                links=shares,
-                known_tokens=tokens,
-                audit=audit,
-                main=main,
-                runs=reading,
-                clock=clock,
+                settings=gate.settings,
+                links=gate.shares,
+                known_tokens=gate.tokens,
+                audit=gate.audit,
+                main=gate.main,
+                runs=context.reading,
+                clock=context.reading.clock,
             ),
-            Middleware(Patience, seconds=answer_seconds),
+            Middleware(Patience, seconds=serving.answer_seconds),
         ],
     )
     app.router.redirect_slashes = False
     return app
 
 
-# ── what may be asked ──────────────────────────────────────────────────────────────────────────
+# ── what the port itself answers ───────────────────────────────────────────────────────────────
 
-_RUN = Parameter("run", "string", "a run's id, or its name if only one has it", "path", shortest=1)
-_FILTERS = (
-    Parameter("rank", "integer", "only these ranks", repeated=True),
-    Parameter("host", "string", "only these hosts", repeated=True),
-    Parameter("device", "string", "only these devices", repeated=True),
-    Parameter("attempt", "integer", "only these attempts", minimum=1, repeated=True),
-)
-_METRIC = Parameter("metric", "string", "only these metrics", shortest=1, repeated=True)
-_CURVE_METRIC = Parameter(
-    "metric", "string", "the metrics to draw", shortest=1, repeated=True, required=True
-)
-_START = Parameter("start", "integer", "from here on, in nanoseconds since the epoch")
-_END = Parameter("end", "integer", "up to but without here, in nanoseconds since the epoch")
-_OFFSET = Parameter("offset", "integer", "leave out so many", minimum=0, maximum=10**9, default=0)
-
-
-def _limit(default: int, most: int) -> Parameter:
-    return Parameter(
-        "limit", "integer", "at most so many", minimum=1, maximum=most, default=default
-    )
-
-
-_CURVES = (
-    _RUN,
-    _CURVE_METRIC,
-    *_FILTERS,
-    Parameter("axis", "string", "along what", choices=("time", "step"), default="time"),
-    Parameter("start", "integer", "from this time in ns, or step, on"),
-    Parameter("end", "integer", "up to but without this time in ns, or step"),
-    Parameter("buckets", "integer", "reduce to so many", minimum=1, maximum=10_000, default=1000),
-)
-_EVENTS = (
-    _RUN,
-    Parameter("kind", "string", "only these kinds", shortest=1, repeated=True),
-    _START,
-    _END,
-    _limit(1000, 10_000),
-    Parameter("newest_first", "boolean", "the newest first", default=False),
-)
-_EXPORT = (
-    _RUN,
-    Parameter(
-        "format", "string", "how", choices=("csv", "json", "parquet", "perfetto"), default="csv"
-    ),
-    _METRIC,
-    *_FILTERS,
-    _START,
-    _END,
-)
-_DEVICES = (
-    Parameter("run", "string", "only of this run, by id or name", shortest=1),
-    Parameter("host", "string", "only of these hosts", repeated=True),
-    Parameter("sort", "string", "by what", choices=device_orders, default="hurt"),
-    Parameter(
-        "within",
-        "integer",
-        "those heard of in the last so many seconds",
-        minimum=1,
-        maximum=10**9,
-        default=device_answers.WITHIN_SECONDS,
-    ),
-    _limit(10_000, 100_000),
-    _OFFSET,
-)
-_LIVE = (
+_LIVE: Final = (
     Parameter("run", "string", "follow this run, points included", shortest=1),
     Parameter(
-        "values", "string", "off: only that points came", choices=("on", "off"), default="on"
+        "values",
+        "string",
+        "off: messages say that points came, and leave their values out",
+        choices=("on", "off"),
+        default="on",
     ),
 )
 
 
-class Api:
-    def __init__(
-        self,
-        reading: Reading,
-        live: Live,
-        metrics: HeadMetrics,
-        pace: Pace,
-        accounts: Accounts,
-        board: RunBoard,
-        clock_offsets: device_answers.Offsets = dict,
-    ) -> None:
-        self.reading = reading
-        self.live = live
-        self.metrics = metrics
-        self.accounts = accounts
-        self.board = board
-        self._clock_offsets = clock_offsets
-        self._pace = pace
-        self._cards = Cards(reading, live, fresh_seconds=pace.all_seconds, board=board)
+class _Own:
+    """Health, metrics and the live stream."""
+
+    def __init__(self, context: Context) -> None:
+        self._reading = context.reading
+        self._live = context.live
+        self._metrics = context.metrics
+        self._pace = context.serving.pace
+        self._cards = Cards(
+            context.reading,
+            context.live,
+            fresh_seconds=self._pace.all_seconds,
+            board=context.board,
+        )
 
     def operations(self) -> list[Operation]:
-        def ask(
-            path: str,
-            summary: str,
-            answer: Callable[[Reading, Given], types.Answer],
-            kind: type[types.Answer],
-            parameters: Sequence[Parameter],
-            errors: tuple[int, ...] = (404, 409),
-        ) -> Operation:
-            respond = self._json(answer)
-            return Operation(
-                f"/api/v1{path}", summary, respond, tuple(parameters), {JSON: kind}, errors
-            )
-
-        of_run = "/runs/{run}"
-        page = (_limit(1000, 10_000), _OFFSET)
         return [
-            Operation("/api/v1/health", "How the head is", self._health, (), {JSON: types.Health}),
-            ask(of_run, "One run", answers.run, types.RunDetail, [_RUN]),
-            ask(
-                f"{of_run}/configs",
-                "What it was told, and what it ran on",
-                answers.configs,
-                types.ConfigsInfo,
-                [_RUN],
-            ),
-            ask(
-                f"{of_run}/series",
-                "Its series, each with its newest point",
-                answers.series,
-                types.SeriesList,
-                [_RUN, _METRIC, *_FILTERS, *page],
-            ),
-            ask(
-                f"{of_run}/curves",
-                "Series reduced to buckets along time or step",
-                answers.curves,
-                types.CurveList,
-                _CURVES,
-                (404, 409, 422),
-            ),
-            ask(
-                f"{of_run}/latest",
-                "The newest point of each series",
-                answers.latest,
-                types.LatestList,
-                [_RUN, _METRIC, *_FILTERS],
-            ),
-            ask(
-                f"{of_run}/events",
-                "What happened",
-                answers.events,
-                types.EventList,
-                _EVENTS,
-                (404, 409, 422),
-            ),
-            ask(
-                f"{of_run}/processes",
-                "Its processes and how each stands",
-                answers.processes,
-                types.ProcessList,
-                [_RUN],
-            ),
-            Operation(
-                "/api/v1/devices",
-                "Every accelerator now, those first that hurt",
-                self._devices,
-                _DEVICES,
-                {JSON: types.DeviceList},
-                (404, 409),
-            ),
-            Operation(
-                f"/api/v1{of_run}/export",
-                "Every point, one row each",
-                self._export,
-                _EXPORT,
-                {"text/csv": None, JSON: list[types.ExportedPoint], _PARQUET: None, _TRACE: None},
-                (404, 409, 422),
-            ),
+            Operation("/api/v1/health", "How the head is", self._health, (), {JSON: Health}),
             Operation(
                 "/api/v1/live",
                 "Server-sent events: hello, run (RunInfo), points (LivePoints)",
-                self._live,
+                self._stream,
                 _LIVE,
                 {"text/event-stream": None},
                 (404, 409),
             ),
         ]
 
-    def endpoint(self, op: Operation) -> Callable[[Request], Any]:
-        async def respond(request: Request) -> Response:
-            request.scope[_ROUTE] = op.path
-            _check_path(request)
-            given = parse(op.parameters, request.scope["query_string"], request.path_params)
-            return await op.respond(request, by_id(request.scope, given))
-
-        return respond
-
-    def _json(self, answer: Callable[[Reading, Given], types.Answer]) -> Respond:
-        async def respond(request: Request, given: Given) -> Response:
-            def encoded() -> Response:
-                return json_reply(answer(self.reading, given))
-
-            return await for_caller(request, encoded)
-
-        return respond
-
-    async def _devices(self, request: Request, given: Given) -> Response:
-        sees, offsets = seen(request.scope[CALLER].sight, self.reading), self._clock_offsets
-        found = partial(device_answers.devices, offsets=offsets, sees=sees)
-        return await self._json(lambda reading, given: found(reading, given=given))(request, given)
-
     async def _health(self, request: Request, given: Given) -> Response:
         if request.scope[TRUSTED]:
-            return await self._json(answers.health)(request, given)
-        return json_reply(await run_in_threadpool(answers.public_health, self.reading))
+            return await answered(lambda given: health.health(self._reading))(request, given)
+        return json_reply(await run_in_threadpool(health.public_health, self._reading))
 
     async def prometheus(self, request: Request) -> Response:
-        request.scope[_ROUTE] = "/metrics"
+        request.scope[ROUTE] = "/metrics"
         parse((), request.scope["query_string"], {})
-        text = await run_in_threadpool(self.metrics.text)
+        text = await run_in_threadpool(self._metrics.text)
         return Response(text, headers={"Content-Type": CONTENT_TYPE})
 
-    # ── streams ────────────────────────────────────────────────────────────────────────────────
-
-    async def _export(self, request: Request, given: Given) -> Response:
-        run = await run_in_threadpool(answers.run_id, self.reading, given)
-        headers = {"Content-Disposition": f'attachment; filename="points.{given["format"]}"'}
-        if given["format"] == "parquet":
-            return await self._export_parquet(request, run, given, headers)
-        batches = self._batches(run, given)
-        if given["format"] == "perfetto":
-            trace = perfetto_text(
-                self.reading.store, run, batches, start_ns=given["start"], end_ns=given["end"]
-            )
-            named = {"Content-Disposition": 'attachment; filename="trace.json"'}
-            pieces = streams.streamed(request, trace, batches)
-            return StreamingResponse(pieces, media_type=_TRACE, headers=named)
-        as_json = given["format"] == "json"
-        text = json_text(batches) if as_json else csv_text(batches)
-        pieces, media = streams.streamed(request, text, batches), JSON if as_json else "text/csv"
-        return StreamingResponse(pieces, media_type=media, headers=headers)
-
-    def _batches(self, run: RunId, given: Given) -> Iterator[Any]:
-        return export_batches(
-            self.reading.store,
-            run,
-            question=answers.question(given),
-            start_ns=given["start"],
-            end_ns=given["end"],
-        )
-
-    async def _export_parquet(
-        self, request: Request, run: RunId, given: Given, headers: dict[str, str]
-    ) -> Response:
-        """The engine writes the file whole, so it is made first; then it is sent."""
-
-        def make() -> tuple[tempfile.TemporaryDirectory[str], Path]:
-            scratch = tempfile.TemporaryDirectory(prefix="runwatch-export-")
-            path = Path(scratch.name, "points.parquet")
-            try:
-                write_parquet(self._batches(run, given), path)
-            except BaseException:
-                scratch.cleanup()
-                raise
-            return scratch, path
-
-        scratch, path = await for_caller(request, make)
-        return StreamingResponse(
-            streams.file(scratch, path),
-            media_type=_PARQUET,
-            headers={**headers, "Content-Length": str(path.stat().st_size)},
-        )
-
-    async def _live(self, request: Request, given: Given) -> Response:
-        run = await run_in_threadpool(self.reading.run, given["run"]) if given["run"] else None
-        self.live.check_capacity()
+    async def _stream(self, request: Request, given: Given) -> Response:
+        run = await run_in_threadpool(self._reading.run, given["run"]) if given["run"] else None
+        self._live.check_capacity()
         stream: AsyncIterator[bytes] = feed(
-            self.reading,
-            self.live,
+            self._reading,
+            self._live,
             self._cards,
             run=run,
             values=given["values"] == "on",
@@ -484,36 +154,22 @@ class Api:
         )
 
 
-def _check_path(request: Request) -> None:
-    decoded(request.scope.get("raw_path", b"").replace(b"+", b"%2B"))
-
-
-# ── the page ───────────────────────────────────────────────────────────────────────────────────
-
-
-def _front(pages: Pages) -> Callable[[Request], Any]:
+def _endpoint(op: Operation) -> Answering:
     async def respond(request: Request) -> Response:
-        page = await pages.front(request)
-        return info() if wants_json(request) else page
+        request.scope[ROUTE] = op.path
+        decoded(request.scope.get("raw_path", b"").replace(b"+", b"%2B"))
+        given = parse(op.parameters, request.scope["query_string"], request.path_params)
+        return await op.respond(request, by_id(request.scope, given))
 
     return respond
 
 
-def _routed(path: str, answer: Callable[[Request], Any]) -> Callable[[Request], Any]:
-    async def respond(request: Request) -> Response:
-        request.scope[_ROUTE] = path
-        found: Response = await answer(request)
-        return found
-
-    return respond
-
-
-def _described(operations: Sequence[Operation]) -> Callable[[Request], Any]:
+def _described(operations: Sequence[Operation]) -> Answering:
     """The OpenAPI document, once somebody asks: it takes longer to make than all the rest."""
     made = cache(lambda: json_reply(document(operations, version=__version__)))
 
     async def respond(request: Request) -> Response:
-        request.scope[_ROUTE] = request.scope["path"]
+        request.scope[ROUTE] = request.scope["path"]
         parse((), request.scope["query_string"], {})
         return await run_in_threadpool(made)
 
@@ -595,7 +251,7 @@ class _Counted:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def counting(message: Message) -> None:
             if message["type"] == "http.response.start":
-                self._metrics.answered(scope.get(_ROUTE, "other"), message["status"])
+                self._metrics.answered(scope.get(ROUTE, "other"), message["status"])
             await send(message)
 
         await self._app(scope, receive, counting)

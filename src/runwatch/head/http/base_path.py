@@ -5,28 +5,10 @@ Every link and redirect of ours is relative, so only what comes in needs the pre
 
 from __future__ import annotations
 
-import re
-from typing import Final
 from urllib.parse import quote
 
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
-
-from runwatch.errors import UsageError
-
-_PARTS: Final = re.compile(r"(/[A-Za-z0-9._~-]+)*", re.ASCII)
-
-
-def check_base_path(base: str) -> str:
-    """`/team/x` in one spelling: no slash at the end, empty for none."""
-    base = base.rstrip("/")
-    base = base if not base or base.startswith("/") else f"/{base}"
-    if not _PARTS.fullmatch(base) or ".." in base:
-        raise UsageError(
-            f"base path {base[:80]!r}: parts of letters, digits, '.', '_', '~' and '-', "
-            "like /team/runwatch"
-        )
-    return base
 
 
 class BasePath:

@@ -13,31 +13,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
 
 from runwatch._version import __version__
 from runwatch.errors import NotFound
-from runwatch.head.features.runs.answers import latest_infos
-from runwatch.head.features.timeline.answers import described
 from runwatch.head.http.guests import EVERYTHING, Sight
 from runwatch.head.http.live import Live
+from runwatch.head.http.shapes import described, latest_infos
 from runwatch.head.http.types import LiveHello, LivePoints
 from runwatch.head.reading import Card, Reading
+from runwatch.head.settings import Pace
 from runwatch.head.state.board import RunBoard
 from runwatch.record import JournalId, RunId
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    run_seconds: float = 0.25
-    """Least time between two messages about one run."""
-    all_seconds: float = 1.0
-    """… about all runs."""
-    keep_alive_seconds: float = 15.0
-    """A stream that is silent for so long says so, and looks who has fallen silent."""
 
 
 class Cards:

@@ -20,8 +20,8 @@ from starlette.types import Message, Scope, Send
 from runwatch.errors import NotFound
 from runwatch.head.access import roles
 from runwatch.head.access.projects import words
-from runwatch.head.features.profiles.viewer_process import folder_name
 from runwatch.head.http.parameters import Given
+from runwatch.head.state.profiles import folder_name
 from runwatch.record import RunId
 
 SHARES: Final = "/api/v1/shares"

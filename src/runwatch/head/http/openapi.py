@@ -14,6 +14,7 @@ from runwatch.head.http.parameters import Given, Parameter
 from runwatch.head.http.types import Answer, ErrorAnswer
 
 JSON: Final = "application/json"
+PARQUET: Final = "application/vnd.apache.parquet"
 _ERRORS: Final = {
     400: "The request cannot be understood.",
     401: "A token is needed.",

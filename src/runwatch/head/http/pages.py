@@ -19,8 +19,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from runwatch._version import __version__
+from runwatch.head.http.answering import routed
 from runwatch.head.http.parameters import parse
-from runwatch.head.http.replies import Routed
+from runwatch.head.http.replies import json_reply
 
 BUILT: Final = Path(__file__).parents[1] / "static" / "page"
 FRONT: Final = "index.html"
@@ -78,15 +80,16 @@ class _File:
 
 
 class Pages:
-    """`front` answers at the root; `routes` has everything that it loads."""
+    """The page at the root, and everything that it loads."""
 
     def __init__(self, built: Path = BUILT) -> None:
         self._files = {name: _File.of(name, body) for name, body in _contents(built)}
         self._files.setdefault(FRONT, _File.of(FRONT, _NOT_BUILT.encode()))
 
-    def routes(self, routed: Routed) -> list[Route]:
+    def routes(self) -> list[Route]:
         loose = [name for name in self._files if "/" not in name and name != FRONT]
         return [
+            Route("/", routed("/", self._front), methods=["GET"]),
             Route("/assets/{name}", routed("/assets/", self._asset), methods=["GET"]),
             *(
                 Route(f"/{name}", routed("/assets/", self._loose), methods=["GET"])
@@ -94,8 +97,12 @@ class Pages:
             ),
         ]
 
-    async def front(self, request: Request) -> Response:
+    async def _front(self, request: Request) -> Response:
+        """Programs made for gswarm-profiler ask here for JSON."""
         parse((), request.scope["query_string"], {})
+        accepted = request.headers.get("accept", "").lower()
+        if "application/json" in accepted and "text/html" not in accepted:
+            return json_reply({"message": "GSwarm Profiler HTTP API", "version": __version__})
         return self._files[FRONT].reply(request)
 
     async def _asset(self, request: Request) -> Response:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 from urllib.parse import unquote_to_bytes
 
+from runwatch.errors import UsageError
+
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
 LONGEST_TEXT: Final = 512
@@ -142,3 +144,39 @@ def decoded(raw: bytes) -> str:
 
 def shortened(text: str) -> str:
     return repr(text if len(text) <= 80 else text[:80] + "…")
+
+
+# ── what many routes ask for ───────────────────────────────────────────────────────────────────
+
+RUN: Final = Parameter(
+    "run", "string", "a run's id, or its name if only one run has it", "path", shortest=1
+)
+METRIC: Final = Parameter(
+    "metric", "string", "only series of these metrics", shortest=1, repeated=True
+)
+SERIES_FILTERS: Final = (
+    Parameter("rank", "integer", "only series of these ranks", repeated=True),
+    Parameter("host", "string", "only series of these hosts", repeated=True),
+    Parameter("device", "string", "only series of these devices", repeated=True),
+    Parameter("attempt", "integer", "only series of these attempts", minimum=1, repeated=True),
+)
+START: Final = Parameter("start", "integer", "the window's start, in nanoseconds since the epoch")
+END: Final = Parameter(
+    "end", "integer", "the window's end (not part of it), in nanoseconds since the epoch"
+)
+OFFSET: Final = Parameter(
+    "offset", "integer", "how many to leave out first", minimum=0, maximum=10**9, default=0
+)
+YES: Final = Parameter("yes", "integer", "1 confirms", minimum=0, maximum=1, default=0)
+
+
+def limit(default: int, most: int) -> Parameter:
+    return Parameter(
+        "limit", "integer", "the most to list", minimum=1, maximum=most, default=default
+    )
+
+
+def check_range(given: Given) -> None:
+    start, end = given["start"], given["end"]
+    if start is not None and end is not None and start > end:
+        raise UsageError(f"start={start} is after end={end}; the range is from start up to end")

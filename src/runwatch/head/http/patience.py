@@ -17,9 +17,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runwatch.errors import Abandoned
 from runwatch.head.http.replies import error_reply
+from runwatch.head.settings import ANSWER_SECONDS
 from runwatch.store.asking import Question
 
-ANSWER_SECONDS: Final = 120.0
 AGAIN_SECONDS: Final = 0.05
 GRACE_SECONDS: Final = 1.0
 """So long the engine may take to notice that it is given up."""

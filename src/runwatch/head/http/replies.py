@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import msgspec
-from starlette.requests import Request
 from starlette.responses import Response
 
 from runwatch.head.http.types import ErrorAnswer, ErrorInfo
-
-Routed = Callable[[str, Callable[[Request], Any]], Callable[[Request], Any]]
-"""Makes an answer count under its route's name."""
 
 
 def json_reply(

@@ -441,3 +441,10 @@ def _opens(name: str, start: bytes) -> str:
 def _is(start: bytes) -> str:
     known = {b"PK": "a zip archive", _GZIP: "packed with gzip", b"\x80": "a pickle"}
     return next((f" but {what}" for magic, what in known.items() if start.startswith(magic)), "")
+
+
+def folder_name(run: str) -> str:
+    """What XProf knows a run by."""
+    if view.is_safe(run):
+        return run
+    return "".join(c if view.is_safe(c) else "_" for c in run)[:128] or "run"

@@ -8,9 +8,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runwatch.head.access.audit import Audit, Done
+from runwatch.head.access.audit import Done
+from runwatch.head.context import Context, Feature
 from runwatch.head.http.openapi import JSON, Operation
-from runwatch.head.http.parameters import Given, Parameter
+from runwatch.head.http.parameters import Given, Parameter, limit
 from runwatch.head.http.replies import json_reply
 from runwatch.head.http.types import Answer, plain
 
@@ -35,22 +36,19 @@ class AuditList(Answer):
     """Newest first."""
 
 
-_LIMIT: Final = Parameter(
-    "limit", "integer", "at most so many", minimum=1, maximum=10_000, default=100
-)
 _BEFORE: Final = Parameter("before", "integer", "only older ones, in nanoseconds since the epoch")
 
 
-class AuditDesk:
-    """`operations` is its part of the API's table."""
-
-    def __init__(self, audit: Audit) -> None:
-        self._audit = audit
+class AuditApi(Feature):
+    def __init__(self, context: Context) -> None:
+        self._audit = context.gate.audit
 
     def operations(self) -> list[Operation]:
         about = "Who changed what"
         answers = {JSON: AuditList}
-        return [Operation("/api/v1/audit", about, self._list, (_LIMIT, _BEFORE), answers)]
+        return [
+            Operation("/api/v1/audit", about, self._list, (limit(100, 10_000), _BEFORE), answers)
+        ]
 
     async def _list(self, request: Request, given: Given) -> Response:
         found = await run_in_threadpool(self._audit.newest, given["limit"], given["before"])

@@ -13,10 +13,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from runwatch.head.context import Context, Feature
 from runwatch.head.features.captures.captures import CaptureActive, Captures, Preflight, Wanted
-from runwatch.head.features.sessions.api import body_of
+from runwatch.head.http.answering import body_of
 from runwatch.head.http.openapi import JSON, Operation
-from runwatch.head.http.parameters import Given, Parameter
+from runwatch.head.http.parameters import RUN, Given, Parameter
 from runwatch.head.http.replies import error_reply, json_reply
 from runwatch.head.http.types import Answer, plain
 from runwatch.record import RunId
@@ -93,19 +94,22 @@ class PreflightInfo(Answer):
     """From the request to the start of a capture now."""
 
 
-_RUN: Final = Parameter("run", "string", "a run's id, or its name", "path", shortest=1)
 _SESSION: Final = Parameter("session", "string", "a capture's session", "path", shortest=1)
 _ERRORS: Final = (404, 409, 422)
 
 
-class CaptureDesk:
-    """`operations` is its part of the API's table."""
+class CapturesApi(Feature):
+    """Captures on demand."""
 
-    def __init__(self, captures: Captures) -> None:
-        self._captures = captures
+    def __init__(self, context: Context) -> None:
+        nodes = context.nodes
+        if nodes is None:
+            self.captures = Captures(context.reading)
+        else:
+            self.captures = Captures(context.reading, nodes.outbox, nodes.own, nodes.names)
 
     def operations(self) -> list[Operation]:
-        return [*self._table("/api/v1/runs/{run}", (_RUN,)), *self._table("/api/v1", ())]
+        return [*self._table("/api/v1/runs/{run}", (RUN,)), *self._table("/api/v1", ())]
 
     def _table(self, base: str, which: tuple[Parameter, ...]) -> list[Operation]:
         of_run = " of a run" if which else " of programs without a run"
@@ -126,13 +130,13 @@ class CaptureDesk:
         ]  # fmt: skip
 
     def _run(self, given: Given) -> RunId | None:
-        return self._captures.reading.run(given["run"]) if "run" in given else None
+        return self.captures.reading.run(given["run"]) if "run" in given else None
 
     async def _start(self, request: Request, given: Given) -> Response:
         wanted = _wanted(await body_of(request, NewCapture))
 
         def begun() -> CaptureInfo:
-            return _info(self._captures.start(self._run(given), wanted))
+            return _info(self.captures.start(self._run(given), wanted))
 
         try:
             return json_reply(await run_in_threadpool(begun), status=202)
@@ -141,7 +145,7 @@ class CaptureDesk:
 
     async def _one(self, request: Request, given: Given) -> Response:
         def found() -> CaptureInfo:
-            return _info(self._captures.find(self._run(given), given["session"]))
+            return _info(self.captures.find(self._run(given), given["session"]))
 
         return json_reply(await run_in_threadpool(found))
 
@@ -149,7 +153,7 @@ class CaptureDesk:
         wanted = _wanted(await body_of(request, NewCapture))
 
         def asked() -> PreflightInfo:
-            return _preflight_info(self._captures.preflight(self._run(given), wanted))
+            return _preflight_info(self.captures.preflight(self._run(given), wanted))
 
         return json_reply(await run_in_threadpool(asked))
 

@@ -18,7 +18,6 @@ from datetime import datetime
 from typing import Any, Final
 
 from runwatch.errors import NotFound, RunwatchError, UsageError
-from runwatch.head.features.stacks.incidents import newest
 from runwatch.head.outbox import Outbox, Sent
 from runwatch.head.own_journal import OwnJournal
 from runwatch.head.reading import Reading
@@ -36,6 +35,7 @@ from runwatch.views.captures import (
     capture_of,
 )
 from runwatch.views.profiles import Part, check_session
+from runwatch.views.runs import of_last_attempt
 
 KIND: Final = "profile"
 DEFAULT_MS: Final = 2_000
@@ -235,7 +235,7 @@ class Captures:
             if not found:
                 raise UsageError("no node's agent can be asked (`runwatch agent` starts one)")
             return found
-        states = [s for s in newest(self.reading.processes(run)) if s.state == "running"]
+        states = [s for s in of_last_attempt(self.reading.processes(run)) if s.state == "running"]
         if not states:
             raise UsageError("no process of the run lives now: there is nothing to capture")
         ranks = None if wanted.ranks is None else set(wanted.ranks)

@@ -14,10 +14,10 @@ from typing import Any, Final
 from runwatch.errors import UsageError
 from runwatch.head.features.goodput.figures import figures
 from runwatch.head.http.parameters import Given, shortened
+from runwatch.head.http.shapes import disruption_infos
 from runwatch.head.http.types import (
     AttemptSteps,
     BucketInfo,
-    DisruptionInfo,
     EntryList,
     ExplainedInfo,
     GoodputInfo,
@@ -35,7 +35,6 @@ from runwatch.store.store import Wanted
 from runwatch.views.goodput.account import (
     Account,
     AttemptAccount,
-    Disruption,
     Goodput,
     Range,
     RankShare,
@@ -169,26 +168,6 @@ def _attempt(attempt: AttemptAccount) -> AttemptSteps:
         first_step=attempt.first_step,
         last_step=attempt.last_step,
         ideal_step_ns=attempt.ideal_step_ns,
-    )
-
-
-def disruption_infos(goodput: Goodput, start_ns: int, end_ns: int) -> list[DisruptionInfo]:
-    return [_disruption(d) for d in goodput.disruptions if start_ns <= d.time_ns <= end_ns]
-
-
-def _disruption(disruption: Disruption) -> DisruptionInfo:
-    return DisruptionInfo(
-        attempt=disruption.attempt,
-        time_ns=disruption.time_ns,
-        cause=plain(disruption.cause),
-        hung=disruption.hung,
-        lost_steps=disruption.lost_steps,
-        wasted_ns=disruption.wasted_ns,
-        recovery_ns=disruption.recovery_ns,
-        back_ns=disruption.back_ns,
-        hang_ns=disruption.hang_ns,
-        warm_up_ns=disruption.warm_up_ns,
-        cost_ns=disruption.cost_ns,
     )
 
 

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from runwatch.head.context import Context, Feature
 from runwatch.head.features.goodput import answers as goodput_answers
 from runwatch.head.features.goodput import figures as goodput_figures
 from runwatch.head.http.access import CALLER
+from runwatch.head.http.answering import answered
 from runwatch.head.http.guests import Sight
-from runwatch.head.http.openapi import JSON, Operation, Respond
-from runwatch.head.http.parameters import Given, Parameter
+from runwatch.head.http.openapi import JSON, Operation
+from runwatch.head.http.parameters import RUN, Given, Parameter, limit
 from runwatch.head.http.patience import for_caller
 from runwatch.head.http.replies import json_reply
-from runwatch.head.http.types import Answer, EntryList, ExplainedInfo, GoodputInfo, RolledUp
-from runwatch.head.reading import Reading
+from runwatch.head.http.types import EntryList, ExplainedInfo, GoodputInfo, RolledUp
 from runwatch.head.settings import MOST_EXPENSIVE
-from runwatch.head.state.accounts.accounts import Accounts
-from runwatch.head.state.board import GoodputNote, RunBoard
+from runwatch.head.state.board import GoodputNote
 from runwatch.record import RunId
 
-_RUN: Final = Parameter(
-    "run", "string", "a run's id, or its name if only one has it", "path", shortest=1
-)
 _SINCE: Final = Parameter("since", "integer", "only from here on, in nanoseconds since the epoch")
 _TIME: Final = Parameter(
     "time", "integer", "an instant of the run, in nanoseconds since the epoch", required=True
@@ -40,14 +36,8 @@ _PRICE: Final = Parameter(
 )
 
 
-def _limit(default: int, most: int) -> Parameter:
-    return Parameter(
-        "limit", "integer", "at most so many", minimum=1, maximum=most, default=default
-    )
-
-
 _GOODPUT: Final = (
-    _RUN,
+    RUN,
     _SINCE,
     _UNTIL,
     Parameter(
@@ -68,11 +58,11 @@ _ROLLED_UP: Final = (
     _SINCE,
     _UNTIL,
     Parameter("by", "string", "also summed for each of these", choices=("group", "user", "week")),
-    _limit(200, 1000),
+    limit(200, 1000),
     _PRICE,
 )
 _ENTRIES: Final = (
-    _RUN,
+    RUN,
     Parameter(
         "after",
         "string",
@@ -82,24 +72,18 @@ _ENTRIES: Final = (
         default="",
     ),
     Parameter("logger", "string", "only of the log with this name"),
-    _limit(10_000, 100_000),
+    limit(10_000, 100_000),
 )
 
 
-class GoodputDesk:
-    """`operations` is its part of the API's table."""
+class GoodputApi(Feature):
+    """The accounts of one run, of several together, and a run's log entries."""
 
-    def __init__(
-        self,
-        reading: Reading,
-        accounts: Accounts,
-        board: RunBoard,
-        price_per_device_hour: float | None = None,
-    ) -> None:
-        self._reading = reading
-        self._accounts = accounts
-        self._board = board
-        self._price = price_per_device_hour
+    def __init__(self, context: Context) -> None:
+        self._reading = context.reading
+        self._accounts = context.accounts
+        self._board = context.board
+        self._price = context.serving.price_per_device_hour
 
     def operations(self) -> list[Operation]:
         of_run = "/api/v1/runs/{run}"
@@ -108,7 +92,7 @@ class GoodputDesk:
             Operation(
                 f"{of_run}/goodput",
                 "What its time went into",
-                _json(self._goodput),
+                answered(self._goodput),
                 _GOODPUT,
                 {JSON: GoodputInfo},
                 errors,
@@ -116,10 +100,10 @@ class GoodputDesk:
             Operation(
                 f"{of_run}/goodput/explain",
                 "Why an instant of it is in its class",
-                _json(
+                answered(
                     lambda given: goodput_answers.explained(self._reading, self._accounts, given)
                 ),
-                (_RUN, _TIME),
+                (RUN, _TIME),
                 {JSON: ExplainedInfo},
                 errors,
             ),
@@ -134,7 +118,7 @@ class GoodputDesk:
             Operation(
                 f"{of_run}/goodput/entries",
                 "What its GoodputRecorder recorded, as log entries",
-                _json(lambda given: goodput_answers.entries(self._reading, given)),
+                answered(lambda given: goodput_answers.entries(self._reading, given)),
                 _ENTRIES,
                 {JSON: EntryList},
                 errors,
@@ -164,10 +148,3 @@ class GoodputDesk:
         """With this head's price, unless who asks brings one."""
         price = given["price_per_device_hour"]
         return given | {"price_per_device_hour": self._price if price is None else price}
-
-
-def _json(answer: Callable[[Given], Answer]) -> Respond:
-    async def respond(request: Request, given: Given) -> Response:
-        return await for_caller(request, lambda: json_reply(answer(given)))
-
-    return respond

@@ -304,7 +304,7 @@ class ProfilerService:
         return pb.NodeStatusResponse(success=True, message="", node_status=found)
 
     def _nodes(self) -> list[Any]:
-        clients = self._profiler.desk.clients.all()
+        clients = self._profiler.room.clients.all()
         values = self._profiler.values(clients)
         return [_node(client, values) for client in clients]
 

@@ -14,9 +14,8 @@ import msgspec
 
 from runwatch.errors import RunwatchError
 from runwatch.exports.fleet import Device, Host
-from runwatch.head.features.sessions.api import SessionDesk
-from runwatch.head.features.sessions.files import SessionFiles
 from runwatch.head.state.clients import Client, Pieces, Values
+from runwatch.head.state.session_room import SessionRoom
 from runwatch.views.sessions import Session
 from runwatch.views.times import rfc3339
 
@@ -34,12 +33,10 @@ class Outcome(NamedTuple):
 class Profiler:
     """Any thread may call; nothing here raises for what a caller can do wrong but a bad name."""
 
-    def __init__(self, desk: SessionDesk, files: SessionFiles | None = None) -> None:
-        self.desk = desk
-        self.files = files
-        self.sessions = desk.sessions
-        if files is not None:
-            self.sessions.on_stopped = files.stopped
+    def __init__(self, room: SessionRoom) -> None:
+        self.room = room
+        self.files = room.files
+        self.sessions = room.sessions
         self._gpus = Pieces(_gpu_lists, lambda client: client.member)
         self._numbers = {compat: self._number_pieces(compat) for compat in (False, True)}
 
@@ -85,7 +82,7 @@ class Profiler:
         }
 
     def _line(self, session: Session) -> dict[str, Any]:
-        frames = self.desk.counts.of(session)
+        frames = self.room.counts.of(session)
         return {
             "name": session.name,
             "session_id": session.id,
@@ -104,7 +101,7 @@ class Profiler:
     # ── status ────────────────────────────────────────────────────────────────────────────────
 
     def status(self) -> dict[str, Any]:
-        clients, active = self.desk.clients.all(), self.active_lines()
+        clients, active = self.room.clients.all(), self.active_lines()
         newest = active[-1] if active else None
         return {
             "freq": self.period_ms,
@@ -121,14 +118,14 @@ class Profiler:
         }
 
     def clients(self) -> dict[str, Any]:
-        found = self.desk.clients.all()
+        found = self.room.clients.all()
         return {"total_clients": len(found), "clients": [_client(client) for client in found]}
 
     # ── numbers ───────────────────────────────────────────────────────────────────────────────
 
     def latest(self, *, compat: bool = False) -> dict[str, Any]:
-        now = datetime.fromtimestamp(self.desk.clock.wall_ns() / 1e9).astimezone()
-        clients = self.desk.clients.all()
+        now = datetime.fromtimestamp(self.room.clock.wall_ns() / 1e9).astimezone()
+        clients = self.room.clients.all()
         return {"timestamp": now.isoformat(), "client_data": self._numbers[compat].of(clients)}
 
     def _number_pieces(self, compat: bool) -> Pieces:
@@ -149,7 +146,7 @@ class Profiler:
             things += client.devices
             things += client.hosts
         return Values(
-            self.desk.sessions.store.latest(
+            self.room.sessions.store.latest(
                 [
                     id
                     for thing in things

@@ -14,15 +14,22 @@ from starlette.types import Receive, Scope, Send
 
 from runwatch.errors import NotFound
 from runwatch.head.features.profiles.summary import Summaries
-from runwatch.head.features.profiles.viewer_process import folder_name
 from runwatch.head.http.access import CALLER
 from runwatch.head.http.guests import seen
 from runwatch.head.http.openapi import JSON, Operation
-from runwatch.head.http.parameters import BadRequest, Given, Parameter
+from runwatch.head.http.parameters import OFFSET, RUN, YES, BadRequest, Given, Parameter, limit
 from runwatch.head.http.patience import for_caller
 from runwatch.head.http.replies import error_reply, json_reply
 from runwatch.head.http.types import Answer, plain
-from runwatch.head.state.profiles import File, Kept, Kind, Profiles, SessionRunning, refusal
+from runwatch.head.state.profiles import (
+    File,
+    Kept,
+    Kind,
+    Profiles,
+    SessionRunning,
+    folder_name,
+    refusal,
+)
 from runwatch.views.profiles import State
 
 BYTES: Final = "application/octet-stream"
@@ -101,16 +108,11 @@ class Deleted(Answer):
     bytes: int
 
 
-_RUN: Final = Parameter("run", "string", "a run's id, or its name", "path", shortest=1)
 _SESSION: Final = Parameter("session", "string", "a session's id", "path", shortest=1)
 _NAME: Final = Parameter("name", "string", "one of its files", "path", shortest=1)
-_YES: Final = Parameter("yes", "integer", "1: it is meant", minimum=0, maximum=1, default=0)
 
 
-_PAGE: Final = (
-    Parameter("limit", "integer", "at most so many", minimum=1, maximum=10_000, default=1000),
-    Parameter("offset", "integer", "leave out so many", minimum=0, maximum=10**9, default=0),
-)
+_PAGE: Final = (limit(1000, 10_000), OFFSET)
 
 
 class ProfileDesk:
@@ -122,7 +124,7 @@ class ProfileDesk:
 
     def operations(self) -> list[Operation]:
         one = "/api/v1/profiles/{run}/{session}"
-        which = (_RUN, _SESSION)
+        which = (RUN, _SESSION)
         listed = {JSON: ProfileList}
         return [
             Operation("/api/v1/profiles", "Profile sessions", self._all, _PAGE, listed),
@@ -130,7 +132,7 @@ class ProfileDesk:
                 "/api/v1/runs/{run}/profiles",
                 "Its profile sessions",
                 self._of_run,
-                (_RUN, *_PAGE),
+                (RUN, *_PAGE),
                 listed,
                 (404, 409),
             ),
@@ -154,7 +156,7 @@ class ProfileDesk:
                 one,
                 "Delete it and its files",
                 self._delete,
-                (*which, _YES),
+                (*which, YES),
                 {JSON: Deleted},
                 (404, 409, 422),
                 "DELETE",

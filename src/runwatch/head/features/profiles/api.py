@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -13,17 +12,16 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from runwatch.errors import UsageError
+from runwatch.head.context import Context, Feature
 from runwatch.head.features.profiles.answers import ProfileDesk
 from runwatch.head.features.profiles.perfetto import Perfetto, assets
 from runwatch.head.features.profiles.summary import Summaries
-from runwatch.head.features.profiles.viewer_process import IDLE_SECONDS, MEMORY_BYTES, Viewer
+from runwatch.head.features.profiles.viewer_process import Viewer
 from runwatch.head.features.profiles.viewer_proxy import XprofProxy
+from runwatch.head.http.answering import routed
 from runwatch.head.http.openapi import Operation
 from runwatch.head.http.parameters import Parameter, parse
 from runwatch.head.http.policy import page_policy
-from runwatch.head.http.replies import Routed
-from runwatch.head.reading import Reading
-from runwatch.head.state.profiles import Note, Profiles
 from runwatch.record import Batch
 from runwatch.views.profiles import PROFILE
 
@@ -34,42 +32,19 @@ _TRACE: Final = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileSettings:
-    places: tuple[Path, ...] = ()
-    loose: bool = False
-    """Also traces that lie in no session's folder."""
-    memory_bytes: int = MEMORY_BYTES
-    idle_seconds: float = IDLE_SECONDS
-    eager: bool = False
-    """Summaries are made when a session ends, not when somebody looks."""
-    journals: Path | None = None
-    """Where those lie whose word on the place of a profile counts, if they are our own."""
+class ProfilesApi(Feature):
+    """Profile sessions, their summaries, and the viewers' pages."""
 
-
-class ProfileRoom:
-    def __init__(
-        self,
-        reading: Reading,
-        settings: ProfileSettings | None = None,
-        *,
-        note: Note | None = None,
-    ) -> None:
-        settings = settings or ProfileSettings()
-        self.profiles = Profiles(
-            reading,
-            settings.places,
-            note=note,
-            loose=settings.loose,
-            journals=settings.journals,
-        )
+    def __init__(self, context: Context) -> None:
+        self.profiles = context.profiles
+        settings = context.serving.viewer
         self.desk = ProfileDesk(self.profiles, Summaries(self.profiles.all))
         self.viewer = Viewer(
             self.profiles.all,
             memory_bytes=settings.memory_bytes,
             idle_seconds=settings.idle_seconds,
         )
-        self._eager = settings.eager
+        self._eager = settings.summarises_at_once
         self._perfetto = Perfetto(assets())
         self._xprof = XprofProxy(self.viewer)
         self._list = _page("profiles.html")
@@ -78,13 +53,13 @@ class ProfileRoom:
     def operations(self) -> list[Operation]:
         return self.desk.operations()
 
-    def routes(self, routed: Routed) -> list[Route]:
+    def routes(self) -> list[Route]:
         return [
             Route("/viewers", routed("/viewers", _to_list), methods=["GET"]),
             Route("/viewers/", routed("/viewers/", self._sessions_page), methods=["GET"]),
             Route("/viewers/trace", routed("/viewers/trace", self._trace_page), methods=["GET"]),
-            *self._xprof.routes(routed),
-            *self._perfetto.routes(routed),
+            *self._xprof.routes(),
+            *self._perfetto.routes(),
         ]
 
     def stored(self, batches: Sequence[Batch]) -> None:

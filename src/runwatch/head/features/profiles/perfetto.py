@@ -15,8 +15,8 @@ from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from runwatch.errors import NotFound, UsageError
+from runwatch.head.http.answering import routed
 from runwatch.head.http.policy import inline_hashes
-from runwatch.head.http.replies import Routed
 
 BASE: Final = "/viewers/perfetto"
 _TYPES: Final = {
@@ -55,7 +55,7 @@ class Perfetto:
         self._folder = folder
         self._policy = "" if folder is None else policy((folder / "index.html").read_text("utf-8"))
 
-    def routes(self, routed: Routed) -> list[Route]:
+    def routes(self) -> list[Route]:
         return [
             Route(BASE, routed(BASE, self._entrance), methods=["GET"]),
             Route(BASE + "/{path:path}", routed(BASE, self._serve), methods=["GET"]),

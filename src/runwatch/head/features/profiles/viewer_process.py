@@ -19,8 +19,7 @@ from typing import Final
 
 from runwatch.errors import RunwatchError, UsageError
 from runwatch.head.features.profiles.shown import Giver
-from runwatch.head.state.profiles import File, Kept, for_viewer
-from runwatch.views.profiles import is_safe
+from runwatch.head.state.profiles import File, Kept, folder_name, for_viewer
 
 MEMORY_BYTES: Final = 4 << 30
 IDLE_SECONDS: Final = 600.0
@@ -130,8 +129,8 @@ class Viewer:
         for inner in (folder / "profiles", folder / "scratch"):
             inner.mkdir(0o700)
         command = [
-            sys.executable, "-P", "-m", "runwatch.head.features.profiles.viewer", str(folder / "socket"),
-            str(folder / "profiles"), str(self._memory_bytes),
+            sys.executable, "-P", "-m", "runwatch.head.features.profiles.viewer",
+            str(folder / "socket"), str(folder / "profiles"), str(self._memory_bytes),
         ]  # fmt: skip
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._giver = Giver(self._ours, for_viewer)
@@ -215,11 +214,6 @@ def wanted(sessions: Sequence[Kept]) -> dict[str, dict[str, File]]:
         if planes:
             found[f"{folder_name(kept.run)}/plugins/profile/{kept.id}"] = planes
     return found
-
-
-def folder_name(run: str) -> str:
-    """What XProf knows a run by."""
-    return run if is_safe(run) else "".join(c if is_safe(c) else "_" for c in run)[:128] or "run"
 
 
 def _private_folder() -> Path:

@@ -20,7 +20,8 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from runwatch.head.features.profiles.viewer_process import Viewer, ViewerCrashed, ViewerFailed
-from runwatch.head.http.replies import Routed, error_reply
+from runwatch.head.http.answering import routed
+from runwatch.head.http.replies import error_reply
 
 BASE: Final = "/viewers/xprof"
 ENTRY: Final = "data/plugin/profile/"
@@ -42,7 +43,7 @@ class XprofProxy:
     def __init__(self, viewer: Viewer) -> None:
         self._viewer = viewer
 
-    def routes(self, routed: Routed) -> list[Route]:
+    def routes(self) -> list[Route]:
         return [
             Route(BASE, routed(BASE, self._entrance), methods=["GET"]),
             Route(BASE + "/{path:path}", routed(BASE, self._serve), methods=["GET"]),

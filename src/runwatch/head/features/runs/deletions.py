@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from runwatch.head.http.access import CALLER
 from runwatch.head.http.openapi import JSON, Operation
-from runwatch.head.http.parameters import BadRequest, Given, Parameter
+from runwatch.head.http.parameters import RUN, YES, BadRequest, Given, Parameter
 from runwatch.head.http.replies import error_reply, json_reply
 from runwatch.head.http.types import Answer, plain
 from runwatch.head.state.deletions import KEEP_DAYS, Deletions, Load, RunGoesOn
@@ -54,8 +54,6 @@ class DeletedRuns(Answer):
     """Of deleted runs, that came since this head began; 0 for a token of projects."""
 
 
-_RUN: Final = Parameter("run", "string", "a run's id, or its name", "path", shortest=1)
-_YES: Final = Parameter("yes", "integer", "1: it is meant", minimum=0, maximum=1, default=0)
 _FORCE: Final = Parameter(
     "force", "integer", "1: though it is running", minimum=0, maximum=1, default=0
 )
@@ -82,7 +80,7 @@ class DeletionDesk:
                 f"{base}/load",
                 "What would go if it were deleted",
                 self._load,
-                (_RUN,),
+                (RUN,),
                 {JSON: RunLoad},
                 (404, 409),
             ),
@@ -90,7 +88,7 @@ class DeletionDesk:
                 base,
                 "Delete it",
                 self._delete,
-                (_RUN, _YES, _FORCE, _DAYS),
+                (RUN, YES, _FORCE, _DAYS),
                 {JSON: RunDeleted},
                 (404, 409),
                 "DELETE",
@@ -102,7 +100,7 @@ class DeletionDesk:
                 "/api/v1/deleted/{run}/restore",
                 "Undo a deletion",
                 self._restore,
-                (_RUN,),
+                (RUN,),
                 {JSON: DeletedRun},
                 (404, 422),
                 "POST",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final, Literal
 from urllib.parse import quote
 
@@ -13,14 +12,14 @@ from starlette.responses import Response
 
 from runwatch.head.access.audit import CHANGED
 from runwatch.head.access.roles import Role
-from runwatch.head.access.shares import Share, Shares
-from runwatch.head.features.sessions.api import body_of
+from runwatch.head.access.shares import Share
+from runwatch.head.context import Context, Feature
 from runwatch.head.http.access import CALLER, Caller
+from runwatch.head.http.answering import body_of
 from runwatch.head.http.openapi import JSON, Operation
 from runwatch.head.http.parameters import Given, Parameter
 from runwatch.head.http.replies import json_reply
 from runwatch.head.http.types import Answer, plain
-from runwatch.head.reading import Reading
 from runwatch.record import RunId
 
 DEFAULT_DAYS: Final = 7.0
@@ -84,23 +83,15 @@ class NewShare(msgspec.Struct, forbid_unknown_fields=True):
 _ID: Final = Parameter("id", "string", "a link's id", "path", shortest=1)
 
 
-class ShareDesk:
-    """`operations` is its part of the API's table."""
+class SharesApi(Feature):
+    """Links for looking, and who it is that asks."""
 
-    def __init__(
-        self,
-        reading: Reading,
-        shares: Shares,
-        *,
-        has_token: bool = False,
-        base_path: str = "",
-        on_revoked: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._reading = reading
-        self._shares = shares
-        self._has_token = has_token
-        self._base = base_path
-        self._on_revoked = on_revoked
+    def __init__(self, context: Context) -> None:
+        self._reading = context.reading
+        self._shares = context.gate.shares
+        self._has_token = bool(context.gate.settings.token)
+        self._base = context.serving.base_path
+        self._on_revoked = context.access_changed
 
     def operations(self) -> list[Operation]:
         base = "/api/v1/shares"

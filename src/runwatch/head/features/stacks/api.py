@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from runwatch.errors import NotFound, UsageError
 from runwatch.exports.collapsed import collapsed
 from runwatch.exports.speedscope import speedscope
-from runwatch.head.features.sessions.api import body_of
-from runwatch.head.features.stacks.incidents import Incidents, Wanted
+from runwatch.head.context import Context, Feature
+from runwatch.head.features.stacks.hangs import HangWatch, Surroundings
+from runwatch.head.features.stacks.incidents import Incidents, StackTaker, Wanted
+from runwatch.head.features.stacks.speedscope import Speedscope
 from runwatch.head.features.stacks.types import (
     CommandInfo,
     FrameInfo,
@@ -28,15 +31,16 @@ from runwatch.head.features.stacks.types import (
     ThreadInfo,
 )
 from runwatch.head.http.access import CALLER
+from runwatch.head.http.answering import answered, body_of
 from runwatch.head.http.guests import Sees, seen
 from runwatch.head.http.openapi import JSON, Operation
-from runwatch.head.http.parameters import Given, Parameter
+from runwatch.head.http.parameters import RUN, Given, Parameter
 from runwatch.head.http.patience import for_caller
 from runwatch.head.http.replies import json_reply
 from runwatch.head.http.types import plain
 from runwatch.head.outbox import Sent
 from runwatch.head.reading import Reading
-from runwatch.record import RunId
+from runwatch.record import Batch, RunId
 from runwatch.views.diagnosis.evidence import gather
 from runwatch.views.diagnosis.hang import HangReport, diagnose
 from runwatch.views.incidents import Incident
@@ -50,19 +54,18 @@ TOGETHER_NS: Final = 60 * 10**9
 _CLOCKS_NS: Final = 120 * 10**9
 """Clocks of nodes may be off by so much."""
 
-_RUN: Final = Parameter("run", "string", "a run's id, or its name", "path", shortest=1)
 _INCIDENT: Final = Parameter("incident", "string", "an incident's id", "path", shortest=1)
 _COMMAND: Final = Parameter("command", "string", "a command's id", "path", shortest=1)
 _RANK: Final = Parameter("rank", "integer", "only these ranks", repeated=True)
 _WHICH: Final = (
-    _RUN,
+    RUN,
     _RANK,
     Parameter("incident", "string", "those taken for this incident", shortest=1),
     Parameter("command", "string", "those taken by this command", shortest=1),
     Parameter("time", "integer", "the last before here, in nanoseconds since the epoch"),
 )
 _FLAME: Final = (
-    _RUN,
+    RUN,
     _RANK,
     Parameter("start", "integer", "from here on, in nanoseconds since the epoch"),
     Parameter("end", "integer", "up to but without here, in nanoseconds since the epoch"),
@@ -74,12 +77,40 @@ _FLAME: Final = (
 Body = Mapping[str, Any]
 
 
-class StackDesk:
-    """`operations` is its part of the API's table."""
+class StacksApi(Feature):
+    """Stacks, incidents, and the watch that finds them."""
 
-    def __init__(self, incidents: Incidents) -> None:
-        self._incidents = incidents
-        self._taker = incidents.taker
+    def __init__(self, context: Context) -> None:
+        reading, nodes = context.reading, context.nodes
+        self._taker = StackTaker(reading, nodes.outbox if nodes else None)
+        self.incidents = Incidents(self._taker, nodes.own if nodes else None, clock=reading.clock)
+        self.hangs = None
+        if nodes is not None:
+            self.hangs = HangWatch(
+                reading,
+                self.incidents,
+                Surroundings(reading.alive, nodes.known_ns, reading.clock_offsets),
+                still=nodes.still,
+                settings=context.serving.hangs,
+                clock=reading.clock,
+            )
+        self._speedscope = Speedscope()
+
+    def routes(self) -> Sequence[Route]:
+        return self._speedscope.routes()
+
+    def watch(self) -> None:
+        """Begin to look for runs that stand still."""
+        if self.hangs is not None:
+            self.hangs.start()
+
+    def stored(self, batches: Sequence[Batch]) -> None:
+        if self.hangs is not None:
+            self.hangs.stored(batches)
+
+    def close(self) -> None:
+        if self.hangs is not None:
+            self.hangs.close()
 
     @property
     def _reading(self) -> Reading:
@@ -90,18 +121,18 @@ class StackDesk:
         return [
             Operation(
                 f"{of_run}/incidents", "When it stood still or went down, and who was to blame",
-                _json(self._list), (_RUN,), {JSON: IncidentList}, errors,
+                answered(self._list), (RUN,), {JSON: IncidentList}, errors,
             ),
             Operation(
                 f"{of_run}/incidents/{{incident}}", "One incident, with its stacks",
-                _json(self._one), (_RUN, _INCIDENT), {JSON: IncidentDetail}, errors,
+                answered(self._one), (RUN, _INCIDENT), {JSON: IncidentDetail}, errors,
             ),
             Operation(
-                f"{of_run}/stacks", "Where its processes were, grouped", _json(self._stacks),
+                f"{of_run}/stacks", "Where its processes were, grouped", answered(self._stacks),
                 _WHICH, {JSON: StackList}, errors,
             ),
             Operation(
-                f"{of_run}/stacks", "Look where its processes are now", self._take, (_RUN,),
+                f"{of_run}/stacks", "Look where its processes are now", self._take, (RUN,),
                 {JSON: StackList}, (*errors, 422), "POST", TakeStacks,
             ),
             Operation(
@@ -118,7 +149,7 @@ class StackDesk:
 
     def _list(self, given: Given) -> IncidentList:
         run = self._reading.run(given["run"])
-        found = [incident_info(incident) for incident in self._incidents.all(run)]
+        found = [incident_info(incident) for incident in self.incidents.all(run)]
         return IncidentList(run=run, incidents=found)
 
     def _one(self, given: Given) -> IncidentDetail:
@@ -130,7 +161,7 @@ class StackDesk:
         )
 
     def _find(self, run: RunId, id: str) -> Incident:
-        found = self._incidents.all(run)
+        found = self.incidents.all(run)
         if id == "last" and found:
             return found[0]
         for incident in found:
@@ -202,7 +233,7 @@ class StackDesk:
 
     async def _command_of(self, request: Request, given: Given) -> Any:
         sees = seen(request.scope[CALLER].sight, self._reading)
-        return await _json(lambda given: self._command(given, sees))(request, given)
+        return await answered(lambda given: self._command(given, sees))(request, given)
 
     def _command(self, given: Given, sees: Sees) -> CommandInfo:
         outbox = self._taker.outbox
@@ -218,13 +249,6 @@ class StackDesk:
             unreachable=dict(sent.unreachable),
             results={host: plain(dict(body)) for host, body in list(sent.results.items())},
         )
-
-
-def _json(answer: Callable[[Given], Any]) -> Any:
-    async def respond(request: Request, given: Given) -> Response:
-        return json_reply(await for_caller(request, lambda: answer(given)))
-
-    return respond
 
 
 # ── as API shapes ─────────────────────────────────────────────────────────────────────────────

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import RunwatchError
-from runwatch.head.features.stacks.incidents import QUICK, THOROUGH, Incidents, Look, newest
+from runwatch.head.features.stacks.incidents import QUICK, THOROUGH, Incidents, Look
 from runwatch.head.features.stacks.incidents import Wanted as StacksWanted
 from runwatch.head.reading import Reading
 from runwatch.head.settings import HangSettings
@@ -30,7 +30,7 @@ from runwatch.views.diagnosis.evidence import RankEvidence, gather
 from runwatch.views.diagnosis.following import ELAPSED_EVENT, ENTRY_PREFIX, Follower
 from runwatch.views.diagnosis.progress import Stall
 from runwatch.views.incidents import Incident
-from runwatch.views.runs import ProcessState
+from runwatch.views.runs import ProcessState, of_last_attempt
 from runwatch.views.severity import Bearing, next_rise_ns, severity
 from runwatch.views.times import to_the_second
 
@@ -247,7 +247,7 @@ class HangWatch:
     def _begin(self, run: RunId) -> None:
         """Follow a run, or those of its processes that have come since."""
         everyone = self._reading.processes(run)
-        states = newest(everyone)
+        states = of_last_attempt(everyone)
         watched = self._watched.get(run)
         before = watched.states if watched else []
         if watched is not None and before and states and before[0].attempt != states[0].attempt:

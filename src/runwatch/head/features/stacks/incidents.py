@@ -24,7 +24,7 @@ from runwatch.views.diagnosis.evidence import RankEvidence
 from runwatch.views.diagnosis.hang import HangReport, diagnose
 from runwatch.views.diagnosis.progress import Stall
 from runwatch.views.incidents import INCIDENT, STACKS, Incident, incidents_of
-from runwatch.views.runs import ProcessState
+from runwatch.views.runs import of_last_attempt
 from runwatch.views.severity import Severity
 
 GAP_SECONDS: Final = 1.0
@@ -67,7 +67,7 @@ class StackTaker:
 
     def hosts(self, run: RunId, ranks: Sequence[int] | None = None) -> list[str]:
         """Where processes of the newest attempt live."""
-        states = newest(self.reading.processes(run))
+        states = of_last_attempt(self.reading.processes(run))
         wanted = None if ranks is None else set(ranks)
         living = (s for s in states if s.state == "running" and (not wanted or s.rank in wanted))
         return list(dict.fromkeys(state.host for state in living))
@@ -136,12 +136,6 @@ class StackTaker:
         return bodies
 
 
-def newest(states: Sequence[ProcessState]) -> list[ProcessState]:
-    """Those of the run's last attempt."""
-    last = max((state.attempt for state in states), default=0)
-    return [state for state in states if state.attempt == last]
-
-
 Evidence = Callable[[Iterable[Mapping[str, Any]]], Mapping[int, RankEvidence]]
 """From bodies of `stacks` events, with what is known of the run's progress."""
 
@@ -196,7 +190,7 @@ class Incidents:
         return Look(diagnose(found, world_size=world_size), notes, wanted)
 
     def _hosts_of(self, run: RunId) -> dict[int, str]:
-        states = newest(self.taker.reading.processes(run))
+        states = of_last_attempt(self.taker.reading.processes(run))
         nodes = {host: self.taker.node_of(host) for host in {s.host for s in states}}
         return {s.rank: nodes[s.host] for s in states}
 

@@ -14,8 +14,8 @@ from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from runwatch.errors import NotFound, UsageError
+from runwatch.head.http.answering import routed
 from runwatch.head.http.pages import BUILT, VIEWERS
-from runwatch.head.http.replies import Routed
 
 BASE: Final = "/viewers/speedscope"
 _FOLDER: Final = BUILT / VIEWERS / "speedscope"
@@ -43,7 +43,7 @@ class Speedscope:
     def __init__(self, folder: Path = _FOLDER) -> None:
         self._folder = folder
 
-    def routes(self, routed: Routed) -> list[Route]:
+    def routes(self) -> list[Route]:
         return [
             Route(BASE, routed(BASE, self._entrance), methods=["GET"]),
             Route(BASE + "/", routed(BASE, self._serve), methods=["GET"]),

@@ -1,20 +1,16 @@
-"""The list of runs, and one answer for a run's whole timeline."""
+"""One answer for a run's whole timeline."""
 
 from __future__ import annotations
 
 import logging
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
-from runwatch.clock import Clock
-from runwatch.errors import Abandoned, RunwatchError, UsageError
-from runwatch.head.features.goodput.answers import disruption_infos
-from runwatch.head.features.runs.answers import MOST_EVENT_BYTES, attempt_infos, run_info
+from runwatch.errors import UsageError
 from runwatch.head.features.timeline.types import (
     CheckpointColumns,
     PieceColumns,
@@ -26,115 +22,29 @@ from runwatch.head.features.timeline.types import (
     TimelineProfile,
 )
 from runwatch.head.http.parameters import Given
-from runwatch.head.http.types import GoodputShare, PointInfo, RunInfo, RunList, number, plain
-from runwatch.head.reading import Card, Reading
+from runwatch.head.http.shapes import MOST_EVENT_BYTES, attempt_infos, disruption_infos
+from runwatch.head.http.types import plain
+from runwatch.head.reading import Reading
 from runwatch.head.state.accounts.accounts import Accounts
-from runwatch.head.state.board import GoodputNote, RunBoard
+from runwatch.head.state.accounts.notes import noted
+from runwatch.head.state.accounts.warming import Warming
+from runwatch.head.state.board import RunBoard
 from runwatch.record import JournalId, RunId
 from runwatch.rows import Curve, EventRow
-from runwatch.store.asking import LOOK_SECONDS, heeded, look, question
-from runwatch.store.asking import Question as Asked
 from runwatch.store.grid import Grid, grid
 from runwatch.store.store import OF_EACH
 from runwatch.views import incidents, profiles
-from runwatch.views.goodput.account import Account, Goodput
+from runwatch.views.goodput.account import Goodput
 from runwatch.views.goodput.classes import Spent
-from runwatch.views.goodput.figures import shares
 from runwatch.views.goodput.pixels import Drawn, drawn
 from runwatch.views.runs import ProcessState, RunSummary, runs_of
 from runwatch.views.series import Question, attempt_of
-
-# ── runs ───────────────────────────────────────────────────────────────────────────────────────
-
-_BY_SUMMARY: Final[dict[str, Callable[[RunSummary], Any]]] = {
-    "started": lambda run: run.started_ns,
-    "last": lambda run: run.last_ns,
-    "name": lambda run: run.name,
-    "state": lambda run: run.state,
-    "group": lambda run: run.group,
-    "hosts": lambda run: len(run.hosts),
-}
-_BY_INFO: Final[dict[str, Callable[[RunInfo], Any]]] = {
-    "last_step": lambda run: -1 if run.last_step is None else run.last_step,
-    "devices": lambda run: run.devices,
-    "goodput": lambda run: -1.0 if not run.goodput else run.goodput.share or 0.0,
-}
-ORDERS: Final = tuple(sign + name for name in (*_BY_SUMMARY, *_BY_INFO) for sign in ("-", ""))
-
-
-def runs(board: RunBoard, reading: Reading, given: Given, summaries: list[RunSummary]) -> RunList:
-    order, descending = given["order"].removeprefix("-"), given["order"].startswith("-")
-    found = [run for run in summaries if _wanted(run, given)]
-    offset, end = given["offset"], given["offset"] + given["limit"]
-    if order in _BY_SUMMARY:
-        by = _BY_SUMMARY[order]
-        found.sort(key=lambda run: (by(run), run.run), reverse=descending)
-        infos = _infos(board, board.cards(found[offset:end]))
-    else:
-        by_info = _BY_INFO[order]
-        everyone = _infos(board, board.cards(found))
-        everyone.sort(key=lambda run: (by_info(run), run.run), reverse=descending)
-        infos = everyone[offset:end]
-    if given["metrics"]:
-        _add_values(reading, infos, given["metrics"])
-    total = len(found)
-    return RunList(runs=infos, total=total, next_offset=end if end < total else None)
-
-
-def _wanted(run: RunSummary, given: Given) -> bool:
-    return (
-        (not given["state"] or run.state in given["state"])
-        and (given["group"] is None or run.group == given["group"])
-        and (given["name"] is None or run.name == given["name"])
-        and (not given["search"] or _holds(run, given["search"].lower()))
-    )
-
-
-def _holds(run: RunSummary, text: str) -> bool:
-    return text in run.name.lower() or text in run.run.lower() or text in run.group.lower()
-
-
-def _infos(board: RunBoard, cards: Iterable[Card]) -> list[RunInfo]:
-    return [described(board, card) for card in heeded(cards)]
-
-
-def described(board: RunBoard, card: Card) -> RunInfo:
-    """A run with all that is at hand of it."""
-    info = run_info(card)
-    info.total_steps = board.total_steps(card.summary.run)
-    if (note := board.noted(card.summary.run)) is not None:
-        info.goodput = GoodputShare(share=note.share, spent=plain(note.spent), time_ns=note.time_ns)
-    return info
-
-
-def _add_values(reading: Reading, infos: Sequence[RunInfo], metrics: Iterable[str]) -> None:
-    """The newest of each metric; rank 0's where it has it."""
-    by_id = {info.run: info for info in infos}
-    for metric in dict.fromkeys(metrics):
-        rows = [row for row in reading.store.series(metric=metric) if row.run in by_id]
-        latest = reading.latest(rows)
-        best: dict[str, tuple[bool, int]] = {}
-        for row in heeded(rows):
-            point = latest.get(row.series)
-            if point is None:
-                continue
-            place = (row.rank == 0, point.time_ns)
-            if place >= best.get(row.run, place):
-                best[row.run] = place
-                value = PointInfo(time_ns=point.time_ns, step=point.step, value=number(point.value))
-                by_id[row.run].values = by_id[row.run].values | {metric: value}
-
-
-# ── the timeline ───────────────────────────────────────────────────────────────────────────────
 
 STEP_SECONDS: Final = "step_seconds"
 MOST_CHECKPOINTS: Final = 2000
 MOST_COUNTED: Final = 5000
 MOST_BUCKETS: Final = 1000
 LONGEST_TEXT: Final = 500
-PATIENCE_SECONDS: Final = 0.7
-WANTED_SECONDS: Final = 10.0
-"""A page that is told to come again does so every second or two."""
 logger = logging.getLogger("runwatch.head")
 
 _ENDS: Final = ("run_start", "run_end", "process_exit")
@@ -162,7 +72,7 @@ class Timelines:
         self._reading = reading
         self._accounts = accounts
         self._board = board
-        self._warm = _Warming(accounts, reading.clock)
+        self._warm = Warming(accounts, reading.clock)
 
     def of(self, given: Given) -> TimelineInfo:
         reading, run = self._reading, self._reading.run(given["run"])
@@ -207,77 +117,6 @@ class Timelines:
 
     def _note(self, run: RunId, goodput: Goodput) -> None:
         self._board.note(run, noted(goodput.account()))
-
-
-def noted(account: Account) -> GoodputNote:
-    return GoodputNote(account.end_ns, account.goodput, shares(account.spent_ns))
-
-
-class _Wanted(Asked):
-    """What was asked for a moment ago: who is told to come again has not gone."""
-
-    def __init__(self, clock: Clock) -> None:
-        super().__init__()
-        self._clock = clock
-        self._until_ns: dict[Asked | None, int] = {}
-        """By who asked."""
-
-    def by(self, caller: Asked | None) -> None:
-        now_ns = self._clock.mono_ns()
-        known = {one: until_ns for one, until_ns in self._until_ns.items() if until_ns > now_ns}
-        self._until_ns = known | {caller: now_ns + int(WANTED_SECONDS * 1e9)}
-
-    @property
-    def is_over(self) -> bool:
-        now_ns = self._clock.mono_ns()
-        asked = self._until_ns.items()
-        if all(until_ns < now_ns or (one and one.is_over) for one, until_ns in asked):
-            self.why = f"nobody has asked for it for {WANTED_SECONDS:g} s"
-        return bool(self.why)
-
-
-class _Warming:
-    """Nobody waits long for the account of a run with millions of records: it is begun beside, and
-    goes on while somebody asks for it now and then."""
-
-    def __init__(self, accounts: Accounts, clock: Clock) -> None:
-        self._accounts = accounts
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._threads: dict[RunId, tuple[threading.Thread, _Wanted]] = {}
-
-    def wait(self, run: RunId) -> bool:
-        """Whether it can be asked for now."""
-        if not self._accounts.keeps or self._accounts.at_hand(run):
-            return True
-        with self._lock:
-            if run not in self._threads:
-                wanted = _Wanted(self._clock)
-                wanted.by(question())
-                thread = threading.Thread(
-                    target=self._begin, args=(run, wanted), name="runwatch-account", daemon=True
-                )
-                self._threads[run] = thread, wanted
-                thread.start()
-            thread, wanted = self._threads[run]
-            wanted.by(question())
-        until_ns = self._clock.mono_ns() + int(PATIENCE_SECONDS * 1e9)
-        while thread.is_alive() and self._clock.mono_ns() < until_ns:
-            thread.join(LOOK_SECONDS)
-            look()
-        return not thread.is_alive()
-
-    def _begin(self, run: RunId, wanted: _Wanted) -> None:
-        try:
-            with wanted.asked(), self._accounts.of(run):
-                pass
-        except Abandoned as error:
-            logger.info("account of run %s: %s", run, error)
-        except RunwatchError as error:  # whoever asks will be told
-            logger.warning("account of run %s: %s", run, error)
-        finally:
-            with self._lock:
-                del self._threads[run]
 
 
 def _whole(summary: RunSummary, goodput: Goodput | None, now_ns: int) -> Window:

@@ -7,20 +7,15 @@ on how wide it is drawn, not on how long or how large the run is.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
-from starlette.requests import Request
-from starlette.responses import Response
 
 from runwatch.errors import UsageError
-from runwatch.head.http.openapi import JSON, Operation
-from runwatch.head.http.parameters import Given, Parameter
-from runwatch.head.http.patience import for_caller
-from runwatch.head.http.replies import json_reply
+from runwatch.head.http.parameters import Given
 from runwatch.head.http.types import Answer, PointInfo, number
 from runwatch.head.reading import Reading
 from runwatch.record import BEGIN, RunId
@@ -276,57 +271,3 @@ def _paired(edges: Iterable[SpanRow], start_ns: int | None) -> list[_Paired]:
             found.append((edge, start_ns, edge.time_ns))
     found += [(begin, begin.time_ns, None) for begin in begun.values()]
     return sorted(found, key=lambda one: (one[1], one[0].rank))
-
-
-# ── the part of the API's table ────────────────────────────────────────────────────────────────
-
-_RUN: Final = Parameter("run", "string", "a run's id, or its name", "path", shortest=1)
-_METRICS: Final = Parameter(
-    "metric", "string", "the metrics to draw", shortest=1, repeated=True, required=True
-)
-_WINDOW: Final = (
-    Parameter("start", "integer", "from here on, in nanoseconds since the epoch"),
-    Parameter("end", "integer", "up to but without here, in nanoseconds since the epoch"),
-)
-
-
-def _size(name: str, most: int, default: int) -> Parameter:
-    return Parameter(name, "integer", "at most so many", minimum=1, maximum=most, default=default)
-
-
-class BandDesk:
-    """`operations` is its part of the API's table."""
-
-    def __init__(self, reading: Reading) -> None:
-        self._reading = reading
-
-    def operations(self) -> list[Operation]:
-        return [
-            self._ask("metrics", "What is recorded of it and around it", metrics, MetricList),
-            self._ask(
-                "bands",
-                "Metrics over time, all their series together",
-                bands,
-                BandList,
-                _METRICS,
-                *_WINDOW,
-                _size("buckets", 5000, 800),
-            ),
-            self._ask(
-                "spans", "Steps and spans", spans, SpanList, *_WINDOW, _size("limit", 20_000, 4000)
-            ),
-        ]
-
-    def _ask(
-        self,
-        path: str,
-        summary: str,
-        answer: Callable[[Reading, Given], Answer],
-        kind: type[Answer],
-        *more: Parameter,
-    ) -> Operation:
-        async def respond(request: Request, given: Given) -> Response:
-            return await for_caller(request, lambda: json_reply(answer(self._reading, given)))
-
-        route = f"/api/v1/runs/{{run}}/{path}"
-        return Operation(route, summary, respond, (_RUN, *more), {JSON: kind}, (404, 409, 422))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -11,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runwatch.head.access.audit import CHANGED
-from runwatch.head.access.main_token import MainToken
 from runwatch.head.access.roles import Role
-from runwatch.head.access.tokens import Token, Tokens
-from runwatch.head.features.sessions.api import body_of
+from runwatch.head.access.tokens import Token
+from runwatch.head.context import Context, Feature
+from runwatch.head.http.answering import body_of
 from runwatch.head.http.openapi import JSON, Operation
 from runwatch.head.http.parameters import Given, Parameter
 from runwatch.head.http.replies import json_reply
@@ -65,15 +64,13 @@ class NewToken(msgspec.Struct, forbid_unknown_fields=True):
 _ID: Final = Parameter("id", "string", "a token's id", "path", shortest=1)
 
 
-class TokenDesk:
-    """`operations` is its part of the API's table."""
+class TokensApi(Feature):
+    """Tokens beside the head's own."""
 
-    def __init__(
-        self, tokens: Tokens, main: MainToken, *, on_revoked: Callable[[], None] = lambda: None
-    ) -> None:
-        self._tokens = tokens
-        self._main = main
-        self._on_revoked = on_revoked
+    def __init__(self, context: Context) -> None:
+        self._tokens = context.gate.tokens
+        self._main = context.gate.main
+        self._on_revoked = context.access_changed
 
     def operations(self) -> list[Operation]:
         base = "/api/v1/tokens"

@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from runwatch._version import __version__
+from runwatch.head.context import Context, Feature
 from runwatch.head.features.gswarm.profiler import Outcome, Profiler
-from runwatch.head.features.sessions.api import body_of
+from runwatch.head.http.answering import body_of, routed
 from runwatch.head.http.parameters import Parameter, parse
 from runwatch.head.http.replies import json_reply
 from runwatch.views.sessions import check_name
@@ -32,13 +32,14 @@ class Stop(msgspec.Struct):
     name: str | None = None
 
 
-class GswarmHttp:
-    def __init__(self, profiler: Profiler) -> None:
-        self._profiler = profiler
+class GswarmApi(Feature):
+    """Its routes at the root.  `profiler` is what its gRPC asks, too."""
 
-    def routes(self, counted: Callable[[str, Any], Any]) -> list[Route]:
-        """`counted` takes a path and what answers it."""
-        profiler = self._profiler
+    def __init__(self, context: Context) -> None:
+        self.profiler = Profiler(context.sessions)
+
+    def routes(self) -> list[Route]:
+        profiler = self.profiler
         table: list[tuple[str, str, Callable[[Request], Awaitable[Response]]]] = [
             ("GET", "/status", self._told(profiler.status)),
             ("GET", "/clients", self._told(profiler.clients)),
@@ -47,7 +48,7 @@ class GswarmHttp:
             ("POST", "/profiling/start", self._start),
             ("POST", "/profiling/stop", self._stop),
         ]
-        return [Route(path, counted(path, answer), methods=[m]) for m, path, answer in table]
+        return [Route(path, routed(path, answer), methods=[m]) for m, path, answer in table]
 
     def _told(self, ask: Callable[[], Any]) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
@@ -59,31 +60,21 @@ class GswarmHttp:
     async def _latest(self, request: Request) -> Response:
         given = parse((_COMPAT,), request.scope["query_string"], {})
         compat = given["compat"] is not None
-        return await run_in_threadpool(lambda: json_reply(self._profiler.latest(compat=compat)))
+        return await run_in_threadpool(lambda: json_reply(self.profiler.latest(compat=compat)))
 
     async def _start(self, request: Request) -> Response:
         asked = await body_of(request, Start)
         if asked.name is not None:
             check_name(asked.name)
         metrics = asked.report_metrics or []
-        return _outcome(await run_in_threadpool(self._profiler.start, asked.name, metrics))
+        return _outcome(await run_in_threadpool(self.profiler.start, asked.name, metrics))
 
     async def _stop(self, request: Request) -> Response:
         asked = await body_of(request, Stop)
         if asked.name is not None:
             check_name(asked.name)
-        return _outcome(await run_in_threadpool(self._profiler.stop, asked.name))
+        return _outcome(await run_in_threadpool(self.profiler.stop, asked.name))
 
 
 def _outcome(outcome: Outcome) -> Response:
     return json_reply(outcome._asdict())
-
-
-def info() -> Response:
-    return json_reply({"message": "GSwarm Profiler HTTP API", "version": __version__})
-
-
-def wants_json(request: Request) -> bool:
-    """Whoever asks for JSON and would not take a page."""
-    accept = request.headers.get("accept", "").lower()
-    return "application/json" in accept and "text/html" not in accept

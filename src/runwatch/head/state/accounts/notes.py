@@ -13,12 +13,11 @@ from typing import Final
 
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import RunwatchError
-from runwatch.head.features.timeline.answers import noted
-from runwatch.head.http.types import RunInfo
 from runwatch.head.state.accounts.accounts import Accounts
-from runwatch.head.state.board import RunBoard
+from runwatch.head.state.board import GoodputNote, RunBoard
 from runwatch.record import RunId
-from runwatch.views.goodput.account import Goodput
+from runwatch.views.goodput.account import Account, Goodput
+from runwatch.views.goodput.figures import shares
 
 MOST_RECORDS: Final = 100_000
 MOST_WANTED: Final = 200
@@ -43,13 +42,14 @@ class GoodputKeeper:
         self._thread: threading.Thread | None = None
         accounts.on_account = self._told
 
-    def want(self, listed: Iterable[RunInfo]) -> None:
+    def want(self, listed: Iterable[tuple[str, int]]) -> None:
+        """Runs, each with the time at which it was last heard of."""
         with self._lock:
-            for info in listed:
+            for run, last_ns in listed:
                 if len(self._wanted) >= MOST_WANTED:
                     break
-                if self._is_due(info):
-                    self._wanted[RunId(info.run)] = info.last_ns
+                if self._is_due(RunId(run), last_ns):
+                    self._wanted[RunId(run)] = last_ns
             if self._wanted and self._thread is None and not self._stop.is_set():
                 self._thread = threading.Thread(
                     target=self._run, name="runwatch-goodput-notes", daemon=True
@@ -63,12 +63,12 @@ class GoodputKeeper:
         if thread is not None:
             thread.join()
 
-    def _is_due(self, info: RunInfo) -> bool:
-        looked = self._looked.get(RunId(info.run))
+    def _is_due(self, run: RunId, last_ns: int) -> bool:
+        looked = self._looked.get(run)
         if looked is None:
             return True
-        at_ns, last_ns = looked
-        return info.last_ns > last_ns and self._clock.mono_ns() - at_ns > AGAIN_SECONDS * 1e9
+        at_ns, had_ns = looked
+        return last_ns > had_ns and self._clock.mono_ns() - at_ns > AGAIN_SECONDS * 1e9
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -97,3 +97,7 @@ class GoodputKeeper:
 
     def _told(self, run: RunId, goodput: Goodput) -> None:
         self._board.note(run, noted(goodput.account()))
+
+
+def noted(account: Account) -> GoodputNote:
+    return GoodputNote(account.end_ns, account.goodput, shares(account.spent_ns))

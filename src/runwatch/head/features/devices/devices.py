@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from functools import cache, partial
 from typing import Final
 
@@ -23,21 +23,17 @@ from runwatch.rows import Latest, SeriesRow
 from runwatch.store.store import OF_EACH
 from runwatch.views import devices as view
 
-Offsets = Callable[[], Mapping[str, int]]
-"""How far each host's clock is ahead of ours, in nanoseconds."""
-
 WITHIN_SECONDS: Final = 3600
 A_SCREENFUL: Final = 200
 
 
 @uncollected()
-def devices(
-    reading: Reading, offsets: Offsets, given: Given, sees: Sees | None = None
-) -> DeviceList:
+def devices(reading: Reading, given: Given, sees: Sees | None = None) -> DeviceList:
     """`sees`: of which runs; None: of all, and of none."""
     now_ns = reading.clock.wall_ns()
     board, name_of = view.Board(), _name_of(reading)
-    judge = partial(board.devices, now_ns=now_ns, name_of=name_of, clock_offset_ns=offsets())
+    ahead_ns = reading.clock_offsets()
+    judge = partial(board.devices, now_ns=now_ns, name_of=name_of, clock_offset_ns=ahead_ns)
     since_ns = now_ns - given["within"] * 10**9
     # Who looks at a screenful of a large cluster wants it at once: all are judged, and what is
     # only told is read of those that are shown.

@@ -1,0 +1,37 @@
+"""Every feature of a head.  A new one is a folder in features/, and a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from runwatch.head.context import Context, Feature
+from runwatch.head.features.audit.api import AuditApi
+from runwatch.head.features.captures.api import CapturesApi
+from runwatch.head.features.devices.api import DevicesApi
+from runwatch.head.features.goodput.api import GoodputApi
+from runwatch.head.features.gswarm.api import GswarmApi
+from runwatch.head.features.profiles.api import ProfilesApi
+from runwatch.head.features.runs.api import RunsApi
+from runwatch.head.features.series.api import SeriesApi
+from runwatch.head.features.sessions.api import SessionsApi
+from runwatch.head.features.shares.api import SharesApi
+from runwatch.head.features.stacks.api import StacksApi
+from runwatch.head.features.timeline.api import TimelineApi
+from runwatch.head.features.tokens.api import TokensApi
+
+FEATURES: Final[tuple[Callable[[Context], Feature], ...]] = (
+    RunsApi,
+    SeriesApi,
+    TimelineApi,
+    GoodputApi,
+    DevicesApi,
+    StacksApi,
+    CapturesApi,
+    ProfilesApi,
+    SessionsApi,
+    SharesApi,
+    TokensApi,
+    AuditApi,
+    GswarmApi,
+)
