@@ -15,9 +15,9 @@ from typing import Final
 import duckdb
 import numpy as np
 
+from runwatch.buckets import DAY_NS, MINUTE_NS
 from runwatch.store.blocks import CLOSED, MIXED_DAY, Block, BlockFiles, Kind
 from runwatch.store.entries import Integers
-from runwatch.store.grid import DAY_NS, MINUTE_NS
 from runwatch.store.hot import Connection
 from runwatch.store.pages import cut, floored, scan
 from runwatch.store.reading import EVENT_COLUMNS, POINT_COLUMNS, SPAN_COLUMNS

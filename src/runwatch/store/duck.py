@@ -24,6 +24,7 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
+from runwatch.buckets import LOWEST, Axis, grid
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import Abandoned, RunwatchError, StoreDamaged, StoreFull, UsageError
 from runwatch.record import Batch, JournalId, Position, RunId, Verdict
@@ -35,7 +36,6 @@ from runwatch.store.clustering import Clusterer, Merge, plan_merges
 from runwatch.store.crowds import Crowds
 from runwatch.store.deleting import Deleter
 from runwatch.store.deletion import Deletion, Weight
-from runwatch.store.grid import LOWEST, grid
 from runwatch.store.hot import Seed
 from runwatch.store.leases import Leases
 from runwatch.store.lock import DirectoryLock
@@ -43,7 +43,6 @@ from runwatch.store.pages import Keys, RowGroups, View
 from runwatch.store.reading import EVENT_COLUMNS, SPAN_COLUMNS, Reader
 from runwatch.store.replay import DuckReplay
 from runwatch.store.store import (
-    Axis,
     PointColumns,
     Replay,
     Retention,

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from runwatch.buckets import HIGHEST, LOWEST
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import StoreDamaged
 from runwatch.journal.reader import JournalReader
@@ -37,7 +38,6 @@ from runwatch.record import (
 )
 from runwatch.store.duck import DuckSettings, DuckStore
 from runwatch.store.entries import Integers
-from runwatch.store.grid import HIGHEST, LOWEST
 from runwatch.store.replay import (
     by_journal,
     chosen_journals,

@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 
+from runwatch.buckets import Grid
 from runwatch.store.entries import Integers
-from runwatch.store.grid import Grid
 from runwatch.store.latest import Floats
 from runwatch.store.reduction import Found
 from runwatch.store.store import Statistic

@@ -11,9 +11,9 @@ from typing import Final
 
 import numpy as np
 
+from runwatch.buckets import HIGHEST, LOWEST, MINUTE_NS
 from runwatch.store.blocks import Block, BlockFiles, Kind
 from runwatch.store.entries import Integers
-from runwatch.store.grid import HIGHEST, LOWEST, MINUTE_NS
 from runwatch.store.hot import Connection
 
 _MANY_RANGES: Final = 16

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from runwatch.buckets import MINUTE_NS, Axis, Grid, grid
 from runwatch.record import NO_STEP
 from runwatch.rows import Curve
 from runwatch.store import pieces, reduction
@@ -25,7 +26,6 @@ from runwatch.store.crowds import (
     newest_of_each,
 )
 from runwatch.store.entries import Integers
-from runwatch.store.grid import MINUTE_NS, Grid, grid
 from runwatch.store.hot import Connection
 from runwatch.store.latest import Floats
 from runwatch.store.matrix import ROLLED, Sheet
@@ -42,7 +42,7 @@ from runwatch.store.pages import (
 )
 from runwatch.store.pieces import Row
 from runwatch.store.reduction import Cells, Found
-from runwatch.store.store import Axis, PointColumns, Statistic
+from runwatch.store.store import PointColumns, Statistic
 
 _MANY_ROWS: Final = 2_000
 _SOME_ROWS: Final = 64

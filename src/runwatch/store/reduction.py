@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from runwatch.buckets import Axis, Grid
 from runwatch.rows import Curve
 from runwatch.store.entries import Integers
-from runwatch.store.grid import Grid
 from runwatch.store.latest import Floats
-from runwatch.store.store import Axis
 
 Found = dict[str, npt.NDArray[Any]]
 

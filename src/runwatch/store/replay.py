@@ -17,6 +17,7 @@ from typing import Any, Final
 import duckdb
 import numpy as np
 
+from runwatch.buckets import HIGHEST, LOWEST
 from runwatch.record import (
     NO_STEP,
     START,
@@ -32,7 +33,6 @@ from runwatch.store import pieces
 from runwatch.store.blocks import Kind
 from runwatch.store.catalog import Catalog
 from runwatch.store.entries import Integers, Journal, SeriesEntry
-from runwatch.store.grid import HIGHEST, LOWEST
 from runwatch.store.pages import Keys, Part, cut, floored
 from runwatch.store.reading import Reader
 from runwatch.store.reduction import Found

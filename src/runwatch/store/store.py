@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from runwatch.buckets import Axis
 from runwatch.record import Batch, JournalId, Position, RunId, Verdict
 from runwatch.rows import Curve, EventRow, Latest, ProcessRow, SeriesRow, SpanRow
 from runwatch.store.deletion import Deletion, Weight
@@ -19,7 +20,6 @@ OF_EACH: Final = 2_000
 AGENTS_SAY: Final = 25
 """An agent or a head speaks of many: of theirs, so many times as many."""
 
-Axis = Literal["time", "step"]
 Statistic = Literal["mean", "minimum", "maximum"]
 
 

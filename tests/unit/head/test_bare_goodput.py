@@ -15,6 +15,7 @@ from typing import Any, TypeGuard
 
 import pytest
 
+from runwatch.buckets import LOWEST
 from runwatch.errors import StoreDamaged
 from runwatch.head.reading import Reading
 from runwatch.head.state.accounts.fold import Fold
@@ -56,7 +57,6 @@ from runwatch.record import (
 )
 from runwatch.store import journals
 from runwatch.store.duck import DuckStore
-from runwatch.store.grid import LOWEST
 from runwatch.store.journals import JournalStore
 from runwatch.store.store import Store, Wanted
 from runwatch.views.goodput.facts import DATA_WAIT, STEP

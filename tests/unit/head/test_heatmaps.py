@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runwatch.buckets import heat_grid
 from runwatch.errors import NotFound, UsageError
-from runwatch.head.features.timeline.heatmaps import columns, grouped, heatmap, metrics
+from runwatch.head.features.timeline.heatmaps import heatmap, metrics
 from runwatch.head.reading import Reading
 from runwatch.record import RunId
 from runwatch.store.duck import DuckStore
+from runwatch.views.heatmaps import grouped
 from tests.integration.head_history import START, Clock, Producer, when
 
 MINUTE = 60 * 10**9
@@ -38,7 +40,7 @@ ASKED = {
 def test_columns_cover_the_window_and_are_not_too_many(
     start: int, length: int, most: int, series: int
 ) -> None:
-    cells = columns(start, start + length, most, series)
+    cells = heat_grid(start, start + length, most, series)
     assert cells.start <= start < cells.start + cells.width
     assert cells.end - cells.width < start + length <= cells.end
     assert cells.buckets <= most and cells.end == cells.start + cells.buckets * cells.width
@@ -47,15 +49,15 @@ def test_columns_cover_the_window_and_are_not_too_many(
 
 
 def test_a_day_of_a_thousand_devices_is_read_by_minutes_and_a_quarter_of_an_hour_is_not() -> None:
-    assert columns(START, START + 1440 * MINUTE, 700, 1024).by_minutes
-    assert columns(START, START + 60 * MINUTE * 2, 700, 1024).by_minutes
-    assert not columns(START, START + 15 * MINUTE, 700, 1024).by_minutes
-    assert not columns(START, START + 1440 * MINUTE, 4000, 8).by_minutes
+    assert heat_grid(START, START + 1440 * MINUTE, 700, 1024).by_minutes
+    assert heat_grid(START, START + 60 * MINUTE * 2, 700, 1024).by_minutes
+    assert not heat_grid(START, START + 15 * MINUTE, 700, 1024).by_minutes
+    assert not heat_grid(START, START + 1440 * MINUTE, 4000, 8).by_minutes
 
 
 @given(st.integers(1, 3000), st.integers(1, 500))
 def test_rows_hold_as_many_neighbours_as_each_other(devices: int, most: int) -> None:
-    rows = grouped(devices, most).tolist()
+    rows = grouped(devices, most)
     assert rows == sorted(rows) and rows[0] == 0 and rows[-1] == min(devices, most) - 1
     sizes = [rows.count(row) for row in range(rows[-1] + 1)]
     assert max(sizes) - min(sizes) <= 1

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runwatch.store.grid import HIGHEST, LOWEST, Grid
+from runwatch.buckets import HIGHEST, LOWEST, Grid
 from runwatch.store.pages import cut
 from runwatch.store.reduction import Found, cells_of_points, curves
 from tests.unit.store.batches import as_rows, reduced

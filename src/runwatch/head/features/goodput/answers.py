@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from typing import Any, Final
 
+from runwatch.buckets import LOWEST
 from runwatch.errors import UsageError
 from runwatch.head.features.goodput.figures import figures
 from runwatch.head.http.parameters import Given, shortened
@@ -30,7 +31,6 @@ from runwatch.head.reading import Reading
 from runwatch.head.state.accounts.accounts import Accounts
 from runwatch.record import Batch, JournalId, RunId, RunScope, Series
 from runwatch.store.asking import look
-from runwatch.store.grid import LOWEST
 from runwatch.store.store import Wanted
 from runwatch.views.goodput.account import (
     Account,

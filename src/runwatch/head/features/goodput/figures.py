@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
+from runwatch.buckets import grid
 from runwatch.errors import UsageError
 from runwatch.head.http.parameters import Given
 from runwatch.head.http.types import FiguresInfo, RolledPart, RolledRun, RolledUp, plain
@@ -12,7 +13,6 @@ from runwatch.head.reading import Reading
 from runwatch.head.state.accounts.accounts import Accounts
 from runwatch.record import RunId
 from runwatch.store.asking import look
-from runwatch.store.grid import grid
 from runwatch.views.goodput import figures as views
 from runwatch.views.goodput.account import Account, Goodput, Range
 from runwatch.views.runs import ProcessState, RunSummary

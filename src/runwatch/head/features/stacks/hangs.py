@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from runwatch.buckets import LOWEST
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import RunwatchError
 from runwatch.head.features.stacks.incidents import QUICK, THOROUGH, Incidents, Look
@@ -24,7 +25,6 @@ from runwatch.head.features.stacks.incidents import Wanted as StacksWanted
 from runwatch.head.reading import Reading
 from runwatch.head.settings import HangSettings
 from runwatch.record import Batch, JournalId, RunId, RunScope
-from runwatch.store.grid import LOWEST
 from runwatch.store.store import Wanted
 from runwatch.views.diagnosis.evidence import RankEvidence, gather
 from runwatch.views.diagnosis.following import ELAPSED_EVENT, ENTRY_PREFIX, Follower

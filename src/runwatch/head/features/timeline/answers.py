@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
+from runwatch.buckets import Grid, grid
 from runwatch.errors import UsageError
 from runwatch.head.features.timeline.types import (
     CheckpointColumns,
@@ -31,7 +32,6 @@ from runwatch.head.state.accounts.warming import Warming
 from runwatch.head.state.board import RunBoard
 from runwatch.record import JournalId, RunId
 from runwatch.rows import Curve, EventRow
-from runwatch.store.grid import Grid, grid
 from runwatch.store.store import OF_EACH
 from runwatch.views import incidents, profiles
 from runwatch.views.goodput.account import Goodput

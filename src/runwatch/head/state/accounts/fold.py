@@ -14,12 +14,12 @@ from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from typing import Final
 
+from runwatch.buckets import LOWEST
 from runwatch.head.reading import Reading
 from runwatch.head.state.accounts.saved import FoldState, Mark, Unfit
 from runwatch.record import Batch, JournalId, RunId
 from runwatch.store.asking import Shared, look
 from runwatch.store.folds import FoldFiles
-from runwatch.store.grid import LOWEST
 from runwatch.store.store import Replay, Tally, Wanted
 from runwatch.views.goodput.account import Goodput, Life
 from runwatch.views.goodput.arrivals import DEVICE_LAG

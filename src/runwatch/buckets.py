@@ -1,18 +1,26 @@
-"""Where a curve's buckets lie.  Pure arithmetic that every engine shares."""
+"""Where buckets of time lie: of a curve, a band, a heat map.
+
+Pure arithmetic that stores and views share.  A store keeps roll-ups of whole minutes: buckets whose
+edges are whole minutes get the exact answer from these.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from runwatch.errors import UsageError
-from runwatch.store.store import Axis
 
+Axis = Literal["time", "step"]
+
+SECOND_NS: Final = 10**9
 MINUTE_NS: Final = 60 * 10**9
 DAY_NS: Final = 86_400 * 10**9
 LOWEST: Final = -(2**63)
 HIGHEST: Final = 2**63 - 1
 MAX_BUCKETS: Final = 1_000_000
+MANY_POINTS: Final = 4_000_000
+"""A heat map of more points than this, at one a second, is made of roll-ups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +60,28 @@ def grid(axis: Axis, start: int, end: int, buckets: int) -> Grid | None:
         end = min(_ceil_div(end, MINUTE_NS) * MINUTE_NS, HIGHEST)
         width = _ceil_div(_ceil_div(end - start, buckets), MINUTE_NS) * MINUTE_NS
     return Grid(start, end, width)
+
+
+def steady_grid(start_ns: int, end_ns: int, most: int) -> Grid:
+    """At most about `most` buckets whose edges stay where they are when the window moves."""
+    width = max(_ceil_div(end_ns - start_ns, most), 1)
+    if width >= MINUTE_NS:
+        width = _ceil_div(width, MINUTE_NS) * MINUTE_NS
+    start = start_ns // width * width
+    count = max(_ceil_div(end_ns - start, width), 1)
+    return Grid(start, start + width * count, width)
+
+
+def heat_grid(start_ns: int, end_ns: int, most: int, series: int) -> Grid:
+    """At most `most` buckets; of whole minutes where otherwise too much would have to be read."""
+    start, width = start_ns, _ceil_div(end_ns - start_ns, most)
+    if width >= MINUTE_NS or series * (end_ns - start_ns) // SECOND_NS > MANY_POINTS:
+        start = start // MINUTE_NS * MINUTE_NS
+        width = _ceil_div(width, MINUTE_NS) * MINUTE_NS
+        if _ceil_div(end_ns - start, width) > most:
+            width += MINUTE_NS
+    count = _ceil_div(end_ns - start, width)
+    return Grid(start, start + count * width, width)
 
 
 def _ceil_div(a: int, b: int) -> int:
