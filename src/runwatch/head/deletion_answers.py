@@ -14,7 +14,7 @@ from runwatch.head.deletions import KEEP_DAYS, Deletions, Load, RunGoesOn
 from runwatch.head.openapi import JSON, Operation
 from runwatch.head.parameters import BadRequest, Given, Parameter
 from runwatch.head.replies import error_reply, json_reply
-from runwatch.store.deletion import Deletion
+from runwatch.store.deletion import Deletion, State
 
 MOST_DAYS: Final = 3650
 
@@ -35,8 +35,8 @@ class RunLoad(Answer):
 class DeletedRun(Answer):
     run: str
     name: str
-    state: str
-    """deleted: it can be restored; purged: its records are gone."""
+    state: State
+    """deleted: it can be restored; restored: it is back; purged: its records are gone."""
     deleted_ns: int
     purge_ns: int
     """When its records go."""

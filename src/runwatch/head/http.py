@@ -372,6 +372,11 @@ class Api:
                 _LIVE,
                 {"text/event-stream": None},
                 (404, 409),
+                events={
+                    "hello": types.LiveHello,
+                    "run": types.RunInfo,
+                    "points": types.LivePoints,
+                },
             ),
         ]
 

@@ -19,10 +19,11 @@ from runwatch.head.guests import seen
 from runwatch.head.openapi import JSON, Operation
 from runwatch.head.parameters import BadRequest, Given, Parameter
 from runwatch.head.patience import for_caller
-from runwatch.head.profile_summary import Summaries
+from runwatch.head.profile_summary import Summaries, SummaryState
 from runwatch.head.profiles import File, Kept, Kind, Profiles, SessionRunning, refusal
 from runwatch.head.replies import error_reply, json_reply
 from runwatch.head.viewer_process import folder_name
+from runwatch.traces.summary import SessionSummary
 from runwatch.views.profiles import State
 
 BYTES: Final = "application/octet-stream"
@@ -80,10 +81,11 @@ class ProfileInfo(Answer):
 
 class ProfileDetail(ProfileInfo):
     parts: list[ProfilePart]
-    summary_state: str
-    """none, waiting (ask again in a moment), done or failed."""
+    summary_state: SummaryState
+    """waiting: ask again in a moment."""
     summary_why: str
-    summary: dict[str, Any] | None
+    summary: SessionSummary | None
+    """Kept as its JSON."""
 
 
 class ProfileList(Answer):
