@@ -1,0 +1,65 @@
+"""Writes the page's types, from the OpenAPI document of the head: `make types`.
+
+    python scripts/page_types.py
+
+The result is `web/src/lib/types.generated.ts`.  It is checked in; a test makes it again and
+compares.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import sys
+import tempfile
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from runwatch.cli.asgi import Exchange
+from runwatch.head.http import create_app
+from runwatch.store.duck import DuckStore
+
+WEB = Path(__file__).resolve().parents[1] / "web"
+GENERATED = WEB / "src" / "lib" / "types.generated.ts"
+_HEADING = "// `make types` writes this file.  `types.ts` has the names that the page uses.\n\n"
+
+
+def described() -> dict[str, Any]:
+    """The OpenAPI document, as a head without any data answers."""
+    store, loop = DuckStore.open(None), asyncio.new_event_loop()
+    try:
+        answer = Exchange(create_app(store), loop, "/api/v1/openapi.json")
+        document: dict[str, Any] = json.loads(b"".join(answer.body()))
+        return document
+    finally:
+        loop.close()
+        store.close()
+
+
+def page_build() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("page_build", WEB / "build.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def generated() -> str:
+    with tempfile.TemporaryDirectory(prefix="runwatch-types-") as folder:
+        document = Path(folder, "openapi.json")
+        document.write_text(json.dumps(described()))
+        text: str = page_build().types_of(document)
+    return _HEADING + text
+
+
+def main() -> int:
+    page_build().install_tools()
+    GENERATED.write_text(generated())
+    print(f"Wrote {GENERATED}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
