@@ -38,7 +38,7 @@ class Operation:
     respond: Respond
     parameters: tuple[Parameter, ...] = ()
     content: Mapping[str, Any] = field(default_factory=dict)
-    """Media type → the type of the answer; None is text or bytes."""
+    """Media type → the type of the answer; None is a format of another program's, text or bytes."""
     errors: tuple[int, ...] = ()
     method: str = "GET"
     body: Any = None
@@ -129,9 +129,14 @@ def _content(op: Operation, schemas: Mapping[str, Any]) -> dict[str, Any]:
     events = {name: schemas[str(kind)] for name, kind in op.events.items()}
     more = {"x-events": events} if events else {}
     return {
-        media: {"schema": schemas[str(kind)] if kind is not None else {"type": "string"}, **more}
+        media: {"schema": _unshaped(media) if kind is None else schemas[str(kind)], **more}
         for media, kind in op.content.items()
     }
+
+
+def _unshaped(media: str) -> dict[str, Any]:
+    """Of another program's format: JSON of any shape, or text, or bytes."""
+    return {} if media == JSON else {"type": "string"}
 
 
 def _parameter(parameter: Parameter) -> dict[str, Any]:
