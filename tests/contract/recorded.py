@@ -124,7 +124,8 @@ class Told(NamedTuple):
     schemas: set[str]
     """Those that some part of it has."""
     fields: set[str]
-    """Where each field is: `runs[].headline.metric`."""
+    """Where each field is, and what: `runs[].headline.metric` is a `runs[].headline.metric: str`,
+    but for null, which a field may be at times."""
 
 
 def told(kept: Kept, document: Document) -> Told:
@@ -148,11 +149,16 @@ def _walk(said: Any, schema: Mapping[str, Any], document: Document, at: str, fou
         for name, value in said.items():
             place = f"{at}.{name}" if known else f"{at}{{}}"
             if known:
-                found.fields.add(place)
+                told_kind = () if value is None else (f"{place}: {_kind(value)}",)
+                found.fields.update((place, *told_kind))
             _walk(value, known.get(name, {}) if known else others, document, place, found)
     elif isinstance(said, list):
         for number, value in enumerate(said):
             _walk(value, _item(schema, number), document, f"{at}[]", found)
+
+
+def _kind(value: Any) -> str:
+    return "number" if type(value) in (int, float) else type(value).__name__
 
 
 def _branch(said: Any, branches: Sequence[Mapping[str, Any]], document: Document) -> Any:
