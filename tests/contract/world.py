@@ -83,7 +83,8 @@ class World:
             again = self._producer(f"j-b{rank}", rank=rank, group="sweep", start_ns=when(39))
             self.ranks.append(again)
             again.write(
-                [("loss", 40 + i, 4 + i, 7.0 - i / 10 + rank) for i in range(60)],
+                [("loss", 40 + i, 4 + i, 7.0 - i / 10 + rank) for i in range(60)]
+                + [("step_seconds", 40.9 + i, 4 + i, 0.9) for i in range(60)],
                 [("run_start", 39, {"run": RUN, "user": "ada"})] + (_TOLD if rank == 0 else []),
                 steps=[(4 + i, 40 + i, 40.9 + i) for i in range(60)],
             )
@@ -104,9 +105,8 @@ class World:
 
     def _devices(self) -> None:
         node = Node(_Door(self.head), host=_HOST)  # type: ignore[arg-type]
-        hot: dict[str, float] = {"gpu_throttle_reasons": 0x20, "gpu_temperature_celsius": 88.0}
         for seconds in (117, 118, 119):
-            node.sample(seconds, 0, 1, gpu_utilization_percent=80.0, **hot)
+            node.sample(seconds, 0, 1, **_DEVICE)
         self._speaker.write(
             [],
             [
@@ -181,6 +181,22 @@ class _Door:
         return [self._head.ingest.submit(batch).result(60) for batch in batches]
 
 
+_DEVICE: Final = {
+    "gpu_utilization_percent": 80.0,
+    "gpu_tensor_activity_percent": 40.0,
+    "gpu_sm_activity_percent": 60.0,
+    "gpu_memory_used_bytes": 40e9,
+    "gpu_memory_total_bytes": 80e9,
+    "gpu_dram_bytes_per_second": 1e12,
+    "gpu_power_watts": 500.0,
+    "gpu_power_limit_watts": 700.0,
+    "gpu_temperature_celsius": 88.0,
+    "gpu_memory_temperature_celsius": 80.0,
+    "gpu_sm_clock_hz": 1.9e9,
+    "gpu_memory_clock_hz": 2.6e9,
+    "gpu_throttle_reasons": float(0x20),
+}
+"""Too hot."""
 _TOLD: Final[list[tuple[str, float, dict[str, Any]]]] = [
     ("config", 39, {"part": "user", "values": {"lr": 0.1, "layers": [1, 2], "total_steps": 100}}),
     ("config", 39, {"part": "software", "values": {"python": "3.11"}}),
