@@ -129,9 +129,9 @@ def test_what_is_new_is_seen(document: dict[str, Any], kept: dict[str, Kept]) ->
     added = {"get": document["paths"]["/api/v1/health"]["get"]}
     grown["paths"]["/api/v1/new"] = added
     assert ("GET /api/v1/new", "application/json") in recorded.asked_for(grown)
-    with pytest.raises(AssertionError, match="GET /api/v1/new as application/json; `make contract"):
+    with pytest.raises(AssertionError, match="GET /api/v1/new as application/json.*`make contract"):
         test_every_question_has_a_recorded_answer(grown, kept)
-    with pytest.raises(AssertionError, match=r"openapi-v1.json .* GET /api/v1/new; `make contract"):
+    with pytest.raises(AssertionError, match="openapi-v1.json .*GET /api/v1/new.*`make contract"):
         test_the_fixture_has_every_path_and_schema(grown)
     grown["components"]["schemas"]["SeriesInfo"]["required"].append("colour")
     before = kept["runs_run_series"]
