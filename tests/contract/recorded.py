@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -73,6 +74,7 @@ def _as_kept(answered: Answered, root: str) -> Kept:
         "answer": answered.answer,
     }
     text = json.dumps(kept).replace(root, "/runwatch").replace(TOKEN, "TOKEN")
+    text = re.sub(r'[^"]*/runwatch-summary-[^/"]+', "/scratch", text)
     if isinstance(answered.answer, dict):
         for name in _SECRETS:
             if word := answered.answer.get(name):
