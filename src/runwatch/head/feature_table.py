@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
+from runwatch._version import __version__
 from runwatch.head.context import Context, Feature
 from runwatch.head.features.audit.api import AuditApi
 from runwatch.head.features.captures.api import CapturesApi
@@ -19,6 +20,10 @@ from runwatch.head.features.shares.api import SharesApi
 from runwatch.head.features.stacks.api import StacksApi
 from runwatch.head.features.timeline.api import TimelineApi
 from runwatch.head.features.tokens.api import TokensApi
+from runwatch.head.http.app import operations_of
+from runwatch.head.http.openapi import document
+from runwatch.head.reading import Reading
+from runwatch.store.duck import DuckStore
 
 FEATURES: Final[tuple[Callable[[Context], Feature], ...]] = (
     RunsApi,
@@ -35,3 +40,18 @@ FEATURES: Final[tuple[Callable[[Context], Feature], ...]] = (
     AuditApi,
     GswarmApi,
 )
+
+
+def features_of(context: Context) -> list[Feature]:
+    return [make(context) for make in FEATURES]
+
+
+def api_document() -> dict[str, Any]:
+    """The OpenAPI document, as every head answers with it."""
+    store = DuckStore.open(None)
+    try:
+        context = Context.of(Reading(store))
+        operations = operations_of(context, features_of(context))
+        return document(operations, version=__version__)
+    finally:
+        store.close()

@@ -27,7 +27,7 @@ from runwatch.head.access.shares import Shares
 from runwatch.head.access.tokens import FILE as TOKENS_FILE
 from runwatch.head.access.tokens import Tokens
 from runwatch.head.context import Context, Feature, Gate, WayToNodes
-from runwatch.head.feature_table import FEATURES
+from runwatch.head.feature_table import features_of
 from runwatch.head.features.goodput.figures import LOOKED_UP
 from runwatch.head.features.gswarm.api import GswarmApi
 from runwatch.head.features.gswarm.grpc import ProfilerService
@@ -150,7 +150,7 @@ class LocalHead:
         self.context = self._made(settings, lasts)
         self.deletions.on_due = self.ingest.keep_soon
         self.ingest.also = self.deletions.purge
-        self.features: list[Feature] = [make(self.context) for make in FEATURES]
+        self.features = features_of(self.context)
         self.app = create_app(self.context, self.features)
 
     def _made(self, settings: LocalSettings, lasts: bool) -> Context:

@@ -2,7 +2,10 @@
 
 import { unitOf } from "./model/units";
 import type {
+  Access,
   BandList,
+  Capture,
+  ClientList,
   Configs,
   CurveList,
   DeviceList,
@@ -11,34 +14,34 @@ import type {
   Health,
   Heatmap,
   HeatmapMetrics,
+  IncidentDetail,
+  IncidentList,
   LatestList,
   MetricList,
+  NewCapture,
+  NewShare,
+  Preflight,
   ProcessList,
+  ProfileDeleted,
+  ProfileDetail,
   ProfileList,
+  Refusal,
   RolledUp,
+  RunDeleted,
   RunDetail,
   RunList,
   RunLoad,
   SeriesList,
-  SpanList,
-  Timeline,
-} from "./types";
-import type {
-  Access,
-  Capture,
-  ClientList,
-  IncidentDetail,
-  IncidentList,
-  NewCapture,
-  Preflight,
-  ProfileDetail,
   Session,
   SessionList,
-  Share,
+  ShareGone,
   ShareList,
   ShareMade,
+  SpanList,
   StackList,
-} from "./types-tabs";
+  TakeStacks,
+  Timeline,
+} from "./types";
 
 type Value = string | number | boolean;
 export type Query = Record<string, Value | readonly Value[] | null | undefined>;
@@ -88,7 +91,7 @@ async function ask<T>(path: string, query: Query = {}, signal?: AbortSignal, ini
 async function refusal(reply: Response): Promise<ApiError> {
   if (reply.status === 401) onLocked();
   try {
-    const { error } = (await reply.json()) as { error: { code: string; message: string } };
+    const { error } = (await reply.json()) as Refusal;
     return new ApiError(reply.status, error.code, error.message);
   } catch {
     return new ApiError(reply.status, "unreadable", `The head answered ${reply.status} ${reply.statusText}.`);
@@ -155,8 +158,8 @@ const part = encodeURIComponent;
 
 export const access = (signal?: AbortSignal) => ask<Access>("access", {}, signal);
 export const shares = (signal?: AbortSignal) => ask<ShareList>("shares", {}, signal);
-export const makeShare = (asked: { run: string; days: number; note: string }) => send<ShareMade>("shares", asked);
-export const endShare = (id: string) => ask<Pick<Share, "id">>(`shares/${part(id)}`, {}, undefined, { method: "DELETE" });
+export const makeShare = (asked: NewShare) => send<ShareMade>("shares", asked);
+export const endShare = (id: string) => ask<ShareGone>(`shares/${part(id)}`, {}, undefined, { method: "DELETE" });
 /** As we reach the head ourselves, whatever it is called behind a proxy. */
 export const shareAddress = (made: ShareMade): string => new URL(made.path, address("./")).href;
 /** Ends what the browser keeps of a login or of a shared link. */
@@ -165,13 +168,13 @@ export const leave = async (): Promise<void> => {
 };
 
 export const runLoad = (id: string, signal?: AbortSignal) => ask<RunLoad>(`${of(id)}/load`, {}, signal);
-export const deleteRun = (id: string) => ask<RunLoad>(of(id), { yes: 1 }, undefined, { method: "DELETE" });
+export const deleteRun = (id: string) => ask<RunDeleted>(of(id), { yes: 1 }, undefined, { method: "DELETE" });
 export const incidents = (id: string, signal?: AbortSignal) => ask<IncidentList>(`${of(id)}/incidents`, {}, signal);
 export const incident = (id: string, which: string, signal?: AbortSignal) =>
   ask<IncidentDetail>(`${of(id)}/incidents/${part(which)}`, {}, signal);
 export const stacks = (id: string, query: Query = {}, signal?: AbortSignal) =>
   ask<StackList>(`${of(id)}/stacks`, query, signal);
-export const takeStacks = (id: string, asked: { ranks?: number[]; native?: boolean; wait_seconds?: number }) =>
+export const takeStacks = (id: string, asked: TakeStacks) =>
   send<StackList>(`${of(id)}/stacks`, asked);
 /** Stacks as a flame graph, in the viewer that the head serves. */
 export const flameAddress = (id: string, query: Query, title: string): string => {
@@ -182,7 +185,7 @@ export const flameAddress = (id: string, query: Query, title: string): string =>
 export const profile = (id: string, session: string, signal?: AbortSignal) =>
   ask<ProfileDetail>(`profiles/${part(id)}/${part(session)}`, {}, signal);
 export const deleteProfile = (id: string, session: string) =>
-  ask<{ files: number }>(`profiles/${part(id)}/${part(session)}`, { yes: 1 }, undefined, { method: "DELETE" });
+  ask<ProfileDeleted>(`profiles/${part(id)}/${part(session)}`, { yes: 1 }, undefined, { method: "DELETE" });
 export const fileAddress = (id: string, session: string, name: string): string =>
   address(`api/v1/profiles/${part(id)}/${part(session)}/files/${part(name)}`);
 export const startCapture = (id: string, asked: NewCapture) => send<Capture>(`${of(id)}/captures`, asked);

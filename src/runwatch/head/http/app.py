@@ -25,7 +25,7 @@ from runwatch.head.access import roles
 from runwatch.head.context import Context, Feature
 from runwatch.head.http import health, streams
 from runwatch.head.http.access import CALLER, TRUSTED, Access
-from runwatch.head.http.answering import ROUTE, Answering, answered
+from runwatch.head.http.answering import ROUTE, Answering, answered, routed
 from runwatch.head.http.base_path import BasePath
 from runwatch.head.http.feed import Cards, feed
 from runwatch.head.http.guests import by_id
@@ -35,7 +35,7 @@ from runwatch.head.http.pages import Pages
 from runwatch.head.http.parameters import BadRequest, Given, Parameter, decoded, parse
 from runwatch.head.http.patience import Patience
 from runwatch.head.http.replies import error_reply, json_reply
-from runwatch.head.http.types import Health
+from runwatch.head.http.types import Health, LiveHello, LivePoints, RunInfo
 from runwatch.head.reading import Ambiguous
 from runwatch.head.state.sessions import SessionActive
 from runwatch.views.sessions import BadName
@@ -43,13 +43,11 @@ from runwatch.views.sessions import BadName
 
 def create_app(context: Context, features: Sequence[Feature]) -> Starlette:
     """The app of one head.  Whoever stops the server calls `context.live.close()` first."""
-    own = _Own(context)
-    operations = [*own.operations(), *(op for feature in features for op in feature.operations())]
-    pages = Pages()
+    operations, pages = operations_of(context, features), Pages()
     routes = [
         *(Route(op.path, _endpoint(op), methods=[op.method]) for op in operations),
         Route("/api/v1/openapi.json", _described(operations), methods=["GET"]),
-        Route("/metrics", own.prometheus, methods=["GET"]),
+        Route("/metrics", _prometheus(context.metrics), methods=["GET"]),
         *pages.routes(),
         *(route for feature in features for route in feature.routes()),
     ]
@@ -79,6 +77,14 @@ def create_app(context: Context, features: Sequence[Feature]) -> Starlette:
     return app
 
 
+def operations_of(context: Context, features: Sequence[Feature]) -> list[Operation]:
+    """All of /api/v1."""
+    return [
+        *_Own(context).operations(),
+        *(operation for feature in features for operation in feature.operations()),
+    ]
+
+
 # ── what the port itself answers ───────────────────────────────────────────────────────────────
 
 _LIVE: Final = (
@@ -94,12 +100,11 @@ _LIVE: Final = (
 
 
 class _Own:
-    """Health, metrics and the live stream."""
+    """Health and the live stream."""
 
     def __init__(self, context: Context) -> None:
         self._reading = context.reading
         self._live = context.live
-        self._metrics = context.metrics
         self._pace = context.serving.pace
         self._cards = Cards(
             context.reading,
@@ -118,6 +123,7 @@ class _Own:
                 _LIVE,
                 {"text/event-stream": None},
                 (404, 409),
+                events={"hello": LiveHello, "run": RunInfo, "points": LivePoints},
             ),
         ]
 
@@ -125,12 +131,6 @@ class _Own:
         if request.scope[TRUSTED]:
             return await answered(lambda given: health.health(self._reading))(request, given)
         return json_reply(await run_in_threadpool(health.public_health, self._reading))
-
-    async def prometheus(self, request: Request) -> Response:
-        request.scope[ROUTE] = "/metrics"
-        parse((), request.scope["query_string"], {})
-        text = await run_in_threadpool(self._metrics.text)
-        return Response(text, headers={"Content-Type": CONTENT_TYPE})
 
     async def _stream(self, request: Request, given: Given) -> Response:
         run = await run_in_threadpool(self._reading.run, given["run"]) if given["run"] else None
@@ -152,6 +152,15 @@ class _Own:
             media_type="text/event-stream",
             headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
         )
+
+
+def _prometheus(metrics: HeadMetrics) -> Answering:
+    async def respond(request: Request) -> Response:
+        parse((), request.scope["query_string"], {})
+        text = await run_in_threadpool(metrics.text)
+        return Response(text, headers={"Content-Type": CONTENT_TYPE})
+
+    return routed("/metrics", respond)
 
 
 def _endpoint(op: Operation) -> Answering:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -39,13 +39,15 @@ class Operation:
     respond: Respond
     parameters: tuple[Parameter, ...] = ()
     content: Mapping[str, Any] = field(default_factory=dict)
-    """Media type → the type of the answer; None is text or bytes."""
+    """Media type → the type of the answer; None is a format of another program's, text or bytes."""
     errors: tuple[int, ...] = ()
     method: str = "GET"
     body: Any = None
     """The type of what is sent, as JSON; it may be left out."""
     status: int = 200
     """202: it was begun, and goes on."""
+    events: Mapping[str, Any] = field(default_factory=dict)
+    """Of a stream of server-sent events: the name of an event → the type of its data."""
 
     @property
     def name(self) -> str:
@@ -54,13 +56,14 @@ class Operation:
 
 
 def document(operations: Sequence[Operation], *, version: str) -> dict[str, Any]:
-    said = {kind for op in operations for kind in op.content.values()}
+    said = {kind for op in operations for kind in (*op.content.values(), *op.events.values())}
     kinds = {kind for kind in said | {op.body for op in operations} if kind is not None}
     ordered = [ErrorAnswer, *sorted(kinds, key=str)]
     schemas, components = msgspec.json.schema_components(
         ordered, ref_template="#/components/schemas/{name}"
     )
     by_kind = dict(zip(map(str, ordered), schemas, strict=True))
+    _require_what_is_always_told(components)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -72,11 +75,26 @@ def document(operations: Sequence[Operation], *, version: str) -> dict[str, Any]
         "paths": _paths(operations, by_kind),
         "components": {
             "schemas": components,
+            "responses": {f"Error{code}": _error(code, by_kind) for code in sorted(_ERRORS)},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
         # Either: one that is part of a program may have no token, and health is told to anyone.
         "security": [{}, {"token": []}],
     }
+
+
+def _require_what_is_always_told(components: dict[str, Any]) -> None:
+    """A field with a default may be left out of a request, but an answer always has it."""
+    for answer in _subclasses(Answer):
+        schema = components.get(answer.__name__)
+        if schema is not None and not answer.__struct_config__.omit_defaults:
+            schema["required"] = list(answer.__struct_encode_fields__)
+
+
+def _subclasses(kind: type[Answer]) -> Iterator[type[Answer]]:
+    for each in kind.__subclasses__():
+        yield each
+        yield from _subclasses(each)
 
 
 def _paths(operations: Sequence[Operation], schemas: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,8 +112,11 @@ def _operation(op: Operation, schemas: Mapping[str, Any]) -> dict[str, Any]:
         "parameters": [_parameter(parameter) for parameter in op.parameters],
         **body,
         "responses": {
-            str(op.status): {"description": op.summary, "content": _content(op.content, schemas)},
-            **{str(code): _error(code, schemas) for code in sorted({*_ALWAYS, *op.errors})},
+            str(op.status): {"description": op.summary, "content": _content(op, schemas)},
+            **{
+                str(code): {"$ref": f"#/components/responses/Error{code}"}
+                for code in sorted({*_ALWAYS, *op.errors})
+            },
         },
     }
 
@@ -104,11 +125,19 @@ def _body(kind: Any, schemas: Mapping[str, Any]) -> dict[str, Any]:
     return {"required": False, "content": {JSON: {"schema": schemas[str(kind)]}}}
 
 
-def _content(content: Mapping[str, Any], schemas: Mapping[str, Any]) -> dict[str, Any]:
+def _content(op: Operation, schemas: Mapping[str, Any]) -> dict[str, Any]:
+    # OpenAPI 3.1 has no words for the events of a stream.
+    events = {name: schemas[str(kind)] for name, kind in op.events.items()}
+    more = {"x-events": events} if events else {}
     return {
-        media: {"schema": schemas[str(kind)] if kind is not None else {"type": "string"}}
-        for media, kind in content.items()
+        media: {"schema": _unshaped(media) if kind is None else schemas[str(kind)], **more}
+        for media, kind in op.content.items()
     }
+
+
+def _unshaped(media: str) -> dict[str, Any]:
+    """Of another program's format: JSON of any shape, or text, or bytes."""
+    return {} if media == JSON else {"type": "string"}
 
 
 def _parameter(parameter: Parameter) -> dict[str, Any]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from runwatch.views.devices import Hurt
 from runwatch.views.devices import State as DeviceState
@@ -19,6 +20,9 @@ from runwatch.views.runs import State
 
 Number = float | Literal["NaN", "Infinity", "-Infinity"]
 _DEEPEST: Final = 32
+
+JsonObject = Annotated[dict[str, Any], msgspec.Meta(extra_json_schema={"additionalProperties": {}})]
+"""What somebody recorded: names, and any JSON."""
 
 
 class Answer(msgspec.Struct):
@@ -51,18 +55,18 @@ class Health(Answer, omit_defaults=True):
     """Without a token only `status` is told."""
 
     status: Literal["ok", "degraded"]
-    version: str | None = None
-    engine: str | None = None
-    schema_version: int | None = None
-    hot_points: int | None = None
-    blocks: int | None = None
-    bytes_on_disk: int | None = None
-    problem: str | None = None
-    notes: list[str] | None = None
-    aside: list[AsideInfo] | None = None
-    records_refused: int | None = None
+    version: str | UnsetType = UNSET
+    engine: str | UnsetType = UNSET
+    schema_version: int | UnsetType = UNSET
+    hot_points: int | UnsetType = UNSET
+    blocks: int | UnsetType = UNSET
+    bytes_on_disk: int | UnsetType = UNSET
+    problem: str | UnsetType = UNSET
+    notes: list[str] | UnsetType = UNSET
+    aside: list[AsideInfo] | UnsetType = UNSET
+    records_refused: int | UnsetType = UNSET
     """Since this head began: records that had not their shape, and were left out."""
-    records_dropped: int | None = None
+    records_dropped: int | UnsetType = UNSET
     """And those of deleted runs."""
 
 
@@ -147,9 +151,9 @@ class RunDetail(RunInfo, kw_only=True):
 
 class ConfigsInfo(Answer):
     run: str
-    user: dict[str, Any]
-    software: dict[str, Any]
-    system: dict[str, Any]
+    user: JsonObject
+    software: JsonObject
+    system: JsonObject
 
 
 class SeriesInfo(Answer):
@@ -222,7 +226,7 @@ class EventInfo(Answer):
     rank: int
     host: str
     journal: str
-    body: dict[str, Any]
+    body: JsonObject
 
 
 class EventList(Answer):
@@ -464,7 +468,7 @@ class EntryList(Answer):
     """What a GoodputRecorder wrote, in the order in which it was recorded."""
 
     run: str
-    entries: list[dict[str, Any]]
+    entries: list[JsonObject]
     next: str
     """To be given as `after` next time, whether or not there is more now."""
 

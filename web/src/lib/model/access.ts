@@ -1,6 +1,6 @@
 // What who looks at the page may do; the head decides, the page only says so beforehand.
 
-import type { Access } from "../types-tabs";
+import type { Access } from "../types";
 
 const NEEDS = {
   share: "admin",

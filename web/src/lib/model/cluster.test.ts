@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { Client, Session } from "../types-tabs";
+import type { Client, Session } from "../types";
 import { clientsInOrder, seenNs, sessionLength } from "./cluster";
 
 const client = (hostname: string, healthy: boolean): Client => ({

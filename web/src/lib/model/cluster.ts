@@ -1,6 +1,6 @@
 // Who reports, and sessions of profiling.
 
-import type { Client, Session } from "../types-tabs";
+import type { Client, Session } from "../types";
 import { duration } from "./units";
 
 /** Those that fell silent first, then by name. */

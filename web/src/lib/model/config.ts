@@ -1,19 +1,19 @@
 // A configuration as a tree that can be searched, and two of them side by side.
 
-import type { Configs, Json, JsonObject } from "../types";
+import type { Configs, JsonObject } from "../types";
 
 export interface Node {
   key: string;
   path: string;
   /** Undefined for a branch. */
-  value?: Json;
+  value?: unknown;
   children: Node[];
 }
 
 export const PARTS = ["user", "software", "system"] as const;
 export type Part = (typeof PARTS)[number];
 
-const isBranch = (value: Json | undefined): value is JsonObject =>
+const isBranch = (value: unknown): value is JsonObject =>
   typeof value === "object" && value !== null && !Array.isArray(value) && Object.keys(value).length > 0;
 
 export function toTree(values: JsonObject, above = ""): Node[] {
@@ -23,7 +23,7 @@ export function toTree(values: JsonObject, above = ""): Node[] {
   });
 }
 
-export function written(value: Json | undefined): string {
+export function written(value: unknown): string {
   if (value === undefined) return "";
   return typeof value === "string" ? value : JSON.stringify(value);
 }

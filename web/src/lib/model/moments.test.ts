@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
-import type { EventInfo, JsonObject, Timeline } from "../types";
+import type { EventInfo, JsonObject, Severity, Timeline } from "../types";
 import { clustered, inRange, moments, ranks, worst } from "./moments";
 
 const S = 1e9;
 function timeline(more: Partial<Timeline> = {}): Timeline {
   return {
     run: "r", name: "r", state: "completed", live: false, time_ns: 100 * S, run_start_ns: 0, run_end_ns: 100 * S,
-    start_ns: 0, end_ns: 100 * S, pixels: 100, attempts: [], goodput: null,
+    start_ns: 0, end_ns: 100 * S, pixels: 100, attempts: [], goodput: null, pending: false, progress: 1,
     steps: { start_ns: 0, width_ns: 1, bucket: [], count: [], mean_seconds: [], maximum_seconds: [] },
     checkpoints: { start_ns: [], end_ns: [], class: [], left_out: 0 },
     disruptions: [], events: [], left_out: {}, more: false, profiles: [], incidents: [], ...more,
@@ -17,6 +17,7 @@ const event = (kind: string, at: number, rank: number, body: JsonObject = {}): E
 });
 const attempt = (number: number, at: number) => ({
   attempt: number, state: "killed" as const, reason: "", ranks: 4, hosts: ["vm"], started_ns: at * S, ended_ns: null, last_ns: 0,
+  processes: { running: 0, completed: 0, failed: 0, killed: 4, lost: 0 },
 });
 
 describe("moments", () => {
@@ -48,9 +49,9 @@ describe("moments", () => {
     expect(moments(told).map((one) => one.title)).toEqual(["rank 0 killed by SIGILL"]);
   });
   it("shows a note calmly, a warning louder", () => {
-    const one = { id: "i", kind: "hang", state: "open", since_ns: S, detected_ns: S, closed_ns: null, text: "it compiles", confidence: "", ranks: [0] };
-    const tone = (severity?: "note" | "warning" | "incident") => moments(timeline({ incidents: [{ ...one, ...(severity && { severity }) }] }))[0]?.tone;
-    expect([tone("note"), tone("warning"), tone("incident"), tone()]).toEqual(["plain", "warn", "bad", "bad"]);
+    const one = { id: "i", kind: "hang", state: "open", since_ns: S, detected_ns: S, closed_ns: null, text: "it compiles", confidence: "", ranks: [0] } as const;
+    const tone = (severity: Severity) => moments(timeline({ incidents: [{ ...one, ranks: [0], severity }] }))[0]?.tone;
+    expect([tone("note"), tone("warning"), tone("incident")]).toEqual(["plain", "warn", "bad"]);
   });
   it("knows exits, devices, incidents, profiles and what it does not know", () => {
     const told = timeline({
@@ -60,7 +61,7 @@ describe("moments", () => {
         event("strange_thing", 3, 5, { size: 3, deep: { x: 1 } }),
         event("log", 4, 0, { name: "note", value: { a: 1 } }),
       ],
-      incidents: [{ id: "i", kind: "hang", state: "open", since_ns: 5 * S, detected_ns: 6 * S, closed_ns: null, text: "rank 2 is stuck", confidence: "high", ranks: [2] }],
+      incidents: [{ id: "i", kind: "hang", state: "open", since_ns: 5 * S, detected_ns: 6 * S, closed_ns: null, text: "rank 2 is stuck", confidence: "high", ranks: [2], severity: "incident" }],
       profiles: [{ session: "s1", state: "done", why: "", origin: "program", hosts: [], ranks: [0], start_ns: 7 * S, end_ns: 8 * S, first_step: 10, last_step: 12 }],
       checkpoints: { start_ns: [9 * S], end_ns: [9.5 * S], class: ["checkpoint_save"], left_out: 0 },
     });

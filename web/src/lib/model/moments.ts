@@ -201,7 +201,7 @@ export function nothingYet(run: RunDetail): Timeline {
   return {
     run: run.run, name: run.name, state: run.state, live: run.state === "running", time_ns: end,
     run_start_ns: run.started_ns, run_end_ns: end, start_ns: run.started_ns, end_ns: end, pixels: 0,
-    attempts: run.history, goodput: null,
+    attempts: run.history, goodput: null, pending: false, progress: 1,
     steps: { start_ns: 0, width_ns: 1, bucket: [], count: [], mean_seconds: [], maximum_seconds: [] },
     checkpoints: { start_ns: [], end_ns: [], class: [], left_out: 0 },
     disruptions: [], events: [], left_out: {}, more: false, profiles: [], incidents: [],

@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest";
-import type { ProfileInfo } from "../types";
-import type { Capture, CaptureProcess, SessionSummary, TraceSummary } from "../types-tabs";
+import type { Capture, CaptureProcess, ProfileInfo, SessionSummary, TraceSummary } from "../types";
 import { asked, figures, parseRanks, progress, sessionWords, splitParts, topOperations } from "./profiles";
 
 const trace = (changed: Partial<TraceSummary> = {}): TraceSummary => ({
-  kind: "kineto", file: "a", host: "n1", rank: 0, window_ns: 2e9, steps: null, split: null, compute_on: "device",
+  kind: "kineto", file: "a", host: "n1", rank: 0, size_bytes: 1, events: 1, captured_start_ns: null, captured_end_ns: null,
+  window_start_ns: null, window_end_ns: null, devices: [], memory_peaks: {}, window_ns: 2e9, steps: null, split: null, compute_on: "device",
   device_idle_percent: 40, kernels: 1, collective_ns: null, input_bound_percent: null, memory_peak_bytes: null,
   device_operations: [], host_operations: [], problems: [], ...changed,
 });

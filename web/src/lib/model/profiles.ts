@@ -1,7 +1,6 @@
 // What traces say, and how far a capture is.
 
-import type { ProfileInfo } from "../types";
-import type { Capture, NewCapture, Operation, SessionSummary, Split, TraceSummary } from "../types-tabs";
+import type { Capture, NewCapture, Operation, ProfileInfo, SessionSummary, Split, TraceSummary } from "../types";
 import { rankWords } from "./stacks";
 import { duration, several } from "./units";
 

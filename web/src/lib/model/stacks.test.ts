@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { Frame, Incident, ProcessStacks, StackGroup } from "../types-tabs";
+import type { Frame, Incident, ProcessStacks, StackGroup } from "../types";
 import { incidentTimes, incidentTitle, isNote, newest, oddFirst, placeWords, rankWords, stateWords } from "./stacks";
 
 const group = (ranks: number[], frames: Frame[] = [{ function: "f", file: "a.py", line: 1 }]): StackGroup => ({
@@ -9,7 +9,7 @@ const stack = (rank: number, pid: number, time: number, child = 0): ProcessStack
   ({ rank, pid, host: "a", time_ns: time, child_of: child }) as ProcessStacks;
 const incident = (changed: Partial<Incident> = {}): Incident => ({
   id: "i", run: "r", kind: "hang", state: "open", since_ns: 0, detected_ns: 10e9, named_ns: 12e9, closed_ns: null,
-  why: "", text: "", confidence: "likely", ranks: [5], rounds: 2, ...changed,
+  why: "", text: "", confidence: "likely", ranks: [5], rounds: 2, severity: "incident", ...changed,
 });
 
 describe("ranks in words", () => {

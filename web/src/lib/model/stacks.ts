@@ -1,6 +1,6 @@
 // Stacks of a run's processes, grouped and in order of interest.
 
-import type { Frame, Incident, ProcessStacks, StackGroup } from "../types-tabs";
+import type { Frame, Incident, ProcessStacks, StackGroup } from "../types";
 import { duration } from "./units";
 
 /** `rank 5`, `ranks 0–4, 6, 7`. */

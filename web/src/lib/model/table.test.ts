@@ -4,7 +4,7 @@ import { listed, matcher, merged, ordered, progress, value, visible, type Criter
 
 function run(id: string, more: Partial<RunInfo> = {}): RunInfo {
   return {
-    run: id, name: id, group: "", state: "completed", reason: "", attempts: 1, ranks: 1, hosts: ["node1"],
+    run: id, name: id, group: "", state: "completed", reason: "", attempts: 1, ranks: 1, hosts: ["node1"], user: "", stalled: false, devices: 0, total_steps: null, goodput: null, values: {},
     started_ns: 0, ended_ns: 10, last_ns: 10, last_step: null, headline: null,
     processes: { running: 0, completed: 1, failed: 0, killed: 0, lost: 0 }, ...more,
   };

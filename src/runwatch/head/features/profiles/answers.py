@@ -13,7 +13,7 @@ from starlette.responses import FileResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from runwatch.errors import NotFound
-from runwatch.head.features.profiles.summary import Summaries
+from runwatch.head.features.profiles.summary import Summaries, SummaryState
 from runwatch.head.http.access import CALLER
 from runwatch.head.http.guests import seen
 from runwatch.head.http.openapi import JSON, Operation
@@ -30,6 +30,7 @@ from runwatch.head.state.profiles import (
     folder_name,
     refusal,
 )
+from runwatch.traces.summary import SessionSummary
 from runwatch.views.profiles import State
 
 BYTES: Final = "application/octet-stream"
@@ -87,10 +88,11 @@ class ProfileInfo(Answer):
 
 class ProfileDetail(ProfileInfo):
     parts: list[ProfilePart]
-    summary_state: str
-    """none, waiting (ask again in a moment), done or failed."""
+    summary_state: SummaryState
+    """waiting: ask again in a moment."""
     summary_why: str
-    summary: dict[str, Any] | None
+    summary: SessionSummary | None
+    """Kept as its JSON."""
 
 
 class ProfileList(Answer):

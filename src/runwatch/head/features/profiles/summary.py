@@ -40,11 +40,12 @@ logger = logging.getLogger("runwatch.head")
 
 Stamp = list[list[Any]]
 Key = tuple[str, str]
+SummaryState = Literal["none", "waiting", "done", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    state: Literal["none", "waiting", "done", "failed"]
+    state: SummaryState
     summary: Mapping[str, Any] = field(default_factory=dict)
     why: str = ""
 

@@ -14,7 +14,7 @@ from runwatch.head.http.parameters import RUN, YES, BadRequest, Given, Parameter
 from runwatch.head.http.replies import error_reply, json_reply
 from runwatch.head.http.types import Answer, plain
 from runwatch.head.state.deletions import KEEP_DAYS, Deletions, Load, RunGoesOn
-from runwatch.store.deletion import Deletion
+from runwatch.store.deletion import Deletion, State
 
 MOST_DAYS: Final = 3650
 
@@ -35,8 +35,8 @@ class RunLoad(Answer):
 class DeletedRun(Answer):
     run: str
     name: str
-    state: str
-    """deleted: it can be restored; purged: its records are gone."""
+    state: State
+    """deleted: it can be restored; restored: it is back; purged: its records are gone."""
     deleted_ns: int
     purge_ns: int
     """When its records go."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
 import msgspec
 
-from runwatch.head.http.types import Answer
-from runwatch.views.severity import Severity
+from runwatch.head.http.types import Answer, JsonObject
+from runwatch.views.severity import Bearing, Severity
 
 
 class FrameInfo(Answer):
@@ -115,8 +115,76 @@ class IncidentList(Answer):
     """The newest first."""
 
 
+class _ReportedFrame(TypedDict):
+    function: str
+    file: str
+    line: int
+
+
+class ReportedFrame(_ReportedFrame, total=False):
+    native: bool
+    """Left out if it is not."""
+
+
+class ReportedWait(TypedDict):
+    """What a rank waits in."""
+
+    kind: str
+    what: str
+    where: ReportedFrame | None
+    detail: str
+
+
+class ReportedGroup(TypedDict):
+    """Ranks that were at the same."""
+
+    ranks: list[int]
+    text: str
+    wait: ReportedWait | None
+    thread: str
+    frames: list[ReportedFrame]
+    state: str
+    ended: str
+    moves: bool
+    problems: list[str]
+
+
+class ReportedStall(TypedDict):
+    """Where the run came to a halt."""
+
+    kind: str
+    ranks: list[int]
+    since_ns: int
+    limit_seconds: float
+    usual_seconds: float | None
+    last_steps: dict[str, int]
+    silent: list[int]
+    text: str
+
+
+class IncidentReport(TypedDict, total=False):
+    """What was found out, as it was recorded: an older Runwatch recorded less."""
+
+    rule: str
+    ranks: list[int]
+    confidence: str
+    text: str
+    groups: list[ReportedGroup]
+    groups_left_out: int
+    evidence: list[str]
+    look_at: list[str]
+    stuck: bool
+    bearing: Bearing
+    why: str
+    unreachable: dict[str, str]
+    silent_hosts: list[str]
+    looked_at: int
+    """How many ranks' stacks were seen."""
+    stall: ReportedStall
+
+
 class IncidentDetail(IncidentInfo):
-    report: dict[str, Any]
+    report: IncidentReport
     stacks: list[ProcessStacks]
 
 
@@ -137,5 +205,5 @@ class CommandInfo(Answer):
     done: bool
     hosts: list[str]
     unreachable: dict[str, str]
-    results: dict[str, Any]
+    results: dict[str, JsonObject]
     """By host, of those that have answered."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 
 import msgspec
 
-from runwatch.head.http.types import Answer, AttemptInfo, DisruptionInfo
+from runwatch.head.http.types import Answer, AttemptInfo, DisruptionInfo, JsonObject
 from runwatch.views.incidents import Kind as IncidentKind
 from runwatch.views.incidents import State as IncidentState
 from runwatch.views.profiles import State as ProfileState
@@ -67,7 +67,7 @@ class TimelineEvent(Answer):
     rank: int
     host: str
     journal: str
-    body: dict[str, Any]
+    body: JsonObject
     """What in it is a number or a short text; the rest is at …/events."""
 
 
@@ -148,7 +148,7 @@ class HeatmapInfo(Answer):
     run: str
     metric: str
     unit: str
-    statistic: str
+    statistic: Literal["mean", "minimum", "maximum"]
     start_ns: int
     width_ns: int
     """Of a column."""

@@ -1,0 +1,62 @@
+"""Writes the page's types, from the OpenAPI document of the head: `make types`.
+
+    python scripts/page_types.py
+
+The result is `web/src/lib/types.generated.ts`.  It is checked in; a test makes it again and
+compares.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+import tempfile
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from runwatch.head.feature_table import api_document
+
+WEB = Path(__file__).resolve().parents[1] / "web"
+GENERATED = WEB / "src" / "lib" / "types.generated.ts"
+_HEADING = "// `make types` writes this file.  `types.ts` has the names that the page uses.\n\n"
+
+
+def null_last(schema: Any) -> Any:
+    """What may be null says so at its end: versions of msgspec differ in that."""
+    if isinstance(schema, list):
+        return [null_last(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    ordered = {name: null_last(value) for name, value in schema.items()}
+    if "anyOf" in ordered:
+        ordered["anyOf"] = sorted(ordered["anyOf"], key=lambda each: each.get("type") == "null")
+    return ordered
+
+
+def page_build() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("page_build", WEB / "build.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def generated() -> str:
+    with tempfile.TemporaryDirectory(prefix="runwatch-types-") as folder:
+        document = Path(folder, "openapi.json")
+        document.write_text(json.dumps(null_last(api_document())))
+        text: str = page_build().types_of(document)
+    return _HEADING + text
+
+
+def main() -> int:
+    page_build().install_tools()
+    GENERATED.write_text(generated())
+    print(f"Wrote {GENERATED}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
