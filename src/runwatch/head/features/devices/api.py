@@ -10,12 +10,12 @@ from starlette.responses import Response
 
 from runwatch.head.context import Context, Feature
 from runwatch.head.features.devices.devices import WITHIN_SECONDS, devices
+from runwatch.head.features.devices.types import DeviceList
 from runwatch.head.http.access import CALLER
 from runwatch.head.http.answering import answered
 from runwatch.head.http.guests import seen
 from runwatch.head.http.openapi import JSON, Operation
 from runwatch.head.http.parameters import OFFSET, Given, Parameter, limit
-from runwatch.head.http.types import DeviceList
 from runwatch.views.devices import ORDERS
 
 _DEVICES: Final = (

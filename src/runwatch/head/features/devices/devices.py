@@ -6,17 +6,17 @@ from collections.abc import Callable, Collection, Iterator
 from functools import cache, partial
 from typing import Final
 
-from runwatch.head.features.devices.uncollected import uncollected
-from runwatch.head.http.guests import Sees
-from runwatch.head.http.parameters import Given
-from runwatch.head.http.types import (
+from runwatch.head.features.devices.types import (
     DeviceInfo,
     DeviceList,
     DeviceTotals,
     TroubleInfo,
     XidInfo,
-    plain,
 )
+from runwatch.head.features.devices.uncollected import uncollected
+from runwatch.head.http.guests import Sees
+from runwatch.head.http.parameters import Given
+from runwatch.head.http.types import plain
 from runwatch.head.reading import Reading
 from runwatch.record import RunId
 from runwatch.rows import Latest, SeriesRow

@@ -14,9 +14,7 @@ from typing import Any, Final
 from runwatch.buckets import LOWEST
 from runwatch.errors import UsageError
 from runwatch.head.features.goodput.figures import figures
-from runwatch.head.http.parameters import Given, shortened
-from runwatch.head.http.shapes import disruption_infos
-from runwatch.head.http.types import (
+from runwatch.head.features.goodput.types import (
     AttemptSteps,
     BucketInfo,
     EntryList,
@@ -25,8 +23,10 @@ from runwatch.head.http.types import (
     IntervalsInfo,
     RankInfo,
     SpentInfo,
-    plain,
 )
+from runwatch.head.http.parameters import Given, shortened
+from runwatch.head.http.shapes import disruption_infos
+from runwatch.head.http.types import plain
 from runwatch.head.reading import Reading
 from runwatch.head.state.accounts.accounts import Accounts
 from runwatch.record import Batch, JournalId, RunId, RunScope, Series

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from runwatch.head.context import Context, Feature
 from runwatch.head.features.goodput import answers as goodput_answers
 from runwatch.head.features.goodput import figures as goodput_figures
+from runwatch.head.features.goodput.types import EntryList, ExplainedInfo, GoodputInfo, RolledUp
 from runwatch.head.http.access import CALLER
 from runwatch.head.http.answering import answered
 from runwatch.head.http.guests import Sight
@@ -17,7 +18,6 @@ from runwatch.head.http.openapi import JSON, Operation
 from runwatch.head.http.parameters import RUN, Given, Parameter, limit
 from runwatch.head.http.patience import for_caller
 from runwatch.head.http.replies import json_reply
-from runwatch.head.http.types import EntryList, ExplainedInfo, GoodputInfo, RolledUp
 from runwatch.head.settings import MOST_EXPENSIVE
 from runwatch.head.state.board import GoodputNote
 from runwatch.record import RunId

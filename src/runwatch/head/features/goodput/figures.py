@@ -7,8 +7,9 @@ from typing import Final, Literal, NamedTuple
 
 from runwatch.buckets import grid
 from runwatch.errors import UsageError
+from runwatch.head.features.goodput.types import FiguresInfo, RolledPart, RolledRun, RolledUp
 from runwatch.head.http.parameters import Given
-from runwatch.head.http.types import FiguresInfo, RolledPart, RolledRun, RolledUp, plain
+from runwatch.head.http.types import plain
 from runwatch.head.reading import Reading
 from runwatch.head.state.accounts.accounts import Accounts
 from runwatch.record import RunId

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from runwatch.head.http.parameters import Given, check_range
-from runwatch.head.http.shapes import MOST_EVENT_BYTES, attempt_infos, run_fields
-from runwatch.head.http.types import (
+from runwatch.head.features.runs.types import (
     ConfigsInfo,
     EventInfo,
     EventList,
     ProcessInfo,
     ProcessList,
     RunDetail,
-    plain,
 )
+from runwatch.head.http.parameters import Given, check_range
+from runwatch.head.http.shapes import MOST_EVENT_BYTES, attempt_infos, run_fields
+from runwatch.head.http.types import plain
 from runwatch.head.reading import Reading
 from runwatch.rows import EventRow
 from runwatch.views.runs import (

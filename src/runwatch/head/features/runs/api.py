@@ -13,6 +13,13 @@ from starlette.responses import Response
 from runwatch.head.context import Context, Feature
 from runwatch.head.features.runs import answers, listing
 from runwatch.head.features.runs.deletions import DeletionDesk
+from runwatch.head.features.runs.types import (
+    ConfigsInfo,
+    EventList,
+    ProcessList,
+    RunDetail,
+    RunList,
+)
 from runwatch.head.http.access import CALLER
 from runwatch.head.http.answering import answered
 from runwatch.head.http.guests import Sight
@@ -20,7 +27,7 @@ from runwatch.head.http.openapi import JSON, Operation
 from runwatch.head.http.parameters import END, OFFSET, RUN, START, Given, Parameter, limit
 from runwatch.head.http.patience import for_caller
 from runwatch.head.http.replies import json_reply
-from runwatch.head.http.types import Answer, ConfigsInfo, EventList, ProcessList, RunDetail, RunList
+from runwatch.head.http.types import Answer
 from runwatch.head.reading import Reading
 from runwatch.views.runs import STATES
 

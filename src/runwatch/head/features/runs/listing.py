@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+from runwatch.head.features.runs.types import RunList
 from runwatch.head.http.parameters import Given
 from runwatch.head.http.shapes import described
-from runwatch.head.http.types import PointInfo, RunInfo, RunList, number
+from runwatch.head.http.types import PointInfo, RunInfo, number
 from runwatch.head.reading import Card, Reading
 from runwatch.head.state.board import RunBoard
 from runwatch.store.asking import heeded

@@ -6,19 +6,16 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from runwatch.errors import UsageError
-from runwatch.head.http.parameters import Given, check_range
-from runwatch.head.http.shapes import latest_infos
-from runwatch.head.http.types import (
+from runwatch.head.features.series.types import (
     CurveInfo,
     CurveList,
     LatestList,
-    PointInfo,
     SeriesInfo,
     SeriesList,
-    number,
-    numbers,
-    optional_numbers,
 )
+from runwatch.head.http.parameters import Given, check_range
+from runwatch.head.http.shapes import latest_infos
+from runwatch.head.http.types import PointInfo, number, numbers, optional_numbers
 from runwatch.head.reading import Reading
 from runwatch.record import RunId
 from runwatch.rows import Curve, Latest, SeriesRow

@@ -20,6 +20,7 @@ from runwatch.exports.perfetto import perfetto_text
 from runwatch.exports.rows import export_batches
 from runwatch.head.context import Context, Feature
 from runwatch.head.features.series import answers
+from runwatch.head.features.series.types import CurveList, ExportedPoint, LatestList, SeriesList
 from runwatch.head.http import streams
 from runwatch.head.http.answering import answered
 from runwatch.head.http.openapi import JSON, PARQUET, Operation
@@ -35,7 +36,6 @@ from runwatch.head.http.parameters import (
     limit,
 )
 from runwatch.head.http.patience import for_caller
-from runwatch.head.http.types import CurveList, ExportedPoint, LatestList, SeriesList
 from runwatch.record import RunId
 
 _CURVES: Final = (

@@ -1,0 +1,62 @@
+"""Runs as the HTTP API answers with them."""
+
+from __future__ import annotations
+
+from runwatch.head.http.types import Answer, AttemptInfo, JsonObject, RunInfo
+from runwatch.views.runs import State
+
+
+class RunList(Answer):
+    runs: list[RunInfo]
+    total: int
+    next_offset: int | None
+
+
+class RunDetail(RunInfo, kw_only=True):
+    history: list[AttemptInfo]
+    limit: str = ""
+    """Which limit it has reached: what is more stays on its nodes."""
+
+
+class ConfigsInfo(Answer):
+    run: str
+    user: JsonObject
+    software: JsonObject
+    system: JsonObject
+
+
+class EventInfo(Answer):
+    time_ns: int
+    kind: str
+    step: int | None
+    rank: int
+    host: str
+    journal: str
+    body: JsonObject
+
+
+class EventList(Answer):
+    run: str
+    events: list[EventInfo]
+
+
+class ProcessInfo(Answer):
+    journal: str
+    host: str
+    pid: int
+    rank: int
+    world_size: int
+    attempt: int
+    state: State
+    reason: str
+    started_ns: int
+    ended_ns: int | None
+    last_ns: int
+    exit_code: int | None
+    signal: str | None
+    out_of_memory: bool
+
+
+class ProcessList(Answer):
+    run: str
+    processes: list[ProcessInfo]
