@@ -18,7 +18,7 @@ from runwatch._nothing import instead_of
 from runwatch._version import __version__
 
 if TYPE_CHECKING:
-    from runwatch import goodput, goodput_utils, metric_types, metrics, monitoring
+    from runwatch import metric_types, metrics
     from runwatch.diagnostic import diagnose
     from runwatch.sdk.config import ConfigDict
     from runwatch.sdk.front import current_run, data, finish, init, log, span, step, steps
@@ -34,14 +34,11 @@ __all__ = [
     "data",
     "diagnose",
     "finish",
-    "goodput",
-    "goodput_utils",
     "init",
     "log",
     "machinelearning_run",
     "metric_types",
     "metrics",
-    "monitoring",
     "span",
     "step",
     "steps",
@@ -57,25 +54,8 @@ _HOMES: Final = {
     "machinelearning_run": "runwatch.sdk.mlrun",
     "xprof": "runwatch.sdk.xprof",
 }
-# Loaded when asked for; most are what programs for ml-goodput-measurement import.
-_MODULES: Final = frozenset(
-    (
-        "checkpoint_badput_calculator",
-        "configuration",
-        "diagnostic",
-        "exclusion_utils",
-        "gcp_metrics",
-        "goodput",
-        "goodput_cache",
-        "goodput_elastic",
-        "goodput_exclusion",
-        "goodput_utils",
-        "metric_types",
-        "metrics",
-        "monitoring",
-        "monitoring_elastic",
-    )
-)
+# Loaded when asked for.
+_MODULES: Final = frozenset(("configuration", "diagnostic", "metric_types", "metrics"))
 
 
 def __getattr__(name: str) -> Any:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from runwatch.goodput.backend import JournalLogger
-from runwatch.goodput.entries import Entry
+from runwatch.compat.goodput.log.backend import JournalLogger
+from runwatch.compat.goodput.log.entries import Entry
 from runwatch.record import JournalId
 from runwatch.rows import ProcessRow
 from runwatch.views.runs import attempts
@@ -67,7 +67,7 @@ def test_every_way_to_import_leads_to_the_same_modules(tmp_path: Path) -> None:
         import ml_goodput_measurement
         light = [name for name in sys.modules if name.startswith("runwatch")]
         for name in {(*MODULES, "goodput_exclusion", "exclusion_utils")}:
-            ours = importlib.import_module("runwatch." + name)
+            ours = importlib.import_module("runwatch.compat.goodput." + name)
             assert importlib.import_module("ml_goodput_measurement." + name) is ours, name
             assert importlib.import_module("ml_goodput_measurement.src." + name) is ours, name
             assert getattr(importlib.import_module("ml_goodput_measurement.src"), name) is ours
