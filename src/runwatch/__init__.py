@@ -18,12 +18,9 @@ from runwatch._nothing import instead_of
 from runwatch._version import __version__
 
 if TYPE_CHECKING:
-    from runwatch import metric_types, metrics
     from runwatch.diagnostic import diagnose
     from runwatch.sdk.config import ConfigDict
-    from runwatch.sdk.front import current_run, data, finish, init, log, span, step, steps
-    from runwatch.sdk.mlrun import machinelearning_run
-    from runwatch.sdk.xprof import xprof
+    from runwatch.sdk.front import current_run, data, finish, init, log, profile, span, step, steps
 
     config: ConfigDict
 
@@ -36,26 +33,21 @@ __all__ = [
     "finish",
     "init",
     "log",
-    "machinelearning_run",
-    "metric_types",
-    "metrics",
+    "profile",
     "span",
     "step",
     "steps",
-    "xprof",
 ]
 
 _HOMES: Final = {
     **dict.fromkeys(
-        ("current_run", "data", "finish", "init", "log", "span", "step", "steps"),
+        ("current_run", "data", "finish", "init", "log", "profile", "span", "step", "steps"),
         "runwatch.sdk.front",
     ),
     "diagnose": "runwatch.diagnostic",
-    "machinelearning_run": "runwatch.sdk.mlrun",
-    "xprof": "runwatch.sdk.xprof",
 }
 # Loaded when asked for.
-_MODULES: Final = frozenset(("configuration", "diagnostic", "metric_types", "metrics"))
+_MODULES: Final = frozenset(("configuration", "diagnostic"))
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,7 @@ from inspect import iscoroutinefunction
 from types import TracebackType
 from typing import Final, ParamSpec, Self, TypeVar, cast
 
-from runwatch.sdk.exceptions import ProfilingError
+from runwatch.compat.mldiagnostics.custom_types.exceptions import ProfilingError
 from runwatch.sdk.front import current_run
 from runwatch.sdk.guard import guarded, tally
 from runwatch.sdk.profiling import Capture, raised, timestamp
@@ -113,6 +113,17 @@ class xprof:
 
     def _again(self) -> Self:
         return type(self)(self._run, self._process_index_list)
+
+
+class Xprof(xprof):
+    """As in the original, a run needs a `gcs_path` for profiles."""
+
+    def _check(self, run: Run) -> None:
+        if not getattr(run, "gcs_path", None):
+            raise ProfilingError(
+                f"run {run.id} has no gcs_path: machinelearning_run(gcs_path=…) says where "
+                "profiles go (a directory will do)"
+            )
 
 
 def start_on_demand_xprof(port: int = PORT, address: str | None = None) -> None:

@@ -3,7 +3,8 @@
 The run ends as vLLM ends; its profiles go where the run's profiles are.
 
 example:
-  python -m runwatch.cli.run_vllm --mlrun_name chat --mlrun_gcs_path /data/profiles serve MODEL
+  python -m runwatch.compat.mldiagnostics.commands.run_vllm \\
+      --mlrun_name chat --mlrun_gcs_path /data/profiles serve MODEL
 """
 
 from __future__ import annotations
@@ -78,8 +79,8 @@ def _serve(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
 
 
 def _begin(arguments: argparse.Namespace) -> Any:
-    from runwatch import machinelearning_run
-    from runwatch.sdk.mlrun_types import Framework, ServingEngine
+    from runwatch.compat.mldiagnostics.api.mlrun import machinelearning_run
+    from runwatch.compat.mldiagnostics.custom_types.mlrun_types import Framework, ServingEngine
 
     framework = arguments.framework or os.environ.get("MLRUN_FRAMEWORK") or "pytorch"
     if framework.lower() not in ("pytorch", "jax"):

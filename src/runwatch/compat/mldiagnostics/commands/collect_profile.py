@@ -4,8 +4,8 @@ The files land in LOG_DIR/plugins/profile/SESSION/HOST.xplane.pb; nothing is ins
 and nothing is written there.
 
 example:
-  python -m runwatch.cli.collect_profile --hosts 10.0.0.1,10.0.0.2 --port 9012 \\
-      --duration_in_ms 2000 --log_dir /data/profiles
+  python -m runwatch.compat.mldiagnostics.commands.collect_profile \\
+      --hosts 10.0.0.1,10.0.0.2 --port 9012 --duration_in_ms 2000 --log_dir /data/profiles
 """
 
 from __future__ import annotations

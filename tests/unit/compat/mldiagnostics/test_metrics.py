@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 import runwatch
-from runwatch import metrics
-from runwatch.metric_types import METRIC_UNITS, MetricType
+from runwatch.compat.mldiagnostics import metrics
+from runwatch.compat.mldiagnostics.custom_types.metric_types import METRIC_UNITS, MetricType
 from tests.integration.sdk_programs import Story
 
 Tell = Callable[[], Story]

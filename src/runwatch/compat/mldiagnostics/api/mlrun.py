@@ -16,14 +16,9 @@ from enum import Enum
 from typing import Any, Final, TypeVar
 
 from runwatch.clock import system_clock
-from runwatch.journal.liveness import this_host
-from runwatch.sdk import collect
-from runwatch.sdk.config import ConfigDict
-from runwatch.sdk.exceptions import MLRunConfigurationError
-from runwatch.sdk.front import begin
-from runwatch.sdk.guard import attempt, guarded, text_of
-from runwatch.sdk.identity import Identity, identify, workload_id
-from runwatch.sdk.mlrun_types import (
+from runwatch.compat.mldiagnostics.custom_types.exceptions import MLRunConfigurationError
+from runwatch.compat.mldiagnostics.custom_types.metric_types import SYSTEM_METRICS
+from runwatch.compat.mldiagnostics.custom_types.mlrun_types import (
     AcceleratorOrchestrator,
     ApplicationFramework,
     Framework,
@@ -32,6 +27,12 @@ from runwatch.sdk.mlrun_types import (
     RunPhase,
     ServingEngine,
 )
+from runwatch.journal.liveness import this_host
+from runwatch.sdk import collect
+from runwatch.sdk.config import ConfigDict
+from runwatch.sdk.front import begin
+from runwatch.sdk.guard import attempt, guarded, tally, text_of
+from runwatch.sdk.identity import Identity, identify, workload_id
 from runwatch.sdk.plain import config_values
 from runwatch.sdk.run import Run
 
@@ -72,9 +73,7 @@ class MLRun(Run):
     """`name` is the run's id here, `display_name` what the user called it."""
 
     def __init__(self, identity: Identity, options: Options) -> None:
-        super().__init__(
-            identity, group=options.run_group, log_system_metrics=options.log_system_metrics
-        )
+        super().__init__(identity, group=options.run_group)
         environment = os.environ
         self.name = identity.run
         self.display_name = identity.name
@@ -116,6 +115,23 @@ class MLRun(Run):
     def run_phase(self) -> RunPhase:
         return _PHASES.get(self.status, RunPhase.PHASE_FAILED)
 
+    @property
+    def _profile_path(self) -> str | None:
+        return self.gcs_path
+
+    def _why_no_profile(self) -> str:
+        return "the run was begun with metric_only_run=True" if self.metric_only_run else ""
+
+    def _records(self, name: str, *, quiet: bool = False) -> bool:
+        if self.log_system_metrics or name not in SYSTEM_METRICS:
+            return True
+        if not quiet:
+            tally.count(
+                "system metric",
+                f"{name} is a system metric: recorded only with log_system_metrics=True",
+            )
+        return False
+
     @guarded("start a run")
     def _start(self, config: Mapping[str, Any]) -> None:
         users = {text_of(key): text_of(value) for key, value in config.items()}
@@ -124,7 +140,7 @@ class MLRun(Run):
         self.configs._listen(self._take_configs)
         super()._start(config)
         if self.on_demand_xprof and not self.metric_only_run:
-            from runwatch.sdk.xprof import serve
+            from runwatch.compat.mldiagnostics.core.xprof import serve
 
             serve(self)
 

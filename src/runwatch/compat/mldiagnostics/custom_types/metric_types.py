@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import Enum, StrEnum
 from typing import Final
 
+from runwatch.sdk.units import UNITS
+
 
 class MetricType(StrEnum):
     LEARNING_RATE = "learning_rate"
@@ -38,29 +40,8 @@ class AcceleratorType(Enum):
     UNKNOWN = "unknown"
 
 
-METRIC_UNITS: Final[dict[MetricType, str]] = {
-    MetricType.LEARNING_RATE: "1",
-    MetricType.LOSS: "1",
-    MetricType.GRADIENT_NORM: "1",
-    MetricType.TOTAL_WEIGHTS: "1",
-    MetricType.STEP_TIME: "s",
-    MetricType.THROUGHPUT: "1/s",
-    MetricType.LATENCY: "s",
-    MetricType.MFU: "%",
-    MetricType.TFLOPS: "TFLOPS",
-    MetricType.TPU_DUTY_CYCLE: "%",
-    MetricType.TPU_TENSORCORE_UTILIZATION: "%",
-    MetricType.HBM_UTILIZATION: "%",
-    MetricType.GPU_DUTY_CYCLE: "%",
-    MetricType.GPU_UTILIZATION: "%",
-    MetricType.GPU_TENSORCORE_UTILIZATION: "%",
-    MetricType.VRAM_UTILIZATION: "%",
-    MetricType.HOST_CPU_UTILIZATION: "%",
-    MetricType.HOST_MEMORY_UTILIZATION: "%",
-    MetricType.STEP: "1",
-}
+METRIC_UNITS: Final[dict[MetricType, str]] = {metric: UNITS[metric] for metric in MetricType}
 
 SYSTEM_METRICS: Final = frozenset(
     m for m in MetricType if m.value.startswith(("tpu_", "gpu_", "hbm_", "vram_", "host_"))
 )
-"""The nine that the agent measures; a program's own values for them are taken only on request."""

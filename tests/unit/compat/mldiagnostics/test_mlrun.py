@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import runwatch
-from runwatch import metrics
-from runwatch.metric_types import MetricType
-from runwatch.sdk.exceptions import MLRunConfigurationError
-from runwatch.sdk.mlrun import MLRun, machinelearning_run, normal_path
-from runwatch.sdk.mlrun_types import (
+from runwatch.compat.mldiagnostics import metrics
+from runwatch.compat.mldiagnostics.api.mlrun import MLRun, machinelearning_run, normal_path
+from runwatch.compat.mldiagnostics.custom_types.exceptions import MLRunConfigurationError
+from runwatch.compat.mldiagnostics.custom_types.metric_types import MetricType
+from runwatch.compat.mldiagnostics.custom_types.mlrun_types import (
     AcceleratorOrchestrator,
     ApplicationFramework,
     Framework,
