@@ -18,8 +18,8 @@ from runwatch._nothing import instead_of
 from runwatch._version import __version__
 
 if TYPE_CHECKING:
-    from runwatch.diagnostic import diagnose
     from runwatch.sdk.config import ConfigDict
+    from runwatch.sdk.diagnosing import diagnose
     from runwatch.sdk.front import current_run, data, finish, init, log, profile, span, step, steps
 
     config: ConfigDict
@@ -44,17 +44,13 @@ _HOMES: Final = {
         ("current_run", "data", "finish", "init", "log", "profile", "span", "step", "steps"),
         "runwatch.sdk.front",
     ),
-    "diagnose": "runwatch.diagnostic",
+    "diagnose": "runwatch.sdk.diagnosing",
 }
-# Loaded when asked for.
-_MODULES: Final = frozenset(("configuration", "diagnostic"))
 
 
 def __getattr__(name: str) -> Any:
     if name == "config":
         return import_module("runwatch.sdk.front").config()  # of the run that is current now
-    if name in _MODULES:
-        return import_module(f"runwatch.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'runwatch' has no attribute {name!r}")
     try:

@@ -78,6 +78,7 @@ _OFFERED: Final[dict[str, Any]] = {
     "span": _nothing.span,
     "data": _nothing.data,
     "profile": _nothing.profile,
+    "diagnose": _nothing.step,
 }
 
 

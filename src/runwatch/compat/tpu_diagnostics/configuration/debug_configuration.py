@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runwatch.configuration.stack_trace_configuration import StackTraceConfig
+from runwatch.compat.tpu_diagnostics.configuration.stack_trace_configuration import StackTraceConfig
 
 
 @dataclass

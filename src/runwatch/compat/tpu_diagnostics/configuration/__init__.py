@@ -6,7 +6,7 @@ missing, and then nothing is done.
 
 from __future__ import annotations
 
-from runwatch.configuration import (
+from runwatch.compat.tpu_diagnostics.configuration import (
     debug_configuration,
     diagnostic_configuration,
     stack_trace_configuration,

@@ -1,15 +1,13 @@
 """`diagnose`: stacks of all threads when a program hangs or dies of a fault.
 
-    stacks = StackTraceConfig(collect_stack_trace=True)
-    with runwatch.diagnose(DiagnosticConfig(DebugConfig(stacks))):
+    with runwatch.diagnose(interval_seconds=600):
         train()
 
 Inside the block a fault (SEGV, FPE, ABRT, BUS, ILL) leaves the stacks of all threads, and so does
 every interval that passes, also while the main thread is stuck in native code.  SIGUSR1 leaves
-that of the thread that gets it, the main one.  They go to standard error, or with
-`stack_trace_to_cloud` to a file of this process's own in /tmp/debugging ($RUNWATCH_STACKS_DIR).
-If a run is going on, its agent stores them; those of a fault that went to standard error, if a
-file is behind it.
+that of the thread that gets it, the main one.  They go to standard error, or with `to_file` to a
+file of this process's own in /tmp/debugging ($RUNWATCH_STACKS_DIR).  If a run is going on, its
+agent stores them; those of a fault that went to standard error, if a file is behind it.
 
 Nothing here raises into the block, ends the program or keeps it from leaving.
 """
@@ -19,104 +17,56 @@ from __future__ import annotations
 import logging
 import math
 import os
-import signal
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from runwatch.capture import watchdog
 from runwatch.capture.dump_file import About, Console, DumpFile, Target, console_fd, heading
 from runwatch.clock import system_clock
-from runwatch.configuration.debug_configuration import DebugConfig
-from runwatch.configuration.diagnostic_configuration import DiagnosticConfig
-from runwatch.configuration.stack_trace_configuration import (
-    STACK_TRACE_DIR_DEFAULT,
-    STACK_TRACE_INTERVAL_SECONDS_DEFAULT,
-)
 from runwatch.journal.liveness import this_host
 from runwatch.record import NO_STEP
 from runwatch.sdk.front import current_run
 from runwatch.sdk.guard import attempt, guarded, tally, text_of
 from runwatch.sdk.identity import identify
 
-__all__ = ["ask_main_thread", "diagnose", "is_collecting", "start", "stop"]
+__all__ = ["diagnose"]
 
-FORKED_SECONDS: Final = 1.0
+INTERVAL_SECONDS: Final = 600
+DIRECTORY: Final = "/tmp/debugging/"
 logger = logging.getLogger("runwatch")
-_started: Final[list[watchdog.Watch]] = []
-_asking: Final = threading.RLock()
 
 
 @contextmanager
-def diagnose(config: DiagnosticConfig | None = None) -> Iterator[None]:
-    """Collect stacks while the block runs, as `config` says; without one, nothing."""
-    watch = _watch(_stack_trace_config(getattr(config, "debug_config", None)))
+def diagnose(
+    *, interval_seconds: float = INTERVAL_SECONDS, to_file: bool = False
+) -> Iterator[None]:
+    """Collect stacks of all threads while the block runs: on a fault, and at every interval."""
+    watch = begin(interval_seconds, to_file=to_file)
     try:
         yield
     finally:
-        _stop(watch)
+        end(watch)
 
 
-def start(config: DebugConfig | None) -> None:
-    """For programs that have no block to put around: as on entering one."""
-    watch = _watch(_stack_trace_config(config))
-    if watch is not None:
-        _started.append(watch)
-
-
-def stop(config: DebugConfig | None) -> None:
-    """As on leaving the block that `start` entered last with such a config."""
-    if _started and _stack_trace_config(config) is not None:
-        # Not while somebody asks.  In a forked child that one is not there to let go of it.
-        held = _asking.acquire(timeout=FORKED_SECONDS)
-        try:
-            _stop(_started.pop())
-        finally:
-            if held:
-                _asking.release()
-
-
-def is_collecting() -> bool:
-    """Whether `start` was called, and `stop` was not."""
-    return bool(_started)
-
-
-def ask_main_thread() -> bool:
-    """Have it leave its stack, by SIGUSR1; False when nobody collects: it would kill."""
-    with _asking:
-        if not _started:
-            return False
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
-        return True
+def begin(interval_seconds: object, *, to_file: object) -> watchdog.Watch | None:
+    """Collect stacks until `end`; None if that cannot be, which is said once."""
+    return attempt("collect stacks", None, lambda: _begin(interval_seconds, bool(to_file)))
 
 
 @guarded("stop collecting stacks")
-def _stop(watch: watchdog.Watch | None) -> None:
+def end(watch: watchdog.Watch | None) -> None:
     if watch is not None:
         watch.stop()
 
 
-def _stack_trace_config(config: object) -> object:
-    """Anything with the attribute will do: programs may hold another package's configuration."""
-    found: object = getattr(config, "stack_trace_config", None)
-    return found if getattr(found, "collect_stack_trace", False) else None
-
-
-def _watch(config: object) -> watchdog.Watch | None:
-    if config is None:
-        return None
-    return attempt("collect stacks", None, lambda: _begin(config))
-
-
-def _begin(config: Any) -> watchdog.Watch | None:
-    target = _target(bool(getattr(config, "stack_trace_to_cloud", False)))
+def _begin(interval_seconds: object, to_file: bool) -> watchdog.Watch | None:
+    target = _target(to_file)
     if target is None:
         return None
-    interval = _interval(getattr(config, "stack_trace_interval_seconds", None))
-    watch = watchdog.Watch(target, interval, _about, problem=_say)
+    watch = watchdog.Watch(target, _interval(interval_seconds), _about, problem=_say)
     watch.start()
     return watch
 
@@ -124,12 +74,11 @@ def _begin(config: Any) -> watchdog.Watch | None:
 def _interval(value: object) -> float:
     if isinstance(value, (int, float)) and math.isfinite(value) and value > 0:
         return float(value)
-    default = STACK_TRACE_INTERVAL_SECONDS_DEFAULT
     _say(
-        "stack trace interval",
-        f"stack_trace_interval_seconds is {text_of(value)}, no number of seconds: using {default}",
+        "stack interval",
+        f"the interval {text_of(value)} is no number of seconds: using {INTERVAL_SECONDS}",
     )
-    return default
+    return INTERVAL_SECONDS
 
 
 def _target(to_file: bool) -> Target | None:
@@ -146,7 +95,7 @@ def _target(to_file: bool) -> Target | None:
 def _file() -> DumpFile | None:
     """In the usual place, else beside the journal, else nowhere; said once."""
     about = _about()
-    wanted = Path(os.environ.get("RUNWATCH_STACKS_DIR") or STACK_TRACE_DIR_DEFAULT)
+    wanted = Path(os.environ.get("RUNWATCH_STACKS_DIR") or DIRECTORY)
     problems = []
     for directory in (wanted, about.journal):
         if directory is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runwatch.configuration.debug_configuration import DebugConfig
+from runwatch.compat.tpu_diagnostics.configuration.debug_configuration import DebugConfig
 
 
 @dataclass
