@@ -12,13 +12,21 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from runwatch.compat.xprofiler import buckets, extra
+from runwatch.compat.xprofiler.backend import (
+    Captured,
+    Context,
+    Instance,
+    Order,
+    Request,
+    Wanted,
+    word,
+)
+from runwatch.compat.xprofiler.gce import Gce
+from runwatch.compat.xprofiler.hosts import SLACK_SECONDS, capture_all
+from runwatch.compat.xprofiler.manifests import ROLE, Parameters, manifests
 from runwatch.errors import RunwatchError
 from runwatch.journal.liveness import start_ticks
-from xprofiler import buckets, extra
-from xprofiler.backend import Captured, Context, Instance, Order, Request, Wanted, word
-from xprofiler.gce import Gce
-from xprofiler.hosts import SLACK_SECONDS, capture_all
-from xprofiler.manifests import ROLE, Parameters, manifests
 
 NAMESPACE: Final = "xprofiler"
 

@@ -9,8 +9,8 @@ import urllib.request
 from dataclasses import dataclass
 from typing import Any, Final
 
+from runwatch.compat.xprofiler.backend import Context
 from runwatch.errors import RunwatchError
-from xprofiler.backend import Context
 
 ANSWER_SECONDS: Final = 30.0
 CONSOLE: Final = "https://console.cloud.google.com/cluster-director/diagnostics/details"

@@ -19,10 +19,10 @@ from typing import Any, Final
 from runwatch.capture.gathering import gather
 from runwatch.capture.profiler_service import Asked
 from runwatch.capture.session_files import checked_name, local_folder
+from runwatch.compat.xprofiler import extra
+from runwatch.compat.xprofiler.backend import Captured, Context, Instance, Order, Request, Wanted
 from runwatch.errors import RunwatchError, UsageError
 from runwatch.journal.liveness import read_stat
-from xprofiler import extra
-from xprofiler.backend import Captured, Context, Instance, Order, Request, Wanted
 
 ZONE: Final = "local"
 _URL: Final = re.compile(rb"https?://\S+")

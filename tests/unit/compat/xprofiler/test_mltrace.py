@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from runwatch.errors import RunwatchError, UsageError
-from runwatch.exports.log_entries import (
+from runwatch.compat.xprofiler.mltrace.log_entries import (
     Entry,
     Skipped,
     cloud_filter,
@@ -21,7 +20,8 @@ from runwatch.exports.log_entries import (
     nanoseconds,
     read_file,
 )
-from runwatch.exports.mltrace import Trace, page_text, section, trace_text, worker
+from runwatch.compat.xprofiler.mltrace.trace import Trace, page_text, section, trace_text, worker
+from runwatch.errors import RunwatchError, UsageError
 
 SECOND = 10**9
 NOON = "2026-11-15T12:00:00Z"

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import grpc
 
-from gsprof.command import DATA
 from runwatch.address import token_for
+from runwatch.compat.gswarm.command import DATA
 from runwatch.errors import HeadUnreachable, RunwatchError, UsageError
 from runwatch.settings import token_of
 from runwatch.ship.client import Address

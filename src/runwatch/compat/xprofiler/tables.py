@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from xprofiler.backend import Instance
+from runwatch.compat.xprofiler.backend import Instance
 
 COLUMNS: Final = ("Log_Directory", "URL", "Name", "Zone")
 

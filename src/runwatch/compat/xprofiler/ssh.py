@@ -12,11 +12,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from runwatch.compat.xprofiler import extra
+from runwatch.compat.xprofiler.backend import (
+    Captured,
+    Context,
+    Instance,
+    Order,
+    Request,
+    Wanted,
+    word,
+)
+from runwatch.compat.xprofiler.hosts import SLACK_SECONDS
+from runwatch.compat.xprofiler.running import CommandFailed
 from runwatch.errors import RunwatchError, UsageError
-from xprofiler import extra
-from xprofiler.backend import Captured, Context, Instance, Order, Request, Wanted, word
-from xprofiler.hosts import SLACK_SECONDS
-from xprofiler.running import CommandFailed
 
 PREFIX: Final = "ssh:"
 

@@ -8,11 +8,19 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from runwatch.compat.xprofiler import buckets, extra, startup
+from runwatch.compat.xprofiler.backend import (
+    Captured,
+    Context,
+    Instance,
+    Order,
+    Request,
+    Wanted,
+    word,
+)
+from runwatch.compat.xprofiler.hosts import SLACK_SECONDS, capture_all
+from runwatch.compat.xprofiler.running import CommandFailed
 from runwatch.errors import RunwatchError
-from xprofiler import buckets, extra, startup
-from xprofiler.backend import Captured, Context, Instance, Order, Request, Wanted, word
-from xprofiler.hosts import SLACK_SECONDS, capture_all
-from xprofiler.running import CommandFailed
 
 BASE_FILTER: Final = "(name:(xprof)) OR (labels.xprofiler_version:(*))"
 FORMAT: Final = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from runwatch.compat.xprofiler.backend import Context
+from runwatch.compat.xprofiler.running import CommandFailed
 from runwatch.errors import RunwatchError, UsageError
-from xprofiler.backend import Context
-from xprofiler.running import CommandFailed
 
 MAX_LENGTH: Final = 64
 MAX_LEVELS: Final = 32

@@ -18,7 +18,7 @@ from html import escape
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
-from runwatch.exports.log_entries import Entry, mapping, message, nanoseconds
+from runwatch.compat.xprofiler.mltrace.log_entries import Entry, mapping, message, nanoseconds
 
 COORDINATOR: Final = "Coordinator"
 OTHER: Final = "Other logs"

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from runwatch.compat.xprofiler.backend import Captured, Request
 from runwatch.errors import RunwatchError, UsageError
-from xprofiler.backend import Captured, Request
 
 SLACK_SECONDS: Final = 300.0
 """What a host gets for connecting, writing and copying, on top of the time it records."""

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from gsprof.command import DATA
+from runwatch.compat.gswarm.command import DATA
 from runwatch.errors import UsageError
 from runwatch.settings import token_of
 
@@ -75,7 +75,7 @@ def _start_in_background(root: Path) -> int:
     with log.open("ab") as file:
         begun = file.tell()
         head = subprocess.Popen(
-            [sys.executable, "-m", "gsprof", *words],
+            [sys.executable, "-m", "runwatch.compat.gswarm", *words],
             stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True,
         )  # fmt: skip
     deadline = time.monotonic() + READY_SECONDS
@@ -98,9 +98,9 @@ def _start_in_background(root: Path) -> int:
 
 
 def connect(arguments: argparse.Namespace) -> int:
-    from gsprof.remote import Remote
     from runwatch.agent.main import run_agent
     from runwatch.agent.settings import AgentSettings
+    from runwatch.compat.gswarm.remote import Remote
     from runwatch.settings import load
 
     remote = Remote(arguments.head, arguments.token)

@@ -12,16 +12,16 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
+from runwatch.compat.xprofiler import buckets, extra, register
+from runwatch.compat.xprofiler.backend import Backend, Context, Instance, Order, Request, Wanted
+from runwatch.compat.xprofiler.gce import Gce
+from runwatch.compat.xprofiler.gke import Gke
+from runwatch.compat.xprofiler.local import Local
+from runwatch.compat.xprofiler.running import Runner
+from runwatch.compat.xprofiler.settings import from_environment
+from runwatch.compat.xprofiler.ssh import PREFIX, Ssh
+from runwatch.compat.xprofiler.tables import table
 from runwatch.errors import NotFound, RunwatchError, UsageError
-from xprofiler import buckets, extra, register
-from xprofiler.backend import Backend, Context, Instance, Order, Request, Wanted
-from xprofiler.gce import Gce
-from xprofiler.gke import Gke
-from xprofiler.local import Local
-from xprofiler.running import Runner
-from xprofiler.settings import from_environment
-from xprofiler.ssh import PREFIX, Ssh
-from xprofiler.tables import table
 
 Arguments = argparse.Namespace
 BACKENDS: Final[dict[str, type[Local] | type[Ssh] | type[Gce] | type[Gke]]] = {

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Protocol
 
+from runwatch.compat.xprofiler.extra import Flags
+from runwatch.compat.xprofiler.running import Runner
+from runwatch.compat.xprofiler.settings import Settings
 from runwatch.errors import UsageError
-from xprofiler.extra import Flags
-from xprofiler.running import Runner
-from xprofiler.settings import Settings
 
 _WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*")
 
