@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from typing import Any, Final
 
+from runwatch.entries import LOGGER, entry_of_event, entry_of_point
 from runwatch.errors import UsageError
 from runwatch.head.api_types import (
     AttemptSteps,
@@ -44,7 +45,6 @@ from runwatch.views.goodput.account import (
     normalised,
 )
 from runwatch.views.goodput.classes import Spent
-from runwatch.views.goodput.entries import LOGGER, entry_of_event, entry_of_point
 from runwatch.views.goodput.explaining import explain
 from runwatch.views.goodput.facts import ENTRY_EVENT, ENTRY_PREFIX
 from runwatch.views.goodput.figures import EXCLUDED

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 import runwatch
 from runwatch.compat.goodput.log import backend, following
 from runwatch.compat.goodput.log.backend import JournalLogger
-from runwatch.compat.goodput.log.entries import EVENT, AsEvent, Entry, to_record
+from runwatch.compat.goodput.log.entries import AsEvent, Entry, to_record
 from runwatch.compat.goodput.log.recorder import GoodputRecorder
+from runwatch.entries import EVENT
 from runwatch.errors import HeadUnreachable, UsageError, WireError
 from runwatch.journal.segment import MIN_SEGMENT_BYTES, segment_name
 from runwatch.journal.writer import JournalWriter

@@ -18,6 +18,7 @@ from runwatch.clock import Clock, system_clock
 from runwatch.compat.goodput.log.following import Journals, is_of_job
 from runwatch.compat.goodput.log.reading import stretches
 from runwatch.compat.goodput.log.remote import HeadLog, head_of, named_head, run_names
+from runwatch.entries import STEP_START
 from runwatch.record import Batch, JournalId, RunId, RunScope
 from runwatch.rows import EventRow, ProcessRow
 from runwatch.sdk.identity import display_name
@@ -25,7 +26,7 @@ from runwatch.settings import runwatch_dir
 from runwatch.ship.tail import Tail
 from runwatch.views.goodput.account import Account, Goodput, Range
 from runwatch.views.goodput.drawing import draw_up
-from runwatch.views.goodput.facts import STEP_START, Diary, Scribe, nanoseconds
+from runwatch.views.goodput.facts import Diary, Scribe, nanoseconds
 from runwatch.views.goodput.ledger import Ledger, Stale
 from runwatch.views.runs import LIFE_KINDS, attempts, process_states
 

@@ -21,8 +21,6 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 from runwatch.clock import Clock, system_clock
 from runwatch.compat.goodput.fields import _JOB_NAME
 from runwatch.compat.goodput.log.entries import (
-    EVENT,
-    TYPE,
     UNIT,
     AsPoint,
     Columns,
@@ -33,6 +31,7 @@ from runwatch.compat.goodput.log.entries import (
     to_event,
     to_record,
 )
+from runwatch.entries import EVENT, TYPE
 from runwatch.errors import HeadUnreachable
 from runwatch.journal.writer import JournalWriter, PointCall
 from runwatch.record import NO_STEP

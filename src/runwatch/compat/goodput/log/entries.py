@@ -36,15 +36,12 @@ from runwatch.compat.goodput.fields import (
     _TRAINING_PREPARATION_END_TIME,
     _TRAINING_PREPARATION_START_TIME,
 )
+from runwatch.entries import EVENT, LOGGER, PREFIX, TYPE
 from runwatch.record import NO_STEP
 
 Entry = dict[str, Any]
 
-PREFIX: Final = "goodput."
 UNIT: Final = "s"
-EVENT: Final = "goodput_entry"
-LOGGER: Final = "logger"
-TYPE: Final = "type"
 MAX_TYPE: Final = 200
 
 TIME_FIELDS: Final[Mapping[str, str]] = {

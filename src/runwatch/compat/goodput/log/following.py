@@ -18,7 +18,6 @@ from typing import Any, Final
 
 from runwatch.clock import Clock, system_clock
 from runwatch.compat.goodput.log.entries import (
-    EVENT,
     Columns,
     Entry,
     Marks,
@@ -26,6 +25,7 @@ from runwatch.compat.goodput.log.entries import (
     logger_of,
     mark_of,
 )
+from runwatch.entries import EVENT
 from runwatch.journal.liveness import is_alive
 from runwatch.journal.reader import JournalReader
 from runwatch.journal.segment import journal_directories, segment_indexes

@@ -24,7 +24,6 @@ from urllib.parse import unquote
 from runwatch.clock import system_clock
 from runwatch.compat.goodput.fields import _JOB_END_TIME, _JOB_NAME, _JOB_START_TIME
 from runwatch.compat.goodput.log.entries import (
-    EVENT,
     UNIT,
     AsEvent,
     AsPoint,
@@ -33,6 +32,7 @@ from runwatch.compat.goodput.log.entries import (
     to_record,
 )
 from runwatch.compat.goodput.log.following import Journals, is_of_job
+from runwatch.entries import EVENT
 from runwatch.errors import NotFound, UsageError
 from runwatch.journal.segment import new_journal_id
 from runwatch.journal.writer import JournalWriter
