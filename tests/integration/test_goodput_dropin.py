@@ -26,7 +26,7 @@ from tests.integration.sdk_programs import (
     start_program,
 )
 
-PACKAGES = ("runwatch", "ml_goodput_measurement")
+PACKAGES = ("runwatch.compat.goodput", "ml_goodput_measurement")
 MODULES = (
     "checkpoint_badput_calculator", "gcp_metrics", "goodput", "goodput_cache", "goodput_elastic",
     "goodput_utils", "monitoring", "monitoring_elastic",
@@ -71,8 +71,9 @@ def test_every_way_to_import_leads_to_the_same_modules(tmp_path: Path) -> None:
             assert importlib.import_module("ml_goodput_measurement." + name) is ours, name
             assert importlib.import_module("ml_goodput_measurement.src." + name) is ours, name
             assert getattr(importlib.import_module("ml_goodput_measurement.src"), name) is ours
+        from runwatch.compat import goodput as ours
         for name in {MODULES}:
-            assert getattr(ml_goodput_measurement, name) is getattr(__import__("runwatch"), name)
+            assert getattr(ml_goodput_measurement, name) is getattr(ours, name)
             assert name in dir(ml_goodput_measurement)
         from ml_goodput_measurement import goodput, monitoring
         import ml_goodput_measurement.goodput
