@@ -74,7 +74,7 @@ def _tool(name: str, module: str, is_ours: bool) -> Tool:
 
 
 ORIGINAL: Final = _tool("ml-goodput-measurement", "ml_goodput_measurement", False)
-OURS: Final = _tool("Runwatch", "runwatch.goodput", True)
+OURS: Final = _tool("Runwatch", "runwatch.compat.goodput.goodput", True)
 
 
 # ── in the worker ─────────────────────────────────────────────────────────────────────────────
@@ -218,7 +218,9 @@ def _flat(badput: Any) -> dict[str, float]:
 
 class Strict:
     def __init__(self, kind: str, *given: Any) -> None:
-        self._account = getattr(import_module("runwatch.goodput.strict"), kind)(*given)
+        self._account = getattr(import_module("runwatch.compat.goodput.calculator.strict"), kind)(
+            *given
+        )
 
     def ask(self) -> None:
         self._found = self._account.goodput(time.time_ns())
@@ -274,9 +276,15 @@ def library_of(tool: str) -> Any:
     if tool == ORIGINAL.name:
         return import_module("ml_goodput_measurement").goodput
     # Loaded when first used; the original loads everything when it is imported.
-    for name in ("calculator", "recorder", "backend", "following", "strict"):
-        import_module(f"runwatch.goodput.{name}")
-    return import_module("runwatch.goodput")
+    for name in (
+        "calculator.calculator",
+        "calculator.strict",
+        "log.recorder",
+        "log.backend",
+        "log.following",
+    ):
+        import_module(f"runwatch.compat.goodput.{name}")
+    return import_module("runwatch.compat.goodput.goodput")
 
 
 def rest(job: Job) -> Iterator[Entry]:
@@ -323,7 +331,7 @@ def cost(call: Callable[[], None]) -> dict[str, float]:
 
 def write(request: dict[str, Any], place: Path) -> None:
     """The process whose job it is: it writes, and is alive while others ask."""
-    logger = import_module("runwatch.goodput.backend").JournalLogger(NAME, LOGGER)
+    logger = import_module("runwatch.compat.goodput.log.backend").JournalLogger(NAME, LOGGER)
     job = Job(request["shape"], request["steps"], name=NAME)
     begin, count = time.process_time(), 0
     for entry in job.run(request["steps"]):

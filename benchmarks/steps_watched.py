@@ -118,16 +118,9 @@ def _kinds(run: Any, train: Callable[[], object]) -> dict[str, Kind]:
 
 def _watched(kind: Kind) -> Kind:
     import runwatch
-    from runwatch.configuration import debug_configuration, diagnostic_configuration
-    from runwatch.configuration.stack_trace_configuration import StackTraceConfig
-
-    dumps = StackTraceConfig(
-        collect_stack_trace=True, stack_trace_to_cloud=True, stack_trace_interval_seconds=600
-    )
-    config = diagnostic_configuration.DiagnosticConfig(debug_configuration.DebugConfig(dumps))
 
     def watched(numbers: range, note: Notes) -> None:
-        with runwatch.diagnose(config):
+        with runwatch.diagnose(interval_seconds=600, to_file=True):
             kind(numbers, note)
 
     return watched

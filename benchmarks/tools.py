@@ -42,9 +42,8 @@ class Tool:
 
 
 def open_runwatch(directory: Path, home: Path) -> Names:
-    runwatch = import_module("runwatch")
-    run = runwatch.init("bench", dir=directory)
-    return {"run": run, "metrics": runwatch.metrics}
+    run = import_module("runwatch").init("bench", dir=directory)
+    return {"run": run, "metrics": import_module("runwatch.compat.mldiagnostics").metrics}
 
 
 def stored_by_runwatch(directory: Path, home: Path) -> list[float]:

@@ -31,7 +31,7 @@ from threading import Thread
 from typing import Any, Protocol
 
 import runwatch
-from runwatch.goodput.strict import JournalAccount
+from runwatch.compat.goodput.calculator.strict import JournalAccount
 
 POINTS = 2.0
 ROWS = int(os.environ.get("TRUTH_ROWS", "24576"))

@@ -1,5 +1,5 @@
-"""`runwatch.diagnostic`."""
+"""`runwatch.compat.tpu_diagnostics.diagnostic`."""
 
-from runwatch.diagnostic import diagnose
+from runwatch.compat.tpu_diagnostics.diagnostic import diagnose
 
 __all__ = ["diagnose"]

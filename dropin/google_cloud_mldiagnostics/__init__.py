@@ -1,6 +1,6 @@
 """google-cloud-mldiagnostics' names, spoken by Runwatch.
 
-A table and nothing else: each name is Runwatch's own object, found through its front door.
+A table and nothing else: each name is an object of `runwatch.compat.mldiagnostics`.
 `api/` holds the calls, `custom_types/` the words, `core/` the current run and
 its profiles.
 """

@@ -1,5 +1,4 @@
 """gswarm-profiler's command, spoken by Runwatch.
 
-`command.py` is the table of commands and their flags; `local.py` has those that run something here
-(`start`, `connect`, `recover`, `stat`), `remote.py` those that ask a head over gRPC or HTTP.
+A table and nothing else: the command is in `runwatch.compat.gswarm`.
 """

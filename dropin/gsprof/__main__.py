@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import sys
 
-from gsprof.command import main
+from runwatch.compat.gswarm.command import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,11 +1,11 @@
-"""`runwatch.exclusion_utils`."""
+"""`runwatch.compat.goodput.exclusion_utils`."""
 
 import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from runwatch.exclusion_utils import *  # noqa: F403
+    from runwatch.compat.goodput.exclusion_utils import *  # noqa: F403
 else:
-    import runwatch.exclusion_utils
+    import runwatch.compat.goodput.exclusion_utils
 
-    sys.modules[__name__] = runwatch.exclusion_utils
+    sys.modules[__name__] = runwatch.compat.goodput.exclusion_utils

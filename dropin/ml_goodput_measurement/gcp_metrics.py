@@ -1,11 +1,11 @@
-"""`runwatch.gcp_metrics`."""
+"""`runwatch.compat.goodput.gcp_metrics`."""
 
 import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from runwatch.gcp_metrics import *  # noqa: F403
+    from runwatch.compat.goodput.gcp_metrics import *  # noqa: F403
 else:
-    import runwatch.gcp_metrics
+    import runwatch.compat.goodput.gcp_metrics
 
-    sys.modules[__name__] = runwatch.gcp_metrics
+    sys.modules[__name__] = runwatch.compat.goodput.gcp_metrics

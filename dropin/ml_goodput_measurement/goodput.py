@@ -1,11 +1,11 @@
-"""`runwatch.goodput`."""
+"""`runwatch.compat.goodput.goodput`."""
 
 import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from runwatch.goodput import *  # noqa: F403
+    from runwatch.compat.goodput.goodput import *  # noqa: F403
 else:
-    import runwatch.goodput
+    import runwatch.compat.goodput.goodput
 
-    sys.modules[__name__] = runwatch.goodput
+    sys.modules[__name__] = runwatch.compat.goodput.goodput

@@ -1,11 +1,11 @@
-"""`runwatch.goodput_cache`."""
+"""`runwatch.compat.goodput.goodput_cache`."""
 
 import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from runwatch.goodput_cache import *  # noqa: F403
+    from runwatch.compat.goodput.goodput_cache import *  # noqa: F403
 else:
-    import runwatch.goodput_cache
+    import runwatch.compat.goodput.goodput_cache
 
-    sys.modules[__name__] = runwatch.goodput_cache
+    sys.modules[__name__] = runwatch.compat.goodput.goodput_cache

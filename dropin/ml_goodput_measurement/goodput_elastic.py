@@ -1,11 +1,11 @@
-"""`runwatch.goodput_elastic`."""
+"""`runwatch.compat.goodput.goodput_elastic`."""
 
 import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from runwatch.goodput_elastic import *  # noqa: F403
+    from runwatch.compat.goodput.goodput_elastic import *  # noqa: F403
 else:
-    import runwatch.goodput_elastic
+    import runwatch.compat.goodput.goodput_elastic
 
-    sys.modules[__name__] = runwatch.goodput_elastic
+    sys.modules[__name__] = runwatch.compat.goodput.goodput_elastic

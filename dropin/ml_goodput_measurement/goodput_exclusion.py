@@ -1,11 +1,11 @@
-"""`runwatch.goodput_exclusion`."""
+"""`runwatch.compat.goodput.goodput_exclusion`."""
 
 import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from runwatch.goodput_exclusion import *  # noqa: F403
+    from runwatch.compat.goodput.goodput_exclusion import *  # noqa: F403
 else:
-    import runwatch.goodput_exclusion
+    import runwatch.compat.goodput.goodput_exclusion
 
-    sys.modules[__name__] = runwatch.goodput_exclusion
+    sys.modules[__name__] = runwatch.compat.goodput.goodput_exclusion

@@ -1,11 +1,11 @@
-"""`runwatch.monitoring`."""
+"""`runwatch.compat.goodput.monitoring`."""
 
 import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from runwatch.monitoring import *  # noqa: F403
+    from runwatch.compat.goodput.monitoring import *  # noqa: F403
 else:
-    import runwatch.monitoring
+    import runwatch.compat.goodput.monitoring
 
-    sys.modules[__name__] = runwatch.monitoring
+    sys.modules[__name__] = runwatch.compat.goodput.monitoring

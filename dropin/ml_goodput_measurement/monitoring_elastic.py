@@ -1,11 +1,11 @@
-"""`runwatch.monitoring_elastic`."""
+"""`runwatch.compat.goodput.monitoring_elastic`."""
 
 import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from runwatch.monitoring_elastic import *  # noqa: F403
+    from runwatch.compat.goodput.monitoring_elastic import *  # noqa: F403
 else:
-    import runwatch.monitoring_elastic
+    import runwatch.compat.goodput.monitoring_elastic
 
-    sys.modules[__name__] = runwatch.monitoring_elastic
+    sys.modules[__name__] = runwatch.compat.goodput.monitoring_elastic

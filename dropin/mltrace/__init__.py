@@ -1,9 +1,8 @@
-"""The import name of cloud-diagnostics-xprof's log timeline; `xprofiler.mltrace` is the command.
+"""The import name of cloud-diagnostics-xprof's log timeline.
 
-`python -m mltrace`, `python -m run_mltrace` and `mltrace` are the same.  What makes the trace is
-`runwatch.exports.mltrace`.
+`python -m mltrace`, `python -m run_mltrace` and `mltrace` are the same command.
 """
 
-from xprofiler.mltrace import main
+from runwatch.compat.xprofiler.mltrace.command import main
 
 __all__ = ["main"]

@@ -1,8 +1,5 @@
-"""`python -m run_mltrace`: cloud-diagnostics-xprof's log timeline, as `mltrace` next door.
+"""`python -m run_mltrace`: cloud-diagnostics-xprof's log timeline, as `mltrace` next door."""
 
-It has nothing of its own; the command is `xprofiler.mltrace`.
-"""
-
-from xprofiler.mltrace import main
+from runwatch.compat.xprofiler.mltrace.command import main
 
 __all__ = ["main"]

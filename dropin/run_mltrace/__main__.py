@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import sys
 
-from xprofiler.mltrace import main
+from runwatch.compat.xprofiler.mltrace.command import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -18,12 +18,9 @@ from runwatch._nothing import instead_of
 from runwatch._version import __version__
 
 if TYPE_CHECKING:
-    from runwatch import goodput, goodput_utils, metric_types, metrics, monitoring
-    from runwatch.diagnostic import diagnose
     from runwatch.sdk.config import ConfigDict
-    from runwatch.sdk.front import current_run, data, finish, init, log, span, step, steps
-    from runwatch.sdk.mlrun import machinelearning_run
-    from runwatch.sdk.xprof import xprof
+    from runwatch.sdk.diagnosing import diagnose
+    from runwatch.sdk.front import current_run, data, finish, init, log, profile, span, step, steps
 
     config: ConfigDict
 
@@ -34,55 +31,26 @@ __all__ = [
     "data",
     "diagnose",
     "finish",
-    "goodput",
-    "goodput_utils",
     "init",
     "log",
-    "machinelearning_run",
-    "metric_types",
-    "metrics",
-    "monitoring",
+    "profile",
     "span",
     "step",
     "steps",
-    "xprof",
 ]
 
 _HOMES: Final = {
     **dict.fromkeys(
-        ("current_run", "data", "finish", "init", "log", "span", "step", "steps"),
+        ("current_run", "data", "finish", "init", "log", "profile", "span", "step", "steps"),
         "runwatch.sdk.front",
     ),
-    "diagnose": "runwatch.diagnostic",
-    "machinelearning_run": "runwatch.sdk.mlrun",
-    "xprof": "runwatch.sdk.xprof",
+    "diagnose": "runwatch.sdk.diagnosing",
 }
-# Loaded when asked for; most are what programs for ml-goodput-measurement import.
-_MODULES: Final = frozenset(
-    (
-        "checkpoint_badput_calculator",
-        "configuration",
-        "diagnostic",
-        "exclusion_utils",
-        "gcp_metrics",
-        "goodput",
-        "goodput_cache",
-        "goodput_elastic",
-        "goodput_exclusion",
-        "goodput_utils",
-        "metric_types",
-        "metrics",
-        "monitoring",
-        "monitoring_elastic",
-    )
-)
 
 
 def __getattr__(name: str) -> Any:
     if name == "config":
         return import_module("runwatch.sdk.front").config()  # of the run that is current now
-    if name in _MODULES:
-        return import_module(f"runwatch.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'runwatch' has no attribute {name!r}")
     try:

@@ -70,7 +70,6 @@ _nothing: Final = Nothing()
 _said: Final[set[str]] = set()
 _OFFERED: Final[dict[str, Any]] = {
     "init": Nothing,
-    "machinelearning_run": Nothing,
     "current_run": lambda: None,
     "log": _nothing.log,
     "finish": _nothing.finish,
@@ -78,6 +77,8 @@ _OFFERED: Final[dict[str, Any]] = {
     "step": _nothing.step,
     "span": _nothing.span,
     "data": _nothing.data,
+    "profile": _nothing.profile,
+    "diagnose": _nothing.step,
 }
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from runwatch.errors import UsageError
 from runwatch.files import FULL, Folder, private
 from runwatch.peers import is_loopback, may_know
 from runwatch.settings import runwatch_dir
@@ -163,3 +164,18 @@ def _place(address: str) -> tuple[str, int] | None:
         return None
     is_here = is_loopback(host) or host == socket.gethostname().lower()
     return (_HERE if is_here else host), port
+
+
+def http_address(text: str) -> str:
+    """The address of a head's page, from what people have at hand.
+
+    RUNWATCH_HEAD may be the port that agents connect to; the page is one port further.
+    """
+    parts = urlsplit(text if "://" in text else f"grpc://{text}")
+    if parts.scheme in ("http", "https"):
+        return text.rstrip("/")
+    if parts.scheme not in ("grpc", "grpcs") or not parts.hostname:
+        raise UsageError(f"not an address of a head: {text!r} (try http://host:8091)")
+    scheme = "https" if parts.scheme == "grpcs" else "http"
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{scheme}://{host}:{(parts.port or 8090) + 1}"

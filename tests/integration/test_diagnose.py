@@ -1,4 +1,8 @@
-"""`runwatch.diagnose` in processes of their own: what they leave behind, and how they end."""
+"""Blocks that collect stacks, in processes of their own: what they leave behind, how they end.
+
+Most tests enter the block through the configuration of cloud-tpu-diagnostics; `runwatch.diagnose`
+is the same block.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +25,10 @@ from tests.integration.sdk_programs import run_program, start_program
 PRELUDE = """
 import ctypes, faulthandler, glob, os, signal, sys, threading, time
 from pathlib import Path
-from runwatch.diagnostic import diagnose
-from runwatch.configuration.debug_configuration import DebugConfig
-from runwatch.configuration.diagnostic_configuration import DiagnosticConfig
-from runwatch.configuration.stack_trace_configuration import StackTraceConfig
+from runwatch.compat.tpu_diagnostics.diagnostic import diagnose
+from runwatch.compat.tpu_diagnostics.configuration.debug_configuration import DebugConfig
+from runwatch.compat.tpu_diagnostics.configuration.diagnostic_configuration import DiagnosticConfig
+from runwatch.compat.tpu_diagnostics.configuration.stack_trace_configuration import StackTraceConfig
 
 def config(seconds=600, to_file=True, collect=True):
     return DiagnosticConfig(DebugConfig(StackTraceConfig(collect, to_file, seconds)))
@@ -105,6 +109,33 @@ def dumps(place: Path) -> str:
 
 def sections(text: str) -> list[str]:
     return [part for part in re.split(r"(?m)^(?=(?:Current t|T)hread 0x)", text) if "hread" in part]
+
+
+# ── our own front door ────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("to_file", [True, False])
+def test_diagnose_at_the_front_door(to_file: bool, run: Callable[..., Any], place: Path) -> None:
+    done = run(
+        f"""
+        import runwatch
+        start_workers()
+        with runwatch.diagnose(interval_seconds=0.1, to_file={to_file}):
+            print(faulthandler.is_enabled(), len(files()))
+            time.sleep(1.0)
+        print(faulthandler.is_enabled(), threading.active_count())
+        """
+    )
+    assert done.returncode == 0
+    assert done.stdout == f"True {int(to_file)}\nFalse 4\n"
+    written = dumps(place) if to_file else done.stderr
+    assert LINE in written and written.count("in worker\n") >= 3
+    assert to_file == (done.stderr == "")
+
+
+def test_diagnose_by_default_waits_ten_minutes_and_writes_nothing(run: Callable[..., Any]) -> None:
+    done = run("import runwatch\nwith runwatch.diagnose(): print(threading.active_count())")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "2\n", "")
 
 
 # ── the original's behaviour (its interface, C6, C8) ──────────────────────────────────────────
@@ -286,7 +317,7 @@ with diagnostic.diagnose(diagnostic_config):
 
 
 @pytest.mark.xdist_group("debugging")  # both make and remove that directory
-@pytest.mark.parametrize("package", ["runwatch", "cloud_tpu_diagnostics"])
+@pytest.mark.parametrize("package", ["runwatch.compat.tpu_diagnostics", "cloud_tpu_diagnostics"])
 def test_the_readme_of_the_original_as_written(package: str, tmp_path: Path) -> None:
     done = run_program(README.format(package=package), tmp_path)
     assert (done.returncode, done.stderr) == (0, "")

@@ -52,11 +52,11 @@ def test_every_name_of_the_original(tmp_path: Path) -> None:
         print(default.COLLECT_STACK_TRACE_DEFAULT, default.STACK_TRACE_TO_CLOUD_DEFAULT,
               default.STACK_TRACE_INTERVAL_SECONDS_DEFAULT, default.STACK_TRACE_DIR_DEFAULT)
         from cloud_tpu_diagnostics.src.config.stack_trace_configuration import StackTraceConfig
-        import runwatch.configuration.stack_trace_configuration as ours
-        import runwatch.diagnostic
+        import runwatch.compat.tpu_diagnostics.configuration.stack_trace_configuration as ours
+        import runwatch.compat.tpu_diagnostics.diagnostic
         print(StackTraceConfig is stack_trace_configuration.StackTraceConfig,
               StackTraceConfig is ours.StackTraceConfig,
-              diagnostic.diagnose is runwatch.diagnostic.diagnose)
+              diagnostic.diagnose is runwatch.compat.tpu_diagnostics.diagnostic.diagnose)
         """,
         tmp_path,
     )

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from runwatch.goodput.backend import JournalLogger
-from runwatch.goodput.entries import Entry
+from runwatch.compat.goodput.log.backend import JournalLogger
+from runwatch.compat.goodput.log.entries import Entry
 from runwatch.record import JournalId
 from runwatch.rows import ProcessRow
 from runwatch.views.runs import attempts
@@ -26,7 +26,7 @@ from tests.integration.sdk_programs import (
     start_program,
 )
 
-PACKAGES = ("runwatch", "ml_goodput_measurement")
+PACKAGES = ("runwatch.compat.goodput", "ml_goodput_measurement")
 MODULES = (
     "checkpoint_badput_calculator", "gcp_metrics", "goodput", "goodput_cache", "goodput_elastic",
     "goodput_utils", "monitoring", "monitoring_elastic",
@@ -67,12 +67,13 @@ def test_every_way_to_import_leads_to_the_same_modules(tmp_path: Path) -> None:
         import ml_goodput_measurement
         light = [name for name in sys.modules if name.startswith("runwatch")]
         for name in {(*MODULES, "goodput_exclusion", "exclusion_utils")}:
-            ours = importlib.import_module("runwatch." + name)
+            ours = importlib.import_module("runwatch.compat.goodput." + name)
             assert importlib.import_module("ml_goodput_measurement." + name) is ours, name
             assert importlib.import_module("ml_goodput_measurement.src." + name) is ours, name
             assert getattr(importlib.import_module("ml_goodput_measurement.src"), name) is ours
+        from runwatch.compat import goodput as ours
         for name in {MODULES}:
-            assert getattr(ml_goodput_measurement, name) is getattr(__import__("runwatch"), name)
+            assert getattr(ml_goodput_measurement, name) is getattr(ours, name)
             assert name in dir(ml_goodput_measurement)
         from ml_goodput_measurement import goodput, monitoring
         import ml_goodput_measurement.goodput

@@ -14,12 +14,12 @@ import pytest
 
 from runwatch.agent.lock import end_agents
 from runwatch.cli import demo_command, demo_train
-from runwatch.goodput.kinds import GCPOptions
-from runwatch.goodput.monitor import GoodputMonitor
+from runwatch.compat.goodput.kinds import GCPOptions
+from runwatch.compat.goodput.monitor.monitor import GoodputMonitor
 from runwatch.sdk.guard import tally
 from tests import tokens
 from tests.integration.processes import Cluster, until
-from tests.unit.goodput.monitor_help import HandClock, metric_service
+from tests.unit.compat.goodput.monitor_help import HandClock, metric_service
 
 SECOND = 10**9
 TRAIN = """
@@ -40,7 +40,7 @@ run.finish()
 """
 RECORD = """
 from datetime import UTC, datetime, timedelta
-from runwatch.goodput import GoodputRecorder
+from runwatch.compat.goodput.goodput import GoodputRecorder
 recorder = GoodputRecorder("old job", "goodput_old job", True)
 start = datetime(2026, 1, 1, tzinfo=UTC)
 recorder.record_job_start_time(start)

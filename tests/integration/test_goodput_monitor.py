@@ -13,15 +13,15 @@ import pytest
 
 from tests.integration.processes import end, until
 from tests.integration.sdk_programs import program_environment, run_program
-from tests.unit.goodput.monitor_help import event_files, metric_service, shown, tags
+from tests.unit.compat.goodput.monitor_help import event_files, metric_service, shown, tags
 
 GOODPUT = "goodput/goodput"
 DEVIATION = "step_deviation"
 
 JOB = """
 import datetime, os, signal, sys, threading
-from runwatch import goodput, monitoring
-from runwatch.goodput_utils import GCPOptions
+from runwatch.compat.goodput import goodput, monitoring
+from runwatch.compat.goodput.goodput_utils import GCPOptions
 
 BEGIN = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(seconds=600)
 

@@ -17,7 +17,7 @@ import pytest
 from google_cloud_mldiagnostics.commands import collect_profile
 
 from runwatch.capture.profiler_service import ProfileAnswer, ProfileRequest, ProfilerService
-from runwatch.cli.run_vllm import rewritten
+from runwatch.compat.mldiagnostics.commands.run_vllm import rewritten
 from tests.integration.processes import free_port, until
 
 XSPACE = b"\x0a\x07\x12\x05/host\x22\x04gpu7"

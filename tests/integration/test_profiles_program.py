@@ -166,18 +166,19 @@ def test_without_a_path_the_drop_in_refuses_and_runwatch_does_not(tmp_path: Path
         joined(
             JAX,
             """
-            import runwatch, google_cloud_mldiagnostics as original
+            import google_cloud_mldiagnostics as original
+            from runwatch.compat import mldiagnostics
             from google_cloud_mldiagnostics.custom_types.exceptions import ProfilingError
-            run = runwatch.machinelearning_run("pathless")
+            run = mldiagnostics.machinelearning_run("pathless")
             try:
                 original.xprof(run).start()
                 raise SystemExit("there is no gcs_path")
             except ProfilingError as error:
                 assert "gcs_path" in str(error)
-            with runwatch.xprof():
+            with mldiagnostics.xprof():
                 work()
             run.finish()
-            runwatch.machinelearning_run("silent", metric_only_run=True, gcs_path="nowhere")
+            mldiagnostics.machinelearning_run("silent", metric_only_run=True, gcs_path="nowhere")
             with original.xprof():
                 work()
             """,
@@ -294,9 +295,9 @@ def test_four_processes_of_a_session_are_four_hosts_to_xprof(tmp_path: Path) -> 
     program = joined(
         JAX,
         f"""
-        import runwatch
-        run = runwatch.machinelearning_run("four", gcs_path={str(tmp_path / "gcs")!r})
-        profiler = runwatch.xprof()
+        from runwatch.compat import mldiagnostics
+        run = mldiagnostics.machinelearning_run("four", gcs_path={str(tmp_path / "gcs")!r})
+        profiler = mldiagnostics.xprof()
         profiler.start(session_id="same")
         for _ in run.steps(range(4)):
             work()

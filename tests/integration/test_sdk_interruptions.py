@@ -10,6 +10,7 @@ from tests.integration.sdk_programs import read_stories, run_program
 
 _WORK = """
 import decimal, random, runwatch
+from runwatch.compat.mldiagnostics import metrics
 run = runwatch.init("interrupted", total_steps=7)
 dice, names = random.Random(15), 0
 
@@ -18,7 +19,7 @@ def work():
     global names
     run.log(loss=1.0)
     run.log(loss=1.0, rate=2)
-    runwatch.metrics.record("memory", 3.0)
+    metrics.record("memory", 3.0)
     run.log(odd=decimal.Decimal(4), text="five")
     with run.span("save"):
         run.log({"loss": 6.0}, step=6)

@@ -25,8 +25,8 @@ from runwatch.capture.asking import STACKS_FILE, NotSignalled, _Signalling
 from runwatch.capture.dump_file import About, DumpFile
 from runwatch.cli.asgi import Exchange
 from runwatch.clock import system_clock
+from runwatch.compat.goodput.log.remote import head_of
 from runwatch.errors import UsageError
-from runwatch.goodput.remote import head_of
 from runwatch.head.access.shares import Shares
 from runwatch.head.main import LocalHead, _main_token
 from runwatch.head.settings import HeadSettings

@@ -5,6 +5,7 @@ import sys
 import time
 
 import runwatch
+from runwatch.compat.mldiagnostics import metrics
 
 
 def main(run: str, counter: str, hertz: float, count: int, api: str) -> None:
@@ -13,7 +14,7 @@ def main(run: str, counter: str, hertz: float, count: int, api: str) -> None:
         # One store of eight bytes: `struct.pack_into` clears them first, and a kill may come then.
         returned = memoryview(mmap.mmap(file.fileno(), 8)).cast("q")
     begin, period = time.perf_counter(), 1 / hertz if hertz else 0.0
-    log, record = runwatch.log, runwatch.metrics.record
+    log, record = runwatch.log, metrics.record
     for number in range(count):
         if api == "log":
             log(value=float(number), step=number)

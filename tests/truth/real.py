@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import time_ns
 
-from runwatch.goodput.strict import JournalAccount
+from runwatch.compat.goodput.calculator.strict import JournalAccount
 from runwatch.views.goodput.account import Goodput
 from tests.integration.sdk_programs import program_environment
 

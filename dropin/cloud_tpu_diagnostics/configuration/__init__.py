@@ -1,6 +1,6 @@
-"""`runwatch.configuration`."""
+"""`runwatch.compat.tpu_diagnostics.configuration`."""
 
-from runwatch.configuration import (
+from runwatch.compat.tpu_diagnostics.configuration import (
     debug_configuration,
     diagnostic_configuration,
     stack_trace_configuration,

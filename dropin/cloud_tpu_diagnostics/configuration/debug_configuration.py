@@ -1,3 +1,3 @@
-from runwatch.configuration.debug_configuration import DebugConfig
+from runwatch.compat.tpu_diagnostics.configuration.debug_configuration import DebugConfig
 
 __all__ = ["DebugConfig"]

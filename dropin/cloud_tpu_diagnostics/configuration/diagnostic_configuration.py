@@ -1,3 +1,3 @@
-from runwatch.configuration.diagnostic_configuration import DiagnosticConfig
+from runwatch.compat.tpu_diagnostics.configuration.diagnostic_configuration import DiagnosticConfig
 
 __all__ = ["DiagnosticConfig"]

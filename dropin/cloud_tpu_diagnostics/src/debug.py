@@ -1,25 +1,9 @@
 """Without a block: start and stop."""
 
-from __future__ import annotations
-
-import time
-
-from runwatch.configuration.debug_configuration import DebugConfig
-from runwatch.diagnostic import ask_main_thread, is_collecting, start, stop
+from runwatch.compat.tpu_diagnostics.debug import (
+    send_user_signal,
+    start_debugging,
+    stop_debugging,
+)
 
 __all__ = ["send_user_signal", "start_debugging", "stop_debugging"]
-
-
-def start_debugging(debug_config: DebugConfig | None) -> None:
-    start(debug_config)
-
-
-def stop_debugging(debug_config: DebugConfig | None) -> None:
-    stop(debug_config)
-
-
-def send_user_signal(stack_trace_interval_seconds: float) -> None:
-    """SIGUSR1 to the main thread, again and again, while stacks are collected."""
-    while is_collecting():
-        time.sleep(stack_trace_interval_seconds)
-        ask_main_thread()

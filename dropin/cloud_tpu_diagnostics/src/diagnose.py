@@ -1,3 +1,3 @@
-from runwatch.diagnostic import diagnose
+from runwatch.compat.tpu_diagnostics.diagnostic import diagnose
 
 __all__ = ["diagnose"]

@@ -1,41 +1,13 @@
 """The part of it that writes stacks."""
 
-from __future__ import annotations
-
-import faulthandler
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
-
-from runwatch.configuration.debug_configuration import DebugConfig
-from runwatch.configuration.stack_trace_configuration import StackTraceConfig
-from runwatch.diagnostic import start, stop
+from runwatch.compat.tpu_diagnostics.stack_trace import (
+    disable_stack_trace_dumping,
+    enable_stack_trace_dumping,
+    user_signal_handler_wrapper,
+)
 
 __all__ = [
     "disable_stack_trace_dumping",
     "enable_stack_trace_dumping",
     "user_signal_handler_wrapper",
 ]
-
-
-def enable_stack_trace_dumping(stack_trace_config: StackTraceConfig) -> None:
-    start(DebugConfig(replace(stack_trace_config, collect_stack_trace=True)))
-
-
-def disable_stack_trace_dumping(stack_trace_config: StackTraceConfig) -> None:
-    stop(DebugConfig(replace(stack_trace_config, collect_stack_trace=True)))
-
-
-def user_signal_handler_wrapper(
-    file_descriptor: Any, interval: float
-) -> Callable[[int, object], None]:
-    """A handler that writes the stacks of all threads to a file (of text or of bytes)."""
-
-    def user_signal_handler(signum: int, frame: object) -> None:
-        line = f"INFO: Not a crash. Runwatch writes a stack trace every {interval} seconds.\n"
-        is_bytes = "b" in getattr(file_descriptor, "mode", "")
-        file_descriptor.write(line.encode() if is_bytes else line)
-        file_descriptor.flush()
-        faulthandler.dump_traceback(file_descriptor, all_threads=True)
-
-    return user_signal_handler

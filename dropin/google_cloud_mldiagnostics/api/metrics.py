@@ -1,5 +1,5 @@
 """Recording metrics."""
 
-from runwatch.metrics import record, record_metrics
+from runwatch.compat.mldiagnostics.api.metrics import record, record_metrics
 
 __all__ = ["record", "record_metrics"]

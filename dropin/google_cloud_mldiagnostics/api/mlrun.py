@@ -1,5 +1,5 @@
 """Beginning a run."""
 
-from runwatch import machinelearning_run
+from runwatch.compat.mldiagnostics import machinelearning_run
 
 __all__ = ["machinelearning_run"]

@@ -2,7 +2,7 @@
 
 import sys
 
-from runwatch.cli.collect_profile import main
+from runwatch.compat.mldiagnostics.commands.collect_profile import main
 
 __all__ = ["main"]
 

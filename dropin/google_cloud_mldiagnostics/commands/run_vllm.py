@@ -2,7 +2,7 @@
 
 import sys
 
-from runwatch.cli.run_vllm import main
+from runwatch.compat.mldiagnostics.commands.run_vllm import main
 
 __all__ = ["main"]
 

@@ -1,6 +1,6 @@
 """What `machinelearning_run` raises for wrong arguments, and names programs catch."""
 
-from runwatch.sdk.exceptions import (
+from runwatch.compat.mldiagnostics.custom_types.exceptions import (
     ControlPlaneClientNotInitializedError,
     MLDiagnosticError,
     MLRunConfigurationError,

@@ -1,5 +1,9 @@
 """Metric names and units."""
 
-from runwatch.metric_types import METRIC_UNITS, AcceleratorType, MetricType
+from runwatch.compat.mldiagnostics.custom_types.metric_types import (
+    METRIC_UNITS,
+    AcceleratorType,
+    MetricType,
+)
 
 __all__ = ["METRIC_UNITS", "AcceleratorType", "MetricType"]

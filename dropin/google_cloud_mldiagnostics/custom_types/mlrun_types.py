@@ -1,8 +1,7 @@
 """The run object and its enums."""
 
-from runwatch.sdk.config import ConfigDict
-from runwatch.sdk.mlrun import MLRun
-from runwatch.sdk.mlrun_types import (
+from runwatch.compat.mldiagnostics.api.mlrun import MLRun
+from runwatch.compat.mldiagnostics.custom_types.mlrun_types import (
     AcceleratorOrchestrator,
     ApplicationFramework,
     Framework,
@@ -11,6 +10,7 @@ from runwatch.sdk.mlrun_types import (
     RunPhase,
     ServingEngine,
 )
+from runwatch.sdk.config import ConfigDict
 
 __all__ = [
     "AcceleratorOrchestrator",

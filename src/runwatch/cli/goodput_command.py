@@ -287,7 +287,7 @@ def _range(text: str, start_ns: int, end_ns: int) -> str:
 
 def _import(arguments: argparse.Namespace) -> str:
     """Make a run of the log, say what was made, and return its id."""
-    from runwatch.goodput import imports
+    from runwatch.compat.goodput.log import imports
 
     directory = arguments.dir or runwatch_dir()
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -25,11 +25,10 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import quote, urlencode
 
-from runwatch.address import ADDRESS_FILE, Listening, read_address, token_for
+from runwatch.address import ADDRESS_FILE, Listening, http_address, read_address, token_for
 from runwatch.cli.asgi import Exchange
 from runwatch.cli.progress import progress
 from runwatch.errors import HeadUnreachable, NotFound, RunwatchError, StoreBusy, UsageError
-from runwatch.goodput.remote import http_address
 from runwatch.journal.moved import told_of
 from runwatch.settings import runwatch_dir, token_of
 from runwatch.terminal import shown, shown_all

@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from runwatch._version import __version__
-from runwatch.address import ADDRESS_FILE, Listening, is_same_place, read_quietly, token_for
+from runwatch.address import (
+    ADDRESS_FILE,
+    Listening,
+    http_address,
+    is_same_place,
+    read_quietly,
+    token_for,
+)
 from runwatch.cli.moments import time as moment
 from runwatch.cli.status_types import Answer, Problem, Section, many, user_name, whose
 from runwatch.errors import UsageError
@@ -89,8 +96,6 @@ def _settings_problem(named: Named) -> list[Problem]:
 
 def _named(root: Path, named: Named, note: tuple[Listening, int] | None) -> Section:
     """One that agents send to; its page is, as a rule, one port further."""
-    from runwatch.goodput.remote import http_address  # slow to import, as what asks is
-
     problems = _settings_problem(named)
     try:
         address = http_address(named.head)

@@ -2,9 +2,7 @@
 
 `rows.py` is the one description of an exported point; `csv.py`, `json.py` and `parquet.py` write it
 out, a batch at a time, so that a run of any length takes little memory.  `perfetto.py` draws a run
-on a timeline, `mltrace.py` a job's log, which `log_entries.py` reads.  `prometheus.py` is about
-Runwatch itself and its runs' goodput, `cloud_monitoring.py` a job's goodput as time series of
-Google Cloud.  `fleet.py` knows which devices there are, `frames.py` turns their samples into frames
-and `session.py` writes a session of them.  Reading points is next door in `store/`, what they mean
-in `views/`.
+on a timeline.  `prometheus.py` is about Runwatch itself and its runs' goodput.  `fleet.py` knows
+which devices there are, `frames.py` turns their samples into frames and `session.py` writes a
+session of them.  Reading points is next door in `store/`, what they mean in `views/`.
 """

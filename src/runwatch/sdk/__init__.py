@@ -4,6 +4,7 @@
 edge at which our failures stop, `step.py` steps and spans (`kinds.py` names those with a meaning),
 `hooks/` what frameworks tell without being asked, `values.py` and `pending.py` turn what people
 log into numbers, `identity.py` and `collect.py` find out who and where we are, `ending.py` notices
-the end, and `launch.py` starts the node's agent.  Standard library only; getting records to a head
-happens in another process (`agent/`).
+the end, `profiling.py` takes profiles, `diagnosing.py` collects stacks, and `launch.py` starts the
+node's agent.  Standard library only; getting records to a head happens in another process
+(`agent/`).  Runs as google-cloud-mldiagnostics begins them are in `compat/mldiagnostics/`.
 """

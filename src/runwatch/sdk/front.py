@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from operator import methodcaller
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
@@ -19,7 +20,7 @@ from runwatch.sdk.intake import Waiting
 from runwatch.sdk.kinds import Kind
 from runwatch.sdk.plain import config_values
 from runwatch.sdk.run import Run
-from runwatch.sdk.step import Span, Spanning
+from runwatch.sdk.step import Spanning
 from runwatch.sdk.step import data as step_data
 from runwatch.sdk.values import step_number
 
@@ -170,25 +171,50 @@ def data(items: Iterable[T]) -> Iterable[T]:
 
 def span(name: Kind | str, *, useful: bool = False) -> Spanning:
     """`Run.span` of the run that is current when the block or the decorated function is entered."""
-    return _CurrentSpan(name, useful)
+    return _OfCurrent(methodcaller("span", name, useful=useful))
 
 
-class _CurrentSpan(Spanning):
+def profile(
+    *,
+    steps: int | None = None,
+    seconds: float | None = None,
+    session: str | None = None,
+    path: str | os.PathLike[str] | None = None,
+    frameworks: Sequence[str] = (),
+    **options: bool,
+) -> Spanning:
+    """`Run.profile` of the run that is current when the block or the decorated function is entered.
+
+    For `start()` and `stop()`, ask the run itself: `current_run().profile()`.
+    """
+    return _OfCurrent(
+        methodcaller(
+            "profile",
+            steps=steps,
+            seconds=seconds,
+            session=session,
+            path=path,
+            frameworks=frameworks,
+            **options,
+        )
+    )
+
+
+class _OfCurrent(Spanning):
     """Functions are decorated when a module is loaded, before there is a run."""
 
-    __slots__ = ("_name", "_open", "_useful")
+    __slots__ = ("_make", "_open")
 
-    def __init__(self, name: Kind | str, useful: bool) -> None:
-        self._name = name
-        self._useful = useful
-        self._open: Span | None = None
+    def __init__(self, make: Callable[[Run], Spanning]) -> None:
+        self._make = make
+        self._open: Spanning | None = None
 
-    def again(self) -> _CurrentSpan:
-        return _CurrentSpan(self._name, self._useful)
+    def again(self) -> _OfCurrent:
+        return _OfCurrent(self._make)
 
     def __enter__(self) -> None:
         run = _run_or_warn()
-        self._open = None if run is None else run.span(self._name, useful=self._useful)
+        self._open = None if run is None else self._make(run)
         if self._open is not None:
             self._open.__enter__()
 

@@ -1,4 +1,4 @@
-"""Profiles of a run's process: from the program (`run.profile`, `xprof`) and on demand.
+"""Profiles of a run's process: from the program (`run.profile`) and on demand.
 
 A `Profiler` sees to it that one capture records at a time; a `Capture` is what the program holds;
 how one goes from its start to its files is in `recording.py`.
@@ -101,7 +101,7 @@ class Profiler:
 
     def path(self, given: object = None) -> str:
         """Where profiles go: as given, else the run's own path, else the Runwatch directory."""
-        chosen = given or getattr(self._run, "gcs_path", None)
+        chosen = given or self._run._profile_path
         if chosen:
             return text_of(chosen)
         root = self._root()
@@ -132,8 +132,8 @@ class Profiler:
         run, now = self._run, self._current
         if run._finished or run._writer is None:
             return "the run has ended"
-        if getattr(run, "metric_only_run", False):
-            return "the run was begun with metric_only_run=True"
+        if why := run._why_no_profile():
+            return why
         if now is not None and not now.recorded.is_set():
             return f"another session is active: {now.plan.session}"
         if self._root() is None:

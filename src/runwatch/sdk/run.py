@@ -22,7 +22,6 @@ from runwatch.sdk.hooks.install import Hooks
 from runwatch.sdk.identity import Identity
 from runwatch.sdk.intake import Intake
 from runwatch.sdk.kinds import DATA_LOADING, USEFUL, Kind
-from runwatch.sdk.metric_types import METRIC_UNITS, SYSTEM_METRICS
 from runwatch.sdk.pending import Collector, Said, is_pending
 from runwatch.sdk.place import open_journal
 from runwatch.sdk.plain import mapping, plain, text
@@ -36,6 +35,7 @@ from runwatch.sdk.step import (
     Step,
     data,
 )
+from runwatch.sdk.units import UNITS
 from runwatch.sdk.values import PerDevice, Reading, Text, Unrecordable, metric_name, step_number
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ COLLECT_SECONDS: Final = 0.2
 CALM_ROUNDS: Final = 10
 MAX_PLANS: Final = 1_000
 _UNITS: Final[Mapping[str, str]] = {
-    **{kind.value: unit for kind, unit in METRIC_UNITS.items()},
+    **UNITS,
     STEP_SECONDS: "s",
     DATA_WAIT_SECONDS: "s",
     DEVICE_LAG_SECONDS: "s",
@@ -74,7 +74,6 @@ class Run(Intake):
         *,
         group: str = "",
         record_on_all_hosts: bool = False,
-        log_system_metrics: bool = True,
         total_steps: int | None = None,
         directory: str | os.PathLike[str] | None = None,
         clock: Clock = system_clock,
@@ -96,7 +95,6 @@ class Run(Intake):
         """Whether the loop over `steps` came to its end; None: there was none."""
         self._identity = identity
         self._listening = identity.rank == 0 or record_on_all_hosts
-        self._takes_system_metrics = log_system_metrics
         self._directory = directory
         self._clock = clock
         self._pid, self._session = os.getpid(), os.getsid(0)
@@ -183,6 +181,15 @@ class Run(Intake):
         return capture(
             self, steps, seconds, session, path=path, frameworks=frameworks, options=options
         )
+
+    @property
+    def _profile_path(self) -> str | None:
+        """Where this run's profiles go, if that is not the Runwatch directory."""
+        return None
+
+    def _why_no_profile(self) -> str:
+        """Why this run takes no profiles; "" if it does."""
+        return ""
 
     @property
     def _profiles(self) -> Profiler:
@@ -307,16 +314,16 @@ class Run(Intake):
             return
         if not self._listens(said.all_hosts):
             return
-        if said.by_record and said.name in SYSTEM_METRICS and not self._takes_system_metrics:
-            tally.count(
-                "system metric",
-                f"{said.name} is a system metric: recorded only with log_system_metrics=True",
-            )
+        if said.by_record and not self._records(said.name):
             return
         if is_pending(said.reading):
             self._collector.add(said)
         else:
             self._write(said)
+
+    def _records(self, name: str, *, quiet: bool = False) -> bool:
+        """Whether a metric of this name is taken from `metrics.record`; if not, that is counted."""
+        return True
 
     def _write(self, said: Said) -> None:
         writer = self._open()
@@ -354,7 +361,7 @@ class Run(Intake):
         number = writer.series(name, scope=self._scope, unit=unit, device=device, labels=labels)
         if not device and not labels and self._listening:
             self._series[name] = number
-            if self._takes_system_metrics or name not in SYSTEM_METRICS:
+            if self._records(name, quiet=True):
                 self._recordable[name] = number
         return number
 

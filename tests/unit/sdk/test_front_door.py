@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -12,6 +13,7 @@ from runwatch.agent.lock import AgentLock, end_agents
 from runwatch.journal.liveness import this_host
 from runwatch.sdk import launch
 from runwatch.sdk.guard import attempt, guarded, tally
+from runwatch.sdk.run import Run
 from tests.integration.processes import until
 from tests.integration.sdk_programs import run_program
 from tests.unit.journal.journal_help import FakeClock
@@ -19,15 +21,43 @@ from tests.unit.journal.journal_help import FakeClock
 
 def test_the_names_at_the_door() -> None:
     assert sorted(runwatch.__all__) == [
-        "__version__", "config", "current_run", "data", "diagnose", "finish", "goodput",
-        "goodput_utils", "init", "log", "machinelearning_run", "metric_types", "metrics",
-        "monitoring", "span", "step", "steps", "xprof",
+        "__version__", "config", "current_run", "data", "diagnose", "finish", "init", "log",
+        "profile", "span", "step", "steps",
     ]  # fmt: skip
     for name in runwatch.__all__:
         assert getattr(runwatch, name) is not None
         assert name in dir(runwatch)
     with pytest.raises(AttributeError, match="wandb"):
         _ = runwatch.wandb
+
+
+def test_profile_is_that_of_the_run_which_is_current_when_it_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[str, dict[str, Any]]] = []
+
+    def profile(run: Run, **given: Any) -> Any:
+        asked.append((run.name, given))
+        return run.span("profiled")
+
+    monkeypatch.setattr(Run, "profile", profile)
+
+    @runwatch.profile(steps=3, python_calls=True)
+    def work() -> int:
+        return 7
+
+    assert work() == 7  # without a run: nothing but a warning
+    assert (asked, tally.counts) == ([], {"no run": 1})
+    runwatch.init("first")
+    assert work() == 7
+    runwatch.init("second")
+    with runwatch.profile(session="mine"):
+        pass
+    given = {"steps": None, "seconds": None, "session": None, "path": None, "frameworks": ()}
+    assert asked == [
+        ("first", given | {"steps": 3, "python_calls": True}),
+        ("second", given | {"session": "mine"}),
+    ]
 
 
 def test_importing_and_using_it_loads_the_standard_library_only(tmp_path: Path) -> None:
@@ -37,9 +67,10 @@ def test_importing_and_using_it_loads_the_standard_library_only(tmp_path: Path) 
         before = set(sys.modules)
         import runwatch
         light = set(sys.modules) - before
+        from runwatch.compat.mldiagnostics import metrics
         with runwatch.init("light") as run:
             run.log(loss=1.0)
-            runwatch.metrics.record("loss", 1.0)
+            metrics.record("loss", 1.0)
         used = {name.partition(".")[0] for name in set(sys.modules) - before}
         print(sorted(n for n in light if n.startswith("runwatch")))
         print(sorted(used - set(sys.stdlib_module_names)))

@@ -15,7 +15,7 @@ import pytest
 import runwatch
 from runwatch.record import BEGIN, END
 from runwatch.sdk import front
-from runwatch.sdk.guard import tally
+from runwatch.sdk.guard import record, tally
 from runwatch.sdk.run import Run
 from tests.integration.sdk_programs import Story, read_stories
 
@@ -285,7 +285,7 @@ def test_two_runs_of_one_job_stay_apart(place: Path, monkeypatch: pytest.MonkeyP
 
 def test_said_before_there_is_a_run_is_delivered_with_its_time(story: Tell) -> None:
     runwatch.log(loss=1.0)
-    runwatch.metrics.record("loss", 2.0, step=4)
+    record("loss", 2.0, step=4)
     runwatch.log(note="early")
     before = front._state.waiting._clock.wall_ns()
     runwatch.init("late")
@@ -310,7 +310,7 @@ def test_after_finish_nothing_is_recorded_and_it_is_counted(story: Tell) -> None
     run.log(loss=1.0)
     told = story()
     run.log(loss=2.0)
-    runwatch.metrics.record("loss", 3.0)
+    record("loss", 3.0)
     run.finish()
     with run.span("late"), run.step(1):
         pass

@@ -4,6 +4,7 @@ import math
 import sys
 from collections.abc import Callable
 from decimal import Decimal
+from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
@@ -86,8 +87,12 @@ def test_steps(step: Any, number: int | None) -> None:
     assert tally.counts == {}
 
 
+class Metric(StrEnum):
+    LOSS = "loss"
+
+
 def test_names() -> None:
-    assert metric_name(runwatch.metric_types.MetricType.LOSS) == "loss"
+    assert metric_name(Metric.LOSS) == "loss"
     assert metric_name(7) is None
     assert metric_name(b"loss") is None
     assert tally.counts == {"name int": 1, "name bytes": 1}

@@ -1,1 +1,1 @@
-"""`runwatch.configuration`."""
+"""`runwatch.compat.tpu_diagnostics.configuration`."""

@@ -1,3 +1,3 @@
-from runwatch.configuration.stack_trace_configuration import StackTraceConfig
+from runwatch.compat.tpu_diagnostics.configuration.stack_trace_configuration import StackTraceConfig
 
 __all__ = ["StackTraceConfig"]

@@ -1,4 +1,4 @@
-from runwatch.configuration.stack_trace_configuration import (
+from runwatch.compat.tpu_diagnostics.configuration.stack_trace_configuration import (
     COLLECT_STACK_TRACE_DEFAULT,
     STACK_TRACE_DIR_DEFAULT,
     STACK_TRACE_INTERVAL_SECONDS_DEFAULT,

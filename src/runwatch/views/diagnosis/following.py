@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from runwatch.entries import JOB_START, PREFIX, STEP_START, begins, ends, span_name
 from runwatch.record import (
     BEGIN,
     END,
@@ -30,19 +31,11 @@ from runwatch.views.runs import ProcessState
 
 ELAPSED_EVENT: Final = "elapsed"
 LOG_EVENT: Final = "log"
-ENTRY_PREFIX: Final = "goodput."
+ENTRY_PREFIX: Final = PREFIX
 MOST_BEGUN: Final = 8
 LAST_POINTS: Final = 64
 MOST_EDGES: Final = 256
 """Of one batch; of more, steps are left out."""
-_STEP_START: Final = "step_start_time"
-_JOB_START: Final = "job_start_time"
-_ENTRY_SPANS: Final[Mapping[str, str]] = {
-    "tpu_init": "accelerator_init",
-    "training_prep": "training_preparation",
-    "elastic_wait": "elastic_slice_down",
-    "elastic_reinit": "elastic_reinitialization",
-}
 
 
 @dataclass(slots=True)
@@ -207,17 +200,12 @@ class Follower:
             if what is None:
                 continue
             time_ns += journal.offset_ns
-            if what == _STEP_START:
+            if what == STEP_START:
                 self._came_to(journal, step, time_ns)
-            elif what != _JOB_START and what.endswith("_start_time"):
-                self.progress.saw_span(journal.rank, _span(what, "_start_time"), BEGIN, time_ns)
-            elif what.endswith("_end_time"):
-                self.progress.saw_span(journal.rank, _span(what, "_end_time"), END, time_ns)
-
-
-def _span(what: str, ending: str) -> str:
-    stem = what.removesuffix(ending)
-    return _ENTRY_SPANS.get(stem, stem)
+            elif what != JOB_START and begins(what):
+                self.progress.saw_span(journal.rank, span_name(what), BEGIN, time_ns)
+            elif ends(what):
+                self.progress.saw_span(journal.rank, span_name(what), END, time_ns)
 
 
 def ended_of(state: ProcessState, offset_ns: int = 0) -> Ended:

@@ -2,8 +2,8 @@
 
 Two ways to tell the story of a process are understood, also in one journal: Runwatch's own (span
 edges, waits for data) and the entries of `GoodputRecorder` (points `goodput.*`, whose value is the
-time they speak of).  A process that records starts of its own (`job_start_time`) has its attempts
-told by them.
+time they speak of; `runwatch/entries.py` knows their fields).  A process that records starts of its
+own has its attempts told by them.
 """
 
 from __future__ import annotations
@@ -11,9 +11,19 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Final
 
+from runwatch.entries import (
+    EVENT,
+    JOB_END,
+    JOB_START,
+    PREFIX,
+    STEP_START,
+    TYPE,
+    begins,
+    checkpoint,
+    span_name,
+)
 from runwatch.record import (
     BEGIN,
     NO_STEP,
@@ -43,9 +53,9 @@ BACKGROUND: Final = "/background"
 """Ends the name of a span in a thread that takes no steps: nobody waits for it."""
 USEFUL: Final = "/useful"
 """Ends the name of a span that does what the run is for, though it is no step."""
-ENTRY_PREFIX: Final = "goodput."
+ENTRY_PREFIX: Final = PREFIX
 _SANE_SECONDS: Final = 4e9
-ENTRY_EVENT: Final = "goodput_entry"
+ENTRY_EVENT: Final = EVENT
 ELAPSED_EVENT: Final = "elapsed"
 
 CONFIG_EVENT: Final = "config"
@@ -53,14 +63,6 @@ TOLD_KINDS: Final = ("run_start", CONFIG_EVENT, ELAPSED_EVENT, ENTRY_EVENT)
 """The events that the account is made of."""
 
 SAME_START_NS: Final = 10_000_000_000
-JOB_START, JOB_END, STEP_START = "job_start_time", "job_end_time", "step_start_time"
-
-_PAIRS: Final[Mapping[str, str]] = {
-    "tpu_init": "accelerator_init",
-    "training_prep": "training_preparation",
-    "data_loading": "data_loading",
-    "elastic_reinit": "elastic_reinitialization",
-}
 
 
 def nanoseconds(seconds: float) -> int:
@@ -119,12 +121,12 @@ class Diary:
         elif what == JOB_END:
             track.end(time_ns)
             track.now_ns = sitting.end_ns = max(time_ns, track.now_ns)
-        elif what.endswith("_start_time"):
+        elif begins(what):
             sitting.end_ns = None
-            name = _span_name(what, kind)
+            name = span_name(what, kind)
             track.open(time_ns, self._ledger.names.of_span(name), name)
         else:
-            track.close(time_ns, _span_name(what, kind))
+            track.close(time_ns, span_name(what, kind))
 
     def steps(self, times: array[int], numbers: array[int]) -> None:
         """Many steps that began one after the other, with nothing between them."""
@@ -137,10 +139,11 @@ class Diary:
 
     def checkpoint(self, entry: Mapping[str, Any]) -> None:
         """A save or a restore as Orbax tells it: a start and how long it blocked."""
-        known = _checkpoint(entry)
+        known = checkpoint(entry)
         if known is None:
             return
-        start_ns, took_ns, spent = known
+        start_ns, took_ns = nanoseconds(known.start_seconds), nanoseconds(known.took_seconds)
+        spent = Spent.CHECKPOINT_SAVE if known.is_save else Spent.CHECKPOINT_RESTORE
         if not self.sittings:
             self._sit(start_ns)
         self.sittings[-1].track.elapsed(start_ns + took_ns, took_ns, spent)
@@ -189,28 +192,6 @@ class Diary:
         return Life(
             *plain, ended_ns, ok, cause(process), exact, key, process.lived_ns, process.done
         )
-
-
-@lru_cache(maxsize=4096)
-def _span_name(what: str, kind: str) -> str:
-    stem = what.removesuffix("_time").removesuffix("_start").removesuffix("_end")
-    if stem in _PAIRS:
-        return _PAIRS[stem]
-    if stem == "elastic_wait":
-        return "elastic_scale_up" if "scale_up" in kind.lower() else "elastic_slice_down"
-    return kind.lower() or stem
-
-
-def _checkpoint(entry: Mapping[str, Any]) -> tuple[int, int, int] | None:
-    save = entry.get("event_type") == "save"
-    if not save and entry.get("event_type") not in ("restore", "emergency_restore"):
-        return None
-    stem = "checkpoint_manager_blocking" if save else "checkpoint_manager"
-    start, took = entry.get(f"{stem}_start_time"), entry.get(f"{stem}_duration_secs")
-    if not isinstance(start, int | float) or not isinstance(took, int | float) or took < 0:
-        return None
-    spent = Spent.CHECKPOINT_SAVE if save else Spent.CHECKPOINT_RESTORE
-    return nanoseconds(start), nanoseconds(took), spent
 
 
 # ── journals ───────────────────────────────────────────────────────────────────────────────────
@@ -337,7 +318,7 @@ class Scribe:
             journal.lags.add(series.id)
         elif series.metric.startswith(ENTRY_PREFIX):
             what = series.metric.removeprefix(ENTRY_PREFIX)
-            journal.entries[series.id] = what, series.labels.get("type", "")
+            journal.entries[series.id] = what, series.labels.get(TYPE, "")
 
     def _diary(self, journal: _Journal) -> Diary:
         """Made with the first entry."""
@@ -441,7 +422,7 @@ class Scribe:
 
     def _said(self, journal: _Journal, batch: Batch) -> list[_Fact]:
         """Edges and entries; each of them in its own order, which time alone does not tell."""
-        spans, points, entries = batch.spans, batch.points, journal.entries
+        spans, points, marks = batch.spans, batch.points, journal.entries
         edges: list[_Fact] = [
             (time_ns, _EDGE, (journal.names[name], span, edge, time_ns, step))
             for name, span, edge, time_ns, step in zip(
@@ -449,14 +430,14 @@ class Scribe:
             )
             if name in journal.names
         ]
-        if not entries:
+        if not marks:
             return edges
         edges += [
-            (time_ns, _ENTRY, (*entries[series], step, value))
+            (time_ns, _ENTRY, (*marks[series], step, value))
             for series, time_ns, step, value in zip(
                 points.series, points.time_ns, points.step, points.value, strict=True
             )
-            if series in entries
+            if series in marks
         ]
         return sorted(edges, key=_moment)
 
@@ -472,17 +453,17 @@ class Scribe:
             self._tell(journal, fact[0])
 
     def _entries(self, journal: _Journal, points: Points) -> None:
-        entries = journal.entries
-        if not any(series in entries for series in points.series):
+        marks = journal.entries
+        if not any(series in marks for series in points.series):
             return
         diary = self._diary(journal)
-        kinds = {entries.get(series, ("",))[0] for series in set(points.series)}
+        kinds = {marks.get(series, ("",))[0] for series in set(points.series)}
         if kinds == {STEP_START}:
             times = array("q", map(nanoseconds, points.value))
             diary.steps(shifted(times, journal.ahead_ns), points.step)
             return
         for series, step, value in zip(points.series, points.step, points.value, strict=True):
-            known = entries.get(series)
+            known = marks.get(series)
             if known is not None:
                 diary.entry(*known, step, nanoseconds(value) - journal.ahead_ns)
 

@@ -12,6 +12,7 @@ from itertools import islice, pairwise
 from typing import Any, Final
 
 from runwatch.buckets import LOWEST
+from runwatch.entries import LOGGER, entry_of_event, entry_of_point
 from runwatch.errors import UsageError
 from runwatch.head.features.goodput.figures import figures
 from runwatch.head.features.goodput.types import (
@@ -43,7 +44,6 @@ from runwatch.views.goodput.account import (
     normalised,
 )
 from runwatch.views.goodput.classes import Spent
-from runwatch.views.goodput.entries import LOGGER, entry_of_event, entry_of_point
 from runwatch.views.goodput.explaining import explain
 from runwatch.views.goodput.facts import ENTRY_EVENT, ENTRY_PREFIX
 from runwatch.views.goodput.figures import EXCLUDED

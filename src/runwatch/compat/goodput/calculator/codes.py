@@ -1,0 +1,222 @@
+"""What a log entry says, as a code, a time and perhaps a little more."""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from runwatch.compat.goodput.fields import (
+    _ACTIVE_SLICES,
+    _AVAILABLE_SLICES,
+    _CUSTOM_BADPUT_EVENT_END_TIME,
+    _CUSTOM_BADPUT_EVENT_START_TIME,
+    _CUSTOM_BADPUT_EVENT_TYPE,
+    _DATA_LOADING_END_TIME,
+    _DATA_LOADING_START_TIME,
+    _ELASTIC_REINIT_END_TIME,
+    _ELASTIC_REINIT_START_TIME,
+    _ELASTIC_SLICE_COUNTS_TIMESTAMP,
+    _ELASTIC_WAIT_END_TIME,
+    _ELASTIC_WAIT_EVENT_TYPE,
+    _ELASTIC_WAIT_START_TIME,
+    _JOB_END_TIME,
+    _JOB_START_TIME,
+    _STEP_COUNT,
+    _STEP_START_TIME,
+    _TOTAL_SLICES,
+    _TPU_INIT_END_TIME,
+    _TPU_INIT_START_TIME,
+    _TRAINING_PREPARATION_END_TIME,
+    _TRAINING_PREPARATION_START_TIME,
+)
+from runwatch.compat.goodput.figures import is_seconds, stated_seconds
+
+STEP: Final = 0
+JOB_START: Final = 1
+JOB_END: Final = 2
+INIT_START: Final = 3
+INIT_END: Final = 4
+PREPARATION_START: Final = 5
+PREPARATION_END: Final = 6
+LOAD_START: Final = 7
+LOAD_END: Final = 8
+REINIT_START: Final = 9
+REINIT_END: Final = 10
+CUSTOM_START: Final = 11
+CUSTOM_END: Final = 12
+WAIT_START: Final = 13
+WAIT_END: Final = 14
+SLICES: Final = 15
+SAVE: Final = 16
+RESTORE: Final = 17
+FOREIGN: Final = 18
+"""Something else, at some time: it still shows that the job was there."""
+
+PLAIN: Final = frozenset(range(JOB_START, CUSTOM_START))
+"""Entries that say a time and no more."""
+
+TYPED: Final = frozenset((CUSTOM_START, CUSTOM_END, WAIT_START, WAIT_END))
+"""Entries that say a time and of what type their event is."""
+
+ORDER_FREE: Final = frozenset((SLICES, SAVE, RESTORE, FOREIGN))
+"""Entries that count the same wherever in the log they lie."""
+
+TIME_FIELDS: Final[Mapping[str, int]] = {
+    _STEP_START_TIME: STEP,
+    _JOB_START_TIME: JOB_START,
+    _JOB_END_TIME: JOB_END,
+    _TPU_INIT_START_TIME: INIT_START,
+    _TPU_INIT_END_TIME: INIT_END,
+    _TRAINING_PREPARATION_START_TIME: PREPARATION_START,
+    _TRAINING_PREPARATION_END_TIME: PREPARATION_END,
+    _DATA_LOADING_START_TIME: LOAD_START,
+    _DATA_LOADING_END_TIME: LOAD_END,
+    _ELASTIC_REINIT_START_TIME: REINIT_START,
+    _ELASTIC_REINIT_END_TIME: REINIT_END,
+    _CUSTOM_BADPUT_EVENT_START_TIME: CUSTOM_START,
+    _CUSTOM_BADPUT_EVENT_END_TIME: CUSTOM_END,
+    _ELASTIC_WAIT_START_TIME: WAIT_START,
+    _ELASTIC_WAIT_END_TIME: WAIT_END,
+    _ELASTIC_SLICE_COUNTS_TIMESTAMP: SLICES,
+}
+_TIMED: Final = frozenset(TIME_FIELDS)
+FIELD_OF: Final = {code: field for field, code in TIME_FIELDS.items()}
+
+_TYPE_FIELDS: Final = {
+    CUSTOM_START: _CUSTOM_BADPUT_EVENT_TYPE,
+    CUSTOM_END: _CUSTOM_BADPUT_EVENT_TYPE,
+    WAIT_START: _ELASTIC_WAIT_EVENT_TYPE,
+    WAIT_END: _ELASTIC_WAIT_EVENT_TYPE,
+}
+
+_CHECKPOINTS: Final = {
+    "save": (SAVE, "checkpoint_manager_blocking_duration_secs"),
+    "restore": (RESTORE, "checkpoint_manager_duration_secs"),
+    "emergency_restore": (RESTORE, "checkpoint_manager_duration_secs"),
+}
+
+
+class Checkpoint(NamedTuple):
+    """One host's part in saving or restoring a checkpoint."""
+
+    key: str
+    """Its step and whether it is a local or a persistent one."""
+    start: float
+    """When the training began to wait for it."""
+    seconds: float
+    fingerprint: int
+    """Of all that the entry says: hosts may take equally long."""
+
+
+class SliceCounts(NamedTuple):
+    active: int
+    total: int
+    available: int
+
+
+Note = int | str | Checkpoint | SliceCounts | None
+
+
+class Item(NamedTuple):
+    """An entry as the rules see it; the note is a step's number, an event's type and so on."""
+
+    code: int
+    time: float
+    note: Note = None
+
+
+def item_of(entry: Mapping[str, Any]) -> Item | None:
+    """None for what states no time, and so cannot be placed."""
+    if type(entry) is not dict and not isinstance(entry, Mapping):  # the first is quick to tell
+        return None
+    if not _TIMED.isdisjoint(entry):
+        field = next(field for field in TIME_FIELDS if field in entry)
+        if is_seconds(entry[field]):
+            return _timed(TIME_FIELDS[field], float(entry[field]), entry)
+    time = stated_seconds(entry)
+    if time is None:
+        return None
+    return _checkpoint(time, entry) or Item(FOREIGN, time)
+
+
+def _timed(code: int, time: float, entry: Mapping[str, Any]) -> Item:
+    if code == STEP:
+        number = _whole(entry.get(_STEP_COUNT))
+        return Item(FOREIGN, time) if number is None else Item(STEP, time, number)
+    if code in _TYPE_FIELDS:
+        return Item(code, time, str(entry.get(_TYPE_FIELDS[code]) or "unknown"))
+    if code == SLICES:
+        counts = [_whole(entry.get(f)) for f in (_ACTIVE_SLICES, _TOTAL_SLICES, _AVAILABLE_SLICES)]
+        known = [count for count in counts if count is not None]
+        return Item(SLICES, time, SliceCounts(*known)) if len(known) == 3 else Item(FOREIGN, time)
+    return Item(code, time)
+
+
+def _whole(value: object) -> int | None:
+    if not isinstance(value, int | float) or value != value or not -(2**62) < value < 2**62:
+        return None
+    return int(value)
+
+
+def _checkpoint(time: float, entry: Mapping[str, Any]) -> Item | None:
+    known = _CHECKPOINTS.get(str(entry.get("event_type")))
+    if known is None:
+        return None
+    code, field = known
+    seconds = entry.get(field)
+    if not is_seconds(seconds):
+        return None
+    stated = entry.get(_start_of(field))
+    start = float(stated) if is_seconds(stated) else time
+    return Item(code, time, Checkpoint(checkpoint_key(entry), start, seconds, _fingerprint(entry)))
+
+
+def _start_of(duration: str) -> str:
+    return duration.replace("duration_secs", "start_time")
+
+
+def _fingerprint(entry: Any) -> int:
+    try:
+        # Like `repr` it tells 1 from 1.0 and -0.0 from 0.0, and spells no number out; from
+        # version 3 on what it writes depends on who else holds an object.
+        return hash(marshal.dumps(entry, 2))
+    except ValueError:  # not made of plain objects
+        return hash(repr(entry))
+
+
+def checkpoint_key(entry: Mapping[str, Any]) -> str:
+    """All hosts' entries of one checkpoint have the same.
+
+    Where a bucket is not named the checkpoint is local, as the original has it.
+    """
+    persistent = str(entry.get("directory") or "").startswith("gs://")
+    return f"{entry.get('step')}-{'persistent' if persistent else 'local'}"
+
+
+def entry_of(item: Item) -> dict[str, Any]:
+    """The fields that made the item, for those who ask to see entries."""
+    code, time, note = item
+    if code == STEP:
+        return {_STEP_COUNT: note, _STEP_START_TIME: time}
+    if code in _TYPE_FIELDS:
+        return {_TYPE_FIELDS[code]: note, FIELD_OF[code]: time}
+    if isinstance(note, SliceCounts):
+        counts = zip((_ACTIVE_SLICES, _TOTAL_SLICES, _AVAILABLE_SLICES), note, strict=True)
+        return {**dict(counts), FIELD_OF[code]: time}
+    if isinstance(note, Checkpoint):
+        return _checkpoint_entry(code, note)
+    return {FIELD_OF.get(code, "time"): time}
+
+
+def _checkpoint_entry(code: int, checkpoint: Checkpoint) -> dict[str, Any]:
+    kind = "save" if code == SAVE else "restore"
+    duration = _CHECKPOINTS[kind][1]
+    step, _, place = checkpoint.key.rpartition("-")
+    return {
+        "event_type": kind,
+        "step": int(step) if step.lstrip("-").isdigit() else step,
+        "directory": "gs://" if place == "persistent" else "",
+        _start_of(duration): checkpoint.start,
+        duration: checkpoint.seconds,
+    }

@@ -1,0 +1,77 @@
+"""Windows of which the original's rules tell nothing: too little was recorded in them.
+
+A job that hangs records nothing, and so does one whose steps are longer than the window.  The
+strict account knows one from the other; here its classes are put into the original's kinds, so
+that who looks at windows sees a value in every one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from runwatch.compat.goodput.kinds import BadputType, UnproductiveTimeDict
+from runwatch.views.goodput.account import Account
+
+_KINDS: Final[Mapping[str, BadputType]] = {
+    "accelerator_init": BadputType.TPU_INITIALIZATION,
+    "training_preparation": BadputType.TRAINING_PREP,
+    "program_startup": BadputType.PROGRAM_STARTUP,
+    "data_loading": BadputType.DATA_LOADING_SYNC,
+    "checkpoint_save": BadputType.UNPRODUCTIVE_CHECKPOINT_SAVE_TIME,
+    "checkpoint_restore": BadputType.UNPRODUCTIVE_CHECKPOINT_RESTORE_TIME,
+    "wasted_progress": BadputType.WASTED_PROGRESS_FROM_DISRUPTION,
+    "infrastructure_recovery": BadputType.INFRASTRUCTURE_RECOVERY_FROM_DISRUPTION,
+    "elastic_slice_down": BadputType.ELASTIC_SLICE_DOWN,
+    "elastic_scale_up": BadputType.ELASTIC_SCALE_UP,
+    "elastic_reinitialization": BadputType.ELASTIC_REINITIALIZATION,
+}
+"""All other classes, a hang among them, are OTHER."""
+
+CUSTOM: Final = "custom:"
+NOT_BADPUT: Final = frozenset(("productive", "excluded"))
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """Seconds of a window in which the job ran."""
+
+    productive: float
+    badput: UnproductiveTimeDict
+    total: float
+
+    @property
+    def goodput_percent(self) -> float:
+        return self.productive / self.total * 100
+
+    @property
+    def badput_percent(self) -> UnproductiveTimeDict:
+        """What fills all of the window is all of it, which the original shows as 0."""
+        return {
+            kind: {name: part / self.total * 100 for name, part in amount.items()}
+            if isinstance(amount, dict)
+            else amount / self.total * 100
+            for kind, amount in self.badput.items()
+        }
+
+
+def in_kinds(account: Account, kinds: Iterable[BadputType], *, may_be_productive: bool) -> Quiet:
+    """A window's account; all of `kinds` are told, be they 0.  ValueError if no time passed."""
+    if not account.counted_ns:
+        raise ValueError("the job did not run in this window")
+    plain = dict.fromkeys((*kinds, BadputType.OTHER), 0.0)
+    plain.pop(BadputType.CUSTOM_BADPUT_EVENTS, None)
+    custom: dict[str, float] = {}
+    for name, ns in account.spent_ns.items():
+        if name.startswith(CUSTOM):
+            custom[name.removeprefix(CUSTOM).upper()] = ns / 1e9
+        elif name not in NOT_BADPUT and ns:
+            kind = _KINDS.get(name, BadputType.OTHER)
+            plain[kind] = plain.get(kind, 0.0) + ns / 1e9
+    productive = account.spent_ns["productive"] / 1e9
+    if not may_be_productive:
+        plain[BadputType.OTHER] += productive
+        productive = 0.0
+    badput: UnproductiveTimeDict = {**plain, BadputType.CUSTOM_BADPUT_EVENTS: custom}
+    return Quiet(productive, badput, account.counted_ns / 1e9)

@@ -1,0 +1,61 @@
+"""The words and small functions of goodput, as `ml_goodput_measurement.goodput_utils` has them."""
+
+from runwatch.compat.goodput.figures import (
+    compute_ideal_step_time,
+    compute_percentile,
+    compute_step_deviation_from_baseline,
+    get_anomalous_and_normal_step_times,
+    get_extra_time_from_anomalous_steps,
+    get_timestamp_from_log_entry,
+)
+from runwatch.compat.goodput.kinds import (
+    ACTIVITY_EXCLUSION_LIST,
+    BadputType,
+    ElasticIntervalWorkloadMetricDetails,
+    ElasticWorkloadMetricDetails,
+    GCPOptions,
+    GoodputInfo,
+    GoodputType,
+    IntervalMetricType,
+    IntervalWorkloadMetricDetails,
+    MetricType,
+    MonitoringWindowType,
+    StepInfo,
+    WorkloadMetricDetails,
+)
+from runwatch.compat.goodput.monitor.cloud import (
+    MACHINE_TYPE_TO_ACCELERATOR_TYPE_MAPPING,
+    get_accelerator_type,
+    get_cluster_name,
+    get_gcp_metadata,
+    get_gcp_project_id,
+    get_node_zone,
+)
+
+__all__ = [
+    "ACTIVITY_EXCLUSION_LIST",
+    "MACHINE_TYPE_TO_ACCELERATOR_TYPE_MAPPING",
+    "BadputType",
+    "ElasticIntervalWorkloadMetricDetails",
+    "ElasticWorkloadMetricDetails",
+    "GCPOptions",
+    "GoodputInfo",
+    "GoodputType",
+    "IntervalMetricType",
+    "IntervalWorkloadMetricDetails",
+    "MetricType",
+    "MonitoringWindowType",
+    "StepInfo",
+    "WorkloadMetricDetails",
+    "compute_ideal_step_time",
+    "compute_percentile",
+    "compute_step_deviation_from_baseline",
+    "get_accelerator_type",
+    "get_anomalous_and_normal_step_times",
+    "get_cluster_name",
+    "get_extra_time_from_anomalous_steps",
+    "get_gcp_metadata",
+    "get_gcp_project_id",
+    "get_node_zone",
+    "get_timestamp_from_log_entry",
+]

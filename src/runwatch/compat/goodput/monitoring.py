@@ -1,0 +1,36 @@
+"""Goodput exported while a job runs, as `ml_goodput_measurement.monitoring` has it."""
+
+from runwatch.compat.goodput import gcp_metrics, goodput, goodput_utils
+from runwatch.compat.goodput.calculator.calculator import GoodputCalculator
+from runwatch.compat.goodput.kinds import (
+    ACTIVITY_EXCLUSION_LIST,
+    BadputType,
+    GCPOptions,
+    IntervalMetricType,
+    IntervalWorkloadMetricDetails,
+    MetricType,
+    MonitoringWindowType,
+    UnproductiveTimeDict,
+    WorkloadMetricDetails,
+)
+from runwatch.compat.goodput.monitor.cloud import GCPMetrics, ValueType
+from runwatch.compat.goodput.monitor.monitor import GoodputMonitor
+
+__all__ = [
+    "ACTIVITY_EXCLUSION_LIST",
+    "BadputType",
+    "GCPMetrics",
+    "GCPOptions",
+    "GoodputCalculator",
+    "GoodputMonitor",
+    "IntervalMetricType",
+    "IntervalWorkloadMetricDetails",
+    "MetricType",
+    "MonitoringWindowType",
+    "UnproductiveTimeDict",
+    "ValueType",
+    "WorkloadMetricDetails",
+    "gcp_metrics",
+    "goodput",
+    "goodput_utils",
+]

@@ -1,0 +1,5 @@
+"""gswarm-profiler's command `gsprof`, spoken by Runwatch.
+
+`command.py` is the table of commands and their flags; `local.py` has those that run something here
+(`start`, `connect`, `recover`, `stat`), `remote.py` those that ask a head over gRPC or HTTP.
+"""

@@ -1,0 +1,211 @@
+"""Commands that ask a head, over gRPC or HTTP."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import ssl
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+
+from runwatch.address import token_for
+from runwatch.compat.gswarm.command import DATA
+from runwatch.errors import HeadUnreachable, RunwatchError, UsageError
+from runwatch.settings import token_of
+from runwatch.ship.client import Address
+from runwatch.wire import gswarm_pb2 as pb
+
+TIMEOUT_SECONDS: Final = 30.0
+_SERVICE: Final = "/gswarm_profiler.ProfilerService/"
+_DROPPED: Final = "runwatch-dropped-records"
+"""As a Runwatch head says it; no other head does."""
+
+
+class Remote:
+    """A head's gRPC port; a call opens a channel, asks, and closes it."""
+
+    def __init__(self, head: str, token: str | None) -> None:
+        self.address = Address.parse(head)
+        self._token = token_for(head, DATA, token or token_of())
+
+    def ask(self, method: str, request: Any, reply: Any, seconds: float = TIMEOUT_SECONDS) -> Any:
+        return self._ask(method, request, reply, seconds)[0]
+
+    def _ask(
+        self, method: str, request: Any, reply: Any, seconds: float
+    ) -> tuple[Any, dict[str, str | bytes]]:
+        """The answer, and what is said beside it."""
+        metadata = [("authorization", f"Bearer {self._token}")] if self._token else []
+        with self._channel() as channel:
+            call = channel.unary_unary(
+                _SERVICE + method,
+                request_serializer=type(request).SerializeToString,
+                response_deserializer=reply.FromString,
+            )
+            try:
+                found, done = call.with_call(request, timeout=seconds, metadata=metadata)
+                return found, dict(done.trailing_metadata() or ())
+            except grpc.RpcError as error:
+                raise self._refused(error) from error
+
+    def _channel(self) -> grpc.Channel:
+        if not self.address.tls:
+            return grpc.insecure_channel(self.address.target)
+        ca = os.environ.get("RUNWATCH_CA", "")
+        roots = Path(ca).read_bytes() if ca else None
+        credentials = grpc.ssl_channel_credentials(root_certificates=roots)
+        return grpc.secure_channel(self.address.target, credentials)
+
+    def _refused(self, error: Any) -> RunwatchError:
+        gone = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+        if error.code() in gone:
+            return HeadUnreachable(f"no head answers at {self.address.target}")
+        return UsageError(f"the head at {self.address.target} refuses: {error.details()}")
+
+    def status(self, seconds: float = TIMEOUT_SECONDS) -> Any:
+        return self.ask("GetStatus", pb.Empty(), pb.StatusResponse, seconds)
+
+    def status_and_dropped(self) -> tuple[Any, int]:
+        """How it stands, and how many records its clients had to drop in all."""
+        found, beside = self._ask("GetStatus", pb.Empty(), pb.StatusResponse, TIMEOUT_SECONDS)
+        return found, int(beside.get(_DROPPED, 0))
+
+
+def profile(arguments: argparse.Namespace) -> int:
+    request = pb.StartProfilingRequest(name=_given(arguments.name))
+    reply = Remote(arguments.head, arguments.token).ask(
+        "StartProfiling", request, pb.StartProfilingResponse
+    )
+    return _told(reply.success, reply.message, reply.output_file)
+
+
+def stop(arguments: argparse.Namespace) -> int:
+    request = pb.StopProfilingRequest(name=_given(arguments.name))
+    reply = Remote(arguments.head, arguments.token).ask(
+        "StopProfiling", request, pb.StopProfilingResponse
+    )
+    return _told(reply.success, reply.message)
+
+
+def _given(name: str | None) -> str:
+    """On the wire no name and an empty one are the same, and mean all."""
+    from runwatch.views.sessions import check_name
+
+    return "" if name is None else check_name(name)
+
+
+def status(arguments: argparse.Namespace) -> int:
+    found, dropped = Remote(arguments.head, arguments.token).status_and_dropped()
+    _print_status(
+        {
+            "freq": found.freq,
+            "enable_bandwidth_profiling": found.enable_bandwidth_profiling,
+            "enable_nvlink_profiling": found.enable_nvlink_profiling,
+            "is_profiling": found.is_profiling,
+            "output_filename": found.output_filename,
+            "frame_id_counter": found.frame_id_counter,
+            "connected_clients": list(found.connected_clients),
+            "active_sessions": json.loads(found.active_sessions_json or "[]"),
+        }
+    )
+    if dropped:
+        print(f"Dropped: {dropped:,} records while no head took them")
+    return 0
+
+
+def exit(arguments: argparse.Namespace) -> int:
+    Remote(arguments.head, arguments.token).ask("Exit", pb.Empty(), pb.Empty)
+    print("The head ends.")
+    return 0
+
+
+# ── over HTTP ──────────────────────────────────────────────────────────────────────────────────
+
+
+def http_profile(arguments: argparse.Namespace) -> int:
+    body = {} if arguments.name is None else {"name": arguments.name}
+    reply = _http(arguments, "/profiling/start", body)
+    return _told(reply["success"], reply["message"], reply["output_file"] or "")
+
+
+def http_stop(arguments: argparse.Namespace) -> int:
+    body = {} if arguments.name is None else {"name": arguments.name}
+    reply = _http(arguments, "/profiling/stop", body)
+    return _told(reply["success"], reply["message"])
+
+
+def http_status(arguments: argparse.Namespace) -> int:
+    _print_status(_http(arguments, "/status"))
+    return 0
+
+
+def _http(arguments: argparse.Namespace, path: str, body: Any = None) -> Any:
+    head = arguments.head if "://" in arguments.head else f"http://{arguments.head}"
+    token = token_for(head, DATA, arguments.token or token_of())
+    headers = {"Content-Type": "application/json"}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    said = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(head.rstrip("/") + path, data=said, headers=headers)
+    context = ssl.create_default_context(cafile=os.environ.get("RUNWATCH_CA") or None)
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS, context=context) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        raise UsageError(f"the head refuses: {_reason(error)}") from error
+    except (urllib.error.URLError, OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        raise HeadUnreachable(f"no head answers at {head}: {reason}") from error
+
+
+def _reason(error: urllib.error.HTTPError) -> str:
+    try:
+        return str(json.loads(error.read())["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return f"status {error.code}"
+
+
+def _told(success: bool, message: str, output: str = "") -> int:
+    if not success:
+        print(f"gsprof: {message}", file=sys.stderr)
+        return 1
+    print(f"{message} Output: {output}" if output else message)
+    return 0
+
+
+def _print_status(status: dict[str, Any]) -> None:
+    def switch(key: str) -> str:
+        return "Enabled" if status[key] else "Disabled"
+
+    print(f"Frequency: {status['freq']} ms")
+    print(f"Bandwidth Profiling: {switch('enable_bandwidth_profiling')}")
+    print(f"NVLink Profiling: {switch('enable_nvlink_profiling')}")
+    print(f"Is Profiling: {'Yes' if status['is_profiling'] else 'No'}")
+    print(f"Output Filename: {status['output_filename']}")
+    print(f"Frame Counter: {status['frame_id_counter']}")
+    for session in status["active_sessions"]:
+        print(f"  {session['name']}: {session['frame_count']} frames since {session['start_time']}")
+    if "total_gpus" in status:
+        print(f"Total GPUs: {status['total_gpus']}")
+    print(f"Connected Clients: {len(status['connected_clients'])}")
+    for client in status["connected_clients"]:
+        dropped = status.get("dropped_records", {}).get(client, 0)
+        lost = f": {dropped:,} records dropped while no head took them" if dropped else ""
+        print(f"  {client}{lost}")
+
+
+RUN: Final = {
+    "profile": profile,
+    "stop": stop,
+    "status": status,
+    "exit": exit,
+    "http-profile": http_profile,
+    "http-stop": http_stop,
+    "http-status": http_status,
+}

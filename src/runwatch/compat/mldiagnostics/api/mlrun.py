@@ -1,0 +1,300 @@
+"""`machinelearning_run`: a run as programs for google-cloud-mldiagnostics begin one.
+
+Same names, same checks, same attributes; underneath it is a `Run` like any other, so `log`,
+`steps` and `finish` work on it, and nothing waits for a network.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any, Final, TypeVar
+
+from runwatch.clock import system_clock
+from runwatch.compat.mldiagnostics.custom_types.exceptions import MLRunConfigurationError
+from runwatch.compat.mldiagnostics.custom_types.metric_types import SYSTEM_METRICS
+from runwatch.compat.mldiagnostics.custom_types.mlrun_types import (
+    AcceleratorOrchestrator,
+    ApplicationFramework,
+    Framework,
+    Orchestrator,
+    RlOrchestrator,
+    RunPhase,
+    ServingEngine,
+)
+from runwatch.journal.liveness import this_host
+from runwatch.sdk import collect
+from runwatch.sdk.config import ConfigDict
+from runwatch.sdk.front import begin
+from runwatch.sdk.guard import attempt, guarded, tally, text_of
+from runwatch.sdk.identity import Identity, identify, workload_id
+from runwatch.sdk.plain import config_values
+from runwatch.sdk.run import Run
+
+E = TypeVar("E", bound=Enum)
+
+ENVIRONMENTS: Final = ("autopush", "staging", "prod")
+DEFAULT_REGION: Final = "us-central1"
+_REGION: Final = re.compile(r"[a-z]+(-[a-z]+)+[0-9]+")
+_GROUPS: Final = ("softwareConfigs", "hardwareConfigs", "userConfigs")
+_PHASES: Final = {"running": RunPhase.PHASE_ACTIVE, "completed": RunPhase.PHASE_COMPLETED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What `machinelearning_run` was given, checked."""
+
+    run_group: str
+    gcs_path: str | None
+    base_url: str | None
+    cluster_id: str | None
+    project: str | None
+    region: str
+    metrics_record_interval_sec: float
+    on_demand_xprof: bool
+    log_system_metrics: bool
+    environment: str
+    framework: Framework
+    serving_engine: ServingEngine
+    run_workload_id: str | None
+    metric_only_run: bool
+    metrics_exporter_config: Mapping[str, Any] | None
+    accelerator_orchestrator: AcceleratorOrchestrator
+    application_framework: ApplicationFramework
+    rl_orchestrator: RlOrchestrator
+
+
+class MLRun(Run):
+    """`name` is the run's id here, `display_name` what the user called it."""
+
+    def __init__(self, identity: Identity, options: Options) -> None:
+        super().__init__(identity, group=options.run_group)
+        environment = os.environ
+        self.name = identity.run
+        self.display_name = identity.name
+        self.ml_run_id = identity.run
+        self.run_group = options.run_group
+        self.configs = ConfigDict()
+        self.gcs_path = options.gcs_path
+        self.location = options.region
+        self.project = options.project or environment.get("GOOGLE_CLOUD_PROJECT", "")
+        created = datetime.fromtimestamp(system_clock.wall_ns() / 1e9, UTC)
+        self.created_at = created.isoformat()
+        self.orchestrator = Orchestrator(identity.orchestrator)
+        self.on_demand_xprof = options.on_demand_xprof
+        self.log_system_metrics = options.log_system_metrics
+        self.metric_only_run = options.metric_only_run
+        self.environment = options.environment
+        self.framework = options.framework
+        self.serving_engine = options.serving_engine
+        self.metrics_exporter_config = options.metrics_exporter_config
+        self.accelerator_orchestrator = options.accelerator_orchestrator
+        self.application_framework = options.application_framework
+        self.rl_orchestrator = options.rl_orchestrator
+        self.control_plane_url = options.base_url or environment.get("DIAGON_BASE_URL")
+        self.cluster_id = options.cluster_id or environment.get("DIAGON_CLUSTER_ID")
+        self.workload_id = (
+            options.run_workload_id
+            or environment.get("RUN_WORKLOAD_ID")
+            or environment.get("DIAGON_WORKLOAD_ID")
+            or environment.get("WORKLOAD_ID")
+            or identity.name
+        )
+        self.namespace = environment.get("POD_NAMESPACE", "default")
+        self.workload_details = self._workload(environment)
+        self.workload_targets = [
+            {"display_name": this_host(), "hostname": this_host(), "state": "RUNNING"}
+        ]
+
+    @property
+    def run_phase(self) -> RunPhase:
+        return _PHASES.get(self.status, RunPhase.PHASE_FAILED)
+
+    @property
+    def _profile_path(self) -> str | None:
+        return self.gcs_path
+
+    def _why_no_profile(self) -> str:
+        return "the run was begun with metric_only_run=True" if self.metric_only_run else ""
+
+    def _records(self, name: str, *, quiet: bool = False) -> bool:
+        if self.log_system_metrics or name not in SYSTEM_METRICS:
+            return True
+        if not quiet:
+            tally.count(
+                "system metric",
+                f"{name} is a system metric: recorded only with log_system_metrics=True",
+            )
+        return False
+
+    @guarded("start a run")
+    def _start(self, config: Mapping[str, Any]) -> None:
+        users = {text_of(key): text_of(value) for key, value in config.items()}
+        groups = (self._software(), self._hardware(), users)
+        dict.update(self.configs, zip(_GROUPS, groups, strict=True))
+        self.configs._listen(self._take_configs)
+        super()._start(config)
+        if self.on_demand_xprof and not self.metric_only_run:
+            from runwatch.compat.mldiagnostics.core.xprof import serve
+
+            serve(self)
+
+    def _details(self) -> dict[str, Any]:
+        return {
+            "gcs_path": self.gcs_path,
+            "project": self.project,
+            "region": self.location,
+            "environment": self.environment,
+            "cluster_id": self.cluster_id,
+            "workload_id": self.workload_id,
+            "namespace": self.namespace,
+            "workload": self.workload_details,
+            "software": self.configs.get("softwareConfigs"),
+            "hardware": self.configs.get("hardwareConfigs"),
+            "metric_only_run": self.metric_only_run,
+            "application_framework": self.application_framework.value,
+            "rl_orchestrator": self.rl_orchestrator.value,
+            "serving_engine": self.serving_engine.value,
+        }
+
+    @guarded("record the config")
+    def _take_configs(self) -> None:
+        """Whatever is put beside the three groups is the user's."""
+        dict.update(self.config, {k: v for k, v in self.configs.items() if k not in _GROUPS})
+        self._record_config()
+
+    def _software(self) -> dict[str, str]:
+        module = "torch" if self.framework is Framework.PYTORCH else "jax"
+        found = {
+            "framework": self.framework.value,
+            "framework_version": _version(module),
+            "xla_flags": os.environ.get("XLA_FLAGS") or "default",
+            "libtpu_version": _version("libtpu"),
+        }
+        if self.accelerator_orchestrator is not AcceleratorOrchestrator.NONE:
+            found["accelerator_orchestrator"] = self.accelerator_orchestrator.value
+        return found
+
+    @staticmethod
+    def _hardware() -> dict[str, str]:
+        """What can be known without waking a device."""
+        names = [*collect.gpus()]
+        tpu = os.environ.get("TPU_ACCELERATOR_TYPE") or os.environ.get("TPU_TYPE")
+        kind = tpu or (names[0] if names else "unknown")
+        slices = next(
+            (v for n in ("TPU_NUM_SLICES", "NUM_SLICES", "SLICE_COUNT") if (v := os.getenv(n))), "1"
+        )
+        return {
+            "device_type": kind,
+            "num_slices": slices,
+            "devices_per_slice": str(len(names)) if names else "unknown",
+            "accelerator_type": "tpu" if tpu else "gpu" if names else "unknown",
+        }
+
+    def _workload(self, environment: Mapping[str, str]) -> dict[str, Any]:
+        if self.orchestrator is Orchestrator.SLURM:
+            return {
+                "slurm": {
+                    "jobId": environment.get("SLURM_JOB_ID", ""),
+                    "cluster": environment.get("SLURM_CLUSTER_NAME", "slurm"),
+                    "displayName": environment.get("SLURM_JOB_NAME", ""),
+                }
+            }
+        if self.orchestrator is Orchestrator.GKE:
+            return {"gke": {"identifier": environment.get("GKE_DIAGON_IDENTIFIER", "")}}
+        return {"custom": {"id": self.workload_id, "display_name": self.display_name}}
+
+
+def machinelearning_run(
+    name: str,
+    run_group: str = "",
+    configs: Mapping[str, Any] | None = None,
+    gcs_path: str | None = None,
+    base_url: str | None = None,
+    cluster_id: str | None = None,
+    project: str | None = None,
+    region: str | None = DEFAULT_REGION,
+    metrics_record_interval_sec: float = 10.0,
+    on_demand_xprof: bool = False,
+    log_system_metrics: bool = False,
+    environment: str = "prod",
+    framework: Framework = Framework.JAX,
+    serving_engine: ServingEngine = ServingEngine.NONE,
+    run_workload_id: str | None = None,
+    metric_only_run: bool = False,
+    metrics_exporter_config: Mapping[str, Any] | None = None,
+    accelerator_orchestrator: AcceleratorOrchestrator = AcceleratorOrchestrator.NONE,
+    application_framework: ApplicationFramework | str = ApplicationFramework.NONE,
+    rl_orchestrator: RlOrchestrator | str = RlOrchestrator.NONE,
+) -> MLRun:
+    """Begin a run.  Wrong arguments raise (`MLRunConfigurationError` is a ValueError); nothing
+    else does, and nothing is asked of a network.
+    """
+    if not isinstance(name, str) or not name:
+        raise MLRunConfigurationError(f"a run needs a name, not {name!r}")
+    if environment not in ENVIRONMENTS:
+        raise MLRunConfigurationError(
+            f"environment is one of {', '.join(ENVIRONMENTS)}, not {environment!r}"
+        )
+    options = Options(
+        run_group=run_group or "",
+        gcs_path=normal_path(gcs_path),
+        base_url=base_url,
+        cluster_id=cluster_id,
+        project=project,
+        region=checked_region(region),
+        metrics_record_interval_sec=metrics_record_interval_sec,
+        on_demand_xprof=bool(on_demand_xprof),
+        log_system_metrics=bool(log_system_metrics),
+        environment=environment,
+        framework=_member(Framework, framework),
+        serving_engine=_member(ServingEngine, serving_engine),
+        run_workload_id=run_workload_id,
+        metric_only_run=bool(metric_only_run),
+        metrics_exporter_config=metrics_exporter_config,
+        accelerator_orchestrator=_member(AcceleratorOrchestrator, accelerator_orchestrator),
+        application_framework=_member(ApplicationFramework, application_framework),
+        rl_orchestrator=_member(RlOrchestrator, rl_orchestrator),
+    )
+    given = workload_id(text_of(run_workload_id)) if run_workload_id else None
+    identity = identify(name, run_id=given, strict=True)
+    nothing: dict[str, Any] = {}
+    values = attempt("read the configs", nothing, lambda: config_values(configs))
+    return begin(identity, lambda known: MLRun(known, options), values, MLRun)
+
+
+def normal_path(path: str | None) -> str | None:
+    """Runs of slashes become one, the last goes; a scheme's own two stay."""
+    if not path:
+        return None
+    scheme, separator, rest = path.rpartition("://")
+    clean = re.sub(r"/+", "/", rest).rstrip("/")
+    return f"{scheme}{separator}{clean.lstrip('/')}" if separator else clean or "/"
+
+
+def checked_region(region: str | None) -> str:
+    if region is None:
+        return DEFAULT_REGION
+    if not isinstance(region, str) or not _REGION.fullmatch(region):
+        raise ValueError(f"region {region!r} is not a region such as {DEFAULT_REGION!r}")
+    return region
+
+
+def _member(kind: type[E], value: E | str) -> E:
+    if isinstance(value, kind):
+        return value
+    try:
+        return kind[str(value).upper()]
+    except KeyError:
+        names = ", ".join(kind.__members__)
+        raise MLRunConfigurationError(f"{kind.__name__} is one of {names}, not {value!r}") from None
+
+
+def _version(module: str) -> str:
+    version = getattr(sys.modules.get(module), "__version__", None)
+    return version if isinstance(version, str) else "n/a"

@@ -1,0 +1,1 @@
+"""The commands, for `python -m`: `collect_profile` and `run_vllm`."""

@@ -1,0 +1,144 @@
+"""Capture a profile of several hosts at the same moment, from the ports their programs serve.
+
+The files land in LOG_DIR/plugins/profile/SESSION/HOST.xplane.pb; nothing is installed on the hosts
+and nothing is written there.
+
+example:
+  python -m runwatch.compat.mldiagnostics.commands.collect_profile \\
+      --hosts 10.0.0.1,10.0.0.2 --port 9012 --duration_in_ms 2000 --log_dir /data/profiles
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import urllib.request
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from runwatch.capture.gathering import Gathered, gather, session_directory
+from runwatch.capture.profiler_service import Asked, TracerLevels
+from runwatch.errors import RunwatchError, UsageError
+
+MOST_AT_ONCE: Final = 10
+SLACK_SECONDS: Final = 10.0
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        "collect_profile", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("--hosts", required=True, help="names or addresses, with commas between")
+    made.add_argument("--port", required=True, type=int, help="that every program serves")
+    made.add_argument("--duration_in_ms", required=True, type=int)
+    made.add_argument("--log_dir", required=True, help="a directory, or a URL that fsspec knows")
+    made.add_argument("--session_name", default="", help="(default: the local time)")
+    made.add_argument("--host_tracer_level", type=int, default=2, help="(default: %(default)s)")
+    made.add_argument("--device_tracer_level", type=int, default=1, help="(default: %(default)s)")
+    made.add_argument("--python_tracer_level", type=int, default=1, help="(default: %(default)s)")
+    names = made.add_mutually_exclusive_group()
+    names.add_argument(
+        "--override_hostnames", default="", help="one for each host, with commas between"
+    )
+    names.add_argument(
+        "--use_system_hostname", action="store_true", help="what each host calls itself"
+    )
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = parser().parse_args(argv)
+    try:
+        return _collect(arguments)
+    except RunwatchError as error:
+        print(f"collect_profile: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+
+
+def _collect(arguments: argparse.Namespace) -> int:
+    asked = _asked(arguments)
+    if arguments.duration_in_ms <= 0:
+        raise UsageError(f"--duration_in_ms {arguments.duration_in_ms}: at least 1")
+    session = arguments.session_name or datetime.now().strftime("%Y_%m_%d_%H_%M_%S")
+    levels = TracerLevels(
+        arguments.host_tracer_level, arguments.device_tracer_level, arguments.python_tracer_level
+    )
+    gathered = gather(asked, arguments.log_dir, session, arguments.duration_in_ms, levels)
+    gathered = _by_http(arguments, asked, gathered)
+    failed = [one for one in gathered if one.why]
+    for one in failed:
+        print(f"Failed to profile host {one.host}: {one.why}", file=sys.stderr)
+    if len(failed) == len(gathered):
+        return 1
+    folder = session_directory(arguments.log_dir, session)
+    print(f"Profile of {len(gathered) - len(failed)} of {len(gathered)} hosts saved to {folder}")
+    return 0
+
+
+def _asked(arguments: argparse.Namespace) -> list[Asked]:
+    hosts = [host.strip() for host in arguments.hosts.split(",")]
+    if not all(hosts):
+        raise UsageError(f"--hosts {arguments.hosts!r}: names with commas between, none empty")
+    names = [f"{host}_{arguments.port}" for host in hosts]
+    if arguments.use_system_hostname:
+        names = [""] * len(hosts)
+    if arguments.override_hostnames:
+        names = arguments.override_hostnames.split(",")
+        if len(names) != len(hosts):
+            raise UsageError(
+                f"--override_hostnames has {len(names)} names for {len(hosts)} hosts: one for each"
+            )
+        if any(not name or ":" in name or name.split() != [name] for name in names):
+            raise UsageError(
+                f"--override_hostnames {arguments.override_hostnames!r}: no blanks and no colons"
+            )
+    return [
+        Asked(f"[{host}]:{arguments.port}" if ":" in host else f"{host}:{arguments.port}", name)
+        for host, name in zip(hosts, names, strict=True)
+    ]
+
+
+# ── programs that take the question over HTTP ──────────────────────────────────────────────────
+
+
+def _by_http(
+    arguments: argparse.Namespace, asked: Sequence[Asked], gathered: Sequence[Gathered]
+) -> list[Gathered]:
+    """Where something else than the gRPC service answers: `POST /profiling`, as Pathways has it.
+
+    Such a program writes its trace to the log directory itself.
+    """
+
+    def again(pair: tuple[Asked, Gathered]) -> Gathered:
+        one, outcome = pair
+        return _posted(arguments, one, outcome) if outcome.is_foreign else outcome
+
+    with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
+        return list(pool.map(again, zip(asked, gathered, strict=True)))
+
+
+def _posted(arguments: argparse.Namespace, one: Asked, outcome: Gathered) -> Gathered:
+    body = {"duration_ms": arguments.duration_in_ms, "repository_path": arguments.log_dir}
+    request = urllib.request.Request(
+        f"http://{one.address}/profiling",
+        data=json.dumps(body).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    seconds = arguments.duration_in_ms / 1e3 + SLACK_SECONDS
+    try:
+        with direct.open(request, timeout=seconds) as answer:
+            answer.read()
+    except (OSError, ValueError) as error:
+        return replace(outcome, why=f"{outcome.why}; POST /profiling: {error}")
+    return replace(outcome, why="")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The current run (`global_manager.py`) and its profiles (`xprof.py`)."""

@@ -1,0 +1,156 @@
+"""`xprof`: profiles as programs for google-cloud-mldiagnostics take them, and the port on which
+others may ask such a program for one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from functools import wraps
+from inspect import iscoroutinefunction
+from types import TracebackType
+from typing import Final, ParamSpec, Self, TypeVar, cast
+
+from runwatch.compat.mldiagnostics.custom_types.exceptions import ProfilingError
+from runwatch.sdk.front import current_run
+from runwatch.sdk.guard import guarded, tally
+from runwatch.sdk.profiling import Capture, raised, timestamp
+from runwatch.sdk.run import Run
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+PORT: Final = 9999
+ADDRESS: Final = "127.0.0.1"
+
+
+class xprof:
+    """`with xprof():`, `@xprof()`, or `start()` and `stop()`.
+
+    Without `run`, of the run that is current when it is first used.  Ranks that are not in
+    `process_index_list` take no profile.  Only a missing run raises (`ProfilingError`).
+    """
+
+    def __init__(
+        self, run: Run | None = None, process_index_list: Sequence[int] | None = None
+    ) -> None:
+        self._run = run
+        self._process_index_list = process_index_list
+        self._capture: Capture | None = None
+
+    def _ensure_initialized(self) -> None:
+        """Find the run.  Programs call it to learn early whether there is one."""
+        run = self._run if self._run is not None else current_run()
+        if run is None:
+            raise ProfilingError("there is no run: call machinelearning_run() or init() first")
+        self._check(run)
+        self._run = run
+
+    def _check(self, run: Run) -> None:
+        """Whether the run can be profiled; raises ProfilingError."""
+
+    def start(self, session_id: str | None = None) -> None:
+        """Record from now on.  Without effect, and warned about, while a session is on."""
+        self._ensure_initialized()
+        run = self._run
+        if run is None or not self._takes_part(run):
+            return
+        if self._capture is not None and self._capture.active:
+            tally.count("profile again", f"session {self._capture.session} is on already")
+            return
+        name = timestamp(run._clock.wall_ns()) if session_id is None else session_id
+        self._capture = run.profile(session=name).start()
+
+    def _takes_part(self, run: Run) -> bool:
+        if getattr(run, "metric_only_run", False):
+            return False
+        return self._process_index_list is None or run.rank in self._process_index_list
+
+    def stop(self) -> None:
+        """End the recording; the files are written beside the program."""
+        self._stop("")
+
+    @guarded("stop a profile")
+    def _stop(self, failure: str) -> None:
+        capture, self._capture = self._capture, None
+        if capture is not None:
+            capture.stop(failure)
+        elif self._run is None or self._takes_part(self._run):
+            tally.count("profile idle", "no profile is being taken: there is nothing to stop")
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._capture is not None:
+            self._stop(raised(error))
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """A session for each call; calls that overlap share the first one's."""
+        if iscoroutinefunction(function):
+            return cast(Callable[P, R], self._around_coroutine(function))
+
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            with self._again():
+                return function(*args, **kwargs)
+
+        return call
+
+    def _around_coroutine(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+        @wraps(function)
+        async def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            with self._again():
+                return await function(*args, **kwargs)
+
+        return call
+
+    def _again(self) -> Self:
+        return type(self)(self._run, self._process_index_list)
+
+
+class Xprof(xprof):
+    """As in the original, a run needs a `gcs_path` for profiles."""
+
+    def _check(self, run: Run) -> None:
+        if not getattr(run, "gcs_path", None):
+            raise ProfilingError(
+                f"run {run.id} has no gcs_path: machinelearning_run(gcs_path=…) says where "
+                "profiles go (a directory will do)"
+            )
+
+
+def start_on_demand_xprof(port: int = PORT, address: str | None = None) -> None:
+    """Answer `ProfilerService/Profile` on this port of the loopback interface until the current
+    run ends.  `address` (or $RUNWATCH_XPROF_ADDRESS) names another interface: whoever reaches it
+    can slow the program down and see what it does.
+    """
+    run = current_run()
+    if run is None:
+        raise ProfilingError("there is no run: call machinelearning_run() or init() first")
+    serve(run, port, address)
+
+
+@guarded("serve on-demand profiles")
+def serve(run: Run, port: int = PORT, address: str | None = None) -> None:
+    """Each process of a host has a port of its own: `port` plus its local rank."""
+    interface = address or os.environ.get("RUNWATCH_XPROF_ADDRESS") or ADDRESS
+    where = f"{interface}:{port + run.local_rank}"
+    try:
+        run._profiles.serve(where)
+    except (OSError, ImportError) as error:
+        tally.count("profile port", f"on-demand profiles are not served on {where}: {error}")
+
+
+@guarded("stop serving on-demand profiles")
+def stop_on_demand_xprof() -> None:
+    """Close the port; without effect if none is open."""
+    run = current_run()
+    if run is not None and run._profiler is not None:
+        run._profiler.close_port()

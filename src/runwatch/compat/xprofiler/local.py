@@ -1,0 +1,188 @@
+"""Viewers on this machine: `runwatch host DIR`, one process for each, written down in one file.
+
+A file that speaks of a process that is gone, or of another one that has its number, is dropped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from runwatch.capture.gathering import gather
+from runwatch.capture.profiler_service import Asked
+from runwatch.capture.session_files import checked_name, local_folder
+from runwatch.compat.xprofiler import extra
+from runwatch.compat.xprofiler.backend import Captured, Context, Instance, Order, Request, Wanted
+from runwatch.errors import RunwatchError, UsageError
+from runwatch.journal.liveness import read_stat
+
+ZONE: Final = "local"
+_URL: Final = re.compile(rb"https?://\S+")
+_HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]*)(:[0-9]{1,5})?")
+_END_SECONDS: Final = 15.0
+_LOOK_SECONDS: Final = 0.05
+
+
+class Local:
+    name = "local"
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._home = context.settings.home
+
+    def check(self, log_directory: str) -> None:
+        folder = local_folder(log_directory)
+        if folder is not None and not folder.is_dir():
+            raise RunwatchError(
+                f"Log directory {log_directory} does not exist. (Paths in a bucket begin with "
+                "gs:// or s3://.)"
+            )
+
+    def instances(self, wanted: Wanted, flags: extra.Flags | None = None) -> list[Instance]:
+        named = wanted.directories or wanted.names
+        return [
+            one.instance
+            for one in self._written()
+            if wanted.has(one.instance)
+            and (named or not wanted.zones or one.instance.zone in wanted.zones)
+        ]
+
+    def create(self, order: Order) -> Instance:
+        name = checked_name(order.name, "name")
+        self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = self._home / f"{name}.json"
+        if any(one.instance.name == name for one in self._written()):
+            raise UsageError(f"there is an instance {name} already: xprofiler delete -n {name}")
+        log = file.with_suffix(".log")
+        words = [sys.executable, "-m", "runwatch.cli", "host", order.log_directory]
+        words += extra.words({"--port": "0", **self._context.extra})
+        self._context.runner.tell(f"$ {' '.join(words)}")
+        with log.open("wb") as said:
+            viewer = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
+            )
+        try:
+            url = self._ready(viewer, log)
+            instance = Instance(
+                order.log_directory, url, name, self._context.zone or ZONE, self.name
+            )
+            _write(file, instance, viewer.pid)
+        except BaseException:  # also Ctrl-C: nothing half made stays
+            _end(viewer.pid, lambda: viewer.poll() is not None)
+            raise
+        return instance
+
+    def _ready(self, viewer: subprocess.Popen[bytes], log: Path) -> str:
+        deadline = time.monotonic() + self._context.settings.ready_seconds
+        while time.monotonic() < deadline:
+            is_over = viewer.poll() is not None
+            said = log.read_bytes()
+            if found := _URL.search(said):
+                return found.group().decode()
+            if is_over:
+                last = said.decode(errors="replace").strip().splitlines()[-1:] or ["no word of it"]
+                raise RunwatchError(f"the viewer did not start: {last[0]}")
+            time.sleep(_LOOK_SECONDS)
+        raise RunwatchError(f"the viewer did not answer in time; see {log}")
+
+    def delete(self, instances: Sequence[Instance]) -> None:
+        chosen = {one.name for one in instances}
+        for one in self._written():
+            if one.instance.name in chosen:
+                _end(one.pid, one.is_gone)
+                one.file.unlink(missing_ok=True)
+                one.file.with_suffix(".log").unlink(missing_ok=True)
+
+    def connect(self, instance: Instance, port: int, host_port: int) -> str:
+        return instance.url
+
+    def disconnect(self, instance: Instance) -> None:
+        """It is on this machine: there is nothing in between."""
+
+    def capture(self, request: Request) -> list[Captured]:
+        self.check(request.log_directory)
+        asked = [_address(host, request.port) for host in request.hosts]
+        gathered = gather(asked, request.root, request.session_name, request.duration_ms)
+        folder = f"{request.root}/plugins/profile/{request.session_name}"
+        return [
+            Captured(host, tuple(f"{folder}/{name}" for name in one.files), one.why)
+            for host, one in zip(request.hosts, gathered, strict=True)
+        ]
+
+    def _written(self) -> list[_Written]:
+        found = [_read(file) for file in sorted(self._home.glob("*.json"))]
+        kept = []
+        for one in found:
+            if one is None:
+                continue
+            if one.is_gone():
+                one.file.unlink(missing_ok=True)
+                one.file.with_suffix(".log").unlink(missing_ok=True)
+            else:
+                kept.append(one)
+        return kept
+
+
+class _Written:
+    def __init__(self, file: Path, instance: Instance, pid: int, start_ticks: int) -> None:
+        self.file, self.instance, self.pid, self._ticks = file, instance, pid, start_ticks
+
+    def is_gone(self) -> bool:
+        stat = read_stat(self.pid)
+        return stat is None or stat.dead or stat.start_ticks != self._ticks
+
+
+def _write(file: Path, instance: Instance, pid: int) -> None:
+    stat = read_stat(pid)
+    about: dict[str, Any] = {
+        "instance": instance.to_json(),
+        "pid": pid,
+        "start_ticks": stat.start_ticks if stat else 0,
+    }
+    part = file.with_name(f".{file.name}.part")
+    part.write_text(json.dumps(about, indent=1))
+    part.replace(file)
+
+
+def _read(file: Path) -> _Written | None:
+    try:
+        about = json.loads(file.read_bytes())
+        instance = Instance(**about["instance"])
+        return _Written(file, instance, int(about["pid"]), int(about["start_ticks"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _end(pid: int, is_over: Callable[[], bool]) -> None:
+    """Its whole session: the viewer has processes of its own."""
+    for kind in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            if kind is signal.SIGTERM:
+                os.kill(pid, kind)
+            else:
+                os.killpg(pid, kind)
+        except ProcessLookupError:
+            return
+        deadline = time.monotonic() + _END_SECONDS
+        while time.monotonic() < deadline:
+            if is_over():
+                return
+            time.sleep(_LOOK_SECONDS)
+
+
+def _address(host: str, port: int) -> Asked:
+    """`host`, `host:port`, `[::1]:port`.  Two programs of a host differ by their ports."""
+    if not _HOST.fullmatch(host):
+        raise UsageError(f"{host!r} is no host: a name or address, or host:port")
+    name, separator, own = host.rpartition(":")
+    if separator and own.isdigit():
+        return Asked(host, f"{name.strip('[]')}_{own}")
+    return Asked(f"{host}:{port}", host)

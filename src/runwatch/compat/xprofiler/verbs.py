@@ -1,0 +1,310 @@
+"""What each verb does and says, wherever the instances live."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import uuid
+import webbrowser
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from runwatch.compat.xprofiler import buckets, extra, register
+from runwatch.compat.xprofiler.backend import Backend, Context, Instance, Order, Request, Wanted
+from runwatch.compat.xprofiler.gce import Gce
+from runwatch.compat.xprofiler.gke import Gke
+from runwatch.compat.xprofiler.local import Local
+from runwatch.compat.xprofiler.running import Runner
+from runwatch.compat.xprofiler.settings import from_environment
+from runwatch.compat.xprofiler.ssh import PREFIX, Ssh
+from runwatch.compat.xprofiler.tables import table
+from runwatch.errors import NotFound, RunwatchError, UsageError
+
+Arguments = argparse.Namespace
+BACKENDS: Final[dict[str, type[Local] | type[Ssh] | type[Gce] | type[Gke]]] = {
+    "local": Local, "ssh": Ssh, "gce": Gce, "gke": Gke,
+}  # fmt: skip
+
+ANOTHER: Final = (
+    "\n\nDo you want to continue to create another instance with the same log directory? (y/n)\n"
+)
+
+
+def _context(arguments: Arguments, flags: extra.Flags, zone: str = "") -> Context:
+    return Context(
+        settings=from_environment(),
+        runner=Runner(verbose=arguments.verbose),
+        zone=zone or getattr(arguments, "zone", None) or "",
+        extra=flags,
+        use_ssh_proxy=getattr(arguments, "use_ssh_proxy", False),
+        non_tpu_vm=getattr(arguments, "non_tpu_vm", False),
+    )
+
+
+def _kind(arguments: Arguments, directory: str | None, zone: str) -> str:
+    """Which back end a log directory means, unless one is named."""
+    if arguments.backend:
+        return str(arguments.backend)
+    if getattr(arguments, "gke", False) or getattr(arguments, "orchestrator", "") == "gke":
+        return "gke"
+    if zone.startswith(PREFIX):
+        return "ssh"
+    return "gce" if directory is None or directory.startswith("gs://") else "local"
+
+
+def _one(arguments: Arguments, flags: extra.Flags) -> Backend:
+    zone = arguments.zone or ""
+    kind = _kind(arguments, arguments.log_directory, zone)
+    if kind in ("gce", "gke") and not zone:
+        raise UsageError("the following arguments are required: --zone/-z")
+    return BACKENDS[kind](_context(arguments, flags))
+
+
+def _directory(arguments: Arguments, text: str) -> str:
+    is_elsewhere = arguments.backend == "ssh" or (getattr(arguments, "zone", "") or "").startswith(
+        PREFIX
+    )
+    if "://" not in text and not is_elsewhere:
+        return os.path.abspath(os.path.expanduser(text))
+    stripped = text.rstrip("/")
+    return text if stripped.endswith(":") else stripped
+
+
+def _is_confirmed(question: str) -> bool:
+    """Only y or Y; the end of the input is a no."""
+    print(question, end="", flush=True)
+    try:
+        return input().strip() in ("y", "Y")
+    except EOFError:
+        print()
+        return False
+
+
+# ── create ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def create(arguments: Arguments, flags: extra.Flags) -> int:
+    directory = _directory(arguments, arguments.log_directory)
+    backend = _one(arguments, flags)
+    backend.check(directory)
+    if isinstance(backend, Gce) and (why := buckets.advice(directory)):
+        print(f"xprofiler: {directory}: older versions may not find it: {why}", file=sys.stderr)
+    zones = [arguments.zone] if arguments.zone and not isinstance(backend, Local) else []
+    existing = backend.instances(Wanted(zones=zones, directories=[directory]))
+    if existing and not arguments.json:
+        print(f"Instance for {directory} already exists.\n")
+        print(table(existing))
+    if existing and arguments.skip_creation_if_exists:
+        _as_json(arguments, existing[0])
+        return 0
+    if existing and not arguments.json and not _is_confirmed(ANOTHER):
+        print("Exiting...")
+        return 0
+    return _created(arguments, backend, directory)
+
+
+def _created(arguments: Arguments, backend: Backend, directory: str) -> int:
+    if not arguments.json:
+        print("Waiting for instance to be created. It can take a few minutes.", flush=True)
+    order = Order(
+        log_directory=directory,
+        name=arguments.vm_name or f"xprof-{uuid.uuid4()}",
+        machine_type=arguments.machine_type,
+        delete_on_failure=not arguments.auto_delete_on_failure_off,
+    )
+    made = backend.create(order)
+    if not _as_json(arguments, made):
+        zone = f"-z {made.zone} " if arguments.zone else ""
+        print(f"\nInstance for {directory} has been created.")
+        print("You can access it via the following,")
+        print(f"1. {made.url}")
+        print(f"2. xprofiler connect {zone}-l {directory} -m ssh")
+        kind = "process" if isinstance(backend, Local) else "VM"
+        print(f"Instance is hosted at {made.name} {kind}.")
+    return 0
+
+
+def _as_json(arguments: Arguments, instance: Instance) -> bool:
+    if arguments.json:
+        print(json.dumps(instance.to_json()))
+    return bool(arguments.json)
+
+
+# ── list and delete ────────────────────────────────────────────────────────────────────────────
+
+
+def list_(arguments: Arguments, flags: extra.Flags) -> int:
+    wanted = Wanted(
+        zones=arguments.zones or (),
+        directories=tuple(_directory(arguments, one) for one in arguments.log_directory or ()),
+        names=arguments.vm_name or (),
+        filters=arguments.filter or (),
+    )
+    found = _found(arguments, wanted, flags)
+    shown = [one for _, ones in found for one in ones]
+    if arguments.json:
+        print(json.dumps([one.to_json() for one in shown], indent=1))
+    else:
+        print(table(shown))
+    return 0
+
+
+def delete(arguments: Arguments, flags: extra.Flags) -> int:
+    directories = [_directory(arguments, one) for one in arguments.log_directory or ()]
+    names = arguments.vm_name or ()
+    if not directories and not names:
+        raise UsageError("name what to delete: --log-directory (-l) or --vm-name (-n)")
+    zones = [arguments.zone] if arguments.zone else []
+    found = _found(arguments, Wanted(zones=zones, directories=directories, names=names), {}, flags)
+    everything = [one for _, ones in found for one in ones]
+    if not everything:
+        _say(arguments, "No VM(s)/Pod(s) to delete.")
+        return 0
+    _say(arguments, f"Found {len(everything)} VM(s)/Pod(s) to delete.\n\n{table(everything)}")
+    deleted = 0
+    for backend, ones in found:
+        chosen = [one for one in ones if arguments.quiet or _is_meant(one)]
+        if chosen:
+            backend.delete(chosen)
+        deleted += len(chosen)
+    if not deleted:
+        _say(arguments, "No VM(s) to delete.")
+    if arguments.json:
+        print(json.dumps({"deleted": deleted}))
+    return 0
+
+
+def _say(arguments: Arguments, text: str) -> None:
+    if not arguments.json:
+        print(text)
+
+
+def _is_meant(instance: Instance) -> bool:
+    meant = _is_confirmed(
+        f"\nDo you want to continue to delete the VM `{instance.name}`?\nEnter y/n: "
+    )
+    print(f"{'Deleting' if meant else 'Keep'} VM `{instance.name}`")
+    return meant
+
+
+Found = list[tuple[Backend, list[Instance]]]
+
+
+def _found(
+    arguments: Arguments,
+    wanted: Wanted,
+    flags: extra.Flags,
+    context_flags: extra.Flags | None = None,
+) -> Found:
+    """The instances that are meant, by back end."""
+    zone = wanted.zones[0] if wanted.zones else ""
+    context = _context(arguments, context_flags or {}, zone)
+    if arguments.backend or arguments.gke or zone.startswith(PREFIX):
+        only = BACKENDS[_kind(arguments, None, zone)](context)
+        return [(only, only.instances(wanted, flags))]
+    here = Local(context)
+    ours = here.instances(wanted)
+    if not _needs_cloud(wanted, ours, flags):
+        return [(here, ours)]
+    if arguments.command == "delete" and not zone:
+        raise UsageError("the following arguments are required: --zone/-z")
+    there = Gce(context)
+    try:
+        return [(here, ours), (there, there.instances(wanted, flags))]
+    except RunwatchError as error:
+        if not ours or wanted != Wanted():
+            raise
+        first = str(error).splitlines()[0]
+        context.runner.say(f"xprofiler: only instances on this machine are shown: {first}")
+        return [(here, ours)]
+
+
+def _needs_cloud(wanted: Wanted, ours: Sequence[Instance], flags: extra.Flags) -> bool:
+    """A directory and a name that are here are asked for here only."""
+    if wanted.filters or flags:
+        return True
+    if not wanted.directories and not wanted.names:
+        return True
+    if any(one.startswith("gs://") for one in wanted.directories):
+        return True
+    return bool(set(wanted.names) - {one.name for one in ours})
+
+
+# ── connect ────────────────────────────────────────────────────────────────────────────────────
+
+
+def connect(arguments: Arguments, flags: extra.Flags) -> int:
+    directory = _directory(arguments, arguments.log_directory)
+    backend = _one(arguments, flags)
+    print("DISCONNECTING FROM VM..." if arguments.disconnect else "CONNECTING TO VM...", flush=True)
+    zones = [arguments.zone] if arguments.zone and not isinstance(backend, Local) else []
+    found = backend.instances(Wanted(zones=zones, directories=[directory]))
+    if not found:
+        raise NotFound(
+            f"there is no instance for {directory}: xprofiler create -l {directory} makes one"
+        )
+    if arguments.disconnect:
+        backend.disconnect(found[0])
+        print("Disconnected.")
+        return 0
+    url = backend.connect(found[0], arguments.port, arguments.host_port)
+    print(f"Connected successfully!\nURL: {url}")
+    if arguments.open:
+        webbrowser.open(url)
+    return 0
+
+
+# ── capture ────────────────────────────────────────────────────────────────────────────────────
+
+
+def capture(arguments: Arguments, flags: extra.Flags) -> int:
+    backend = _one(arguments, flags)
+    if not arguments.framework and not isinstance(backend, Local):
+        raise UsageError("the following arguments are required: --framework/-f")
+    request = Request(
+        log_directory=_directory(arguments, arguments.log_directory),
+        hosts=arguments.hosts,
+        session=arguments.session or datetime.now().strftime("%Y_%m_%d_%H_%M_%S"),
+        framework=arguments.framework or "jax",
+        port=arguments.port,
+        duration_ms=arguments.duration,
+    )
+    if not arguments.json:
+        for host in request.hosts:
+            print(f"Starting profile capture on host {host}.", flush=True)
+    captured = backend.capture(request)
+    if arguments.json:
+        hosts = [{"host": one.host, "files": list(one.files), "why": one.why} for one in captured]
+        told = {"session": request.session_name, "directory": request.root, "hosts": hosts}
+        print(json.dumps(told, indent=1))
+    for one in captured:
+        if one.why:
+            print(f"Failed to profile host {one.host}\n{one.why}", file=sys.stderr)
+        elif not arguments.json:
+            print(f"Profile saved to {request.root} and session id is {request.session_name}.")
+    return 1 if any(one.why for one in captured) else 0
+
+
+# ── register ───────────────────────────────────────────────────────────────────────────────────
+
+
+def register_(arguments: Arguments, flags: extra.Flags) -> int:
+    given = register.Registration(
+        _directory(arguments, arguments.log_directory),
+        arguments.region or "", arguments.ml_run_name, arguments.run_set or "",
+        arguments.project_id or "",
+    )  # fmt: skip
+    if _kind(arguments, given.log_directory, "") == "local":
+        print(register.register_here(given))
+        return 0
+    missing = [flag for flag, value in (("--region/-r", given.region), ("--run-set/-s",
+               given.run_set), ("--project-id/-p", given.project)) if not value]  # fmt: skip
+    if missing:
+        raise UsageError(f"the following arguments are required: {', '.join(missing)}")
+    if not given.log_directory.startswith("gs://"):
+        raise RunwatchError(f"{given.log_directory!r} is no path in a bucket: gs://BUCKET/RUN")
+    print(register.register_there(_context(arguments, flags), given))
+    return 0

@@ -1,5 +1,0 @@
-"""Intervals to leave out, as `ml_goodput_measurement.exclusion_utils` has them."""
-
-from runwatch.goodput.exclusions import get_exclusion_overlap, normalize_intervals
-
-__all__ = ["get_exclusion_overlap", "normalize_intervals"]

@@ -1,5 +1,0 @@
-"""Figures to Google Cloud Monitoring, as `ml_goodput_measurement.gcp_metrics` has them."""
-
-from runwatch.goodput.cloud import GCPMetrics, ValueType
-
-__all__ = ["GCPMetrics", "ValueType"]

@@ -1,0 +1,145 @@
+"""`diagnose`: stacks of all threads when a program hangs or dies of a fault.
+
+    with runwatch.diagnose(interval_seconds=600):
+        train()
+
+Inside the block a fault (SEGV, FPE, ABRT, BUS, ILL) leaves the stacks of all threads, and so does
+every interval that passes, also while the main thread is stuck in native code.  SIGUSR1 leaves
+that of the thread that gets it, the main one.  They go to standard error, or with `to_file` to a
+file of this process's own in /tmp/debugging ($RUNWATCH_STACKS_DIR).  If a run is going on, its
+agent stores them; those of a fault that went to standard error, if a file is behind it.
+
+Nothing here raises into the block, ends the program or keeps it from leaving.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from runwatch.capture import watchdog
+from runwatch.capture.dump_file import About, Console, DumpFile, Target, console_fd, heading
+from runwatch.clock import system_clock
+from runwatch.journal.liveness import this_host
+from runwatch.record import NO_STEP
+from runwatch.sdk.front import current_run
+from runwatch.sdk.guard import attempt, guarded, tally, text_of
+from runwatch.sdk.identity import identify
+
+__all__ = ["diagnose"]
+
+INTERVAL_SECONDS: Final = 600
+DIRECTORY: Final = "/tmp/debugging/"
+logger = logging.getLogger("runwatch")
+
+
+@contextmanager
+def diagnose(
+    *, interval_seconds: float = INTERVAL_SECONDS, to_file: bool = False
+) -> Iterator[None]:
+    """Collect stacks of all threads while the block runs: on a fault, and at every interval."""
+    watch = begin(interval_seconds, to_file=to_file)
+    try:
+        yield
+    finally:
+        end(watch)
+
+
+def begin(interval_seconds: object, *, to_file: object) -> watchdog.Watch | None:
+    """Collect stacks until `end`; None if that cannot be, which is said once."""
+    return attempt("collect stacks", None, lambda: _begin(interval_seconds, bool(to_file)))
+
+
+@guarded("stop collecting stacks")
+def end(watch: watchdog.Watch | None) -> None:
+    if watch is not None:
+        watch.stop()
+
+
+def _begin(interval_seconds: object, to_file: bool) -> watchdog.Watch | None:
+    target = _target(to_file)
+    if target is None:
+        return None
+    watch = watchdog.Watch(target, _interval(interval_seconds), _about, problem=_say)
+    watch.start()
+    return watch
+
+
+def _interval(value: object) -> float:
+    if isinstance(value, (int, float)) and math.isfinite(value) and value > 0:
+        return float(value)
+    _say(
+        "stack interval",
+        f"the interval {text_of(value)} is no number of seconds: using {INTERVAL_SECONDS}",
+    )
+    return INTERVAL_SECONDS
+
+
+def _target(to_file: bool) -> Target | None:
+    if not to_file:
+        fd = console_fd(sys.stderr)
+        if fd is not None:
+            return Console(fd, heading("opened", _about().pairs(), system_clock.wall_ns()))
+    file = _file()
+    if file is not None and not to_file:
+        _say("no console", f"sys.stderr has no file behind it: stacks go to {file.path}")
+    return file
+
+
+def _file() -> DumpFile | None:
+    """In the usual place, else beside the journal, else nowhere; said once."""
+    about = _about()
+    wanted = Path(os.environ.get("RUNWATCH_STACKS_DIR") or DIRECTORY)
+    problems = []
+    for directory in (wanted, about.journal):
+        if directory is None:
+            continue
+        try:
+            file = _file_in(directory, about)
+        except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+            problems.append(f"{directory}: {error}")
+            continue
+        if problems:
+            _say("stacks moved", f"{problems[0]}; stacks go to {file.path}")
+        logger.info("stacks of all threads will be written to %s", file.path)
+        return file
+    _say("no stacks", f"no stacks will be collected: {'; '.join(problems)}")
+    return None
+
+
+def _file_in(directory: Path, about: About) -> DumpFile:
+    now = system_clock.wall_ns()
+    return watchdog.file_in(directory, lambda: DumpFile.create(directory, about, now))
+
+
+@guarded("say so")
+def _say(what: str, message: str) -> None:
+    """Once.  A log that fails for want of a console is no reason to go without stacks."""
+    tally.count(what, message)
+
+
+def _about() -> About:
+    nothing = About("host", 0, os.getpid())
+    return attempt("describe the process", nothing, _describe)
+
+
+def _describe() -> About:
+    host, pid = this_host(), os.getpid()
+    run = current_run()
+    if run is None:
+        return About(host, identify("run").rank, pid)
+    writer, step = run._writer, run._step
+    return About(
+        host,
+        run.rank,
+        pid,
+        run.id,
+        None if step == NO_STEP else step,
+        None if writer is None else writer.directory,
+    )
