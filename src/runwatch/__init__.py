@@ -18,9 +18,9 @@ from runwatch._nothing import instead_of
 from runwatch._version import __version__
 
 if TYPE_CHECKING:
-    from runwatch.sdk.config import ConfigDict
     from runwatch.sdk.diagnosing import diagnose
     from runwatch.sdk.front import current_run, data, finish, init, log, profile, span, step, steps
+    from runwatch.sdk.values.config import ConfigDict
 
     config: ConfigDict
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from runwatch.agent.collectors.base import Target
-from runwatch.agent.commands import Context
-from runwatch.agent.stacks import errand
+from runwatch.agent.errands.commands import Context
+from runwatch.agent.errands.stacks import errand
 from runwatch.capture.outside import look
 from runwatch.clock import system_clock
 from runwatch.journal.liveness import start_ticks

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from runwatch.capture.trace_checks import xplane_problems, xplane_window
+from runwatch.capture.tracing.trace_checks import xplane_problems, xplane_window
 from runwatch.cli.__main__ import main
 from runwatch.journal.liveness import this_host
 from tests import tokens

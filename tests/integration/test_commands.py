@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from runwatch.agent.commands import Context, Errand, Errands
-from runwatch.agent.control import ask
+from runwatch.agent.errands.commands import Context, Errand, Errands
+from runwatch.agent.errands.control import ask
 from runwatch.clock import system_clock
 from runwatch.head.main import Head, LocalHead
 from runwatch.head.settings import HeadSettings

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from runwatch.agent.dumps import collect, last_fault
+from runwatch.agent.errands.dumps import collect, last_fault
 from runwatch.agent.lock import end_agents
 from runwatch.capture.stacks import SIGNALS, STACK_SIGNAL, Frame, Stacks
 from tests.integration.processes import until

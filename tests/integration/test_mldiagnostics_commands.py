@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from google_cloud_mldiagnostics.commands import collect_profile
 
-from runwatch.capture.profiler_service import ProfileAnswer, ProfileRequest, ProfilerService
+from runwatch.capture.tracing.profiler_service import ProfileAnswer, ProfileRequest, ProfilerService
 from runwatch.compat.mldiagnostics.commands.run_vllm import rewritten
 from tests.integration.processes import free_port, until
 

@@ -16,9 +16,9 @@ from typing import Any
 import grpc
 import pytest
 
-from runwatch.agent.control import NoAnswer, ask
-from runwatch.capture.profiler_service import SERVICE
-from runwatch.capture.trace_checks import fields
+from runwatch.agent.errands.control import NoAnswer, ask
+from runwatch.capture.tracing.profiler_service import SERVICE
+from runwatch.capture.tracing.trace_checks import fields
 from runwatch.journal.liveness import this_host
 from tests.integration.processes import free_port, until
 from tests.integration.sdk_programs import (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runwatch.agent.control import ask
+from runwatch.agent.errands.control import ask
 from tests.integration.sdk_programs import read_stories, run_program, start_program
 
 _DAEMON = """

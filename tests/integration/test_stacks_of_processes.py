@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from runwatch.agent.control import ask
+from runwatch.agent.errands.control import ask
 from runwatch.capture import outside, process
 from runwatch.capture.asking import ask_stacks
 from runwatch.capture.outside import look

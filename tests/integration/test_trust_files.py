@@ -18,8 +18,8 @@ import grpc
 import pytest
 
 from runwatch.address import read_address
-from runwatch.agent import control
-from runwatch.agent.control import NoAnswer
+from runwatch.agent.errands import control
+from runwatch.agent.errands.control import NoAnswer
 from runwatch.capture import process
 from runwatch.capture.asking import STACKS_FILE, NotSignalled, _Signalling
 from runwatch.capture.dump_file import About, DumpFile

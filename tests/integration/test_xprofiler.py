@@ -24,7 +24,7 @@ import pytest
 from xprofiler.command import main
 from xprofiler.mltrace import main as mltrace_main
 
-from runwatch.capture.trace_checks import fields
+from runwatch.capture.tracing.trace_checks import fields
 from tests import tokens
 from tests.integration.chromium import NO_BROWSER, PROGRAM, Chromium
 from tests.integration.processes import free_port, until

@@ -6,7 +6,7 @@ import io
 import logging
 import unicodedata
 
-from runwatch.cli.tables import _Plain, table
+from runwatch.cli.pictures.tables import _Plain, table
 from runwatch.terminal import Formatter, shown, shown_all
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31mred\x7f\r\x08\u202eback\u2066"

@@ -10,7 +10,7 @@ from runwatch.compat.mldiagnostics.custom_types.mlrun_types import (
     RunPhase,
     ServingEngine,
 )
-from runwatch.sdk.config import ConfigDict
+from runwatch.sdk.values.config import ConfigDict
 
 __all__ = [
     "AcceleratorOrchestrator",

@@ -20,7 +20,6 @@ from typing import Any, Final
 
 from runwatch._version import __version__
 from runwatch.address import token_for
-from runwatch.agent import dumps
 from runwatch.agent.attribution import Attribution
 from runwatch.agent.book import Book
 from runwatch.agent.collectors import (
@@ -37,16 +36,17 @@ from runwatch.agent.collectors import (
 from runwatch.agent.collectors.base import Held, Owner
 from runwatch.agent.collectors.replay import ReplayCollector
 from runwatch.agent.collectors.replay import load as load_recording
-from runwatch.agent.commands import Context, Errand, Errands
-from runwatch.agent.errands import ERRANDS
-from runwatch.agent.kineto import KinetoDaemon
+from runwatch.agent.errands import dumps
+from runwatch.agent.errands.commands import Context, Errand, Errands
+from runwatch.agent.errands.kineto import KinetoDaemon
+from runwatch.agent.errands.profile import ProfileErrand
+from runwatch.agent.errands.table import ERRANDS
 from runwatch.agent.lanes import Lanes, Source
 from runwatch.agent.lock import AgentLock
 from runwatch.agent.moved import Neighbour, here_or_elsewhere
 from runwatch.agent.neighbours import seen_from_here, whose
 from runwatch.agent.note import StatusNote
 from runwatch.agent.own_log import shorten
-from runwatch.agent.profiles import ProfileErrand
 from runwatch.agent.queues import SCHEDULERS
 from runwatch.agent.queues.desk import QueueDesk, Said
 from runwatch.agent.settings import AgentSettings

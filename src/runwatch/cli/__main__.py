@@ -56,7 +56,7 @@ def parser(chosen: str | None) -> argparse.ArgumentParser:
         if name != chosen:
             commands.add_parser(name, help=line)
             continue
-        module = importlib.import_module(f"runwatch.cli.{name}_command")
+        module = importlib.import_module(f"runwatch.cli.commands.{name}")
         command = commands.add_parser(
             name, help=line, description=module.__doc__, formatter_class=_Help
         )

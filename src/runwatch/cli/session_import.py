@@ -11,7 +11,8 @@ from pathlib import Path
 
 from runwatch.address import read_address, token_for
 from runwatch.agent.old_buffers import Written, write
-from runwatch.cli import source, tables
+from runwatch.cli import source
+from runwatch.cli.pictures import tables
 from runwatch.errors import UsageError
 from runwatch.settings import runwatch_dir, token_of
 from runwatch.ship.client import Address

@@ -27,7 +27,7 @@ from urllib.parse import quote, urlencode
 
 from runwatch.address import ADDRESS_FILE, Listening, http_address, read_address, token_for
 from runwatch.cli.asgi import Exchange
-from runwatch.cli.progress import progress
+from runwatch.cli.pictures.progress import progress
 from runwatch.errors import HeadUnreachable, NotFound, RunwatchError, StoreBusy, UsageError
 from runwatch.journal.moved import told_of
 from runwatch.settings import runwatch_dir, token_of
@@ -134,7 +134,7 @@ def _choose(given: argparse.Namespace, only_goodput: bool) -> Source:
 
 def _stale(root: Path, said: Listening, why: str, busy: StoreBusy) -> str:
     """A head that was killed leaves its note behind."""
-    from runwatch.cli import tables  # slow to import, and seldom needed here
+    from runwatch.cli.pictures import tables
 
     when = f" since {tables.time(said.since_ns)}" if said.since_ns else ""
     where = f" on {said.host}" if said.host else ""

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from runwatch.agent.collectors.base import Target
-from runwatch.agent.commands import Context
-from runwatch.agent.stacks import errand
+from runwatch.agent.errands.commands import Context
+from runwatch.agent.errands.stacks import errand
 from runwatch.clock import Clock, system_clock
 from runwatch.journal.liveness import start_ticks, this_host
 from runwatch.record import Command

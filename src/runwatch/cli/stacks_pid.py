@@ -19,12 +19,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from runwatch.agent.control import ask
+from runwatch.agent.errands.control import ask
 from runwatch.capture import process
 from runwatch.capture.asking import no_tasks, runs_a_loop, with_answer
 from runwatch.capture.outside import look
 from runwatch.capture.stacks import LEFT_OUT, AsyncTask, Frame, Stacks, Thread
-from runwatch.cli import tables
+from runwatch.cli.pictures import tables
 from runwatch.journal.liveness import PROC
 
 STATES: Final = {

@@ -1,6 +1,6 @@
 """Where the control socket of a process lies: beside its journal.
 
-The process serves it (`sdk/control.py`), the node's agent asks (`agent/control.py`).
+The process serves it (`sdk/control.py`), the node's agent asks (`agent/errands/control.py`).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Final
 
 from runwatch._version import __version__
 from runwatch.sdk.identity import queued_at_ns
-from runwatch.sdk.plain import Json, text
+from runwatch.sdk.values.plain import Json, text
 
 FRAMEWORKS: Final = (
     "torch", "jax", "jaxlib", "flax", "tensorflow", "keras", "lightning", "pytorch_lightning",

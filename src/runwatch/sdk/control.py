@@ -2,7 +2,7 @@
 
 One daemon thread waits in `accept` and costs nothing until someone asks.  One JSON line comes in,
 `{"kind": …, "body": {…}}`, one goes out.  Only this user (and root) may ask.  The other end is
-`agent/control.py`.
+`agent/errands/control.py`.
 """
 
 from __future__ import annotations

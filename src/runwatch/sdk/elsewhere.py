@@ -12,12 +12,12 @@ from typing import Any, Final
 
 from runwatch.journal.writer import JournalWriter
 from runwatch.sdk import front
-from runwatch.sdk.config import ConfigDict
 from runwatch.sdk.guard import tally
 from runwatch.sdk.identity import Identity
-from runwatch.sdk.pending import Said
-from runwatch.sdk.plain import mapping
 from runwatch.sdk.run import Run
+from runwatch.sdk.values.config import ConfigDict
+from runwatch.sdk.values.pending import Said
+from runwatch.sdk.values.plain import mapping
 
 _PLAIN: Final = (str, int, float, Enum, type(None))
 

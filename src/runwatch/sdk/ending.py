@@ -13,9 +13,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from runwatch.sdk import masking
 from runwatch.sdk.guard import text_of
-from runwatch.sdk.plain import MAX_TEXT
+from runwatch.sdk.values import masking
+from runwatch.sdk.values.plain import MAX_TEXT
 
 
 class EndWatch:

@@ -13,16 +13,16 @@ from typing import Any, Final, TypeVar
 
 from runwatch.record import RunId
 from runwatch.sdk import launch
-from runwatch.sdk.config import ConfigDict
 from runwatch.sdk.guard import attempt, front, guarded, tally, text_of
 from runwatch.sdk.identity import Identity, identify, slug
-from runwatch.sdk.intake import Waiting
 from runwatch.sdk.kinds import Kind
-from runwatch.sdk.plain import config_values
 from runwatch.sdk.run import Run
 from runwatch.sdk.step import Spanning
 from runwatch.sdk.step import data as step_data
-from runwatch.sdk.values import step_number
+from runwatch.sdk.values.config import ConfigDict
+from runwatch.sdk.values.intake import Waiting
+from runwatch.sdk.values.numbers import step_number
+from runwatch.sdk.values.plain import config_values
 
 T = TypeVar("T")
 AnyRun = TypeVar("AnyRun", bound=Run)

@@ -34,7 +34,7 @@ from runwatch.record import NO_STEP
 from runwatch.sdk.guard import attempt, guarded
 from runwatch.sdk.kinds import DATA_LOADING
 from runwatch.sdk.step import DATA_WAIT_SECONDS, STEP, STEP_SECONDS, Step, elapsed
-from runwatch.sdk.values import step_number
+from runwatch.sdk.values.numbers import step_number
 
 if TYPE_CHECKING:
     from runwatch.sdk.run import Run

@@ -13,18 +13,14 @@ from runwatch.clock import Clock, system_clock
 from runwatch.journal.liveness import this_host
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import NO_STEP, Role, RunScope
-from runwatch.sdk import collect, farewell, launch, masking
-from runwatch.sdk.config import ConfigDict
+from runwatch.sdk import collect, farewell, launch
 from runwatch.sdk.ending import EndWatch, describe, when_worker_ends
 from runwatch.sdk.faults import mind_faults, unwatch_faults, watch_faults
 from runwatch.sdk.guard import attempt, guarded, tally, text_of
 from runwatch.sdk.hooks.install import Hooks
 from runwatch.sdk.identity import Identity
-from runwatch.sdk.intake import Intake
 from runwatch.sdk.kinds import DATA_LOADING, USEFUL, Kind
-from runwatch.sdk.pending import Collector, Said, is_pending
 from runwatch.sdk.place import open_journal
-from runwatch.sdk.plain import mapping, plain, text
 from runwatch.sdk.quick import any_step, steps
 from runwatch.sdk.step import (
     DATA_WAIT_SECONDS,
@@ -35,12 +31,24 @@ from runwatch.sdk.step import (
     Step,
     data,
 )
-from runwatch.sdk.units import UNITS
-from runwatch.sdk.values import PerDevice, Reading, Text, Unrecordable, metric_name, step_number
+from runwatch.sdk.values import masking
+from runwatch.sdk.values.config import ConfigDict
+from runwatch.sdk.values.intake import Intake
+from runwatch.sdk.values.numbers import (
+    PerDevice,
+    Reading,
+    Text,
+    Unrecordable,
+    metric_name,
+    step_number,
+)
+from runwatch.sdk.values.pending import Collector, Said, is_pending
+from runwatch.sdk.values.plain import mapping, plain, text
+from runwatch.sdk.values.units import UNITS
 
 if TYPE_CHECKING:
     from runwatch.sdk.control import Control
-    from runwatch.sdk.profiling import Capture, Profiler
+    from runwatch.sdk.profiling.profiling import Capture, Profiler
 
 T = TypeVar("T")
 
@@ -176,7 +184,7 @@ class Run(Intake):
         Traces what the imported frameworks do, until the block ends, or sooner: after so many
         whole steps or seconds.  Processes with one `session` share a folder of files.
         """
-        from runwatch.sdk.profiling import capture
+        from runwatch.sdk.profiling.profiling import capture
 
         return capture(
             self, steps, seconds, session, path=path, frameworks=frameworks, options=options
@@ -193,7 +201,7 @@ class Run(Intake):
 
     @property
     def _profiles(self) -> Profiler:
-        from runwatch.sdk.profiling import Profiler
+        from runwatch.sdk.profiling.profiling import Profiler
 
         with self._lock:
             if self._profiler is None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runwatch.agent.dumps import MAX_FAULT, collect, last_fault
+from runwatch.agent.errands.dumps import MAX_FAULT, collect, last_fault
 from runwatch.capture.dump_file import ELSEWHERE, PERIODIC
 from tests.unit.agent.hand_clock import HandClock
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from runwatch.agent import kineto
-from runwatch.agent.kineto import SETTLE_NS, STALE_NS, TICK_NS, KinetoDaemon, Order
+from runwatch.agent.errands import kineto
+from runwatch.agent.errands.kineto import SETTLE_NS, STALE_NS, TICK_NS, KinetoDaemon, Order
 from runwatch.clock import system_clock
 from tests.integration.processes import until
 

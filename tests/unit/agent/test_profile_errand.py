@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from runwatch.agent.collectors.base import Target
-from runwatch.agent.commands import Context
-from runwatch.agent.kineto import KinetoDaemon
+from runwatch.agent.errands.commands import Context
+from runwatch.agent.errands.kineto import KinetoDaemon
+from runwatch.agent.errands.profile import LOST, ProfileErrand, together
 from runwatch.agent.listening import owners_of, ports_of
-from runwatch.agent.profiles import LOST, ProfileErrand, together
 from runwatch.clock import system_clock
 from runwatch.journal.liveness import start_ticks
 from runwatch.record import Command

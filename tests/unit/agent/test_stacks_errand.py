@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from runwatch.agent.collectors.base import Target
-from runwatch.agent.commands import Context
-from runwatch.agent.stacks import MAX_CHILDREN, Request, errand, subjects
+from runwatch.agent.errands.commands import Context
+from runwatch.agent.errands.stacks import MAX_CHILDREN, Request, errand, subjects
 from runwatch.clock import system_clock
 from runwatch.record import Command
 

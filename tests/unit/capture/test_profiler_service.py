@@ -14,9 +14,9 @@ from pathlib import Path
 import grpc
 import pytest
 
-from runwatch.capture import profiler_service as service
-from runwatch.capture.gathering import gather
-from runwatch.capture.profiler_service import (
+from runwatch.capture.tracing import profiler_service as service
+from runwatch.capture.tracing.gathering import gather
+from runwatch.capture.tracing.profiler_service import (
     Asked,
     CannotProfile,
     NoProfiler,
@@ -27,7 +27,7 @@ from runwatch.capture.profiler_service import (
     ProfilerService,
     TracerLevels,
 )
-from runwatch.capture.trace_checks import fields
+from runwatch.capture.tracing.trace_checks import fields
 from runwatch.errors import RunwatchError, UsageError
 
 XSPACE = b"\x0a\x07\x12\x05/host" + b"\x22\x04gpu7"  # a plane, and what its host calls itself

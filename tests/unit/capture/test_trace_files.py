@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from runwatch.capture import profiler_service, traces
-from runwatch.capture.profiler_service import ProfileAnswer, ProfileRequest, read_request
-from runwatch.capture.session_files import (
+from runwatch.capture.tracing import profiler_service, traces
+from runwatch.capture.tracing.profiler_service import ProfileAnswer, ProfileRequest, read_request
+from runwatch.capture.tracing.session_files import (
     LocalPlace,
     as_host,
     checked_name,
@@ -22,7 +22,7 @@ from runwatch.capture.session_files import (
     session_folder,
     stems,
 )
-from runwatch.capture.trace_checks import kineto_problems, xplane_problems, xplane_window
+from runwatch.capture.tracing.trace_checks import kineto_problems, xplane_problems, xplane_window
 from runwatch.errors import UsageError
 
 TRACES = Path(__file__).parents[2] / "fixtures" / "traces"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from runwatch.cli.capture_command import ranks_of
+from runwatch.cli.commands.capture import ranks_of
 from runwatch.errors import UsageError
 
 

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from runwatch.cli import device_picture
 from runwatch.cli.__main__ import main
+from runwatch.cli.pictures import devices as device_picture
 from runwatch.journal.liveness import boot_id
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import JournalId, Origin

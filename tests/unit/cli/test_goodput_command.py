@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from runwatch.cli import goodput_picture, rollup_picture, source
+from runwatch.cli import source
 from runwatch.cli.__main__ import main
-from runwatch.cli.goodput_command import moment
+from runwatch.cli.commands.goodput import moment
+from runwatch.cli.pictures import goodput as goodput_picture
+from runwatch.cli.pictures import rollup as rollup_picture
 from runwatch.errors import UsageError
 
 SECOND = 10**9

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from runwatch.cli.stacks_picture import print_incident
+from runwatch.cli.pictures.stacks import print_incident
 
 
 def printed(**changed: Any) -> str:

@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 
 from runwatch.address import is_same_place
-from runwatch.cli.status_agent import Agent, find
-from runwatch.cli.status_asking import _failure, _refusal, ask
-from runwatch.cli.status_disk import section as disk_section
-from runwatch.cli.status_head import Named, asides_elsewhere, look
-from runwatch.cli.status_picture import is_coloured, picture
-from runwatch.cli.status_types import Problem, Section, many, size
-from runwatch.cli.status_waiting import survey
+from runwatch.cli.status.agent import Agent, find
+from runwatch.cli.status.asking import _failure, _refusal, ask
+from runwatch.cli.status.disk import section as disk_section
+from runwatch.cli.status.head import Named, asides_elsewhere, look
+from runwatch.cli.status.picture import is_coloured, picture
+from runwatch.cli.status.types import Problem, Section, many, size
+from runwatch.cli.status.waiting import survey
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import JournalId, Position, position
 from tests.integration.status_shape import deviations
@@ -70,7 +70,7 @@ def test_help_says_what_the_exit_code_means() -> None:
 
 def test_it_imports_nothing_heavy() -> None:
     """Who asks for the state of things at night does not wait for a data base."""
-    code = "import sys, runwatch.cli.status_command; print(*sys.modules)"
+    code = "import sys, runwatch.cli.commands.status; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
@@ -162,7 +162,7 @@ def test_damage_and_strangers_stay_with_their_journal(tmp_path: Path) -> None:
 def test_many_journals_are_not_all_looked_into(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runwatch.cli.status_waiting.MOST_JOURNALS", 2)
+    monkeypatch.setattr("runwatch.cli.status.waiting.MOST_JOURNALS", 2)
     for number in range(3):
         journal(tmp_path, 1, f"6553f10{number}-node-7-a1").close()
     found = survey(tmp_path, "node", {})

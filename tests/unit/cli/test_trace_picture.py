@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from runwatch.cli.trace_picture import bar, duration, show_summary, size
+from runwatch.cli.pictures.traces import bar, duration, show_summary, size
 from runwatch.traces.summary import Split, combine, summarise
 
 TRACES = Path(__file__).parents[2] / "fixtures" / "traces"

@@ -6,8 +6,8 @@ import pickle
 
 import pytest
 
-from runwatch.sdk.config import ConfigDict
-from runwatch.sdk.plain import plain
+from runwatch.sdk.values.config import ConfigDict
+from runwatch.sdk.values.plain import plain
 
 
 def test_every_change_is_told() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from runwatch.agent.control import NoAnswer, ask
+from runwatch.agent.errands.control import NoAnswer, ask
 from runwatch.journal.control import SOCKET, socket_of
 from runwatch.sdk.control import MAX_QUESTION, Control
 from tests.integration.processes import until

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from runwatch.sdk.masking import MASK, command_line, is_secret, more_names, named_values, text
+from runwatch.sdk.values.masking import (
+    MASK,
+    command_line,
+    is_secret,
+    more_names,
+    named_values,
+    text,
+)
 
 HF = "hf_" + "aB3" * 12
 GITHUB = "ghp_" + "x9Y" * 12

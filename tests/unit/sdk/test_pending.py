@@ -7,9 +7,9 @@ import runwatch
 from runwatch.clock import SystemClock
 from runwatch.record import NO_STEP
 from runwatch.sdk.guard import tally
-from runwatch.sdk.pending import MAX_PENDING, Collector, Said
 from runwatch.sdk.run import Run
-from runwatch.sdk.values import Reading
+from runwatch.sdk.values.numbers import Reading
+from runwatch.sdk.values.pending import MAX_PENDING, Collector, Said
 from tests.integration.sdk_programs import Story
 
 

@@ -13,7 +13,14 @@ import pytest
 
 import runwatch
 from runwatch.sdk.guard import tally
-from runwatch.sdk.values import PerDevice, Text, Unrecordable, metric_name, read, step_number
+from runwatch.sdk.values.numbers import (
+    PerDevice,
+    Text,
+    Unrecordable,
+    metric_name,
+    read,
+    step_number,
+)
 from tests.integration.sdk_programs import Story
 
 

@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from runwatch.capture.gathering import gather
-from runwatch.capture.profiler_service import Asked
-from runwatch.capture.session_files import checked_name, local_folder
+from runwatch.capture.tracing.gathering import gather
+from runwatch.capture.tracing.profiler_service import Asked
+from runwatch.capture.tracing.session_files import checked_name, local_folder
 from runwatch.compat.xprofiler import extra
 from runwatch.compat.xprofiler.backend import Captured, Context, Instance, Order, Request, Wanted
 from runwatch.errors import RunwatchError, UsageError

@@ -1,0 +1,1 @@
+"""Who may come in by either port, and what they may do."""

@@ -1,0 +1,1 @@
+"""The HTTP port: what every feature needs to answer there."""

@@ -12,8 +12,8 @@ from itertools import pairwise
 from typing import Final
 
 from runwatch.views.goodput.classes import FIRST_CUSTOM, WORK, ClassNames, Spent
-from runwatch.views.goodput.laps import Lap
 from runwatch.views.goodput.ledger import AttemptKey
+from runwatch.views.goodput.steps.laps import Lap
 from runwatch.views.goodput.timeline import Interval, Timeline
 
 Range = tuple[int, int]

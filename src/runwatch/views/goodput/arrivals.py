@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from runwatch.record import Points
 from runwatch.views.goodput.classes import Spent
-from runwatch.views.goodput.judging import FEW, Excess, Took, is_plain, judge
+from runwatch.views.goodput.steps.judging import FEW, Excess, Took, is_plain, judge
 
 DEVICE_LAG: Final = "device_lag_seconds"
 KNOWN_NS: Final = 25_000_000

@@ -23,10 +23,11 @@ from runwatch.views.goodput.arrivals import (
     longest_silence,
     usual_distance,
 )
-from runwatch.views.goodput.cells import Cell, Cells, Held, claimed_ns
 from runwatch.views.goodput.classes import Spent
 from runwatch.views.goodput.hand_over import hand_over_ns
-from runwatch.views.goodput.judging import (
+from runwatch.views.goodput.queueing import Busy, busy_until, uncovered
+from runwatch.views.goodput.steps.cells import Cell, Cells, Held, claimed_ns
+from runwatch.views.goodput.steps.judging import (
     AROUND,
     DEVICE_SHARE,
     DISPATCH_SHARE,
@@ -46,11 +47,10 @@ from runwatch.views.goodput.judging import (
     pace_of,
     waits_outside,
 )
-from runwatch.views.goodput.laps import Lap
-from runwatch.views.goodput.queueing import Busy, busy_until, uncovered
-from runwatch.views.goodput.strides import LEAST_STEPS
+from runwatch.views.goodput.steps.laps import Lap
+from runwatch.views.goodput.steps.strides import LEAST_STEPS
+from runwatch.views.goodput.steps.track import Piece
 from runwatch.views.goodput.timeline import Timeline
-from runwatch.views.goodput.track import Piece
 
 WARM_UP_STEPS: Final = 16
 """So many steps after the first say how long it should have taken."""

@@ -35,13 +35,13 @@ from runwatch.views.goodput.account import (
     normalised,
 )
 from runwatch.views.goodput.books import REST, Quotas, fill
-from runwatch.views.goodput.cells import claimed_ns
 from runwatch.views.goodput.classes import Spent
-from runwatch.views.goodput.judging import QUEUED, Pace
-from runwatch.views.goodput.laps import Lap
 from runwatch.views.goodput.ledger import Attempt, AttemptKey, Awaited, Ledger
+from runwatch.views.goodput.steps.cells import claimed_ns
+from runwatch.views.goodput.steps.judging import QUEUED, Pace
+from runwatch.views.goodput.steps.laps import Lap
+from runwatch.views.goodput.steps.track import OpenState, Track
 from runwatch.views.goodput.timeline import Timeline
-from runwatch.views.goodput.track import OpenState, Track
 from runwatch.views.pace import LIMITS, nanoseconds
 
 

@@ -43,8 +43,8 @@ from runwatch.views.goodput.arrivals import DEVICE_LAG
 from runwatch.views.goodput.classes import Spent
 from runwatch.views.goodput.ledger import AttemptKey, Ledger
 from runwatch.views.goodput.skew import by_our_clock, earlier_life, shifted
-from runwatch.views.goodput.strides import LEAST_STEPS, Strides, Waits, plain_runs
-from runwatch.views.goodput.track import Track
+from runwatch.views.goodput.steps.strides import LEAST_STEPS, Strides, Waits, plain_runs
+from runwatch.views.goodput.steps.track import Track
 from runwatch.views.runs import ProcessState
 
 STEP: Final = "step"

@@ -12,7 +12,7 @@ from __future__ import annotations
 from operator import add
 from typing import Final
 
-from runwatch.views.goodput.judging import FEW, Took
+from runwatch.views.goodput.steps.judging import FEW, Took
 
 HAND_OVER_NS: Final = 500_000
 _LARGEST_SHARE: Final = 0.05

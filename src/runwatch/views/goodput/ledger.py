@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from runwatch.record import Points
 from runwatch.views.goodput.books import Books
-from runwatch.views.goodput.cells import Cell, Cells
 from runwatch.views.goodput.classes import ClassNames
-from runwatch.views.goodput.judging import FEW, Pace
-from runwatch.views.goodput.meetings import BEYOND, Awaiting
-from runwatch.views.goodput.muster import Muster
 from runwatch.views.goodput.skew import Skew
-from runwatch.views.goodput.strides import Strides
-from runwatch.views.goodput.track import Stale, Stride, Track
+from runwatch.views.goodput.steps.cells import Cell, Cells
+from runwatch.views.goodput.steps.judging import FEW, Pace
+from runwatch.views.goodput.steps.meetings import BEYOND, Awaiting
+from runwatch.views.goodput.steps.muster import Muster
+from runwatch.views.goodput.steps.strides import Strides
+from runwatch.views.goodput.steps.track import Stale, Stride, Track
 
 __all__ = ["Attempt", "AttemptKey", "Awaited", "Ledger", "Stale", "Tail"]
 

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from runwatch.views.goodput.arrivals import KNOWN_NS, SEEN_NS, Arrived
 from runwatch.views.goodput.classes import Spent
-from runwatch.views.goodput.track import Piece
+from runwatch.views.goodput.steps.track import Piece
 
 DRAINED: Final = 0.5
 """Of the longest waits around it: what comes close to them was a wait for all that was handed

@@ -24,7 +24,7 @@ from runwatch.record import JournalId, RunId
 from runwatch.views.goodput.books import Books
 from runwatch.views.goodput.facts import Diary, Scribe, _Journal, _Sitting
 from runwatch.views.goodput.ledger import Attempt, Ledger
-from runwatch.views.goodput.track import Track
+from runwatch.views.goodput.steps.track import Track
 
 _LENGTH: Final = struct.Struct("<I")
 _CODES: Final = frozenset("qB")

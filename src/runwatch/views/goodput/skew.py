@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from runwatch.record import Batch, Points, Spans
-from runwatch.views.goodput.strides import Strides
-from runwatch.views.goodput.track import Track
+from runwatch.views.goodput.steps.strides import Strides
+from runwatch.views.goodput.steps.track import Track
 from runwatch.views.runs import ProcessState
 
 FIRST_STEPS: Final = 2

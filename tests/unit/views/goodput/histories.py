@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from runwatch.record import NO_STEP, Event
 from runwatch.views.goodput.books import AT_ONCE
-from runwatch.views.goodput.judging import AROUND
 from runwatch.views.goodput.ledger import HELD_STEPS
+from runwatch.views.goodput.steps.judging import AROUND
 from runwatch.views.runs import State
 from tests.unit.views.goodput.story import SECOND, Notebook
 

@@ -9,9 +9,9 @@ import pytest
 
 from runwatch.views.goodput.books import AT_ONCE, WARM_UP_STEPS, Books, Cell, Held
 from runwatch.views.goodput.classes import Spent
-from runwatch.views.goodput.judging import AROUND, Pace
-from runwatch.views.goodput.laps import Lap
-from runwatch.views.goodput.track import Piece
+from runwatch.views.goodput.steps.judging import AROUND, Pace
+from runwatch.views.goodput.steps.laps import Lap
+from runwatch.views.goodput.steps.track import Piece
 
 SECOND = 1_000_000_000
 PRODUCTIVE, STARTUP, STALL = Spent.PRODUCTIVE, Spent.PROGRAM_STARTUP, Spent.STALL

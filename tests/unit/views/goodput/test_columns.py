@@ -30,11 +30,11 @@ from runwatch.views.goodput.account import Life
 from runwatch.views.goodput.drawing import draw_up
 from runwatch.views.goodput.facts import DATA_WAIT, Scribe
 from runwatch.views.goodput.ledger import Ledger, Stale
-from runwatch.views.goodput.meetings import Meetings
 from runwatch.views.goodput.saving import scribe_of_state, scribe_state
-from runwatch.views.goodput.strides import Strides
+from runwatch.views.goodput.steps.meetings import Meetings
+from runwatch.views.goodput.steps.strides import Strides
+from runwatch.views.goodput.steps.track import Stride
 from runwatch.views.goodput.timeline import MARK_EVERY, Timeline
-from runwatch.views.goodput.track import Stride
 
 RUN = RunId("run")
 MS = 1_000_000

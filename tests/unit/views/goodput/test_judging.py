@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from runwatch.views.goodput.classes import Spent
-from runwatch.views.goodput.judging import (
+from runwatch.views.goodput.steps.judging import (
     AROUND,
     FEW,
     LONGEST_STRETCH,

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from runwatch.views.goodput.judging import Pace
 from runwatch.views.goodput.ledger import HELD_STEPS, Ledger, Stale
-from runwatch.views.goodput.track import LATE_STEPS, Track
+from runwatch.views.goodput.steps.judging import Pace
+from runwatch.views.goodput.steps.track import LATE_STEPS, Track
 from tests.unit.views.goodput.story import (
     SECOND,
     Notebook,

@@ -8,9 +8,9 @@ from itertools import permutations
 import pytest
 
 from runwatch.views.goodput.classes import Spent
-from runwatch.views.goodput.meetings import BEYOND, At, Meeting
-from runwatch.views.goodput.muster import Muster
-from runwatch.views.goodput.track import Piece, Stride, Track
+from runwatch.views.goodput.steps.meetings import BEYOND, At, Meeting
+from runwatch.views.goodput.steps.muster import Muster
+from runwatch.views.goodput.steps.track import Piece, Stride, Track
 
 LOAD, SAVE = Spent.DATA_LOADING, Spent.CHECKPOINT_SAVE
 

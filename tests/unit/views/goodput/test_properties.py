@@ -14,10 +14,10 @@ from runwatch.views.goodput.account import Account, Goodput, normalised
 from runwatch.views.goodput.books import AT_ONCE
 from runwatch.views.goodput.drawing import draw_up
 from runwatch.views.goodput.facts import Diary, Scribe, nanoseconds
-from runwatch.views.goodput.judging import AROUND, Pace
-from runwatch.views.goodput.laps import Lap
 from runwatch.views.goodput.ledger import Attempt, Ledger, Stale
-from runwatch.views.goodput.track import LATE_STEPS
+from runwatch.views.goodput.steps.judging import AROUND, Pace
+from runwatch.views.goodput.steps.laps import Lap
+from runwatch.views.goodput.steps.track import LATE_STEPS
 from tests.unit.views.goodput.histories import Form, histories, long_histories
 from tests.unit.views.goodput.story import (
     RUN,

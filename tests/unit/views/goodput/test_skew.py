@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 
 from runwatch.views.goodput.skew import FEWEST_STEPS, FIRST_STEPS, LEAST_NS, MOST_STEPS, Skew
-from runwatch.views.goodput.track import Track
+from runwatch.views.goodput.steps.track import Track
 
 SECOND = 1_000_000_000
 ENOUGH = FIRST_STEPS + FEWEST_STEPS

@@ -7,7 +7,7 @@ from array import array
 import pytest
 
 from runwatch.views.goodput.classes import FIRST_CUSTOM, Spent
-from runwatch.views.goodput.track import (
+from runwatch.views.goodput.steps.track import (
     LATE_STEPS,
     RUN_STEPS,
     OpenState,

@@ -38,8 +38,8 @@ from runwatch.record import NO_STEP
 from runwatch.sdk import front
 from runwatch.sdk.guard import attempt, guarded, tally, text_of
 from runwatch.sdk.identity import display_name, identify, slug
-from runwatch.sdk.plain import mapping, text
 from runwatch.sdk.run import Run
+from runwatch.sdk.values.plain import mapping, text
 from runwatch.settings import runwatch_dir
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ from runwatch.journal.writer import JournalWriter
 from runwatch.record import Origin, RunId, RunScope
 from runwatch.sdk.guard import logger
 from runwatch.sdk.identity import display_name, slug
-from runwatch.sdk.plain import mapping, text
+from runwatch.sdk.values.plain import mapping, text
 
 HOST: Final = "imported"
 DEFAULT_SINCE: Final = timedelta(days=60)

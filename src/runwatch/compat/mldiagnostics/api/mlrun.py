@@ -29,12 +29,12 @@ from runwatch.compat.mldiagnostics.custom_types.mlrun_types import (
 )
 from runwatch.journal.liveness import this_host
 from runwatch.sdk import collect
-from runwatch.sdk.config import ConfigDict
 from runwatch.sdk.front import begin
 from runwatch.sdk.guard import attempt, guarded, tally, text_of
 from runwatch.sdk.identity import Identity, identify, workload_id
-from runwatch.sdk.plain import config_values
 from runwatch.sdk.run import Run
+from runwatch.sdk.values.config import ConfigDict
+from runwatch.sdk.values.plain import config_values
 
 E = TypeVar("E", bound=Enum)
 

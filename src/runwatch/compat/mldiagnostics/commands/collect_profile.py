@@ -20,8 +20,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from runwatch.capture.gathering import Gathered, gather, session_directory
-from runwatch.capture.profiler_service import Asked, TracerLevels
+from runwatch.capture.tracing.gathering import Gathered, gather, session_directory
+from runwatch.capture.tracing.profiler_service import Asked, TracerLevels
 from runwatch.errors import RunwatchError, UsageError
 
 MOST_AT_ONCE: Final = 10

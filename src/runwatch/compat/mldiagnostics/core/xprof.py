@@ -14,7 +14,7 @@ from typing import Final, ParamSpec, Self, TypeVar, cast
 from runwatch.compat.mldiagnostics.custom_types.exceptions import ProfilingError
 from runwatch.sdk.front import current_run
 from runwatch.sdk.guard import guarded, tally
-from runwatch.sdk.profiling import Capture, raised, timestamp
+from runwatch.sdk.profiling.profiling import Capture, raised, timestamp
 from runwatch.sdk.run import Run
 
 P = ParamSpec("P")

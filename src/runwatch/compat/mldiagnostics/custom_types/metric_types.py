@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum, StrEnum
 from typing import Final
 
-from runwatch.sdk.units import UNITS
+from runwatch.sdk.values.units import UNITS
 
 
 class MetricType(StrEnum):

@@ -1,0 +1,1 @@
+"""Every accelerator, and how it stands."""

@@ -1,0 +1,1 @@
+"""What the time of runs went into."""

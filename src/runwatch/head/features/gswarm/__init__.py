@@ -1,0 +1,1 @@
+"""The head as programs made for gswarm-profiler know it."""

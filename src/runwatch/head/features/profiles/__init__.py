@@ -1,0 +1,1 @@
+"""Profile sessions and their viewers."""

@@ -1,0 +1,1 @@
+"""Series, curves, exports."""

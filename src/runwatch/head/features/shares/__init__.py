@@ -1,0 +1,1 @@
+"""Links for looking."""

@@ -1,0 +1,1 @@
+"""Stacks, incidents, the hang watch."""

@@ -1,0 +1,1 @@
+"""Tokens beside the head's own."""

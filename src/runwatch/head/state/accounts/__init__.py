@@ -1,0 +1,1 @@
+"""The accounts of runs, kept up as their records come in."""

@@ -1,0 +1,1 @@
+"""What an agent does when a head asks."""

@@ -1,0 +1,1 @@
+"""Traces of a process, one framework per file."""

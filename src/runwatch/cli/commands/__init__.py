@@ -1,0 +1,1 @@
+"""One command per file; its docstring is its help."""

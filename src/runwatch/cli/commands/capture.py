@@ -1,0 +1,261 @@
+"""Profiles of a run's processes now, on every host from the same moment on.
+
+  runwatch capture RUN                          two seconds of every rank
+  runwatch capture RUN --steps 3 --at-step 500  three steps, from step 500 on
+  runwatch capture RUN --preflight              what could be captured, and why a rank cannot
+  runwatch capture                              programs that do not use Runwatch, on every host
+                                                with an agent: those started with
+                                                KINETO_USE_DAEMON=1, or serving a profiler port
+
+example:
+  runwatch capture llama-70b --ranks 0-3,8 --duration 500
+  runwatch capture --port 9456
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from runwatch.cli import source
+from runwatch.cli.commands.profiles import addresses, with_summary
+from runwatch.cli.pictures import tables
+from runwatch.cli.pictures.progress import progress
+from runwatch.cli.pictures.traces import duration, show_summary, size
+from runwatch.errors import NotFound, UsageError
+from runwatch.traces.summary import SessionSummary
+
+POLL_SECONDS: Final = 0.2
+FILES_SECONDS: Final = 30.0
+"""How long files may take from their node to the head."""
+MOST_RANKS: Final = 100_000
+_WAYS: Final = {"sdk": "SDK", "port": "profiler port", "kineto": "KINETO_USE_DAEMON", "": "–"}
+_STATES: Final = {"done": "completed", "asked": "waiting"}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("captured", nargs="?", metavar="RUN", help="a run's id or name")
+    parser.add_argument("--hosts", nargs="+", metavar="HOST", help="only on these hosts")
+    parser.add_argument("--ranks", metavar="0-3,8", help="only these ranks")
+    parser.add_argument("--duration", type=int, metavar="MS", help="how long (default 2000)")
+    parser.add_argument("--steps", type=int, metavar="N", help="so many steps instead")
+    parser.add_argument("--at-step", type=int, metavar="K", help="from this step on")
+    parser.add_argument("--session", metavar="ID", help="its name (default: the time)")
+    parser.add_argument(
+        "--pid", type=int, nargs="+", default=[], metavar="PID", help="only these processes"
+    )
+    parser.add_argument(
+        "--port", type=int, nargs="+", default=[], metavar="PORT",
+        help="profiler ports to try, beside 9012 and 9999",
+    )  # fmt: skip
+    parser.add_argument(
+        "--preflight", action="store_true", help="capture nothing; say what could be"
+    )
+    parser.add_argument("--no-summary", action="store_true", help="do not wait for the summary")
+    source.arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print what the API answers")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    body = _body(arguments)
+    with source.open_source(arguments) as head:
+        head.follow()
+        base = f"/runs/{arguments.captured}" if arguments.captured else ""
+        if arguments.preflight:
+            return _preflight(head, base, body, arguments)
+        return _capture(head, base, body, arguments)
+
+
+def _body(arguments: argparse.Namespace) -> dict[str, Any]:
+    given = {
+        "hosts": arguments.hosts,
+        "ranks": ranks_of(arguments.ranks) if arguments.ranks is not None else None,
+        "duration_ms": arguments.duration,
+        "steps": arguments.steps,
+        "at_step": arguments.at_step,
+        "session": arguments.session,
+        "pids": arguments.pid,
+        "ports": arguments.port,
+    }
+    return {name: value for name, value in given.items() if value not in (None, [])}
+
+
+def ranks_of(text: str) -> list[int]:
+    """`0-3,8` as numbers."""
+    found: set[int] = set()
+    for part in text.split(","):
+        low, dash, high = part.strip().partition("-")
+        if not low.isdigit() or (dash and not high.isdigit()) or len(part) > 20:
+            raise UsageError(f"--ranks {text[:80]!r}: numbers and ranges, such as 0-3,8")
+        last = int(high) if dash else int(low)
+        if last - int(low) + len(found) > MOST_RANKS:
+            raise UsageError(f"--ranks {text[:80]!r}: that is more than {MOST_RANKS:,} ranks")
+        found.update(range(int(low), last + 1))
+    return sorted(found)
+
+
+# ── preflight ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _preflight(
+    head: source.Source, base: str, body: Mapping[str, Any], arguments: argparse.Namespace
+) -> int:
+    told = head.post(f"{base}/captures/preflight", body)
+    can = [process for process in told["processes"] if process["way"]]
+    if arguments.json:
+        tables.print_json(told)
+        return 0 if can else 1
+    shown = tables.table("rank", "host", "pid", "way", "framework", "why", right=("rank", "pid"),
+                         fold="why")  # fmt: skip
+    for each in told["processes"]:
+        shown.add_row(
+            *_who(each), _WAYS[each["way"]], ", ".join(each["frameworks"]), each["why"]
+        )  # fmt: skip
+    out = tables.console()
+    if told["processes"]:
+        out.print(shown)
+    for host, why in told["hosts"].items():
+        if why:
+            out.print(f"{host}: {why}", highlight=False)
+    count = len(told["processes"])
+    if can:
+        lead = told["lead_seconds"]
+        print(f"{len(can)} of {count} can be captured; a capture would begin in {lead:.1f} s")
+    else:
+        print("nothing can be captured now", file=sys.stderr)
+    return 0 if can else 1
+
+
+def _who(each: Mapping[str, Any]) -> tuple[str, str, str]:
+    return str(each["rank"]), each["host"], str(each["pid"] or "")
+
+
+# ── capture ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _capture(
+    head: source.Source, base: str, body: Mapping[str, Any], arguments: argparse.Namespace
+) -> int:
+    with progress("asking the nodes", "words"):
+        told = head.post(f"{base}/captures", body)
+    told = _followed(head, f"{base}/captures/{told['session']}", told)
+    captured = [each for each in told["processes"] if each["state"] == "done"]
+    if arguments.json:
+        tables.print_json(told)
+        return 0 if captured else 1
+    _print(told)
+    if not captured:
+        print("nothing was captured", file=sys.stderr)
+        return 1
+    if not arguments.no_summary:
+        for profile in _sessions(head, told):
+            _print_profile(head, profile)
+    return 0
+
+
+def _followed(head: source.Source, path: str, told: dict[str, Any]) -> dict[str, Any]:
+    """Until every process is done, or given up; the API says when that is."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    bar = Progress(*columns, console=Console(file=sys.stderr), transient=True)
+    bar.disable = not sys.stderr.isatty()
+    length = (told["duration_ms"] or 2000) / 1e3
+    with bar:
+        task = bar.add_task("waiting for the start", total=length)
+        while told["state"] in ("asked", "running"):
+            gone = time.time() - told["start_ns"] / 1e9
+            ended = sum(each["state"] in ("done", "failed") for each in told["processes"])
+            count = f"{ended} of {len(told['processes'])}"
+            words = "waiting for the start" if gone < 0 else f"capturing: {count} have ended"
+            bar.update(task, completed=min(max(gone, 0.0), length), description=words)
+            time.sleep(POLL_SECONDS)
+            told = head.get(path)
+    return told
+
+
+def _print(told: Mapping[str, Any]) -> None:
+    shown = tables.table(
+        "rank", "host", "pid", "way", "state", "size", "begun", "window", "",
+        right=("rank", "pid", "size", "begun", "window"), fold="",
+    )  # fmt: skip
+    begun = [each["start_ns"] for each in told["processes"] if each["start_ns"]]
+    for each in told["processes"]:
+        shown.add_row(
+            *_who(each),
+            _WAYS.get(each["way"], each["way"]),
+            tables.state(_STATES.get(each["state"], each["state"])),
+            size(each["bytes"]) if each["bytes"] else "",
+            _after(each["start_ns"], min(begun, default=0)),
+            _length(each),
+            each["why"],
+        )
+    out = tables.console()
+    out.print(shown)
+    done = sum(each["state"] == "done" for each in told["processes"])
+    line = f"session {told['session']}: {done} of {len(told['processes'])} captured"
+    if told["overlap_percent"] is not None:
+        line += f", at the same time for {told['overlap_percent']:.1f} % of the time"
+    out.print(line, highlight=False)
+
+
+def _after(start_ns: int, first_ns: int) -> str:
+    if not start_ns:
+        return ""
+    return tables.time(start_ns) if start_ns == first_ns else f"+{duration(start_ns - first_ns)}"
+
+
+def _length(each: Mapping[str, Any]) -> str:
+    return duration(each["end_ns"] - each["start_ns"]) if each["end_ns"] else ""
+
+
+# ── what it says ──────────────────────────────────────────────────────────────────────────────
+
+
+def _sessions(head: source.Source, told: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The capture as profile sessions: one; several if programs of no run were captured."""
+    expected = {name for each in told["processes"] for name in each["files"]}
+    deadline = time.monotonic() + FILES_SECONDS
+    with progress("waiting for the files", "looks") as step:
+        while True:
+            found = [p for p in _profiles(head, told) if p["session"] == told["session"]]
+            here = {file["name"] for profile in found for file in profile["files"]}
+            if expected <= here or time.monotonic() > deadline:
+                return found
+            step(1)
+            time.sleep(POLL_SECONDS)
+
+
+def _profiles(head: source.Source, told: Mapping[str, Any]) -> list[dict[str, Any]]:
+    path = f"/runs/{told['run']}/profiles" if told["run"] else "/profiles"
+    found: list[dict[str, Any]] = head.get(path)["profiles"]
+    return found
+
+
+def _print_profile(head: source.Source, profile: Mapping[str, Any]) -> None:
+    out = tables.console()
+    try:
+        answer = with_summary(head, [profile["run"], profile["session"]])
+    except NotFound:
+        answer = {"summary_state": "failed", "summary_why": "it is not here yet"}
+    print()
+    if answer["summary_state"] == "done":
+        show_summary(SessionSummary.from_json(answer["summary"]), out)
+    else:
+        print(f"no summary: {answer['summary_why'] or 'there is no trace in it'}")
+    for line in _links(head, profile):
+        out.print(line, highlight=False, soft_wrap=True)
+
+
+def _links(head: source.Source, profile: Mapping[str, Any]) -> Iterator[str]:
+    if head.name.startswith("http"):
+        for address in addresses(dict(profile))[:4]:
+            yield f"open: {head.name}/{address}"
+        return
+    for folder in profile["directories"]:
+        yield f"files: {folder}"
+    yield f"`runwatch ui {head.name}` serves the viewers"

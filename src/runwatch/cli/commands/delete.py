@@ -1,0 +1,91 @@
+"""Delete runs: all that was recorded of them, their profiles included; asks first.
+
+For a week (--keep-days) `runwatch restore RUN` brings one back; then its records go for good.  What
+nodes still send of a deleted run is not kept.  A run by the same name is another run.  Without a
+head the journals of the run in the directory go as well, if they are your own and ended.
+
+example:
+  runwatch delete llama-70b
+  runwatch delete sweep-1 sweep-2 --yes --keep-days 0
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from runwatch.cli import source
+from runwatch.cli.commands.profiles import size
+from runwatch.cli.pictures import tables
+from runwatch.errors import UsageError
+from runwatch.terminal import shown
+
+KEEP_DAYS = 7.0
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="its id, or its name")
+    source.arguments(parser)
+    parser.add_argument("--yes", action="store_true", help="delete without asking")
+    parser.add_argument("--force", action="store_true", help="also a run that is running")
+    parser.add_argument(
+        "--keep-days",
+        type=float,
+        default=KEEP_DAYS,
+        metavar="DAYS",
+        help="so long it can be restored (default 7); 0: it is gone at once",
+    )
+    parser.add_argument("--json", action="store_true", help="print what the API answers")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if not 0 <= arguments.keep_days <= 3650:
+        raise UsageError(f"--keep-days is {arguments.keep_days}: a number from 0 to 3650")
+    with source.open_source(arguments) as head:
+        loads = [head.get(f"/runs/{key}/load") for key in dict.fromkeys(arguments.runs)]
+        if not arguments.yes:
+            for load in loads:
+                print(f"{_named(load)}: {_about(load)}", file=sys.stderr)
+            if not agreed(_question(loads, arguments.keep_days)):
+                print("nothing was deleted", file=sys.stderr)
+                return 1
+        force = int(arguments.force)
+        told = [
+            head.delete(f"/runs/{load['run']}", yes=1, force=force, keep_days=arguments.keep_days)
+            for load in loads
+        ]
+    if arguments.json:
+        tables.print_json({"deleted": told})
+        return 0
+    for each in told:
+        later = "" if not arguments.keep_days else f"; `runwatch restore {each['run']}` undoes it"
+        print(f"deleted {_named(each)}: {_about(each)}{later}")
+    return 0
+
+
+def _named(load: dict[str, Any]) -> str:
+    same = load["name"] in ("", load["run"])
+    return shown(load["run"] if same else f"{load['name']} ({load['run']})")
+
+
+def _about(load: dict[str, Any]) -> str:
+    profiles = f", {load['profiles']} profile sessions" if load["profiles"] else ""
+    return (
+        f"{load['points']:,} points, {load['events']:,} events{profiles}, "
+        f"about {size(load['bytes'])}"
+    )
+
+
+def _question(loads: list[dict[str, Any]], keep_days: float) -> str:
+    what = "this run" if len(loads) == 1 else f"these {len(loads)} runs"
+    when = f"; it can be undone for {keep_days:g} days" if keep_days else " for good"
+    return f"Delete {what}{when}? [y/N] "
+
+
+def agreed(question: str) -> bool:
+    """The end of input is a no."""
+    try:
+        return input(question).strip().lower() in ("y", "yes")
+    except EOFError:
+        return False

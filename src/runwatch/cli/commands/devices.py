@@ -1,0 +1,114 @@
+"""Every accelerator of every node now, one line each, those first that hurt.
+
+What hurts, the worst first: lost, unreadable or silent; an XID error; a thermal or hardware limit;
+memory errors; a power cap; memory nearly full; idle while its run goes on.
+
+example:
+  runwatch devices
+  runwatch devices --watch --run llama-7b
+  runwatch devices --sort temperature --limit 10
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import Any, Final
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from runwatch.cli import source
+from runwatch.cli.pictures import devices as device_picture
+from runwatch.cli.pictures import tables
+from runwatch.errors import HeadUnreachable
+from runwatch.views.devices import ORDERS
+
+REFRESH_SECONDS: Final = 1.0
+_AROUND: Final = 6
+"""Lines that are no device's: two on top, a gap, a heading, the rest, and the prompt."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    source.arguments(parser)
+    parser.add_argument("--run", dest="run_name", metavar="RUN", help="only this run's")
+    parser.add_argument("--host", action="append", help="only this host's; may be repeated")
+    parser.add_argument("--sort", choices=ORDERS, default="hurt", help="default: by what hurts")
+    parser.add_argument(
+        "--limit", type=int, metavar="N", help="at most so many (default: what the screen holds)"
+    )
+    parser.add_argument(
+        "--within",
+        type=int,
+        default=3600,
+        metavar="SECONDS",
+        help="those heard of in the last so many seconds (default 3600)",
+    )
+    parser.add_argument("--watch", action="store_true", help="follow; end with Ctrl-C")
+    parser.add_argument("--json", action="store_true", help="print what the API answers")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    with source.open_source(arguments) as head:
+        if arguments.json:
+            tables.print_json(_ask(head, arguments, arguments.limit))
+            return 0
+        out = tables.console()
+        if arguments.watch and sys.stdout.isatty():
+            return _watch(head, arguments, out)
+        out.print(_picture(head, arguments, out))
+    return 0
+
+
+def _watch(head: source.Source, arguments: argparse.Namespace, out: Console) -> int:
+    picture = _picture(head, arguments, out)
+    try:
+        with Live(picture, console=out, auto_refresh=False, vertical_overflow="crop") as live:
+            while True:
+                time.sleep(REFRESH_SECONDS)
+                try:
+                    head.refresh()
+                    picture = _picture(head, arguments, out)
+                    live.update(picture, refresh=True)
+                except HeadUnreachable as error:  # a head that is restarted comes back
+                    live.update(device_picture.unreachable(picture, str(error)), refresh=True)
+    except KeyboardInterrupt:
+        return 0  # the way to end it
+
+
+def _picture(head: source.Source, arguments: argparse.Namespace, out: Console) -> RenderableType:
+    limit = arguments.limit
+    if limit is None and out.is_terminal:
+        limit = max(3, out.height - _AROUND)
+    answer = _ask(head, arguments, limit)
+    if not answer["totals"]["devices"]:
+        return Text(_nothing(head, arguments))
+    return device_picture.devices(answer, out.width)
+
+
+def _ask(head: source.Source, arguments: argparse.Namespace, limit: int | None) -> Any:
+    return head.get(
+        "/devices",
+        run=arguments.run_name,
+        host=arguments.host,
+        sort=arguments.sort,
+        within=arguments.within,
+        limit=limit,
+    )
+
+
+def _nothing(head: source.Source, arguments: argparse.Namespace) -> str:
+    asked = [f"of run {arguments.run_name}"] if arguments.run_name else []
+    asked += [f"on {', '.join(arguments.host)}"] if arguments.host else []
+    of_these = " ".join(["", *asked])
+    ago = tables.duration(arguments.within * 10**9)
+    return (
+        f"No accelerator{of_these} was heard of in the last {ago} (in {head.name}).\n"
+        "An agent reports them: it runs beside every run that has one, or start one on each node "
+        "with\n"
+        "  runwatch agent --head grpc://HEAD:8090\n"
+        "It needs the NVIDIA driver, AMD's amdsmi or libtpu on that node. For what was heard of "
+        "earlier: --within SECONDS."
+    )

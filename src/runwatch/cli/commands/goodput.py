@@ -1,0 +1,320 @@
+"""What a run's time went into: every nanosecond in one class, and what disruptions cost.
+
+Without a run: several together, of a group, of a user, or since a time; then -7d is a week ago.
+
+A time is RFC 3339 (2026-01-31T12:00:00Z; without an offset it is local), seconds since the epoch,
+a time of day (14:02:10: the last one in the run), or relative: -2h is two hours before the run's
+end (before now, while it goes on), 90m is ninety minutes after its start.
+
+example:
+  runwatch goodput demo-spirals
+  runwatch goodput demo-spirals --since -2h --exclude 10m/25m --json
+  runwatch goodput demo-spirals --explain 14:02:10
+  runwatch goodput demo-spirals --price 2.5
+  runwatch goodput --group sweep --since -7d
+  runwatch goodput --by week --since -28d
+  runwatch goodput --import job_timeline.jsonl
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import time
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from runwatch.cli import source
+from runwatch.cli.pictures import goodput as goodput_picture
+from runwatch.cli.pictures import rollup as rollup_picture
+from runwatch.cli.pictures import tables
+from runwatch.cli.pictures.progress import progress
+from runwatch.errors import UsageError
+from runwatch.head.settings import HeadSettings
+from runwatch.settings import load, runwatch_dir
+
+REFRESH_SECONDS: Final = 1.0
+CLOUD_LOGGING: Final = "cloud-logging"
+_UNITS: Final = {"ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9, "d": 86_400 * 10**9}
+_RELATIVE: Final = re.compile(r"([+-]?)((?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+)")
+_NUMBER: Final = re.compile(r"\d+(\.\d+)?")
+_CLOCK: Final = re.compile(r"\d{1,2}:\d{2}(:\d{2})?")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_name", metavar="RUN", nargs="?", help="a run's name or id")
+    source.arguments(parser)
+    parser.add_argument("--since", metavar="TIME", help="only from here on")
+    parser.add_argument("--until", metavar="TIME", help="only up to here")
+    parser.add_argument(
+        "--exclude",
+        metavar="A/B",
+        action="append",
+        default=[],
+        help="do not count the time from A to B; may be repeated",
+    )
+    parser.add_argument(
+        "--buckets", type=int, metavar="N", help="also goodput over time, in N parts"
+    )
+    parser.add_argument(
+        "--price",
+        type=float,
+        metavar="N",
+        help="what an accelerator costs in an hour ($RUNWATCH_PRICE_PER_DEVICE_HOUR)",
+    )
+    parser.add_argument(
+        "--explain", metavar="TIME", help="say why this instant is in its class, and nothing else"
+    )
+    parser.add_argument("--watch", action="store_true", help="follow a run that goes on")
+    parser.add_argument("--json", action="store_true", help="print what the API answers")
+    several = parser.add_argument_group("several runs together")
+    several.add_argument("--group", metavar="NAME", help="those of a group")
+    several.add_argument("--user", metavar="NAME", help="those of a user")
+    several.add_argument(
+        "--by", choices=("group", "user", "week"), help="summed for each of these, not run by run"
+    )
+    imports = parser.add_argument_group("logs of ml-goodput-measurement")
+    imports.add_argument(
+        "--import",
+        dest="log",
+        metavar="FILE",
+        help=f"a recorded log, or {CLOUD_LOGGING}; then show it",
+    )
+    imports.add_argument("--job", metavar="NAME", help="the job, if the log has several")
+    imports.add_argument("--logger", metavar="NAME", help="the log's name (default goodput_JOB)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.log:
+        arguments.run_name = _import(arguments)
+    if not arguments.run_name:
+        return _several(arguments)
+    if arguments.group or arguments.user or arguments.by:
+        raise UsageError("either one run, or those of --group and --user together, or --by")
+    with source.open_source(arguments, only_goodput=not arguments.watch) as head:
+        if arguments.explain:
+            _explain(head, arguments)
+            return 0
+        if arguments.json:
+            tables.print_json(_ask(head, arguments))
+            return 0
+        out = tables.console()
+        picture, live = _picture(head, arguments, out.width)
+        if not (live and arguments.watch and sys.stdout.isatty()):
+            out.print(picture)
+            return 0
+        with Live(picture, console=out, auto_refresh=False) as shown:
+            while live:
+                time.sleep(REFRESH_SECONDS)
+                head.refresh()
+                picture, live = _picture(head, arguments, out.width)
+                shown.update(picture, refresh=True)
+    return 0
+
+
+def _explain(head: source.Source, arguments: argparse.Namespace) -> None:
+    time_ns = moment(arguments.explain, *_bounds(head.get(f"/runs/{arguments.run_name}")))
+    answer = head.get(f"/runs/{arguments.run_name}/goodput/explain", time=time_ns)
+    if arguments.json:
+        tables.print_json(answer)
+    else:
+        tables.console().print(goodput_picture.explained(answer))
+
+
+def _bounds(run: dict[str, Any]) -> tuple[int, int]:
+    """From when to when it lasts."""
+    over = run["ended_ns"] or run["last_ns"]
+    return run["started_ns"], time.time_ns() if run["state"] == "running" else over
+
+
+def _picture(
+    head: source.Source, arguments: argparse.Namespace, width: int
+) -> tuple[RenderableType, bool]:
+    run = head.get(f"/runs/{arguments.run_name}")
+    bar = min(width, goodput_picture.WIDEST)
+    answer = _ask(head, arguments, run, buckets=max(arguments.buckets or 0, bar))
+    parts: list[RenderableType] = [goodput_picture.account(run, answer, width)]
+    if arguments.buckets:
+        answer = _ask(head, arguments, run)
+        parts += [Text(""), goodput_picture.over_time(answer["over_time"], width)]
+    return Group(*parts), answer["live"]
+
+
+def _ask(
+    head: source.Source,
+    arguments: argparse.Namespace,
+    run: dict[str, Any] | None = None,
+    **more: int,
+) -> Any:
+    said = [arguments.since, arguments.until, *arguments.exclude]
+    start_ns, end_ns = 0, 0
+    if any(said):
+        start_ns, end_ns = _bounds(run or head.get(f"/runs/{arguments.run_name}"))
+
+    def at(text: str | None) -> int | None:
+        return None if text is None else moment(text, start_ns, end_ns)
+
+    asked = {"buckets": arguments.buckets} | more
+    return head.get(
+        f"/runs/{arguments.run_name}/goodput",
+        since=at(arguments.since),
+        until=at(arguments.until),
+        exclude=[_range(text, start_ns, end_ns) for text in arguments.exclude] or None,
+        price_per_device_hour=_price(arguments),
+        program="true",
+        **asked,
+    )
+
+
+def _price(arguments: argparse.Namespace) -> float | None:
+    """As said here; None leaves it to the head that is asked."""
+    flags = {"price_per_device_hour": arguments.price}
+    return load(HeadSettings, section="head", flags=flags).values.price_per_device_hour
+
+
+# ── several runs ───────────────────────────────────────────────────────────────────────────────
+
+
+def _several(arguments: argparse.Namespace) -> int:
+    chosen = arguments.group or arguments.user or arguments.since or arguments.until
+    if not (chosen or arguments.by):
+        raise UsageError(
+            "say which run: `runwatch goodput RUN` (`runwatch runs` lists them); or several, by "
+            "--group, --user, --since or --by"
+        )
+    if arguments.exclude or arguments.buckets or arguments.watch:
+        raise UsageError("--exclude, --buckets and --watch are for one run: `runwatch goodput RUN`")
+    now_ns = time.time_ns()
+    with source.open_source(arguments) as head:
+        answer = head.get(
+            "/goodput",
+            group=arguments.group,
+            user=arguments.user,
+            since=_ago(arguments.since, now_ns),
+            until=_ago(arguments.until, now_ns),
+            by=arguments.by,
+            price_per_device_hour=_price(arguments),
+        )
+    if arguments.json:
+        tables.print_json(answer)
+        return 0
+    out = tables.console()
+    out.print(rollup_picture.together(answer, _whose(arguments), out.width, arguments.by))
+    return 0
+
+
+def _ago(text: str | None, now_ns: int) -> int | None:
+    if text is None:
+        return None
+    relative = _RELATIVE.fullmatch(text)
+    if relative is not None and relative[1] != "-":
+        raise UsageError(f"several runs have no common start: not {text!r}, but -{relative[2]} ago")
+    return moment(text, now_ns, now_ns)
+
+
+def _whose(arguments: argparse.Namespace) -> str:
+    said = [f"of group {arguments.group}"] if arguments.group else []
+    said += [f"of {arguments.user}"] if arguments.user else []
+    said += [f"since {arguments.since}"] if arguments.since else []
+    said += [f"until {arguments.until}"] if arguments.until else []
+    return " ".join(said)
+
+
+# ── times ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def moment(text: str, start_ns: int, end_ns: int) -> int:
+    """Nanoseconds since the epoch, for a run from `start_ns` to `end_ns`."""
+    relative = _RELATIVE.fullmatch(text)
+    if relative is not None:
+        ns = _length(relative[2])
+        return end_ns - ns if relative[1] == "-" else start_ns + ns
+    if _NUMBER.fullmatch(text):
+        return _since_epoch(text)
+    if _CLOCK.fullmatch(text):
+        return _time_of_day(text, end_ns)
+    try:
+        found = datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError, OSError) as error:
+        raise UsageError(
+            f"not a time: {text!r} (try 2026-01-31T12:00:00Z, 14:02:10, seconds since the epoch, "
+            "-2h for before the end, 90m for after the start)"
+        ) from error
+    whole = int(found.replace(microsecond=0).timestamp())
+    return whole * 10**9 + found.microsecond * 1000
+
+
+def _time_of_day(text: str, end_ns: int) -> int:
+    """The last such time before the run's end, as clocks show it here."""
+    last = datetime.fromtimestamp(end_ns / 1e9).astimezone()
+    try:
+        clock = datetime.strptime(text if text.count(":") > 1 else f"{text}:00", "%H:%M:%S")
+    except ValueError as error:
+        raise UsageError(f"not a time of day: {text!r} (try 14:02:10)") from error
+    found = last.replace(hour=clock.hour, minute=clock.minute, second=clock.second, microsecond=0)
+    if found > last:
+        found -= timedelta(days=1)
+    return int(found.timestamp()) * 10**9
+
+
+def _length(text: str) -> int:
+    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", text)
+    return sum(round(float(count) * _UNITS[unit]) for count, unit in parts)
+
+
+def _since_epoch(text: str) -> int:
+    """Seconds; a number that is too large for that is milliseconds, microseconds, nanoseconds."""
+    whole, _, fraction = text.partition(".")
+    digits = max(0, len(whole) - 10) // 3 * 3
+    scale = int(10 ** (9 - min(digits, 9)))
+    return int(whole) * scale + int((fraction + "0" * 9)[:9]) * scale // 10**9
+
+
+def _range(text: str, start_ns: int, end_ns: int) -> str:
+    first, slash, last = text.partition("/")
+    if not slash:
+        raise UsageError(f"not a stretch of time: {text!r} (give --exclude FROM/TO)")
+    return f"{moment(first, start_ns, end_ns)}/{moment(last, start_ns, end_ns)}"
+
+
+# ── logs of the original ───────────────────────────────────────────────────────────────────────
+
+
+def _import(arguments: argparse.Namespace) -> str:
+    """Make a run of the log, say what was made, and return its id."""
+    from runwatch.compat.goodput.log import imports
+
+    directory = arguments.dir or runwatch_dir()
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    arguments.dir = directory
+    with progress(f"reading {arguments.log}", "entries") as step:
+        if arguments.log == CLOUD_LOGGING:
+            entries: Iterable[Any] = _from_cloud(imports, arguments, step)
+        else:
+            entries = imports.read_log(Path(arguments.log), progress=step)
+        made = imports.import_entries(
+            entries, directory, job_name=arguments.job, logger_name=arguments.logger
+        )
+    told = f"{made.read:,} entries of job {made.job_name!r}: {made.written:,} new in {directory}"
+    print(f"runwatch: {told}", file=sys.stderr)
+    return arguments.run_name or str(made.run)
+
+
+def _from_cloud(imports: Any, arguments: argparse.Namespace, step: Any) -> Iterable[Any]:
+    if not arguments.job:
+        raise UsageError(f"--import {CLOUD_LOGGING} needs --job NAME (and --logger, if it differs)")
+    found: Iterable[Any] = imports.read_cloud_logging(
+        arguments.job,
+        arguments.logger or f"goodput_{arguments.job}",
+        project=os.environ.get("GOOGLE_CLOUD_PROJECT"),
+        progress=step,
+    )
+    return found

@@ -1,0 +1,255 @@
+"""Profile sessions: which there are, what they say, and where they open.
+
+  runwatch profiles [RUN]                       list them, newest first
+  runwatch profiles show RUN SESSION            what its traces say, without a viewer
+  runwatch profiles open [RUN [SESSION]]        links to XProf and Perfetto
+  runwatch profiles export RUN SESSION OUT      copy its files to the directory OUT
+  runwatch profiles delete RUN SESSION          delete it and its files; asks first
+
+example:
+  runwatch profiles llama-70b
+  runwatch profiles show llama-70b 2026_11_15_10_09_07
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from runwatch.cli import source
+from runwatch.cli.commands.export import check_output, write_file
+from runwatch.cli.pictures import tables
+from runwatch.cli.pictures.progress import progress
+from runwatch.cli.pictures.traces import show_summary
+from runwatch.errors import NotFound, RunwatchError, UsageError
+from runwatch.traces.summary import SessionSummary
+from runwatch.views.profiles import check_session
+
+VERBS: Final = {
+    "list": (0, 1), "show": (2, 2), "open": (0, 2), "export": (3, 3), "delete": (2, 2)
+}  # fmt: skip
+"""How many words each takes."""
+PATIENCE_SECONDS: Final = 330.0
+POLL_SECONDS: Final = 0.2
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("words", nargs="*", metavar="[VERB] [RUN] …", help="see above")
+    source.arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print what the API answers")
+    parser.add_argument("--yes", action="store_true", help="delete without asking")
+    parser.add_argument("--force", action="store_true", help="export over files that exist")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    verb, words = _said(arguments.words)
+    if len(words) > 1:
+        check_session(words[1])
+    with source.open_source(arguments) as head:
+        return _DO[verb](head, words, arguments)
+
+
+def _said(words: list[str]) -> tuple[str, list[str]]:
+    verb, rest = ("list", words) if not words or words[0] not in VERBS else (words[0], words[1:])
+    least, most = VERBS[verb]
+    if not least <= len(rest) <= most:
+        takes = str(least) if least == most else f"{least} to {most}"
+        raise UsageError(
+            f"`profiles {verb}` takes {takes} names, not {len(rest)} (runwatch profiles --help)"
+        )
+    return verb, rest
+
+
+# ── listing ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _sessions(head: source.Source, words: list[str]) -> list[dict[str, Any]]:
+    answer = head.get(f"/runs/{words[0]}/profiles" if words else "/profiles")
+    found: list[dict[str, Any]] = answer["profiles"]
+    return found if len(words) < 2 else [p for p in found if p["session"] == words[1]]
+
+
+def _list(head: source.Source, words: list[str], arguments: argparse.Namespace) -> int:
+    found = _sessions(head, words)
+    if arguments.json:
+        tables.print_json({"profiles": found})
+    elif not found:
+        whose = f"of {words[0]}" if words else f"in {head.name}"
+        print(f"no profiles {whose} yet (`runwatch capture RUN` makes one)")
+    else:
+        print_sessions(found)
+    return 0
+
+
+def print_sessions(found: list[dict[str, Any]]) -> None:
+    shown = tables.table(
+        "run", "session", "when", "hosts", "ranks", "framework", "size", "steps", "state",
+        right=("ranks", "size"), fold="framework",
+    )  # fmt: skip
+    for profile in found:
+        shown.add_row(
+            profile["run_name"] or profile["run"],
+            profile["session"],
+            tables.time(profile["start_ns"]),
+            _few(profile["hosts"]),
+            str(len(profile["ranks"]) or ""),
+            ", ".join(profile["frameworks"]) or _kinds(profile),
+            size(profile["bytes"]),
+            _steps(profile),
+            tables.state(_STATES.get(profile["state"], profile["state"])),
+        )
+    out = tables.console()
+    out.print(shown)
+    for profile in found:
+        if profile["why"]:
+            out.print(f"{profile['session']}: {profile['why']}", style="dim", highlight=False)
+
+
+_STATES: Final = {"done": "completed", "partial": "partial"}
+
+
+def _few(names: list[str]) -> str:
+    rest = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + rest
+
+
+def _kinds(profile: dict[str, Any]) -> str:
+    return ", ".join(sorted({file["kind"] for file in profile["files"]} - {"other"}))
+
+
+def _steps(profile: dict[str, Any]) -> str:
+    first, last = profile["first_step"], profile["last_step"]
+    if first is None:
+        return ""
+    return f"{first:,}" if last in (None, first) else f"{first:,}–{last:,}"
+
+
+def size(count: int) -> str:
+    amount = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 1000:
+            return f"{amount:.3g} {unit}"
+        amount /= 1000
+    return f"{amount:.3g} TB"
+
+
+# ── one session ───────────────────────────────────────────────────────────────────────────────
+
+
+def _show(head: source.Source, words: list[str], arguments: argparse.Namespace) -> int:
+    answer = with_summary(head, words)
+    if arguments.json:
+        tables.print_json(answer)
+        return 0
+    print_sessions([answer])
+    for file in answer["files"]:
+        print(f"  {file['name']}  {size(file['bytes'])}")
+    if answer["summary_state"] != "done":
+        print(f"no summary: {answer['summary_why'] or 'there is no trace in it'}")
+        return 0 if answer["summary_state"] == "none" else 1
+    _print_summary(answer["summary"])
+    if answer["summary_why"]:
+        print(f"left out: {answer['summary_why']}")
+    return 0
+
+
+def with_summary(head: source.Source, words: list[str]) -> dict[str, Any]:
+    path = f"/profiles/{words[0]}/{words[1]}"
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    with progress("reading its traces", "looks") as step:
+        while True:
+            answer: dict[str, Any] = head.get(path)
+            if answer["summary_state"] != "waiting" or time.monotonic() > deadline:
+                return answer
+            step(1)
+            time.sleep(POLL_SECONDS)
+
+
+def _print_summary(summary: dict[str, Any]) -> None:
+    show_summary(SessionSummary.from_json(summary), tables.console())
+
+
+def _open(head: source.Source, words: list[str], arguments: argparse.Namespace) -> int:
+    if not head.name.startswith("http"):
+        raise UsageError(
+            f"nothing serves {head.name} now: `runwatch ui {head.name}` does, then ask again"
+        )
+    found = _sessions(head, words)
+    links = {
+        profile["session"]: [_link(head, address) for address in addresses(profile)]
+        for profile in found
+    }
+    if arguments.json:
+        tables.print_json(links)
+        return 0
+    print(f"all: {_link(head, 'viewers/')}")
+    for session, addresses in links.items():
+        for address in addresses:
+            print(f"{session}: {address}")
+    return 0
+
+
+def addresses(profile: dict[str, Any]) -> list[str]:
+    traces = [file["viewer"] for file in profile["files"] if file["kind"] == "trace"]
+    return ([profile["xprof"]] if profile["xprof"] else []) + traces
+
+
+def _link(head: source.Source, address: str) -> str:
+    return f"{head.name}/{address}"
+
+
+def _export(head: source.Source, words: list[str], arguments: argparse.Namespace) -> int:
+    """As XProf and `runwatch host` find them: OUT/plugins/profile/SESSION/FILE."""
+    run, session, out = words
+    answer = head.get(f"/profiles/{run}/{session}")
+    if not answer["files"]:
+        raise NotFound(f"session {session} has no file that {head.name} can reach")
+    folder = Path(out) / "plugins" / "profile" / session
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in answer["files"]:
+        name = _file_name(file["name"])
+        check_output(folder / name, force=arguments.force)
+        write_file(folder / name, head.stream(f"/profiles/{run}/{session}/files/{name}"))
+    if arguments.json:
+        tables.print_json({"directory": str(folder), "files": [f["name"] for f in answer["files"]]})
+    else:
+        print(f"Wrote {len(answer['files'])} files to {folder}")
+    return 0
+
+
+def _file_name(name: str) -> str:
+    """A head that is not ours may answer anything."""
+    if not name or name.startswith(".") or "/" in name or "\\" in name or not name.isprintable():
+        raise RunwatchError(f"the head names a file {name[:80]!r}, which cannot be written")
+    return name
+
+
+def _delete(head: source.Source, words: list[str], arguments: argparse.Namespace) -> int:
+    path = f"/profiles/{words[0]}/{words[1]}"
+    found = head.get(path)
+    about = f"{len(found['files'])} files, {size(found['bytes'])}"
+    if not arguments.yes and not _agreed(f"Delete session {words[1]} ({about})? [y/N] "):
+        print("nothing was deleted", file=sys.stderr)
+        return 1
+    told = head.delete(path, yes=1)
+    if arguments.json:
+        tables.print_json(told)
+    else:
+        print(f"deleted session {words[1]}: {about}")
+    return 0
+
+
+def _agreed(question: str) -> bool:
+    """The end of input is a no."""
+    try:
+        return input(question).strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+_DO: Final = {
+    "list": _list, "show": _show, "open": _open, "export": _export, "delete": _delete
+}  # fmt: skip

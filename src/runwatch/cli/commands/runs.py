@@ -1,0 +1,65 @@
+"""List runs: state, attempts, last step and value, newest first.
+
+example:
+  runwatch runs
+  runwatch runs --state running --json
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from runwatch.cli import source
+from runwatch.cli.pictures import tables
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    source.arguments(parser)
+    states = ("running", "completed", "failed", "killed", "lost")
+    parser.add_argument("--state", choices=states, help="only runs in this state")
+    parser.add_argument("--group", help="only runs of this group")
+    parser.add_argument("--limit", type=int, default=50, help="at most so many (default 50)")
+    parser.add_argument("--json", action="store_true", help="print what the API answers")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    with source.open_source(arguments) as head:
+        answer = head.get(
+            "/runs", state=arguments.state, group=arguments.group, limit=arguments.limit
+        )
+    if arguments.json:
+        tables.print_json(answer)
+        return 0
+    if not answer["runs"]:
+        print(f"no runs in {head.name} yet")
+        return 0
+    print_runs(answer["runs"])
+    if answer["total"] > len(answer["runs"]):
+        print(f"… and {answer['total'] - len(answer['runs'])} more (--limit)")
+    return 0
+
+
+def print_runs(runs: list[dict[str, Any]]) -> None:
+    shown = tables.table(
+        "run", "state", "attempts", "step", "latest", "started", "took",
+        right=("attempts", "step", "took"),
+    )  # fmt: skip
+    for run in runs:
+        headline = run["headline"]
+        latest = f"{headline['metric']} {tables.number(headline['value'])}" if headline else ""
+        until = run["ended_ns"] or run["last_ns"]
+        shown.add_row(
+            run["name"] if run["name"] == run["run"] else f"{run['name']} ({run['run']})",
+            tables.state_of(run),
+            str(run["attempts"]),
+            "" if run["last_step"] is None else f"{run['last_step']:,}",
+            latest,
+            tables.time(run["started_ns"]),
+            tables.duration(until - run["started_ns"]),
+        )
+    out = tables.console()
+    out.print(shown)
+    for run in runs:
+        if run["reason"]:
+            out.print(f"{run['name']}: {run['reason']}", style="dim", highlight=False)

@@ -1,0 +1,186 @@
+"""Sessions: name a stretch of time now, and get what every device did in it later.
+
+A session costs nothing while it lasts and survives whatever ends: it is a name and a range of time
+over what the agents record anyway.  Names may be used again; the newest is meant unless an id is
+given.
+
+example:
+  runwatch session start warmup
+  runwatch session stop warmup
+  runwatch session export warmup -o warmup.json
+  runwatch session stat warmup --plot warmup.pdf
+  runwatch session stat --data warmup.json
+  runwatch session import ~/.cache/gswarm/metrics
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from runwatch.cli import session_import, source
+from runwatch.cli.commands.export import check_output, write_file
+from runwatch.cli.pictures import tables
+from runwatch.errors import UsageError
+from runwatch.exports.figure import check_drawing, draw
+from runwatch.exports.recorded import figures, load, summary
+from runwatch.views.sessions import check_name
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for verb, help in (
+        ("start", "begin a session"),
+        ("stop", "end a session"),
+        ("resume", "go on with a session that was stopped"),
+        ("list", "which there are, newest first"),
+        ("export", "write a session's frames"),
+        ("stat", "print what every device did in a session, and draw it"),
+        ("import", "store what clients of gswarm left on disk, as sessions"),
+    ):
+        command = verbs.add_parser(verb, help=help, description=help)
+        if verb == "import":
+            session_import.arguments(command)
+            continue
+        if verb == "start":
+            command.add_argument("name", nargs="?", metavar="NAME", help="default: from the time")
+        elif verb == "stat":
+            _stat_arguments(command)
+        elif verb != "list":
+            command.add_argument("name", metavar="NAME", help="its name, or its id")
+        if verb == "export":
+            _export_arguments(command)
+        else:
+            command.add_argument("--json", action="store_true", help="print what the API answers")
+        source.arguments(command)
+
+
+def _export_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--format", choices=("json", "parquet"), default="json")
+    parser.add_argument(
+        "--compat", choices=("gswarm",), help="numbers as text and 0 to 1, as gsprof 0.2.1 wrote"
+    )
+    parser.add_argument("-o", "--output", type=Path, help="a file (default: standard output)")
+    parser.add_argument("--force", action="store_true", help="replace the file if it exists")
+
+
+def _stat_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help="its name, or its id")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="FILE",
+        help="a file that `export` wrote, or gsprof, in place of NAME",
+    )
+    parser.add_argument(
+        "--plot", type=Path, metavar="OUT", help="draw it into this file: .pdf, .png or .svg"
+    )
+    parser.add_argument("--force", action="store_true", help="replace the drawing if it exists")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.verb == "stat":
+        return _stat(arguments)
+    if arguments.verb == "import":
+        return session_import.run(arguments)
+    with source.open_source(arguments) as head:
+        if arguments.verb == "list":
+            return _list(head, arguments)
+        if arguments.verb == "export":
+            return _export(head, arguments)
+        return _change(head, arguments)
+
+
+def _change(head: source.Source, arguments: argparse.Namespace) -> int:
+    if arguments.verb == "start":
+        body = {} if arguments.name is None else {"name": arguments.name}
+        told, word = head.post("/sessions", body), "started"
+    else:
+        told = head.post(f"/sessions/{check_name(arguments.name)}/{arguments.verb}", {})
+        word = "stopped" if arguments.verb == "stop" else "goes on"
+    if arguments.json:
+        tables.print_json(told)
+    else:
+        print(f"session {told['name']} ({told['id']}) {word}")
+    return 0
+
+
+def _list(head: source.Source, arguments: argparse.Namespace) -> int:
+    answer = head.get("/sessions")
+    if arguments.json:
+        tables.print_json(answer)
+    elif not answer["sessions"]:
+        print(f"no sessions in {head.name} yet (`runwatch session start NAME` begins one)")
+    else:
+        print_sessions(answer["sessions"])
+    return 0
+
+
+def print_sessions(sessions: list[dict[str, Any]]) -> None:
+    shown = tables.table(
+        "session", "id", "state", "started", "took", "frames", right=("took", "frames")
+    )
+    for session in sessions:
+        spans = [(s["start_ns"], s["end_ns"]) for s in session["stretches"]]
+        took = sum(end - start for start, end in spans if end is not None)
+        shown.add_row(
+            session["name"],
+            session["id"],
+            tables.state("running" if session["active"] else "completed"),
+            tables.time(session["started_ns"]),
+            "" if session["active"] else tables.duration(took),
+            f"{session['frames']:,}",
+        )
+    tables.console().print(shown)
+
+
+def _export(head: source.Source, arguments: argparse.Namespace) -> int:
+    output: Path | None = arguments.output
+    if output is None and arguments.format == "parquet" and sys.stdout.isatty():
+        raise UsageError("Parquet is not for a terminal: name a file with -o FILE")
+    if output is not None:
+        check_output(output, force=arguments.force)
+    chunks = head.stream(
+        f"/sessions/{check_name(arguments.name)}/export",
+        format=arguments.format,
+        compat=arguments.compat,
+    )
+    if output is None:
+        for chunk in chunks:
+            sys.stdout.buffer.write(chunk)
+        sys.stdout.buffer.flush()
+        return 0
+    write_file(output, chunks)
+    print(f"Wrote {output}")
+    return 0
+
+
+def _stat(arguments: argparse.Namespace) -> int:
+    data: Path | None = arguments.data
+    if (data is None) == (arguments.name is None):
+        raise UsageError("name a session, or a file with --data FILE: one of the two")
+    if arguments.plot is not None:
+        check_drawing(arguments.plot)
+        check_output(arguments.plot, force=arguments.force)
+    if data is not None:
+        return _tell(data, arguments)
+    with tempfile.TemporaryDirectory(prefix="runwatch-") as place:
+        data = Path(place) / "session.json"
+        with source.open_source(arguments) as head:
+            write_file(data, head.stream(f"/sessions/{check_name(arguments.name)}/export"))
+        return _tell(data, arguments)
+
+
+def _tell(data: Path, arguments: argparse.Namespace) -> int:
+    recorded = load(data)
+    if arguments.json:
+        tables.print_json(figures(recorded))
+    else:
+        print(summary(recorded))
+    if arguments.plot is not None:
+        drawn = draw(recorded, arguments.plot)
+        print(f"Wrote {drawn}", file=sys.stderr if arguments.json else sys.stdout)
+    return 0

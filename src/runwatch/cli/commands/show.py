@@ -1,0 +1,180 @@
+"""Show one run: how it stands, its processes, and a chart; follows it while it runs.
+
+example:
+  runwatch show demo-spirals
+  runwatch show demo-spirals --metric loss --metric step_seconds --axis time --once
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import Any, Final
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from runwatch.cli import source
+from runwatch.cli.pictures import tables
+from runwatch.cli.pictures.chart import draw
+from runwatch.errors import NotFound
+
+REFRESH_SECONDS: Final = 1.0
+MOST_CURVES: Final = 4
+MOST_TROUBLES: Final = 8
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_name", metavar="RUN", help="a run's name or id")
+    source.arguments(parser)
+    parser.add_argument("--metric", "-m", action="append", help="what to draw; may be repeated")
+    parser.add_argument("--rank", type=int, help="only this rank's curves")
+    parser.add_argument("--axis", choices=("step", "time"), help="default: step where there is one")
+    parser.add_argument("--once", action="store_true", help="do not follow a run that goes on")
+    parser.add_argument("--json", action="store_true", help="print what the API answers")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    with source.open_source(arguments) as head:
+        if arguments.json:
+            answer = head.get(f"/runs/{arguments.run_name}")
+            answer["curves"] = _curves(head, answer, arguments, buckets=200)
+            tables.print_json(answer)
+            return 0
+        out = tables.console()
+        picture, running = _picture(head, arguments, out.width)
+        if not running or arguments.once or not sys.stdout.isatty():
+            out.print(picture)
+            return 0
+        with Live(picture, console=out, auto_refresh=False) as live:
+            while running:
+                time.sleep(REFRESH_SECONDS)
+                head.refresh()
+                picture, running = _picture(head, arguments, out.width)
+                live.update(picture, refresh=True)
+    return 0
+
+
+def _picture(
+    head: source.Source, arguments: argparse.Namespace, width: int
+) -> tuple[RenderableType, bool]:
+    run = head.get(f"/runs/{arguments.run_name}")
+    key = run["run"]
+    processes = head.get(f"/runs/{key}/processes")["processes"]
+    parts: list[RenderableType] = [_headline(run), process_table(processes)]
+    parts += [Text(line, style="yellow") for line in _troubles(head, key)]
+    parts += _incidents(head, key)
+    by_metric: dict[str, list[dict[str, Any]]] = {}
+    for curve in _curves(head, run, arguments, buckets=max(20, (width - 12) * 2)):
+        by_metric.setdefault(curve["metric"], []).append(curve)
+    for curves in by_metric.values():
+        axis = _axis(arguments, run)
+        chart = draw(curves[:MOST_CURVES], axis, width=min(width, 110), height=14)
+        parts += [Text(""), Text.from_ansi(chart)]
+        if len(curves) > MOST_CURVES:
+            parts.append(Text(f"and {len(curves) - MOST_CURVES} more (--rank)", style="dim"))
+    return Group(*parts), run["state"] == "running"
+
+
+def _troubles(head: source.Source, run: str) -> list[str]:
+    """What is missing from this run's records, and what its numbers must be read with."""
+    kinds = ["journal_gap", "journal_loss", "clock_jump", "warning"]
+    answer = head.get(f"/runs/{run}/events", kind=kinds, limit=1000)
+    lines: dict[tuple[Any, ...], str] = {}
+    for event in answer["events"]:  # oldest first: counts are totals, the newest one holds
+        who, kind, body = f"rank {event['rank']}", event["kind"], event["body"]
+        if kind == "journal_gap":
+            text = f"{who}: part of its journal could not be read ({body.get('reason')})"
+            lines[kind, event["journal"], body.get("reason")] = text
+        elif kind == "journal_loss":
+            lost = sum(v for v in body.values() if isinstance(v, int))
+            lines[kind, event["journal"]] = f"{who}: {lost:,} records dropped for want of disk"
+        elif kind == "clock_jump":
+            lines[kind, event["host"]] = f"{event['host']}: its clock jumped {body['seconds']:+g} s"
+        else:
+            lines[kind, event["journal"], body["what"]] = (
+                f"{who}: not recorded: {body['what']} × {body['count']}"
+            )
+    return list(lines.values())[:MOST_TROUBLES]
+
+
+def _incidents(head: source.Source, run: str) -> list[RenderableType]:
+    """The open one, or the last of this run; `runwatch stacks` tells more."""
+    for incident in head.get(f"/runs/{run}/incidents")["incidents"][:1]:
+        what = {"hang": "stood still", "crash": "went down"}[incident["kind"]]
+        when = f"since {tables.time(incident['since_ns'])}"
+        is_note = incident.get("severity") == "note"
+        if incident["state"] == "open":
+            what = "takes no step" if is_note else "stands still"
+        elif incident["kind"] == "hang":
+            what = "took no step" if is_note else what
+            when += f" until {tables.time(incident['closed_ns'])}"
+        style = "bold yellow" if incident["state"] == "open" and not is_note else "dim"
+        return [Text(f"{what} {when}: {incident['text']}", style=style)]
+    return []
+
+
+def _headline(run: dict[str, Any]) -> Text:
+    line = Text.assemble((run["name"], "bold"), "  ", tables.state_of(run))
+    attempt = f"attempt {run['attempts']}"
+    step = "" if run["last_step"] is None else f"step {run['last_step']:,}"
+    until = run["ended_ns"] or run["last_ns"]
+    facts = [attempt, step, f"started {tables.time(run['started_ns'])}"]
+    facts.append(tables.duration(until - run["started_ns"]))
+    line.append("  " + " · ".join(fact for fact in facts if fact))
+    for reason in attempt_reasons(run):
+        line.append(f"\n{reason}", style="dim")
+    return line
+
+
+def attempt_reasons(run: dict[str, Any]) -> list[str]:
+    """What ended each attempt that something ended."""
+    return [f"attempt {a['attempt']}: {a['reason']}" for a in run["history"] if a["reason"]]
+
+
+def process_table(processes: list[dict[str, Any]]) -> RenderableType:
+    shown = tables.table(
+        "attempt", "rank", "host", "pid", "state", "took", "how it ended",
+        right=("attempt", "rank", "pid", "took"), fold="how it ended",
+    )  # fmt: skip
+    for process in processes:
+        until = process["ended_ns"] or process["last_ns"]
+        shown.add_row(
+            str(process["attempt"]),
+            str(process["rank"]),
+            process["host"],
+            str(process["pid"]),
+            tables.state(process["state"]),
+            tables.duration(until - process["started_ns"]),
+            process["reason"],
+        )
+    return shown
+
+
+def _axis(arguments: argparse.Namespace, run: dict[str, Any]) -> str:
+    return arguments.axis or ("time" if run["last_step"] is None else "step")
+
+
+def _curves(
+    head: source.Source, run: dict[str, Any], arguments: argparse.Namespace, buckets: int
+) -> list[dict[str, Any]]:
+    metrics = arguments.metric or ([run["headline"]["metric"]] if run["headline"] else [])
+    if not metrics:
+        return []
+    answer = head.get(
+        f"/runs/{run['run']}/curves",
+        metric=metrics,
+        rank=arguments.rank,
+        axis=_axis(arguments, run),
+        buckets=buckets,
+    )
+    found: list[dict[str, Any]] = answer["curves"]
+    missing = sorted(set(metrics) - {curve["metric"] for curve in found})
+    if missing and arguments.metric:
+        known = sorted({s["metric"] for s in head.get(f"/runs/{run['run']}/series")["series"]})
+        raise NotFound(
+            f"run {run['name']!r} has no metric {missing[0]!r}; it has {', '.join(known)}"
+        )
+    return found

@@ -1,0 +1,236 @@
+"""Where the processes of a run are: now, or when it last stood still; or any local process.
+
+Ranks that are at the same are shown together, the odd one out first.  Nothing has to be prepared:
+the node's agent looks from outside, or asks the process; where there is no agent, this command
+looks at the processes of its own host.
+
+example:
+  runwatch stacks llama-70b                     who is where now
+  runwatch stacks llama-70b --rank 7            every thread of rank 7
+  runwatch stacks llama-70b --incident last     the last time it hung, and who was to blame
+  runwatch stacks llama-70b --speedscope f.json
+  runwatch stacks --pid 4711                    any Python process of this machine
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from runwatch.cli import source
+from runwatch.cli.commands.export import check_output, write_file
+from runwatch.cli.pictures import tables
+from runwatch.cli.pictures.stacks import print_incident, print_report, print_stacks
+from runwatch.errors import NotFound, UsageError
+from runwatch.settings import runwatch_dir
+
+WAIT_SECONDS: Final = 20.0
+POLL_SECONDS: Final = 0.1
+WATCH_SECONDS: Final = 2.0
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_name", nargs="?", metavar="RUN", help="a run's name or id")
+    source.arguments(parser)
+    parser.add_argument("--pid", type=int, help="a process of this machine, of any run or none")
+    parser.add_argument(
+        "--rank", type=int, action="append", help="every thread of this rank; may be repeated"
+    )
+    parser.add_argument("--full", action="store_true", help="every thread of every rank")
+    parser.add_argument(
+        "--native",
+        action=argparse.BooleanOptionalAction,
+        help="native frames, too: a second or more per process (default: only with --pid)",
+    )
+    parser.add_argument("--watch", action="store_true", help="look again and again")
+    parser.add_argument(
+        "--incident", metavar="ID", help="an incident of the run, or `last`, in place of now"
+    )
+    parser.add_argument("--history", action="store_true", help="list the run's incidents")
+    parser.add_argument("--speedscope", type=Path, metavar="OUT", help="write what is stored")
+    parser.add_argument("--collapsed", type=Path, metavar="OUT", help="the same as text")
+    parser.add_argument("--force", action="store_true", help="replace the file if it exists")
+    parser.add_argument("--json", action="store_true", help="print what the API answers")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if (arguments.pid is None) == (arguments.run_name is None):
+        raise UsageError("name a run, or a process with --pid PID: one of the two")
+    if arguments.pid is not None:
+        from runwatch.cli.stacks_pid import show_pid
+
+        native = arguments.native is not False
+        out = tables.console()
+        return show_pid(arguments.pid, native=native, as_json=arguments.json, console=out)
+    for output in (arguments.speedscope, arguments.collapsed):
+        if output is not None:
+            check_output(output, force=arguments.force)
+    with source.open_source(arguments) as head:
+        found = head.get(f"/runs/{arguments.run_name}")
+        if arguments.speedscope is not None or arguments.collapsed is not None:
+            return _export(head, found["run"], arguments)
+        if arguments.history:
+            return _history(head, found["run"], arguments)
+        if arguments.incident is not None:
+            return _incident(head, found["run"], arguments)
+        if found["state"] != "running":
+            return _before(head, found, arguments)
+        return _now(head, found, arguments)
+
+
+# ── now ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _now(head: source.Source, run: Mapping[str, Any], arguments: argparse.Namespace) -> int:
+    while True:
+        answer = _look(head, run["run"], arguments)
+        if arguments.json:
+            tables.print_json(answer)
+        else:
+            _print_now(head, run, answer, arguments)
+        seen = any(process["threads"] for process in answer["processes"])
+        if not arguments.watch:
+            return 0 if seen else 1
+        time.sleep(WATCH_SECONDS)
+        head.refresh()
+        run = head.get(f"/runs/{run['run']}")
+        if run["state"] != "running":
+            return 0
+
+
+def _print_now(
+    head: source.Source, run: Mapping[str, Any], answer: Any, arguments: argparse.Namespace
+) -> None:
+    out = tables.console()
+    if arguments.watch:
+        out.clear()
+    out.print(f"[bold]{run['name']}[/]  {tables.time(answer['time_ns'])}", highlight=False)
+    for incident in head.get(f"/runs/{run['run']}/incidents")["incidents"][:1]:
+        if incident["state"] == "open":
+            print_incident(incident, out)
+            answer = {**answer, "text": "" if incident["text"] else answer["text"]}
+    print_stacks(answer, out, full=arguments.full, ranks=arguments.rank or ())
+
+
+def _look(head: source.Source, run: str, arguments: argparse.Namespace) -> Any:
+    """Through the agents; where this host has none, by ourselves."""
+    body = {"ranks": arguments.rank, "native": bool(arguments.native), "rounds": 2}
+    asked = head.post(f"/runs/{run}/stacks", body)
+    command, unreachable = asked["command"], asked["unreachable"]
+    deadline = time.monotonic() + WAIT_SECONDS
+    answer = asked
+    while answer["waiting_for"] and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+        head.refresh()
+        state = head.get(f"/commands/{command}")
+        waiting = sorted(set(state["hosts"]) - set(state["results"]))
+        answer = {**answer, "waiting_for": waiting}
+    if asked["waiting_for"]:
+        taken = head.get(f"/runs/{run}/stacks", command=command, rank=arguments.rank)
+        answer = {**taken, "unreachable": unreachable, "waiting_for": answer["waiting_for"]}
+    here = _this_host()
+    if here in unreachable:
+        answer = _look_here(head, run, arguments, answer, here)
+    return answer
+
+
+def _this_host() -> str:
+    from runwatch.journal.liveness import this_host
+
+    return this_host()
+
+
+def _look_here(
+    head: source.Source, run: str, arguments: argparse.Namespace, answer: Any, host: str
+) -> Any:
+    import msgspec
+
+    from runwatch.cli.stacks_here import look_here
+    from runwatch.head.features.stacks.api import stack_list
+    from runwatch.record import RunId
+
+    root = arguments.dir or runwatch_dir()
+    processes = head.get(f"/runs/{run}/processes")["processes"]
+    alive = [p for p in processes if p["state"] == "running" and p["host"] == host]
+    bodies = look_here(root, run, alive, ranks=arguments.rank, native=bool(arguments.native))
+    if not bodies:
+        return answer
+    others = [body for body in answer["processes"] if body["host"] != host]
+    found = msgspec.to_builtins(stack_list(RunId(run), [*others, *bodies]))
+    left = {name: why for name, why in answer["unreachable"].items() if name != host}
+    return {**found, "unreachable": left, "waiting_for": answer["waiting_for"]}
+
+
+# ── before ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _before(head: source.Source, run: Mapping[str, Any], arguments: argparse.Namespace) -> int:
+    """It does not run: what was seen last."""
+    incidents = head.get(f"/runs/{run['run']}/incidents")["incidents"]
+    if incidents:
+        arguments.incident = "last"
+        return _incident(head, run["run"], arguments)
+    answer = head.get(f"/runs/{run['run']}/stacks", rank=arguments.rank)
+    if not answer["processes"]:
+        raise NotFound(
+            f"run {run['name']!r} is {run['state']}, and no stacks were stored while it ran"
+        )
+    if arguments.json:
+        tables.print_json(answer)
+        return 0
+    out = tables.console()
+    out.print(f"{run['name']} is {run['state']}; the last stacks:", highlight=False)
+    print_stacks(answer, out, full=arguments.full, ranks=arguments.rank or ())
+    return 0
+
+
+def _incident(head: source.Source, run: str, arguments: argparse.Namespace) -> int:
+    answer = head.get(f"/runs/{run}/incidents/{arguments.incident}")
+    if arguments.json:
+        tables.print_json(answer)
+        return 0
+    out = tables.console()
+    print_incident(answer, out)
+    if not arguments.full and not arguments.rank:
+        print_report(answer["report"], answer["ranks"], out)
+        return 0
+    stacks = head.get(f"/runs/{run}/stacks", incident=answer["id"], rank=arguments.rank)
+    print_stacks({**stacks, "text": ""}, out, full=True, ranks=arguments.rank or ())
+    return 0
+
+
+def _history(head: source.Source, run: str, arguments: argparse.Namespace) -> int:
+    answer = head.get(f"/runs/{run}/incidents")
+    if arguments.json:
+        tables.print_json(answer)
+        return 0
+    if not answer["incidents"]:
+        print(f"run {run} has not stood still, as far as is known")
+    out = tables.console()
+    for incident in answer["incidents"]:
+        print_incident(incident, out)
+    return 0
+
+
+def _export(head: source.Source, run: str, arguments: argparse.Namespace) -> int:
+    stored = head.get(f"/runs/{run}/stacks", incident=arguments.incident)
+    if not stored["processes"]:
+        raise NotFound(
+            f"no stacks of run {run} are stored: take some with `runwatch stacks {run}`, or have "
+            "the head sample them (stack_sample_seconds)"
+        )
+    wanted = (("speedscope", arguments.speedscope), ("collapsed", arguments.collapsed))
+    for name, output in wanted:
+        if output is not None:
+            chunks = head.stream(
+                f"/runs/{run}/flame",
+                format=name,
+                incident=arguments.incident,
+                rank=arguments.rank,
+            )
+            write_file(output, chunks)
+            print(f"Wrote {output}")
+    return 0

@@ -1,0 +1,114 @@
+"""How Runwatch stands for you on this machine: head, agent, what waits to be sent, disk.
+
+It says what is not well and what to do about it.  It only looks: nothing is started, stopped or
+changed.  The exit code is 0 when all is well, and 1 when something needs attention.
+
+example:
+  runwatch status
+  runwatch status --dir /var/lib/runwatch
+  runwatch status --json | jq .attention
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Final
+
+from runwatch._version import __version__
+from runwatch.cli.status import agent as status_agent
+from runwatch.cli.status import disk as status_disk
+from runwatch.cli.status import head as status_head
+from runwatch.cli.status import waiting as status_waiting
+from runwatch.cli.status.picture import picture
+from runwatch.cli.status.types import VERSION, Section, user_name
+from runwatch.journal.liveness import this_host
+from runwatch.sdk.switches import is_off
+from runwatch.settings import runwatch_dir
+
+NEEDS_ATTENTION: Final = 1
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dir", type=Path, help="a Runwatch directory (default $RUNWATCH_DIR)")
+    parser.add_argument("--json", action="store_true", help="all of it as JSON, for programs")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    root = Path(os.path.abspath(arguments.dir or runwatch_dir()))
+    sections = look(root)
+    well = not any(section.problems for section in sections)
+    if arguments.json:
+        print(json.dumps(_answer(root, sections), indent=2))
+    else:
+        print(
+            picture(f"for {user_name(os.geteuid())} on {this_host()}, directory {root}", sections)
+        )
+    return 0 if well else NEEDS_ATTENTION
+
+
+def look(root: Path) -> list[Section]:
+    named = status_head.named_in()
+    host = named.host or this_host()
+    found = status_head.look(root, named)
+    agent = status_agent.find(root, host)
+    note = agent.note
+    journals = status_waiting.survey(root, host, note.reached if note else {})
+    sends_to = named.head or (note.head if note and agent.runs else "")
+    waiting = status_waiting.section(
+        journals,
+        agent,
+        host=host,
+        head=sends_to,
+        serves=found.serves,
+        inherit_seconds=named.inherit_seconds,
+    )
+    head = found.section
+    if agent.connected and note is not None and note.head == named.head:
+        head = status_head.only_its_page_is_away(head)
+    return [
+        _with_asides(head, waiting),
+        status_agent.section(
+            agent,
+            head=named.head,
+            living=journals.living,
+            off=is_off("RUNWATCH_AGENT"),
+            waits=waiting.facts["journals"] > 0,
+        ),
+        waiting,
+        status_disk.section(root, journals_bytes=journals.bytes, budget_bytes=named.budget_bytes),
+    ]
+
+
+def _with_asides(head: Section, waiting: Section) -> Section:
+    """What the head says is set aside, without what is told of this node anyway."""
+    health = head.facts["health"]
+    if health is None:
+        return head
+    known = [each["journal"] for each in waiting.facts["aside"]]
+    more = status_head.asides_elsewhere(health, known)
+    return replace(head, problems=[*head.problems, *more])
+
+
+def _answer(root: Path, sections: Sequence[Section]) -> dict[str, Any]:
+    attention = [
+        {"about": section.name, **asdict(problem)}
+        for section in sections
+        for problem in section.problems
+    ]
+    return {
+        "version": VERSION,
+        "well": not attention,
+        "time_ns": time.time_ns(),
+        "runwatch": __version__,
+        "host": this_host(),
+        "user": user_name(os.geteuid()),
+        "directory": str(root),
+        **{section.name: section.facts for section in sections},
+        "attention": attention,
+    }

@@ -1,0 +1,124 @@
+"""Stacks of a run in the terminal: ranks that are at the same together, the odd one first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from runwatch.capture.stacks import Stacks
+from runwatch.cli.pictures import tables
+from runwatch.cli.stacks_pid import print_threads
+from runwatch.views.diagnosis.frames import Frame, is_library
+from runwatch.views.diagnosis.progress import ranks_in_words
+
+CONFIDENCE: Final = {"certain": "bold red", "likely": "bold yellow"}
+OPEN: Final = {"note": "blue", "warning": "bold yellow", "incident": "bold red"}
+"""By severity."""
+LINES: Final = 4
+"""So many of the user's lines are shown of each group."""
+
+Answer = Mapping[str, Any]
+
+
+def print_stacks(answer: Answer, console: Console, *, full: bool, ranks: Sequence[int]) -> None:
+    """The groups, or with `full` or for chosen ranks every thread of every process."""
+    if answer["text"] and not ranks:
+        style = CONFIDENCE.get(answer["confidence"], "") if answer["ranks"] else ""
+        console.print(Text(answer["text"], style=style))
+    if not full and not ranks:
+        for group in answer["groups"]:
+            _print_group(group, group["ranks"] == answer["ranks"], console)
+    else:
+        for process in newest(answer["processes"]):
+            _print_process(process, console)
+    for host, why in sorted(answer["unreachable"].items()):
+        console.print(Text(f"\nhost {host}: {why}", style="yellow"))
+    for host in answer["waiting_for"]:
+        console.print(Text(f"\nhost {host} has not answered yet", style="yellow"))
+
+
+def print_incident(incident: Answer, console: Console) -> None:
+    """What happened, in a few lines; its groups follow."""
+    mark, style = ("■", OPEN[loudness(incident)]) if incident["state"] == "open" else ("□", "blue")
+    what = "stands still" if incident["state"] == "open" else "stood still"
+    if incident["kind"] == "crash":
+        what = "went down"
+    elif loudness(incident) == "note":
+        mark, what = "·", "takes no step" if incident["state"] == "open" else "took no step"
+    line = Text.assemble((f"{mark} {what} ", style), f"since {tables.time(incident['since_ns'])}")
+    if incident["state"] == "closed" and incident["closed_ns"]:
+        line.append(f" until {tables.time(incident['closed_ns'])}")
+    said = f"{incident['id']}  {loudness(incident)}  {incident['confidence']}"
+    line.append(f"  {said}", style="dim")
+    console.print(line)
+    console.print(Padding(Text(incident["text"]), (0, 0, 0, 2)))
+    if incident["why"]:
+        console.print(Padding(Text(f"closed: {incident['why']}", style="dim"), (0, 0, 0, 2)))
+
+
+def loudness(incident: Answer) -> str:
+    """Heads of before there were severities told of alarms only."""
+    return str(incident.get("severity", "incident"))
+
+
+def print_report(report: Answer, blamed: Sequence[int], console: Console) -> None:
+    for group in report.get("groups", ()):
+        _print_group(group, set(group["ranks"]) <= set(blamed), console)
+    for said in report.get("evidence", ()):
+        console.print(Text(f"· {said}", style="dim"))
+    if look := report.get("look_at", ()):
+        console.print(Text(f"look at: {'; '.join(look)}", style="dim"))
+
+
+def _print_group(group: Answer, is_odd: bool, console: Console) -> None:
+    count = len(group["ranks"])
+    name = ranks_in_words(group["ranks"])
+    said = group["text"].removeprefix(name).strip()
+    console.print()
+    title = Text.assemble((name, "bold red" if is_odd else "bold"))
+    if count > 1:
+        title.append(f" · {count} ranks", style="dim")
+    console.print(title.append(f": {said}"))
+    for line in _lines(group["frames"]):
+        console.print(Padding(line, (0, 0, 0, 3)))
+
+
+def _lines(frames: Sequence[Answer]) -> list[Text]:
+    """The way there through the user's own code, innermost first."""
+    found = [Frame(f["function"], f["file"], f["line"], bool(f.get("native"))) for f in frames]
+    users = [frame for frame in found if not frame.native and not is_library(frame)]
+    shown = [Text.assemble((f.place, "cyan"), f"  {f.function}") for f in users[:LINES]]
+    if len(users) > LINES:
+        shown.append(Text(f"… {len(users) - LINES} more (--full)", style="dim"))
+    return shown
+
+
+def _print_process(process: Answer, console: Console) -> None:
+    stacks = Stacks.from_json(process)
+    title = Text.assemble(("\nrank ", "bold"), (str(process["rank"]), "bold cyan"))
+    if process["child_of"]:
+        title.append(f"  child process {stacks.pid} of {process['child_of']}")
+    else:
+        title.append(f"  {process['host']} pid {stacks.pid}")
+    title.append(f"  {process['how']} at {tables.time(stacks.time_ns)}", style="dim")
+    if process["fault"]:
+        title.append(f"  {process['fault']}", style="bold red")
+    console.print(title)
+    print_threads(stacks.threads, console)
+    for problem in stacks.problems:
+        console.print(Text(problem, style="yellow"))
+
+
+def newest(processes: Sequence[Answer]) -> list[Answer]:
+    """Of each process the newest look that shows anything."""
+    found: dict[tuple[int, int], Answer] = {}
+    for process in processes:
+        key = process["rank"], process["pid"]
+        before = found.get(key)
+        if before is None or process["threads"] or not before["threads"]:
+            found[key] = process
+    return list(found.values())

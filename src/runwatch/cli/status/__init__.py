@@ -1,0 +1,1 @@
+"""What `runwatch status` finds out, one part per file."""

@@ -1,0 +1,273 @@
+"""`runwatch status`: the agent of this user on this host, or the node's."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from runwatch._version import __version__
+from runwatch.agent.note import AgentNote, read_note
+from runwatch.cli.pictures.moments import time as moment
+from runwatch.cli.status.types import Problem, Section, user_name, whose
+from runwatch.files import Folder, Refused, shelf
+from runwatch.journal.agents import FOLDER, is_locked, lock_name
+from runwatch.journal.liveness import pid_namespace
+
+LOCKS: Final = Path("/proc/locks")
+PROC: Final = Path("/proc")
+_LOCK_BYTES: Final = 4096
+_MOST_LOCKS: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """`state`: running, gone (it did not say goodbye), none, unknown (we may not look)."""
+
+    state: str
+    host: str = ""
+    owner: int | None = None
+    pid: int | None = None
+    since_ns: int = 0
+    note: AgentNote | None = None
+
+    @property
+    def runs(self) -> bool:
+        return self.state == "running"
+
+    @property
+    def connected(self) -> bool:
+        return self.runs and self.note is not None and self.note.connected
+
+
+def find(root: Path, host: str) -> Agent:
+    """This host's, or else one that serves all hosts of the directory."""
+    try:
+        with shelf(root, FOLDER) as folder:
+            own = _agent_of(folder, host)
+            return own if own.runs else next(_of_all_hosts(folder, host), own)
+    except FileNotFoundError:
+        return Agent("none", host)
+    except PermissionError:
+        return _behind_a_door(root, host)
+    except OSError:
+        return Agent("unknown", host)
+
+
+def _agent_of(folder: Folder, host: str) -> Agent:
+    name = lock_name(host)
+    try:
+        about = folder.stat(name)
+    except FileNotFoundError:
+        return Agent("none", host)
+    note = read_note(folder, host, folder.known())
+    if about.st_uid not in folder.known():
+        return Agent("none", host)  # what somebody else laid there is no agent of this user's
+    if not lock_is_held(folder, name):
+        gone = note is not None and not note.ended_ns
+        pid = note.pid if note else None
+        since = note.since_ns if note else 0
+        return Agent("gone" if gone else "none", host, about.st_uid, pid, since, note)
+    pid = _holder(folder, name)
+    if note is not None and note.pid != pid:
+        note = None  # an agent before this one wrote it
+    since = note.since_ns if note else about.st_mtime_ns
+    return Agent("running", host, about.st_uid, pid, since, note)
+
+
+def _of_all_hosts(folder: Folder, host: str) -> Iterator[Agent]:
+    names = sorted(name for name in folder.names() if name.endswith(".lock"))
+    for name in names[:_MOST_LOCKS]:
+        other = name.removesuffix(".lock")
+        if name != lock_name(host):
+            found = _agent_of(folder, other)
+            if found.runs and found.note is not None and found.note.all_hosts:
+                yield found
+
+
+def _behind_a_door(root: Path, host: str) -> Agent:
+    """The folder is somebody else's, as an administrator makes it for a node's agent."""
+    with suppress(OSError), Folder.at(root) as folder:
+        owner = folder.stat(FOLDER).st_uid
+        for pid in _agents_in(PROC, owner):
+            return Agent("running", host, owner, pid)
+        return Agent("unknown", host, owner)
+    return Agent("unknown", host)
+
+
+def _agents_in(proc: Path, owner: int) -> Iterator[int]:
+    """Processes of that user which look like agents: what they are called is all we may see."""
+    for name in sorted(os.listdir(proc)):
+        if not name.isdigit():
+            continue
+        with suppress(OSError):
+            if os.stat(proc / name).st_uid != owner:
+                continue
+            words = (proc / name / "cmdline").read_bytes().split(b"\0")
+            if b"runwatch.agent" in words or _is_command(words):
+                yield int(name)
+
+
+def _is_command(words: list[bytes]) -> bool:
+    """`runwatch agent`, also as `python /usr/bin/runwatch agent`."""
+    pairs = zip(words[:3], words[1:4], strict=False)
+    return any(word.endswith(b"runwatch") and after == b"agent" for word, after in pairs)
+
+
+def lock_is_held(folder: Folder, name: str) -> bool:
+    """Whether somebody holds it, who is one of those whose word counts there."""
+    try:
+        return is_locked(folder.open(name, owners=folder.known())) is True
+    except (FileNotFoundError, Refused):
+        return False
+    except PermissionError:  # root's, and for root alone
+        return _is_listed(folder.stat(name).st_ino)
+
+
+def _is_listed(inode: int) -> bool:
+    """By the kernel's list, where it lets us see it."""
+    with suppress(OSError):
+        for line in LOCKS.read_text().splitlines():
+            fields = line.split()
+            if "FLOCK" in fields and "WRITE" in fields and fields[5].endswith(f":{inode}"):
+                return True
+    return False
+
+
+def _holder(folder: Folder, name: str) -> int | None:
+    """Its number; one of another container's would be somebody else's here."""
+    try:
+        said = json.loads(folder.text(name, _LOCK_BYTES, owners=folder.known()))
+        pid, space = int(said["pid"]), said.get("pid_namespace", 0)
+    except (OSError, ValueError, LookupError, TypeError, ArithmeticError, AttributeError):
+        return None
+    return pid if space in (0, pid_namespace()) else None
+
+
+# ── words ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def section(agent: Agent, *, head: str, living: int, off: bool, waits: bool) -> Section:
+    """`head`: where agents are to send; `living`: programs that record here now; `off`: the
+    environment forbids to start one; `waits`: something waits to be sent."""
+    said, problems = _words(agent, head, living, off, waits)
+    return Section("agent", _facts(agent), said, problems)
+
+
+def _facts(agent: Agent) -> dict[str, Any]:
+    note = agent.note
+    return {
+        "state": agent.state,
+        "host": agent.host,
+        "user": None if agent.owner is None else user_name(agent.owner),
+        "pid": agent.pid,
+        "since_ns": agent.since_ns or None,
+        "version": note.runwatch if note else None,
+        "head": note.head if note else None,
+        "connected": note.connected if note and agent.runs else None,
+        "problem": note.problem if note and agent.runs else "",
+        "connected_changed_ns": note.changed_ns if note and agent.runs else None,
+        "all_hosts": note.all_hosts if note else None,
+        "ended_ns": (note.ended_ns or None) if note else None,
+    }
+
+
+def _words(
+    agent: Agent, head: str, living: int, off: bool, waits: bool
+) -> tuple[list[str], list[Problem]]:
+    if agent.state == "unknown":
+        who = f" belongs to {user_name(agent.owner)}" if agent.owner is not None else ""
+        closed = f"the folder `{FOLDER}`{who or ' cannot be read'}"
+        said = [f"{closed}: whether an agent runs cannot be seen from here"]
+        return said, []
+    if agent.runs:
+        return _of_running(agent, head)
+    return _of_none(agent, head, living, off, waits)
+
+
+def _of_none(
+    agent: Agent, head: str, living: int, off: bool, waits: bool
+) -> tuple[list[str], list[Problem]]:
+    said, note = ["no agent runs; one starts with the next program that records"], agent.note
+    start = "start one: `runwatch agent`"
+    if off:
+        said = ["no agent runs, and programs start none (RUNWATCH_AGENT is off)"]
+    if agent.state == "gone" and note is not None:
+        said.append(
+            f"the last one (pid {note.pid}, since {moment(note.since_ns)}) was killed: it did not "
+            "say that it ends"
+        )
+    elif note is not None:
+        said.append(f"the last one ended at {moment(note.ended_ns)}")
+    if living:
+        who = "a program records" if living == 1 else f"{living} programs record"
+        soon = start if off else f"the program starts another within a minute or so; or {start}"
+        return said, [Problem(f"{who} here, and no agent watches it", soon)]
+    if waits and head:
+        return said, [Problem("something waits to be sent, and nobody sends it", start)]
+    return said, []
+
+
+def _of_running(agent: Agent, head: str) -> tuple[list[str], list[Problem]]:
+    note, owner = agent.note, agent.owner
+    pid = f"pid {agent.pid}" if agent.pid is not None else "in another container"
+    of = f"of {whose(owner)}" if owner is not None and owner != os.geteuid() else "yours"
+    since = f" since {moment(agent.since_ns)}" if agent.since_ns else ""
+    said = [f"runs{since} ({pid}, {of})"]
+    if note is None and not agent.since_ns and owner is not None:
+        who = user_name(owner)
+        said.append(f"whether it serves this directory only {who} can see: `{FOLDER}` is {who}'s")
+        return said, []
+    if note is None:
+        said.append("it says no more: it is another user's, or of an older version, or just begins")
+        return said, []
+    if note.all_hosts:
+        said.append(f"on host {agent.host}; it serves every host that records in this directory")
+    if note.runwatch != __version__:
+        said.append(
+            f"version {note.runwatch}, ours is {__version__}; it ends by itself when idle, and the "
+            "next program starts ours"
+        )
+    else:
+        said.append(f"version {note.runwatch}, as ours")
+    if not note.head:
+        said.append("sends nothing: it was started without a head (RUNWATCH_HEAD)")
+        return said, _other_head(note, head)
+    if note.connected:
+        said.append(f"sends to {note.head}, connected since {moment(note.changed_ns)}")
+        if not note.problem:
+            return said, _other_head(note, head)
+        return said, [Problem(f"the head takes nothing at the moment: {note.problem}", _LATER)]
+    what = f"it is not connected to {note.head} since {moment(note.changed_ns)}: {note.problem}"
+    return said, [Problem(what, _todo(note.problem)), *_other_head(note, head)]
+
+
+_LATER: Final = "it is sent when that is over; nothing is lost meanwhile"
+
+
+def _todo(problem: str) -> str:
+    words = problem.lower()
+    if words.startswith(("unauthenticated", "permission denied")):
+        return (
+            "give the agent the head's token (RUNWATCH_TOKEN, RUNWATCH_TOKEN_FILE), end it with "
+            "`kill`, and start it again"
+        )
+    if "ssl" in words or "tls" in words or "certificate" in words:
+        return "RUNWATCH_CA names the certificate to check the head's by; grpcs:// turns TLS on"
+    return "see the head above; the agent tries again by itself, and nothing is lost"
+
+
+def _other_head(note: AgentNote, head: str) -> list[Problem]:
+    if not head or note.head == head:
+        return []
+    sends = f"sends to {note.head}" if note.head else "was started without a head"
+    return [
+        Problem(
+            f"it {sends}, but now {head} is named",
+            "end it with `kill`: the next program, or `runwatch agent`, starts one that does",
+        )
+    ]

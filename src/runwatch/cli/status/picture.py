@@ -1,0 +1,74 @@
+"""`runwatch status` in a terminal: a line for each fact, and below it what needs attention.
+
+Without the library that draws our tables: to import and use it would take a third of the time.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, TextIO
+
+from runwatch._version import __version__
+from runwatch.cli.status.types import Section
+from runwatch.terminal import shown
+
+TITLES: Final = {"head": "head", "agent": "agent", "waiting": "to send", "disk": "disk"}
+_INDENT: Final = 13
+"""Where sentences begin: behind mark, title and sign."""
+_NARROWEST: Final = 40
+_BOLD, _GREEN, _YELLOW, _CYAN = "1", "32", "33", "36"
+
+
+def picture(
+    whose: str, sections: Sequence[Section], *, width: int = 0, coloured: bool | None = None
+) -> str:
+    width = max(width or shutil.get_terminal_size().columns, _NARROWEST)
+    paint = _Paint(is_coloured(sys.stdout) if coloured is None else coloured)
+    lines = [*_wrapped(f"Runwatch {__version__} {whose}", width), ""]
+    lines[0] = lines[0].replace(f"Runwatch {__version__}", paint(f"Runwatch {__version__}", _BOLD))
+    for section in sections:
+        lines += _rows(section, width, paint)
+    wrong = sum(len(section.problems) for section in sections)
+    needs = f"{wrong} {'thing needs' if wrong == 1 else 'things need'} attention."
+    last = paint(needs, _BOLD, _YELLOW) if wrong else paint("All is well.", _GREEN)
+    return "\n".join([*lines, "", last])
+
+
+def is_coloured(out: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
+    return out.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+
+
+class _Paint:
+    def __init__(self, on: bool) -> None:
+        self._on = on
+
+    def __call__(self, text: str, *codes: str) -> str:
+        return f"\x1b[{';'.join(codes)}m{text}\x1b[0m" if self._on and codes else text
+
+
+def _rows(section: Section, width: int, paint: _Paint) -> Iterator[str]:
+    mark = paint("▲", _BOLD, _YELLOW) if section.problems else paint("✔", _GREEN)
+    title = TITLES[section.name]
+    begin = f"{mark} {paint(title, _BOLD)}{' ' * (9 - len(title))}"
+    for sign, colour, words in _sentences(section):
+        for line in _wrapped(words, width - _INDENT):
+            yield f"{begin}{paint(sign, *colour)} {paint(line, *colour)}"
+            begin, sign = " " * 11, " "
+
+
+def _sentences(section: Section) -> Iterator[tuple[str, tuple[str, ...], str]]:
+    for words in section.said:
+        yield " ", (), words
+    for problem in section.problems:
+        yield "▲", (_YELLOW,), problem.what
+        yield "→", (_CYAN,), problem.todo
+
+
+def _wrapped(words: str, width: int) -> list[str]:
+    """What others wrote is among it: nothing of that is for the terminal to obey."""
+    plain = " ".join(shown(words).split())
+    return textwrap.wrap(plain, width, break_on_hyphens=False) or [""]

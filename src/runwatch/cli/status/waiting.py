@@ -1,0 +1,366 @@
+"""`runwatch status`: what waits to be sent, what was dropped, set aside, or cannot be read.
+
+How far a head has a journal is noted beside it (`journal/stored.py`), and by the agent for all
+(`agent/note.py`).  Behind that place everything waits.  Only headers are read: a journal may be
+large, and there may be thousands.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from runwatch.cli.pictures.moments import duration
+from runwatch.cli.pictures.moments import time as moment
+from runwatch.cli.status.agent import Agent, lock_is_held
+from runwatch.cli.status.types import Problem, Section, many, size, user_name
+from runwatch.files import Folder, shelf
+from runwatch.journal.agents import FOLDER, heir_name, lock_name
+from runwatch.journal.liveness import is_alive
+from runwatch.journal.reader import HEAD_BYTES, UNREADABLE, origin_in, read_origin
+from runwatch.journal.segment import (
+    HEADER_LENGTH,
+    LONGEST_SEGMENT,
+    RECORD,
+    STEP_BEGIN,
+    STEP_END,
+    WORD,
+    Header,
+    indexes_among,
+    origin_from_name,
+    segment_name,
+)
+from runwatch.journal.stored import STORED
+from runwatch.record import START, JournalId, Origin, Position
+
+MOST_JOURNALS: Final = 1_000
+"""So many are looked into, the newest: each takes a fifth of a millisecond."""
+MOST_TOLD: Final = 5
+LATE_SECONDS: Final = 120.0
+"""An agent that is connected has sent everything within seconds."""
+DAY_SECONDS: Final = 86_400.0
+_PROBE: Final = 64 << 10
+_BEGIN_OFFSET: Final = 16
+
+
+@dataclass(slots=True)
+class Backlog:
+    """What one host's journals hold that no head has."""
+
+    host: str
+    journals: int = 0
+    bytes: int = 0
+    since_ns: int | None = None
+    sender: str = "nobody"
+    """agent, its agent, heir, or nobody."""
+
+
+@dataclass(slots=True)
+class Journals:
+    count: int = 0
+    bytes: int = 0
+    """On the disk."""
+    hosts: dict[str, Backlog] = field(default_factory=dict)
+    living: int = 0
+    """Programs that record here now, on this host."""
+    unreadable: list[dict[str, str]] = field(default_factory=list)
+    others: int = 0
+    """Of other users, in a directory that several share: not for us to read."""
+    skipped: int = 0
+    """Not looked into: there are too many."""
+
+    @property
+    def waiting(self) -> list[Backlog]:
+        return sorted(self.hosts.values(), key=lambda each: each.host)
+
+
+def survey(root: Path, host: str, reached: Mapping[JournalId, Position]) -> Journals:
+    """`reached`: how far the agent said that a head has them."""
+    found = Journals()
+    try:
+        with shelf(root, "journals") as journals:
+            names = sorted(journals.names(), reverse=True)
+            for name in names[:MOST_JOURNALS]:
+                _look_into(journals, name, host, reached.get(JournalId(name), START), found)
+            found.skipped = max(0, len(names) - MOST_JOURNALS)
+            _find_senders(root, host, found)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        found.unreadable.append({"journal": "", "owner": "", "why": error.strerror or str(error)})
+    return found
+
+
+def _look_into(journals: Folder, name: str, host: str, reached: Position, found: Journals) -> None:
+    owner = -1
+    try:
+        about = journals.stat(name)
+        owner = about.st_uid
+        if not stat.S_ISDIR(about.st_mode) and not stat.S_ISLNK(about.st_mode):
+            return  # no journal at all
+        with journals.below(name) as folder:
+            indexes = indexes_among(folder.names())
+            if not indexes:
+                return
+            found.count += 1
+            found.bytes += sum(folder.stat(segment_name(i)).st_blocks * 512 for i in indexes)
+            rest = _rest(folder, indexes, max(reached, _stored(folder)))
+        if not rest.unsent and not rest.is_open:
+            return
+        origin = rest.origin or read_origin(journals.path / name) or origin_from_name(name)
+    except FileNotFoundError:
+        return  # sent and removed just now
+    except (OSError, *UNREADABLE) as error:
+        is_ours = os.geteuid() in (owner, journals.uid)
+        if isinstance(error, PermissionError) and not is_ours:
+            found.others += 1
+            return
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        who = user_name(owner) if owner >= 0 else ""
+        found.unreadable.append({"journal": name, "owner": who, "why": why})
+        return
+    if rest.is_open and origin.role != "agent":
+        found.living += is_alive(origin, host=host) is True
+    if rest.unsent:
+        backlog = found.hosts.setdefault(origin.host, Backlog(origin.host))
+        backlog.journals += 1
+        backlog.bytes += rest.unsent
+        if rest.since_ns is not None:
+            backlog.since_ns = min(backlog.since_ns or rest.since_ns, rest.since_ns)
+
+
+def _stored(folder: Folder) -> Position:
+    try:
+        return Position(int(folder.text(STORED, 100, owners=folder.known())))
+    except (OSError, ValueError):
+        return START
+
+
+@dataclass(slots=True)
+class _Rest:
+    """What of a journal lies behind the place that a head has."""
+
+    unsent: int = 0
+    since_ns: int | None = None
+    """When the first of it was recorded."""
+    origin: Origin | None = None
+    is_open: bool = False
+    """Its writer did not close it: it may write on, or was killed."""
+
+
+def _rest(folder: Folder, indexes: Sequence[int], reached: Position) -> _Rest:
+    rest = _Rest()
+    for index in indexes:
+        if index < reached >> 32:
+            continue
+        fd = folder.open(segment_name(index))
+        try:
+            head = os.pread(fd, HEAD_BYTES, 0)
+            header = Header.unpack(head, folder.path)
+            begin = max(HEADER_LENGTH, reached & 0xFFFFFFFF if index == reached >> 32 else 0)
+            unsent = _used(fd, header, begin) - begin
+            if unsent > 0 and rest.since_ns is None:
+                rest.since_ns = _time_of(fd, header, begin)
+        finally:
+            os.close(fd)
+        rest.unsent += max(0, unsent)
+        rest.origin = rest.origin or origin_in(head, folder.path)
+        rest.is_open = not header.end
+    return rest
+
+
+def _used(fd: int, header: Header, begin: int) -> int:
+    """Where the records end.  A segment that is being written has zeros behind them: found by
+    halving, with a look wide enough for values that are zero."""
+    length = min(os.fstat(fd).st_size, LONGEST_SEGMENT)
+    if 0 < header.end <= length:
+        return header.end
+    low, high = begin // _PROBE, -(-length // _PROBE)
+    while low < high:
+        middle = (low + high) // 2
+        if os.pread(fd, _PROBE, max(middle * _PROBE, begin)).strip(b"\0"):
+            low = middle + 1
+        else:
+            high = middle
+    last = max((low - 1) * _PROBE, begin)
+    return last + len(os.pread(fd, _PROBE, last).rstrip(b"\0"))
+
+
+def _time_of(fd: int, header: Header, at: int) -> int | None:
+    """Wall time of the record there."""
+    data = os.pread(fd, _BEGIN_OFFSET + WORD.size, at)
+    if len(data) < _BEGIN_OFFSET + WORD.size:
+        return None
+    _, _, kind, mono_ns = RECORD.unpack_from(data)
+    if kind in (STEP_BEGIN, STEP_END):
+        mono_ns = WORD.unpack_from(data, _BEGIN_OFFSET)[0] + header.tick_shift
+    wall_ns = mono_ns - header.mono_ns + header.wall_ns
+    return wall_ns if 0 < wall_ns < time.time_ns() + int(DAY_SECONDS * 1e9) else None
+
+
+def _find_senders(root: Path, host: str, found: Journals) -> None:
+    try:
+        with shelf(root, FOLDER) as folder:
+            for backlog in found.hosts.values():
+                if lock_is_held(folder, lock_name(backlog.host)):
+                    backlog.sender = "agent" if backlog.host == host else "its agent"
+                elif lock_is_held(folder, heir_name(backlog.host)):
+                    backlog.sender = "heir"
+    except OSError:
+        return
+
+
+# ── words ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def section(
+    found: Journals, agent: Agent, *, host: str, head: str, serves: bool, inherit_seconds: float
+) -> Section:
+    """`head`: where agents send to; `serves`: a head reads the directory itself."""
+    note = agent.note
+    said: list[str] = []
+    problems: list[Problem] = []
+    if head and found.count:
+        said, problems = _backlog(found, agent, host, inherit_seconds)
+    elif serves:
+        said = [f"nothing: the head reads the {many(found.count, 'journal')} here itself"]
+    elif found.count:
+        said = [f"nothing: no head is named, and {many(found.count, 'journal')} here stay here"]
+    else:
+        said = ["nothing: nothing is recorded here"]
+    if found.others:
+        said.append(f"{many(found.others, 'journal')} of other users are theirs to read")
+    if found.skipped:
+        said.append(f"{found.skipped:,} older journals were not looked into")
+    if note is not None and note.dropped_records:
+        problems += _dropped(note.dropped_records, note.dropped_ns, said)
+    problems += _asides(agent)
+    problems += _unreadable(found)
+    return Section("waiting", _facts(found, agent, head), said, problems)
+
+
+def _facts(found: Journals, agent: Agent, head: str) -> dict[str, Any]:
+    note, waiting = agent.note, found.waiting if head else []
+    return {
+        "journals": sum(each.journals for each in waiting),
+        "bytes": sum(each.bytes for each in waiting),
+        "since_ns": min((each.since_ns for each in waiting if each.since_ns), default=None),
+        "hosts": [
+            {
+                "host": each.host,
+                "journals": each.journals,
+                "bytes": each.bytes,
+                "since_ns": each.since_ns,
+                "sender": each.sender,
+            }
+            for each in waiting
+        ],
+        "journals_here": found.count,
+        "journals_of_others": found.others,
+        "journals_not_looked_into": found.skipped,
+        "programs": found.living,
+        "dropped_records": note.dropped_records if note else None,
+        "dropped_ns": (note.dropped_ns or None) if note else None,
+        "aside": [
+            {"journal": a.journal, "why": a.why, "since_ns": a.since_ns, "by_head": a.by_head}
+            for a in (note.aside if note else ())
+        ],
+        "aside_count": note.aside_count if note else None,
+        "unreadable": found.unreadable,
+    }
+
+
+def _backlog(
+    found: Journals, agent: Agent, host: str, inherit_seconds: float
+) -> tuple[list[str], list[Problem]]:
+    if not found.hosts:
+        return ["nothing: the head has all that is recorded here"], []
+    said, problems = [], []
+    for each in found.waiting:
+        since = ""
+        if each.since_ns:
+            age = duration(max(0, time.time_ns() - each.since_ns))
+            since = f", since {moment(each.since_ns)} ({age})"
+        where = "" if each.host == host else f" of host {each.host}"
+        said.append(f"{many(each.journals, 'journal')}{where}, {size(each.bytes)}{since}")
+        if each.host != host:
+            more, wrong = _of_other(each, agent, inherit_seconds)
+            said[-1] += f"; {more}"
+            problems += wrong
+        elif agent.connected and not _is_late(each):
+            said[-1] += ": on its way"
+        elif agent.connected:
+            problems.append(
+                Problem(
+                    "the agent is connected, and yet that is not sent",
+                    "its log, beside the journals in `agent`, tells more; `kill` ends it, and the "
+                    "next one goes on where the head says",
+                )
+            )
+    return said, problems
+
+
+def _of_other(each: Backlog, agent: Agent, inherit_seconds: float) -> tuple[str, list[Problem]]:
+    if each.sender == "its agent":
+        return "its own agent sends it", []
+    if each.sender == "heir" or agent.runs and agent.note and agent.note.all_hosts:
+        return "an agent here sends it", []
+    if agent.runs and inherit_seconds > 0:
+        return f"it is sent from here when that host was still for {inherit_seconds:g} s", []
+    what = f"host {each.host} has no agent, and nobody sends what it left"
+    return "nobody sends it", [Problem(what, "start an agent here: `runwatch agent`")]
+
+
+def _is_late(each: Backlog) -> bool:
+    return each.since_ns is not None and time.time_ns() - each.since_ns > LATE_SECONDS * 1e9
+
+
+def _dropped(count: int, when_ns: int, said: list[str]) -> list[Problem]:
+    """Long ago it is history."""
+    what = (
+        f"{many(count, 'record')} had to go before a head had them, last at {moment(when_ns)}: "
+        "journals had no more room"
+    )
+    if time.time_ns() - when_ns > DAY_SECONDS * 1e9:
+        said.append(what)
+        return []
+    todo = "RUNWATCH_NODE_BYTES and RUNWATCH_JOURNAL_BYTES allow more; a head that answers helps"
+    return [Problem(what, todo)]
+
+
+def _asides(agent: Agent) -> list[Problem]:
+    note = agent.note
+    if note is None:
+        return []
+    told = []
+    for each in note.aside[:MOST_TOLD]:
+        todo = "it stays, and the next version of Runwatch tries it again; the others are sent"
+        if each.by_head:
+            todo = "it is sent when the head takes it: raise that limit, or delete runs there"
+        what = f"journal {each.journal} is set aside since {moment(each.since_ns)}: {each.why}"
+        told.append(Problem(what, todo))
+    if (more := note.aside_count - len(told)) > 0:
+        what = f"{many(more, 'more journal is', 'more journals are')} set aside"
+        told.append(Problem(what, "`runwatch status --json` names them"))
+    return told
+
+
+def _unreadable(found: Journals) -> list[Problem]:
+    told = []
+    for each in found.unreadable[:MOST_TOLD]:
+        name, owner, why = each["journal"], each["owner"], each["why"]
+        if not name:
+            told.append(Problem(f"journals cannot be listed: {why}", "who owns the directory?"))
+            continue
+        what = f"journal {name} of {owner or 'somebody'} cannot be read here: {why}"
+        todo = f"only {owner or 'its owner'} or root can send it or hand it over (chown -R)"
+        told.append(Problem(what, todo))
+    if (more := len(found.unreadable) - len(told)) > 0:
+        what = f"{many(more, 'more journal')} cannot be read"
+        told.append(Problem(what, "`runwatch status --json` names them"))
+    return told

@@ -1,0 +1,1 @@
+"""From what a program says to what can be recorded."""

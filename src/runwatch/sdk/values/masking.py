@@ -1,0 +1,170 @@
+"""Secrets are masked before they are recorded: a journal may be shipped, shared and kept for years.
+
+Three shapes of one idea: words of a command line, values that have names, and free text.  A value
+is a secret by its name (`api_key`, `--password`) or by its look (`hf_…`, a private key).  Numbers
+are none: `max_tokens=4096` stays.  `RUNWATCH_MASK` names more: `pin,acme_*`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Final
+
+from runwatch.sdk.values.plain import Json
+
+MASK: Final = "***"
+
+_SECRET_WORDS: Final = frozenset(
+    {"password", "passwd", "passphrase", "passcode", "pwd", "pw", "secret", "secrets", "credential"}
+    | {"credentials", "apikey", "authorization", "bearer", "cookie", "dsn", "privatekey", "pat"}
+)
+_SECRET_PAIRS: Final = frozenset(
+    (first, "key")
+    for first in ("api", "access", "private", "account", "signing", "encryption", "license", "auth")
+) | {("shared", "access"), ("connection", "string"), ("conn", "str")}
+_NOT_BEHIND: Final = frozenset({"path", "file", "name", "id", "length", "len", "type", "policy"})
+"""`password_file` says where a secret lies, and `access_key_id` is no secret."""
+_TOKENIZERS: Final = frozenset(
+    {"eos", "bos", "pad", "unk", "mask", "cls", "sep", "special", "image", "video", "audio"}
+    | {"start", "end", "stop", "begin", "separator", "class", "text", "vision", "per", "next"}
+    | {"first", "last"}
+)
+"""What stands before `token` where it is a piece of text."""
+
+# A name begins where none goes on, and is taken whole: so no text costs the square of its length.
+_NAME: Final = r"(?<![A-Za-z0-9_.\-])[A-Za-z0-9_.\-]++"
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_LOOKS: Final = re.compile(
+    r"""
+    -----BEGIN[ ][A-Z ]*PRIVATE[ ]KEY-----.*?(?:-----END[ ][A-Z ]*PRIVATE[ ]KEY-----|\Z)
+    | \b(?:AKIA|ASIA)[0-9A-Z]{16}\b                          # Amazon
+    | \bAIza[0-9A-Za-z_\-]{35}                               # Google
+    | \bya29\.[0-9A-Za-z_\-]{20,}
+    | \b(?:ghp|gho|ghu|ghs|ghr)_[0-9A-Za-z]{30,}             # GitHub
+    | \bgithub_pat_[0-9A-Za-z_]{30,}
+    | \bglpat-[0-9A-Za-z_\-]{20,}                            # GitLab
+    | \bhf_[0-9A-Za-z]{30,}                                  # Hugging Face
+    | \bsk-(?=[A-Za-z_\-]*[0-9])[0-9A-Za-z_\-]{20,}          # OpenAI, Anthropic
+    | \bxox[abeoprs]-[0-9A-Za-z\-]{10,}                      # Slack
+    | \bnpm_[0-9A-Za-z]{36}
+    | \bpypi-[0-9A-Za-z_\-]{40,}
+    | \bwandb_v[0-9]_[0-9A-Za-z_]{20,}
+    | \beyJ[0-9A-Za-z_\-]{8,}\.eyJ[0-9A-Za-z_\-]{8,}\.[0-9A-Za-z_\-]*   # a JSON web token
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_IN_URL: Final = re.compile(r"(?<=://)([^\s/?#:@'\"]*+:)[^\s/?#@'\"]++(?=@)")
+_BEARER: Final = re.compile(
+    r"\b(Bearer|Basic)(\s+)(?=\S{0,200}[0-9=])[0-9A-Za-z._~+/\-]{8,}=*", re.IGNORECASE
+)
+_NAMED: Final = re.compile(rf"""({_NAME})["']?\s*+(?:=|:(?!//))\s*+""")
+_VALUE: Final = re.compile(
+    r""""(?P<double>(?:[^"\\]|\\.)*+)"|'(?P<single>(?:[^'\\]|\\.)*+)'|(?P<bare>[^\s,;&"'()\[\]{}]++)""",
+    re.DOTALL,
+)
+_FLAG: Final = re.compile(r"--?[A-Za-z][A-Za-z0-9_.\-]*")
+
+
+def command_line(words: Iterable[str]) -> list[str]:
+    """`--api-key X`, `--api-key=X`, `API_KEY=X` and `https://me:X@host` without their X."""
+    return list(_command_line(words, more_names()))
+
+
+def named_values(values: Mapping[str, Json]) -> dict[str, Json]:
+    """A configuration or an environment, at whatever depth a secret lies."""
+    more = more_names()
+    return {name: _value(name, value, more) for name, value in values.items()}
+
+
+def text(said: str) -> str:
+    """An exception's text, a log line: what looks like a secret, or is called one."""
+    return _text(said, more_names())
+
+
+def is_secret(name: str, more: tuple[str, ...] = ()) -> bool:
+    """Whether what is called so is kept to oneself."""
+    words = _words(name)
+    if any(fnmatchcase(name.lower().lstrip("-").replace("-", "_"), pattern) for pattern in more):
+        return True
+    if not words or words[-1] in _NOT_BEHIND:
+        return False
+    if not _SECRET_WORDS.isdisjoint(words) or any(pair in _SECRET_PAIRS for pair in _pairs(words)):
+        return True
+    return words[-1] == "token" and _TOKENIZERS.isdisjoint(words)
+
+
+def _command_line(words: Iterable[str], more: tuple[str, ...]) -> Iterator[str]:
+    awaited = False
+    for word in words:
+        if awaited and not word.startswith("-"):
+            yield MASK
+            awaited = False
+            continue
+        awaited = _FLAG.fullmatch(word) is not None and is_secret(word, more)
+        yield _text(word, more)
+
+
+def _value(name: str, value: Json, more: tuple[str, ...]) -> Json:
+    if isinstance(value, str):
+        return MASK if value and is_secret(name, more) else _text(value, more)
+    if isinstance(value, list):
+        if all(isinstance(item, str) for item in value) and not is_secret(name, more):
+            return [*_command_line((str(item) for item in value), more)]
+        return [_value(name, item, more) for item in value]
+    if isinstance(value, dict):
+        return {inner: _value(_inner(name, inner, more), v, more) for inner, v in value.items()}
+    return value
+
+
+def _inner(outer: str, inner: str, more: tuple[str, ...]) -> str:
+    """`{"secrets": {"a": …}}`: all that lies in a secret is one."""
+    return outer if is_secret(outer, more) else inner
+
+
+def _text(said: str, more: tuple[str, ...]) -> str:
+    said = _LOOKS.sub(MASK, said)
+    if "://" in said:
+        said = _IN_URL.sub(rf"\1{MASK}", said)
+    said = _BEARER.sub(rf"\1\2{MASK}", said)
+    return "".join(_without_named(said, more)) if "=" in said or ":" in said else said
+
+
+def _without_named(said: str, more: tuple[str, ...]) -> Iterator[str]:
+    """`name=value` and `name: value`, quoted or not, where the name says that it is a secret."""
+    done = 0
+    for named in _NAMED.finditer(said):
+        if named.end() < done or not is_secret(named[1], more):
+            continue
+        value = _VALUE.match(said, named.end())
+        if value is None or value.lastgroup is None or _is_plain(value[value.lastgroup]):
+            continue
+        yield said[done : value.start(value.lastgroup)] + MASK
+        done = value.end(value.lastgroup)
+    yield said[done:]
+
+
+def _is_plain(value: str) -> bool:
+    """A number, a word of a programming language, or masked already."""
+    if value in ("", "None", "none", "null", "True", "False", "true", "false", MASK):
+        return True
+    return value.lower() in ("bearer", "basic") or value.replace(".", "", 1).isdigit()
+
+
+@lru_cache(maxsize=4096)
+def _words(name: str) -> tuple[str, ...]:
+    return tuple(word.lower() for word in _WORD.findall(name))
+
+
+def _pairs(words: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    return zip(words, words[1:], strict=False)
+
+
+@lru_cache(maxsize=1)
+def more_names() -> tuple[str, ...]:
+    """Read once: `os.environ` swallows a KeyError that a signal handler raises while it looks."""
+    setting = os.environ.get("RUNWATCH_MASK", "")
+    return tuple(part.strip().lower() for part in setting.split(",") if part.strip())

@@ -1,0 +1,1 @@
+"""The steps of a run, rank by rank: told, brought together, judged."""
