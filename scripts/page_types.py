@@ -2,8 +2,8 @@
 
     python scripts/page_types.py
 
-The result is `web/src/lib/types.generated.ts`.  It is checked in; a test makes it again and
-compares.
+The results are `web/src/lib/types.generated.ts`, and `tables.generated.ts` with the words and
+colours of the classes of an account.  Both are checked in; a test makes them again and compares.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from types import ModuleType
 from typing import Any
 
 from runwatch.head.feature_table import api_document
+from runwatch.views.goodput.looks import LOOKS
 
 WEB = Path(__file__).resolve().parents[1] / "web"
 GENERATED = WEB / "src" / "lib" / "types.generated.ts"
+TABLES = WEB / "src" / "lib" / "tables.generated.ts"
 _HEADING = "// `make types` writes this file.  `types.ts` has the names that the page uses.\n\n"
 
 
@@ -51,10 +53,27 @@ def generated() -> str:
     return _HEADING + text
 
 
+def tables() -> str:
+    classes = {
+        look.name: {
+            "words": look.words,
+            "meaning": look.meaning,
+            "light": look.light,
+            "dark": look.dark,
+        }
+        for look in LOOKS
+    }
+    shape = "{ words: string; meaning: string; light: string; dark: string }"
+    table = json.dumps(classes, indent=2, ensure_ascii=False)
+    heading = "// `make types` writes this file.\n\n"
+    return f"{heading}export const CLASSES: Readonly<Record<string, {shape}>> = {table};\n"
+
+
 def main() -> int:
     page_build().install_tools()
-    GENERATED.write_text(generated())
-    print(f"Wrote {GENERATED}")
+    for path, text in ((GENERATED, generated()), (TABLES, tables())):
+        path.write_text(text)
+        print(f"Wrote {path}")
     return 0
 
 

@@ -32,3 +32,9 @@ def test_the_page_has_the_types_of_the_api(script: ModuleType) -> None:
     assert made == checked_in, "\n".join(
         ["a shape of the API changed; `make types` writes the page's types anew:", *changed]
     )
+
+
+def test_the_page_has_the_words_and_colours_of_the_command_line(script: ModuleType) -> None:
+    assert script.TABLES.read_text() == script.tables(), (
+        "`make types` writes the page's tables anew"
+    )

@@ -2,7 +2,7 @@
 
 import type { Band, StepDensity } from "./types";
 import { bucketAt, type Bar, type Limits } from "./model/bands";
-import { classColour } from "./model/colours";
+import { classColour, isPale } from "./model/colours";
 import { columns, type Pieces } from "./model/columns";
 import { meaning } from "./model/intervals";
 import type { Cluster, Sort, Tone } from "./model/moments";
@@ -88,8 +88,7 @@ export function drawPieces(pieces: Pieces, range: Range, theme: Theme, top = 0, 
   };
 }
 
-const PALE = new Set(["program_startup", "accelerator_init", "data_loading", "checkpoint_restore", "slow_steps", "degraded_capacity", "excluded", "unattributed", "elastic_scale_up"]);
-const onColour = (name: string): string => (PALE.has(name) ? "#14202c" : "#ffffff");
+const onColour = (name: string): string => (isPale(classColour(name, "light")) ? "#14202c" : "#ffffff");
 
 export interface AttemptMark extends Range {
   text: string;

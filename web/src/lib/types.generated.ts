@@ -176,6 +176,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/goodput/classes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What time can go into: names, words, meanings, colours */
+        get: operations["goodput_classes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/health": {
         parameters: {
             query?: never;
@@ -1039,6 +1056,24 @@ export interface components {
             end_ns: number[];
             left_out: number;
             start_ns: number[];
+        };
+        /**
+         * ClassInfo
+         * @description One class of an account: what it is called, what it means, and its colours.
+         */
+        ClassInfo: {
+            dark: string;
+            light: string;
+            meaning: string;
+            name: string;
+            words: string;
+        };
+        /**
+         * ClassList
+         * @description In the order in which people are told of them.  Spans of other names are `custom:NAME`.
+         */
+        ClassList: {
+            classes: components["schemas"]["ClassInfo"][];
         };
         /** CommandInfo */
         CommandInfo: {
@@ -2790,6 +2825,31 @@ export interface operations {
             403: components["responses"]["Error403"];
             413: components["responses"]["Error413"];
             422: components["responses"]["Error422"];
+            503: components["responses"]["Error503"];
+        };
+    };
+    goodput_classes: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What time can go into: names, words, meanings, colours */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClassList"];
+                };
+            };
+            400: components["responses"]["Error400"];
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            413: components["responses"]["Error413"];
             503: components["responses"]["Error503"];
         };
     };

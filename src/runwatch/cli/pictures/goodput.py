@@ -11,34 +11,12 @@ from rich.text import Text
 
 from runwatch.cli.pictures import tables
 from runwatch.cli.pictures.chart import draw
+from runwatch.views.goodput.looks import CUSTOM_SIGN, CUSTOM_STYLE, look_of
 
 WIDEST: Final = 120
 EXCLUDED: Final = "excluded"
 NOTABLE_SHARE: Final = 0.02
 """Of the counted time; a rank that others waited for longer is named."""
-
-# Words, style, and a sign that tells the classes apart where there is no colour.
-_CLASSES: Final[dict[str, tuple[str, str, str]]] = {
-    "productive": ("productive steps", "green", "█"),
-    "program_startup": ("program startup", "bright_blue", "▓"),
-    "accelerator_init": ("accelerator initialisation", "blue", "▓"),
-    "training_preparation": ("training preparation", "cyan", "▓"),
-    "data_loading": ("waiting for data", "yellow", "▒"),
-    "checkpoint_save": ("saving checkpoints", "bright_cyan", "◆"),
-    "checkpoint_restore": ("restoring checkpoints", "bright_magenta", "◇"),
-    "evaluation": ("evaluation", "bright_green", "≡"),
-    "wasted_progress": ("wasted progress", "red", "×"),
-    "infrastructure_recovery": ("infrastructure recovery", "magenta", "·"),
-    "stall": ("hang or stall", "bright_red", "!"),
-    "slow_steps": ("slow steps", "bright_yellow", "~"),
-    "degraded_capacity": ("degraded capacity", "yellow", "▄"),
-    "excluded": ("excluded", "bright_black", " "),
-    "elastic_slice_down": ("elastic: slices down", "bright_yellow", "▽"),
-    "elastic_scale_up": ("elastic: scaling up", "bright_yellow", "△"),
-    "elastic_reinitialization": ("elastic re-initialisation", "bright_yellow", "◁"),
-    "unattributed": ("unattributed", "white", "░"),
-}
-_CUSTOM: Final = ("bright_white", "≡")
 
 _DIGITS: Final = {
     "0": ("┏━┓", "┃ ┃", "┗━┛"),
@@ -162,8 +140,10 @@ def title(name: str) -> str:
 
 
 def _look(name: str) -> tuple[str, str, str]:
-    known = _CLASSES.get(name)
-    return known or (name.removeprefix("custom:"), *_CUSTOM)
+    known = look_of(name)
+    if known is None:
+        return name.removeprefix("custom:"), CUSTOM_STYLE, CUSTOM_SIGN
+    return known.words, known.style, known.sign
 
 
 def _time_bar(buckets: Sequence[dict[str, Any]], width: int) -> Text:

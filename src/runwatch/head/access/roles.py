@@ -54,6 +54,7 @@ ROUTES: Final[Mapping[str, Need]] = {
     f"GET {_RUN}/goodput/explain": "view",
     f"GET {_RUN}/goodput/entries": "view",
     "GET /api/v1/goodput": "view",
+    "GET /api/v1/goodput/classes": "view",
     "GET /api/v1/devices": "view",
     "GET /api/v1/live": "view",
     # ── sessions ──

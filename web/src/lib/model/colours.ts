@@ -1,30 +1,10 @@
 // One colour per meaning, in either theme.  Neighbours in time also differ in lightness, and
 // nothing is told by colour alone.
 
+import { CLASSES } from "../tables.generated";
 import type { Theme } from "../theme.svelte";
 
 type Pair = readonly [light: string, dark: string];
-
-const CLASSES: Record<string, Pair> = {
-  productive: ["#2f9e6e", "#3fb582"],
-  program_startup: ["#8fb8d9", "#5f8fb5"],
-  accelerator_init: ["#a9c7a0", "#7d9f74"],
-  training_preparation: ["#5b9bd1", "#4a86ba"],
-  data_loading: ["#e8a33d", "#dd9a3a"],
-  checkpoint_save: ["#7a5ea8", "#9a7fcb"],
-  checkpoint_restore: ["#a58bce", "#7c63ab"],
-  evaluation: ["#3fa7b5", "#3b98a6"],
-  wasted_progress: ["#c8453b", "#e0665b"],
-  infrastructure_recovery: ["#7d8592", "#8b93a1"],
-  stall: ["#d4237a", "#e8549b"],
-  slow_steps: ["#e596ba", "#b04a7d"],
-  degraded_capacity: ["#b3a445", "#c7b85c"],
-  excluded: ["#d9dce1", "#3d434d"],
-  elastic_slice_down: ["#b5793a", "#c98c4b"],
-  elastic_scale_up: ["#c99a62", "#a97840"],
-  elastic_reinitialization: ["#97682f", "#dba25e"],
-  unattributed: ["#c3c8d0", "#565d69"],
-};
 
 const SERIES: readonly Pair[] = [
   ["#2c6fbb", "#6aaaf0"],
@@ -40,7 +20,14 @@ const SERIES: readonly Pair[] = [
 const pick = (pair: Pair, theme: Theme): string => pair[theme === "dark" ? 1 : 0];
 
 export function classColour(name: string, theme: Theme): string {
-  return pick(CLASSES[name] ?? seriesPair(hashed(name)), theme);
+  const known = CLASSES[name];
+  return pick(known ? [known.light, known.dark] : seriesPair(hashed(name)), theme);
+}
+
+/** Whether dark words are the ones to read on it. */
+export function isPale(colour: string): boolean {
+  const [red, green, blue] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16)) as [number, number, number];
+  return 0.299 * red + 0.587 * green + 0.114 * blue > 148;
 }
 
 export const seriesColour = (index: number, theme: Theme): string => pick(seriesPair(index), theme);

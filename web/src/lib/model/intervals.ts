@@ -1,5 +1,6 @@
 // What a run's time went into, as intervals side by side.
 
+import { CLASSES } from "../tables.generated";
 import type { Disruption, Intervals, Spent } from "../types";
 import { duration, several } from "./units";
 import type { Range } from "./zoom";
@@ -47,30 +48,9 @@ interface Meaning {
   what: string;
 }
 
-const MEANINGS: Record<string, Meaning> = {
-  productive: { title: "productive steps", what: "Training steps whose work was kept." },
-  program_startup: { title: "program startup", what: "From the start of the processes to their first sign of training: imports, compilation." },
-  accelerator_init: { title: "accelerator start", what: "Waiting for the accelerators to come up." },
-  training_preparation: { title: "training preparation", what: "Building the model, the data pipeline and all else before the first step." },
-  data_loading: { title: "waiting for data", what: "The ranks waited for the next batch: the input pipeline did not keep up." },
-  checkpoint_save: { title: "saving checkpoints", what: "Training stood still while a checkpoint was written." },
-  checkpoint_restore: { title: "restoring checkpoints", what: "Reading the checkpoint to go on from." },
-  evaluation: { title: "evaluation", what: "Evaluation between training steps." },
-  wasted_progress: { title: "wasted progress", what: "Steps that had to be done again, because the run stopped before a checkpoint kept them." },
-  infrastructure_recovery: { title: "infrastructure recovery", what: "Nothing ran: from the end of one attempt to the start of the next." },
-  stall: { title: "hang or stall", what: "A step took far longer than usual and nothing says why: some rank or device stood still." },
-  slow_steps: { title: "slow steps", what: "What steps took longer than usual, though the run went on." },
-  degraded_capacity: { title: "degraded capacity", what: "The share of the working time that missing ranks of an elastic job would have had." },
-  excluded: { title: "excluded", what: "Left out of the account on request; no share is made of it." },
-  elastic_slice_down: { title: "elastic: slice down", what: "Waiting after slices were lost." },
-  elastic_scale_up: { title: "elastic: scaling up", what: "Waiting for slices to come back." },
-  elastic_reinitialization: { title: "elastic: starting again", what: "Setting training up for a changed number of slices." },
-  unattributed: { title: "unattributed", what: "No record says what this time went into." },
-};
-
 export function meaning(name: string): Meaning {
-  const known = MEANINGS[name];
-  if (known) return known;
+  const known = CLASSES[name];
+  if (known) return { title: known.words, what: known.meaning };
   const own = name.replace(/^custom:/, "");
   return { title: own, what: `A span that the program calls “${own}”.` };
 }

@@ -18,6 +18,8 @@ from runwatch.head.features.goodput.figures import figures
 from runwatch.head.features.goodput.types import (
     AttemptSteps,
     BucketInfo,
+    ClassInfo,
+    ClassList,
     EntryList,
     ExplainedInfo,
     GoodputInfo,
@@ -47,6 +49,7 @@ from runwatch.views.goodput.classes import Spent
 from runwatch.views.goodput.explaining import explain
 from runwatch.views.goodput.facts import ENTRY_EVENT, ENTRY_PREFIX
 from runwatch.views.goodput.figures import EXCLUDED
+from runwatch.views.goodput.looks import LOOKS
 from runwatch.views.times import to_the_second
 
 # ── the account ────────────────────────────────────────────────────────────────────────────────
@@ -358,3 +361,18 @@ class _Meanings:
             if entry is not None and logger in (None, event.body.get(LOGGER)):
                 found.append((event.time_ns, plain(entry)))
         return sorted(found, key=lambda entry: entry[0])
+
+
+def classes() -> ClassList:
+    return ClassList(
+        classes=[
+            ClassInfo(
+                name=look.name,
+                words=look.words,
+                meaning=look.meaning,
+                light=look.light,
+                dark=look.dark,
+            )
+            for look in LOOKS
+        ]
+    )

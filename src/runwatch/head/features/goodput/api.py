@@ -10,7 +10,13 @@ from starlette.responses import Response
 from runwatch.head.context import Context, Feature
 from runwatch.head.features.goodput import answers as goodput_answers
 from runwatch.head.features.goodput import figures as goodput_figures
-from runwatch.head.features.goodput.types import EntryList, ExplainedInfo, GoodputInfo, RolledUp
+from runwatch.head.features.goodput.types import (
+    ClassList,
+    EntryList,
+    ExplainedInfo,
+    GoodputInfo,
+    RolledUp,
+)
 from runwatch.head.http.access import CALLER
 from runwatch.head.http.answering import answered
 from runwatch.head.http.guests import Sight
@@ -89,6 +95,13 @@ class GoodputApi(Feature):
         of_run = "/api/v1/runs/{run}"
         errors = (404, 409, 422)
         return [
+            Operation(
+                "/api/v1/goodput/classes",
+                "What time can go into: names, words, meanings, colours",
+                answered(lambda given: goodput_answers.classes()),
+                (),
+                {JSON: ClassList},
+            ),
             Operation(
                 f"{of_run}/goodput",
                 "What its time went into",

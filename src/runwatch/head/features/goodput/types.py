@@ -203,3 +203,19 @@ class EntryList(Answer):
     entries: list[JsonObject]
     next: str
     """To be given as `after` next time, whether or not there is more now."""
+
+
+class ClassInfo(Answer):
+    """One class of an account: what it is called, what it means, and its colours."""
+
+    name: str
+    words: str
+    meaning: str
+    light: str
+    dark: str
+
+
+class ClassList(Answer):
+    """In the order in which people are told of them.  Spans of other names are `custom:NAME`."""
+
+    classes: list[ClassInfo]

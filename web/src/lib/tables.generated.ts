@@ -1,0 +1,112 @@
+// `make types` writes this file.
+
+export const CLASSES: Readonly<Record<string, { words: string; meaning: string; light: string; dark: string }>> = {
+  "productive": {
+    "words": "productive steps",
+    "meaning": "Training steps whose work was kept.",
+    "light": "#2f9e6e",
+    "dark": "#3fb582"
+  },
+  "program_startup": {
+    "words": "program startup",
+    "meaning": "From the start of the processes to their first sign of training: imports, compilation.",
+    "light": "#8fb8d9",
+    "dark": "#5f8fb5"
+  },
+  "accelerator_init": {
+    "words": "accelerator initialisation",
+    "meaning": "Waiting for the accelerators to come up.",
+    "light": "#a9c7a0",
+    "dark": "#7d9f74"
+  },
+  "training_preparation": {
+    "words": "training preparation",
+    "meaning": "Building the model, the data pipeline and all else before the first step.",
+    "light": "#5b9bd1",
+    "dark": "#4a86ba"
+  },
+  "data_loading": {
+    "words": "waiting for data",
+    "meaning": "The ranks waited for the next batch: the input pipeline did not keep up.",
+    "light": "#e8a33d",
+    "dark": "#dd9a3a"
+  },
+  "checkpoint_save": {
+    "words": "saving checkpoints",
+    "meaning": "Training stood still while a checkpoint was written.",
+    "light": "#7a5ea8",
+    "dark": "#9a7fcb"
+  },
+  "checkpoint_restore": {
+    "words": "restoring checkpoints",
+    "meaning": "Reading the checkpoint to go on from.",
+    "light": "#a58bce",
+    "dark": "#7c63ab"
+  },
+  "evaluation": {
+    "words": "evaluation",
+    "meaning": "Evaluation between training steps.",
+    "light": "#3fa7b5",
+    "dark": "#3b98a6"
+  },
+  "wasted_progress": {
+    "words": "wasted progress",
+    "meaning": "Steps that had to be done again, because the run stopped before a checkpoint kept them.",
+    "light": "#c8453b",
+    "dark": "#e0665b"
+  },
+  "infrastructure_recovery": {
+    "words": "infrastructure recovery",
+    "meaning": "Nothing ran: from the end of one attempt to the start of the next.",
+    "light": "#7d8592",
+    "dark": "#8b93a1"
+  },
+  "stall": {
+    "words": "hang or stall",
+    "meaning": "A step took far longer than usual and nothing says why: some rank or device stood still.",
+    "light": "#d4237a",
+    "dark": "#e8549b"
+  },
+  "slow_steps": {
+    "words": "slow steps",
+    "meaning": "What steps took longer than usual, though the run went on.",
+    "light": "#e596ba",
+    "dark": "#b04a7d"
+  },
+  "degraded_capacity": {
+    "words": "degraded capacity",
+    "meaning": "The share of the working time that missing ranks of an elastic job would have had.",
+    "light": "#b3a445",
+    "dark": "#c7b85c"
+  },
+  "excluded": {
+    "words": "excluded",
+    "meaning": "Left out of the account on request; no share is made of it.",
+    "light": "#d9dce1",
+    "dark": "#3d434d"
+  },
+  "elastic_slice_down": {
+    "words": "elastic: slices down",
+    "meaning": "Waiting after slices were lost.",
+    "light": "#b5793a",
+    "dark": "#c98c4b"
+  },
+  "elastic_scale_up": {
+    "words": "elastic: scaling up",
+    "meaning": "Waiting for slices to come back.",
+    "light": "#c99a62",
+    "dark": "#a97840"
+  },
+  "elastic_reinitialization": {
+    "words": "elastic re-initialisation",
+    "meaning": "Setting training up for a changed number of slices.",
+    "light": "#97682f",
+    "dark": "#dba25e"
+  },
+  "unattributed": {
+    "words": "unattributed",
+    "meaning": "No record says what this time went into.",
+    "light": "#c3c8d0",
+    "dark": "#565d69"
+  }
+};
