@@ -39,6 +39,7 @@ from runwatch.store.grid import LOWEST, grid
 from runwatch.store.hot import Seed
 from runwatch.store.leases import Leases
 from runwatch.store.lock import DirectoryLock
+from runwatch.store.named import Named
 from runwatch.store.pages import Keys, RowGroups, View
 from runwatch.store.reading import EVENT_COLUMNS, SPAN_COLUMNS, Reader
 from runwatch.store.replay import DuckReplay
@@ -134,6 +135,7 @@ class DuckStore:
         self._base = opened.connection
         self._writer = self._base.cursor()
         self._catalog = opened.catalog
+        self._named = Named()
         self._latest = opened.latest
         self._seed = opened.seed
         self._rows = opened.rows
@@ -190,6 +192,7 @@ class DuckStore:
         rows["spans"] += sum(len(part["span"]) for part in plan.spans)
         rows["events"] += len(plan.events)
         self._crowds.took(len(plan.events), sum(len(row[hot.BODY]) for row in plan.events))
+        self._named.took(plan.events)
         self._dropped += plan.dropped
 
     def cursor(self, journal: JournalId) -> Position:
@@ -362,6 +365,8 @@ class DuckStore:
         number = None if run is None else self._catalog.find_run(run)
         if (run is not None and number is None) or kinds == []:
             return []
+        if about is not None and kinds:
+            self._find_mentions(kinds)
         rows = self._ask(
             lambda reader: reader.rows(
                 "events",
@@ -375,10 +380,17 @@ class DuckStore:
                 most_bytes=most_bytes,
                 of_each=of_each,
                 about=about,
+                mentions=self._named.about(kinds, about) if about is not None and kinds else None,
                 without=self._catalog.deletions.hidden() if run is None else (),
             )
         )
         return [self._catalog.event_row(*row) for row in heeded(rows)]
+
+    def _find_mentions(self, kinds: Sequence[str]) -> None:
+        """The first time that somebody asks which events of these kinds name a journal."""
+        named = self._named
+        if missing := named.begin(kinds):
+            named.read(missing, self._ask(lambda reader: reader.named(missing)))
 
     def spans(
         self,

@@ -1,0 +1,176 @@
+"""What grows with the past: four costs of a head, each as a curve.
+
+    python benchmarks/growth.py                   all four
+    python benchmarks/growth.py --only life       one of life, manifest, hot, watchers
+    python benchmarks/growth.py --quick           smaller sizes
+
+`life`: an answer about one run, beside how many runs have ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from command import run_one
+from page_store import MINUTE, SECOND, Journal
+from report import Outcome, Table
+from trial import Options, TrialFailed
+
+from runwatch.cli.asgi import Exchange
+from runwatch.head.main import LocalHead
+from runwatch.head.reading import Reading
+from runwatch.record import Batch, Event, RunId, RunScope, Series
+from runwatch.store.duck import DuckStore
+
+LIVE: Final = 20
+NODES: Final = 2
+ROUNDS: Final = 9
+
+
+@contextmanager
+def directory() -> Iterator[Path]:
+    root = Path(tempfile.mkdtemp(prefix="runwatch-bench-"))
+    try:
+        yield root
+    finally:
+        shutil.rmtree(root)
+
+
+def cpu_ms(work: Callable[[], object], rounds: int = ROUNDS) -> float:
+    """Of one call, all threads together; the middle of some."""
+    spent = []
+    for _ in range(rounds):
+        began = time.process_time()
+        work()
+        spent.append((time.process_time() - began) * 1e3)
+    return statistics.median(spent)
+
+
+# ── an answer about one run ────────────────────────────────────────────────────────────────────
+
+
+def ended_run(number: int, start_ns: int) -> Batch:
+    scope = RunScope(1, RunId(f"run-{number:06}"), f"sweep-{number:06}")
+    journal = Journal(f"journal-{number:06}", f"node{number % NODES}", scope, start_ns)
+    journal.definitions.append(Series(1, "loss", 1))
+    events = [Event(start_ns, "run_start", {"argv": ["sweep.py", str(number)]}, scope=1)]
+    return journal.closed(journal.batch(events=events))
+
+
+def exits(agents: list[Journal], numbers: range, end_ns: int) -> list[Batch]:
+    """What the agent of each node says of the processes that ended there."""
+    made = []
+    for node, agent in enumerate(agents):
+        bodies = [
+            {"journal": f"journal-{number:06}", "pid": 100, "code": 0, "signal": None,
+             "core_dumped": False, "oom": False, "lived_ns": end_ns}
+            for number in numbers if number % len(agents) == node
+        ]  # fmt: skip
+        events = [Event(end_ns, "process_exit", body) for body in bodies]
+        if events:
+            made.append(agent.closed(agent.batch(events=events)))
+    return made
+
+
+def build_life(root: Path, ended: int, *, closed: bool) -> None:
+    """So many runs that ended, and some that go on; in closed files, or in the hot tables."""
+    now_ns = time.time_ns()
+    store = DuckStore.open(root / "store")
+    nobody = RunScope(1, RunId(""), "")
+    agents = [Journal(f"agent-{n}", f"node{n}", nobody, 0, "agent") for n in range(NODES)]
+    try:
+        for first in range(0, ended, 2_000):
+            numbers = range(first, min(first + 2_000, ended))
+            starts = {number: now_ns - (ended - number + 10) * MINUTE for number in numbers}
+            store.write([ended_run(number, starts[number]) for number in numbers])
+            store.write(exits(agents, numbers, starts[numbers[-1]] + 30 * SECOND))
+        if closed:
+            store.compact(force=True)
+        live = range(ended, ended + LIVE)
+        store.write([ended_run(number, now_ns - SECOND) for number in live])
+    finally:
+        store.close()
+
+
+def life(options: Options) -> tuple[Table, Any]:
+    table = Table(
+        "An answer about one run, CPU ms",
+        [
+            "runs that ended",
+            "lie in",
+            "`/runs/X`, it goes on",
+            "… it has ended",
+            f"{LIVE} live runs, one look at each",
+        ],
+    )
+    numbers: list[dict[str, Any]] = []
+    sizes = (100, 1_000) if options.quick else (100, 1_000, 10_000, 40_000)
+    for ended in sizes:
+        for closed in (False, True):
+            with directory() as root:
+                build_life(root, ended, closed=closed)
+                found = ask_life(root, ended)
+            lie_in = "closed files" if closed else "hot tables"
+            cells = [f"{found['live']:.1f}", f"{found['ended']:.1f}", f"{found['all']:.0f}"]
+            table.rows.append([f"{ended:,}", lie_in, *cells])
+            numbers.append({"runs": ended, "closed": closed, "cpu_ms": found})
+    return table, numbers
+
+
+def ask_life(root: Path, ended: int) -> dict[str, float]:
+    head, loop = LocalHead(root), asyncio.new_event_loop()
+    reading = Reading(head.store, alive_window_s=3600)
+    try:
+        live = [RunId(f"run-{number:06}") for number in range(ended, ended + LIVE)]
+        gone = f"run-{ended // 2:06}"
+
+        def ask(run: str) -> None:
+            answer = Exchange(head.app, loop, f"/api/v1/runs/{run}")
+            body = b"".join(answer.body())
+            if answer.status != 200:
+                raise TrialFailed(f"{answer.status} {body[:200]!r}")
+
+        def look() -> None:
+            for run in live:
+                states = reading.processes(run)
+                if [state.state for state in states] != ["running"]:
+                    raise TrialFailed(f"{run} is {states}")
+
+        ask(gone)
+        look()
+        return {
+            "live": cpu_ms(lambda: ask(live[0])),
+            "ended": cpu_ms(lambda: ask(gone)),
+            "all": cpu_ms(look, 3),
+        }
+    finally:
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
+        head.close()
+
+
+CURVES: Final = {"life": life}
+
+
+def measure(options: Options, only: str = "") -> Outcome:
+    found = {name: curve(options) for name, curve in CURVES.items() if only in ("", name)}
+    return Outcome(
+        [table for table, _ in found.values()],
+        {name: numbers for name, (_, numbers) in found.items()},
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=tuple(CURVES), default="")
+    wanted = parser.parse_known_args()[0].only
+    run_one(parser, None, lambda options: measure(options, wanted))
