@@ -5,6 +5,7 @@
     python benchmarks/growth.py --quick           smaller sizes
 
 `life`: an answer about one run, beside how many runs have ended.
+`manifest`: what the store says of each file that it closes, beside how many series there are.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 from command import run_one
-from page_store import MINUTE, SECOND, Journal
+from page_store import MINUTE, SECOND, Journal, columns
 from report import Outcome, Table
 from trial import Options, TrialFailed
 
@@ -158,7 +160,92 @@ def ask_life(root: Path, ended: int) -> dict[str, float]:
         head.close()
 
 
-CURVES: Final = {"life": life}
+# ── the manifest ───────────────────────────────────────────────────────────────────────────────
+
+
+def build_series(store: DuckStore, series: int) -> Journal:
+    """A thousand to a process; of each one point.  The last process goes on."""
+    store.write([])
+    for first in range(0, series, 1_000):
+        scope = RunScope(1, RunId(f"run-{first}"), "r")
+        journal = Journal(f"journal-{first}", "node", scope, 1)
+        numbers = range(1, min(1_000, series - first) + 1)
+        labels = {"layer": "encoder"}
+        journal.definitions += [
+            Series(n, f"metric-{n % 50}", 1, "bytes", f"gpu{n // 50}", labels) for n in numbers
+        ]
+        ids = np.array(numbers, np.int64)
+        times = np.full(len(ids), SECOND)
+        store.write(
+            [journal.closed(journal.batch(columns(ids, times, ids, ids.astype(np.float64))))]
+        )
+    store.compact(force=True)
+    return journal
+
+
+def manifest(options: Options) -> tuple[Table, Any]:
+    table = Table(
+        "Saying in the manifest that a file was closed, with one point in it",
+        ["series", "CPU ms", "written, kB", "the manifest, MB", "opening the store, CPU s"],
+        notes=["Opening reads the catalogue itself, too."],
+    )
+    numbers = []
+    for series in (1_000, 10_000) if options.quick else (1_000, 10_000, 100_000, 1_000_000):
+        with directory() as root:
+            store = DuckStore.open(root)
+            journal = build_series(store, series)
+            spent, written = [], []
+            for second in range(2, 5):
+                one = np.array([1], np.int64)
+                points = columns(one, one * second * SECOND, one, np.array([1.0]))
+                store.write([journal.closed(journal.batch(points))])
+                with writing(store, spent, written, root):
+                    store.compact(force=True)
+            size = manifest_bytes(root)
+            store.close()
+            began = time.process_time()
+            DuckStore.open(root).close()
+            opened = time.process_time() - began
+        found = {
+            "series": series,
+            "cpu_ms": statistics.median(spent),
+            "written": statistics.median(written),
+            "bytes": size,
+            "open_s": opened,
+        }
+        numbers.append(found)
+        table.rows.append(
+            [f"{series:,}", f"{found['cpu_ms']:.1f}", f"{found['written'] / 1e3:,.1f}",
+             f"{size / 1e6:.1f}", f"{opened:.2f}"]
+        )  # fmt: skip
+    return table, numbers
+
+
+def manifest_bytes(root: Path) -> int:
+    return sum(path.stat().st_size for path in root.glob("manifest.*"))
+
+
+@contextmanager
+def writing(store: DuckStore, spent: list[float], written: list[int], root: Path) -> Iterator[None]:
+    """What each of its manifests costs meanwhile."""
+    save = store._save_manifest
+
+    def measured() -> None:
+        before, began = manifest_bytes(root), time.process_time()
+        save()
+        spent.append((time.process_time() - began) * 1e3)
+        after = manifest_bytes(root)
+        # One that is not a log is written anew.
+        written.append(after - before if (root / "manifest.log").exists() else after)
+
+    store._save_manifest = measured  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del store._save_manifest  # type: ignore[method-assign]
+
+
+CURVES: Final = {"life": life, "manifest": manifest}
 
 
 def measure(options: Options, only: str = "") -> Outcome:

@@ -3,7 +3,7 @@
     DIR/lock            held by the one process that has the store open
     DIR/hot.duckdb      catalogue, cursors, newest rows, list of blocks
     DIR/blocks/         closed, clustered files (see `blocks.py`)
-    DIR/manifest.json   what to begin again from when hot.duckdb is lost
+    DIR/manifest.log    what to begin again from when hot.duckdb is lost
     DIR/damaged-TIME/   what was found damaged and set aside
     DIR/folds/          answers that took long to make, kept by a head (see `folds.py`)
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -39,6 +39,7 @@ from runwatch.store.grid import LOWEST, grid
 from runwatch.store.hot import Seed
 from runwatch.store.leases import Leases
 from runwatch.store.lock import DirectoryLock
+from runwatch.store.manifest import LOG
 from runwatch.store.named import Named
 from runwatch.store.pages import Keys, RowGroups, View
 from runwatch.store.reading import EVENT_COLUMNS, SPAN_COLUMNS, Reader
@@ -142,6 +143,7 @@ class DuckStore:
         self._change = opened.change
         self._schema_version = opened.schema_version
         self._notes = opened.notes
+        self._manifest = opened.manifest
         self._view = View(tuple(opened.rows), tuple(opened.blocks))
 
     # ── writing ────────────────────────────────────────────────────────────────────────────────
@@ -621,12 +623,9 @@ class DuckStore:
             self._view = View(tuple(self._rows), kept + tuple(add))
 
     def _save_manifest(self) -> None:
-        assert self._directory is not None
-        with self._leases.shared():
-            cursor = self._base.cursor()
-            blocks = list(self._view.blocks)
-            opening.save_manifest(self._directory, cursor, blocks, self._change)
-            cursor.close()
+        assert self._manifest is not None
+        with self._leases.shared(), closing(self._base.cursor()) as cursor:
+            self._manifest.save(cursor, self._view.blocks, self._change)
         self._settings.reached("manifest")
 
     def _drop(self, generation: int) -> None:
@@ -711,7 +710,7 @@ class DuckStore:
             return 0
         hot_bytes = sum(
             path.stat().st_size
-            for name in (opening.DATABASE, f"{opening.DATABASE}.wal", "manifest.json")
+            for name in (opening.DATABASE, f"{opening.DATABASE}.wal", LOG)
             if (path := self._directory / name).exists()
         )
         return hot_bytes + sum(block.bytes for block in self._view.blocks)

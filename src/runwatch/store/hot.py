@@ -124,6 +124,17 @@ def transaction(connection: Connection) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def snapshot(connection: Connection) -> Iterator[None]:
+    """What is read meanwhile is as of one moment; nothing is written."""
+    connection.begin()
+    try:
+        yield
+    finally:
+        with suppress(duckdb.Error):
+            connection.rollback()
+
+
 # ── inserting ──────────────────────────────────────────────────────────────────────────────────
 
 
@@ -258,10 +269,26 @@ def count_rows(connection: Connection, generation: int) -> dict[str, int]:
 
 
 def load_catalog(connection: Connection) -> dict[str, list[Row]]:
-    return {
-        table: connection.execute(f"SELECT * FROM {table} ORDER BY rowid").fetchall()
-        for table in TABLES
-    }
+    return {table: load_rows(connection, table) for table in TABLES}
+
+
+def load_rows(connection: Connection, table: str, first: int = 0) -> list[Row]:
+    """Of a table that only grows, in the order in which they were written."""
+    return connection.execute(
+        f"SELECT * FROM {table} WHERE rowid >= {first} ORDER BY rowid"
+    ).fetchall()
+
+
+def all_rows(connection: Connection, table: str, most: int) -> Iterator[list[Row]]:
+    """The same, so many at a time."""
+    found = connection.execute(f"SELECT * FROM {table} ORDER BY rowid")
+    while some := found.fetchmany(most):
+        yield some
+
+
+def count(connection: Connection, table: str) -> int:
+    ((rows,),) = connection.execute(f"SELECT count(*) FROM {table}").fetchall()
+    return int(rows)
 
 
 def load_blocks(connection: Connection) -> list[Block]:
