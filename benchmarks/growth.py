@@ -6,6 +6,7 @@
 
 `life`: an answer about one run, beside how many runs have ended.
 `manifest`: what the store says of each file that it closes, beside how many series there are.
+`hot`: what the database of the newest rows keeps of the disk when those are in files.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import asyncio
 import shutil
 import statistics
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -245,7 +247,99 @@ def writing(store: DuckStore, spent: list[float], written: list[int], root: Path
         del store._save_manifest  # type: ignore[method-assign]
 
 
-CURVES: Final = {"life": life, "manifest": manifest}
+# ── the hot database ───────────────────────────────────────────────────────────────────────────
+
+
+class Burst:
+    """Runs that come one after the other, each with a hundred thousand points of 1,000 series."""
+
+    ROWS: Final = 100_000
+
+    def __init__(self, store: DuckStore) -> None:
+        self._store = store
+        self._random = np.random.default_rng(1)
+        self._runs = 0
+
+    def write(self, points: int) -> None:
+        for _ in range(points // self.ROWS):
+            self._runs += 1
+            scope = RunScope(1, RunId(f"run-{self._runs}"), "r")
+            journal = Journal(f"journal-{self._runs}", "node", scope, 1)
+            journal.definitions += [
+                Series(n, f"metric-{n % 50}", 1, "", f"gpu{n // 50}") for n in range(1, 1001)
+            ]
+            seconds = np.arange(self.ROWS // 1_000) + self._runs * 100
+            times = np.repeat(1_790_000_000 * SECOND + seconds * SECOND, 1_000)
+            ids, values = np.tile(np.arange(1, 1001), len(seconds)), self._random.random(self.ROWS)
+            self._store.write(
+                [journal.closed(journal.batch(columns(ids, times, times // SECOND, values)))]
+            )
+
+
+class Trickle(threading.Thread):
+    """A point now and then; how long the longest wait for one was."""
+
+    def __init__(self, store: DuckStore) -> None:
+        super().__init__(daemon=True)
+        self._store, self._ended = store, threading.Event()
+        self.longest_ms = 0.0
+
+    def run(self) -> None:
+        scope = RunScope(1, RunId("trickle"), "r")
+        journal = Journal("trickle", "node", scope, 1)
+        journal.definitions.append(Series(1, "one", 1))
+        one = np.array([1], np.int64)
+        while not self._ended.wait(0.01):
+            points = columns(one, one * time.time_ns(), one, np.array([1.0]))
+            began = time.perf_counter()
+            self._store.write([journal.closed(journal.batch(points))])
+            self.longest_ms = max(self.longest_ms, (time.perf_counter() - began) * 1e3)
+
+    def end(self) -> float:
+        self._ended.set()
+        self.join()
+        return self.longest_ms
+
+
+def hot(options: Options) -> tuple[Table, Any]:
+    table = Table(
+        "The hot database after a burst, MB",
+        ["points", "before it is put in order", "after", "after 3 small ones more", "Parquet",
+         "CPU s", "longest write meanwhile, ms"],
+    )  # fmt: skip
+    numbers = []
+    sizes = (2_000_000, 5_000_000) if options.quick else (2_000_000, 10_000_000, 40_000_000)
+    for points in sizes:
+        with directory() as root:
+            store = DuckStore.open(root)
+            burst = Burst(store)
+            burst.write(points)
+            full = database_bytes(root)
+            trickle = Trickle(store)
+            trickle.start()
+            began = time.process_time()
+            store.compact(force=True)
+            spent, longest = time.process_time() - began, trickle.end()
+            after = database_bytes(root)
+            for _ in range(3):
+                burst.write(Burst.ROWS)
+                store.compact(force=True)
+            later, closed = database_bytes(root), sum(b.bytes for b in store.closed_blocks())
+            store.close()
+        megabytes = [f"{size / 1e6:.1f}" for size in (full, after, later, closed)]
+        table.rows.append([f"{points:,}", *megabytes, f"{spent:.1f}", f"{longest:.0f}"])
+        numbers.append(
+            {"points": points, "full": full, "after": after, "later": later, "closed": closed,
+             "cpu_s": spent, "longest_ms": longest}
+        )  # fmt: skip
+    return table, numbers
+
+
+def database_bytes(root: Path) -> int:
+    return sum(path.stat().st_size for path in root.glob("hot.duckdb*"))
+
+
+CURVES: Final = {"life": life, "manifest": manifest, "hot": hot}
 
 
 def measure(options: Options, only: str = "") -> Outcome:

@@ -69,6 +69,8 @@ _NOT_A_FILE = (
 )
 """Errors that no damaged file causes; what a bad one raises is anybody's guess."""
 
+_FEW_ROWS = 200_000
+"""A hot table that is not larger may be written anew while the writer waits."""
 _BYTES_PER_ROW = 64
 """Generous: what a row may take in the log before the next look at the free space."""
 
@@ -96,6 +98,8 @@ class DuckStore:
         self._broken: duckdb.Error | None = None
         self._opened_ns = clock.wall_ns()
         self._dropped = 0
+        self._has_room = True  # who had the store before may have left some
+        """Whether tables were dropped whose room the database file still has."""
         self._deleter = Deleter(self)
         self._adopt(self._open_files())
         self._part = max((block.part for block in self._view.blocks), default=0)
@@ -493,6 +497,7 @@ class DuckStore:
                 moved = sum(self._close_generation(g) for g in self._view.generations[:-1])
                 self._merge_ripe()
                 self._leases.sweep()
+                self._give_back()
             except (duckdb.Error, OSError) as error:
                 raise self._translated(error) from error
             return moved
@@ -631,6 +636,37 @@ class DuckStore:
     def _drop(self, generation: int) -> None:
         with self._writing:
             hot.drop_generation(self._writer, generation)
+            self._has_room = True
+
+    def _give_back(self) -> None:
+        """What a dropped generation took goes back to the disk.  The writer waits for a moment.
+
+        A file gets shorter only at its end.  So if it has much room before a table that lasts,
+        that table is written anew, further to the front.
+        """
+        if not self._has_room or not self._checkpointed():
+            return
+        space = hot.space(self._writer)
+        if space.free > max(self._settings.spare_bytes, space.used):
+            with self._writing:
+                self._mend()
+                try:
+                    self._writer.begin()
+                    hot.write_anew(self._writer, hot.high_tables(self._writer, most_rows=_FEW_ROWS))
+                    self._writer.commit()
+                except duckdb.Error as error:
+                    self._undo(error)
+            self._settings.reached("moved")
+            if not self._checkpointed():
+                return
+        self._has_room = False
+
+    def _checkpointed(self) -> bool:
+        with self._writing:
+            self._mend()
+            done = hot.checkpoint(self._writer)
+        self._settings.reached("checkpointed")
+        return done
 
     @contextmanager
     def _clustering(self) -> Iterator[Clusterer]:
