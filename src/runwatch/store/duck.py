@@ -69,6 +69,8 @@ _NOT_A_FILE = (
 )
 """Errors that no damaged file causes; what a bad one raises is anybody's guess."""
 
+_MOVES = 2
+"""How often tables are moved to make the file shorter, before that is left to the next time."""
 _FEW_ROWS = 200_000
 """A hot table that is not larger may be written anew while the writer waits."""
 _BYTES_PER_ROW = 64
@@ -641,32 +643,36 @@ class DuckStore:
     def _give_back(self) -> None:
         """What a dropped generation took goes back to the disk.  The writer waits for a moment.
 
-        A file gets shorter only at its end.  So if it has much room before a table that lasts,
-        that table is written anew, further to the front.
+        A file gets shorter only at its end.  So if most of it is room before a table that lasts,
+        such tables are written anew, further to the front.
         """
-        if not self._has_room or not self._checkpointed():
-            return
-        space = hot.space(self._writer)
-        if space.free > max(self._settings.spare_bytes, space.used):
-            with self._writing:
-                self._mend()
-                try:
-                    self._writer.begin()
-                    hot.write_anew(self._writer, hot.high_tables(self._writer, most_rows=_FEW_ROWS))
-                    self._writer.commit()
-                except duckdb.Error as error:
-                    self._undo(error)
-            self._settings.reached("moved")
-            if not self._checkpointed():
+        for _ in range(_MOVES):
+            if not self._has_room or (space := self._checkpointed()) is None:
                 return
-        self._has_room = False
+            self._has_room = space.free > max(self._settings.spare_bytes, space.used)
+            if self._has_room:
+                self._move_tables()
+        self._has_room = self._checkpointed() is None
 
-    def _checkpointed(self) -> bool:
+    def _move_tables(self) -> None:
         with self._writing:
             self._mend()
-            done = hot.checkpoint(self._writer)
+            try:
+                self._writer.begin()
+                tables = hot.movable_tables(self._writer, most_rows=_FEW_ROWS)
+                hot.write_anew(self._writer, tables)
+                self._writer.commit()
+            except duckdb.Error as error:
+                self._undo(error)
+        self._settings.reached("moved")
+
+    def _checkpointed(self) -> hot.Space | None:
+        """What is free then; None if somebody still reads what was dropped."""
+        with self._writing:
+            self._mend()
+            space = hot.space(self._writer) if hot.checkpoint(self._writer) else None
         self._settings.reached("checkpointed")
-        return done
+        return space
 
     @contextmanager
     def _clustering(self) -> Iterator[Clusterer]:

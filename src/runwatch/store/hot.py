@@ -296,24 +296,14 @@ def checkpoint(connection: Connection) -> bool:
     return True
 
 
-def high_tables(connection: Connection, *, most_rows: int) -> list[str]:
-    """Those that lie in the file behind the place where all that is used has room; such as a
-    generation's facts are in only if they have so few rows: they go with it."""
-    ((used,),) = connection.execute(
-        "SELECT used_blocks FROM pragma_database_size() WHERE database_name = current_database()"
-    ).fetchall()
-    names = connection.execute(
+def movable_tables(connection: Connection, *, most_rows: int) -> list[str]:
+    """All but those with the facts of a generation, unless they have so few rows: they go with it.
+    A table that is nearly empty may keep the file long, too, by what the engine notes of it."""
+    found = connection.execute(
         f"""SELECT table_name FROM duckdb_tables()
             WHERE NOT {_HAS_FACTS} OR estimated_size <= {most_rows} ORDER BY table_name"""
     ).fetchall()
-    return [name for (name,) in names if _highest_block(connection, name) >= used]
-
-
-def _highest_block(connection: Connection, table: str) -> int:
-    ((highest,),) = connection.execute(
-        f"SELECT coalesce(max(block_id), -1) FROM pragma_storage_info('{table}')"
-    ).fetchall()
-    return int(highest)
+    return [name for (name,) in found]
 
 
 def write_anew(connection: Connection, tables: Iterable[str]) -> None:

@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 from array import array
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -101,6 +103,25 @@ def test_who_reads_meanwhile_reads_on_and_the_space_comes_later(tmp_path: Path) 
         reader.rollback()
     store.compact()
     assert size(tmp_path) < full / 2
+    store.close()
+
+
+def test_the_writers_connection_is_used_by_one_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine refuses a call on a connection that is busy, and the writer's batch with it."""
+    store, held = DuckStore.open(tmp_path, settings=SETTINGS), []
+    for name in ("checkpoint", "space", "movable_tables", "write_anew"):
+        real = getattr(hot, name)
+
+        def noted(*given: Any, _real: Callable[..., Any] = real, **named: Any) -> Any:
+            held.append(store._writing._is_owned())  # type: ignore[attr-defined]
+            return _real(*given, **named)
+
+        monkeypatch.setattr(hot, name, noted)
+    burst(store)
+    store.compact(force=True)
+    assert len(held) >= 6 and all(held)
     store.close()
 
 
