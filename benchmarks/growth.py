@@ -7,6 +7,7 @@
 `life`: an answer about one run, beside how many runs have ended.
 `manifest`: what the store says of each file that it closes, beside how many series there are.
 `hot`: what the database of the newest rows keeps of the disk when those are in files.
+`watchers`: what it takes to tell every open page of a change, beside how many there are.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -30,13 +31,18 @@ from report import Outcome, Table
 from trial import Options, TrialFailed
 
 from runwatch.cli.asgi import Exchange
+from runwatch.head.feed import Cards, Pace, feed
+from runwatch.head.live import Live
 from runwatch.head.main import LocalHead
 from runwatch.head.reading import Reading
+from runwatch.head.run_board import RunBoard
 from runwatch.record import Batch, Event, RunId, RunScope, Series
 from runwatch.store.duck import DuckStore
 
 LIVE: Final = 20
 NODES: Final = 2
+SERIES: Final = 1_000
+RUNS: Final = 1_000
 ROUNDS: Final = 9
 
 
@@ -339,7 +345,68 @@ def database_bytes(root: Path) -> int:
     return sum(path.stat().st_size for path in root.glob("hot.duckdb*"))
 
 
-CURVES: Final = {"life": life, "manifest": manifest, "hot": hot}
+# ── the live stream ────────────────────────────────────────────────────────────────────────────
+
+
+def watchers(options: Options) -> tuple[Table, Any]:
+    table = Table(
+        "Telling all who watch of a change, CPU ms",
+        ["watchers", f"of one run with {SERIES:,} series", f"of the list of {RUNS:,} runs"],
+        notes=["Every series has a new point, and one run of the list a new step."],
+    )
+    numbers = []
+    for count in (1, 10) if options.quick else (1, 10, 50, 200):
+        with directory() as root:
+            store = DuckStore.open(root)
+            one, all_runs = asyncio.run(tell(store, count))
+            store.close()
+        table.rows.append([str(count), f"{one:.1f}", f"{all_runs:.1f}"])
+        numbers.append({"watchers": count, "run_ms": one, "list_ms": all_runs})
+    return table, numbers
+
+
+async def tell(store: DuckStore, count: int) -> tuple[float, float]:
+    live, reading = Live(), Reading(store)
+    board = RunBoard(reading, told=True)
+    pace = Pace(keep_alive_seconds=60)
+    cards = Cards(reading, live, fresh_seconds=pace.all_seconds, board=board)
+    store.write([ended_run(number, time.time_ns()) for number in range(RUNS - 1)])
+    big = Journal("big", "node", RunScope(1, RunId("big"), "big"), time.time_ns())
+    big.definitions += [Series(n, f"metric-{n}", 1) for n in range(1, SERIES + 1)]
+    ids = np.arange(1, SERIES + 1)
+
+    def write(step: int) -> None:
+        times = np.full(SERIES, time.time_ns())
+        batch = big.closed(big.batch(columns(ids, times, ids * 0 + step, ids * 1.0)))
+        store.write([batch])
+        board.stored([batch])
+        live.stored([batch])
+
+    async def cost(run: RunId | None) -> float:
+        streams = [feed(reading, live, cards, run=run, last_id="", pace=pace) for _ in range(count)]
+        await asyncio.gather(*map(anext, streams))
+        spent = []
+        for step in range(2, 7):
+            listening = asyncio.gather(*(told(stream, run is not None) for stream in streams))
+            await asyncio.sleep(2 * pace.all_seconds)
+            before = time.process_time()
+            write(step)
+            await listening
+            spent.append((time.process_time() - before) * 1e3)
+        for stream in streams:
+            await stream.aclose()  # type: ignore[attr-defined]
+        return statistics.median(spent)
+
+    write(1)
+    return await cost(RunId("big")), await cost(None)
+
+
+async def told(stream: AsyncIterator[bytes], points: bool) -> None:
+    while (b"event: points" if points else b"event: run") not in await anext(stream):
+        pass
+
+
+CURVES: Final = {"life": life, "manifest": manifest, "hot": hot, "watchers": watchers}
 
 
 def measure(options: Options, only: str = "") -> Outcome:
