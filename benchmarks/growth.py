@@ -370,7 +370,12 @@ async def tell(store: DuckStore, count: int) -> tuple[float, float]:
     board = RunBoard(reading, told=True)
     pace = Pace(keep_alive_seconds=60)
     cards = Cards(reading, live, fresh_seconds=pace.all_seconds, board=board)
-    store.write([ended_run(number, time.time_ns()) for number in range(RUNS - 1)])
+    others, agent = (
+        range(RUNS - 1),
+        Journal("agent", "node", RunScope(1, RunId(""), ""), 0, "agent"),
+    )
+    store.write([ended_run(number, time.time_ns()) for number in others])
+    store.write(exits([agent], others, time.time_ns()))
     big = Journal("big", "node", RunScope(1, RunId("big"), "big"), time.time_ns())
     big.definitions += [Series(n, f"metric-{n}", 1) for n in range(1, SERIES + 1)]
     ids = np.arange(1, SERIES + 1)
