@@ -25,7 +25,7 @@ from trial import HERE, PEERS_PYTHON, Options
 
 NAMES = (
     "imports", "scalar", "sigkill", "loop", "ingest", "devices", "agent", "goodput",
-    "first_answer", "stacks", "profiles", "hangs",
+    "first_answer", "stacks", "profiles", "hangs", "growth",
 )  # fmt: skip
 STORE = "store"
 """Stands by itself: it prints its own tables."""

@@ -1,9 +1,8 @@
-"""Closed files on disk, and the manifest that names them.
+"""Closed files on disk.
 
     blocks/points-19700-000012.parquet    sorted by (series, time); the number is the part
     blocks/rollup-19700-000012.parquet    the same part, a row per series and minute
     blocks/spans-…, blocks/events-…       sorted by (run, time)
-    manifest.json                         blocks + cursors and catalogue as of the last compaction
 
 A file is written under a temporary name, fsynced and renamed before any list names it, and it is
 deleted only when no list names it any more.  So a crash leaves at worst a file nobody names.
@@ -11,12 +10,11 @@ deleted only when no list names it any more.  So a crash leaves at worst a file 
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 Kind = Literal["points", "rollup", "spans", "events"]
 
@@ -104,40 +102,6 @@ class BlockFiles:
     def delete_others(self, known: Iterable[str]) -> None:
         keep = set(known)
         self.delete(path.name for path in self.directory.iterdir() if path.name not in keep)
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """Enough to serve the closed blocks, and to ask for the rest again, without the database."""
-
-    change: int
-    generation: int
-    blocks: list[Block]
-    cursors: list[tuple[int, int, int]]
-    """Journal number, position, last_ns: as of the moment `generation` began."""
-    catalog: Mapping[str, Sequence[Sequence[Any]]]
-    latest: list[tuple[int, int, int, float]]
-
-    def save(self, directory: Path) -> None:
-        write_atomically(directory / "manifest.json", json.dumps(asdict(self)).encode())
-
-    @classmethod
-    def load(cls, directory: Path) -> Manifest | None:
-        """None when there is none, or when it is itself damaged."""
-        try:
-            found = json.loads((directory / "manifest.json").read_bytes())
-            found["blocks"] = [Block(**block) for block in found["blocks"]]
-            return cls(**found)
-        except (OSError, ValueError, TypeError, KeyError):
-            return None
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_bytes(content)
-    fsync(temporary)
-    temporary.rename(path)
-    fsync(path.parent)
 
 
 def fsync(path: Path) -> None:

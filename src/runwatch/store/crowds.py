@@ -40,6 +40,15 @@ class Fullest(NamedTuple):
     all_bytes: int
     """Of all journals and kinds that were asked for."""
 
+    def room(self, of_each: int) -> Amount:
+        """How much more may come before something must be left out; negative: it must be now."""
+        return Amount(
+            of_each - self.events, min(OF_EACH_BYTES - self.bytes, OF_ALL_BYTES - self.all_bytes)
+        )
+
+    def is_over(self, of_each: int) -> bool:
+        return min(self.room(of_each)) < 0
+
 
 class Crowds:
     """`took` is called by the writer's thread, after its commit; the rest by any."""
@@ -67,13 +76,10 @@ class Crowds:
         if len(self._enough_until) + len(self._crowded) >= MOST_KNOWN:
             self._enough_until.clear()
             self._crowded.clear()
-        room = Amount(
-            asked[2] - fullest.events,
-            min(OF_EACH_BYTES - fullest.bytes, OF_ALL_BYTES - fullest.all_bytes),
-        )
-        if min(room) < 0:
+        if fullest.is_over(asked[2]):
             self._crowded.add(asked)
             return True
+        room = fullest.room(asked[2])
         until = Amount(taken.events + room.events, taken.bytes + room.bytes)
         self._enough_until[asked] = until
         return False

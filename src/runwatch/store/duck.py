@@ -3,7 +3,7 @@
     DIR/lock            held by the one process that has the store open
     DIR/hot.duckdb      catalogue, cursors, newest rows, list of blocks
     DIR/blocks/         closed, clustered files (see `blocks.py`)
-    DIR/manifest.json   what to begin again from when hot.duckdb is lost
+    DIR/manifest.log    what to begin again from when hot.duckdb is lost
     DIR/damaged-TIME/   what was found damaged and set aside
     DIR/folds/          answers that took long to make, kept by a head (see `folds.py`)
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -39,6 +39,8 @@ from runwatch.store.deletion import Deletion, Weight
 from runwatch.store.hot import Seed
 from runwatch.store.leases import Leases
 from runwatch.store.lock import DirectoryLock
+from runwatch.store.manifest import LOG
+from runwatch.store.named import Named
 from runwatch.store.pages import Keys, RowGroups, View
 from runwatch.store.reading import EVENT_COLUMNS, SPAN_COLUMNS, Reader
 from runwatch.store.replay import DuckReplay
@@ -66,6 +68,10 @@ _NOT_A_FILE = (
 )
 """Errors that no damaged file causes; what a bad one raises is anybody's guess."""
 
+_MOVES = 2
+"""How often tables are moved to make the file shorter, before that is left to the next time."""
+_FEW_ROWS = 200_000
+"""A hot table that is not larger may be written anew while the writer waits."""
 _BYTES_PER_ROW = 64
 """Generous: what a row may take in the log before the next look at the free space."""
 
@@ -93,6 +99,8 @@ class DuckStore:
         self._broken: duckdb.Error | None = None
         self._opened_ns = clock.wall_ns()
         self._dropped = 0
+        self._has_room = True  # who had the store before may have left some
+        """Whether tables were dropped whose room the database file still has."""
         self._deleter = Deleter(self)
         self._adopt(self._open_files())
         self._part = max((block.part for block in self._view.blocks), default=0)
@@ -133,12 +141,14 @@ class DuckStore:
         self._base = opened.connection
         self._writer = self._base.cursor()
         self._catalog = opened.catalog
+        self._named = Named()
         self._latest = opened.latest
         self._seed = opened.seed
         self._rows = opened.rows
         self._change = opened.change
         self._schema_version = opened.schema_version
         self._notes = opened.notes
+        self._manifest = opened.manifest
         self._view = View(tuple(opened.rows), tuple(opened.blocks))
 
     # ── writing ────────────────────────────────────────────────────────────────────────────────
@@ -189,6 +199,7 @@ class DuckStore:
         rows["spans"] += sum(len(part["span"]) for part in plan.spans)
         rows["events"] += len(plan.events)
         self._crowds.took(len(plan.events), sum(len(row[hot.BODY]) for row in plan.events))
+        self._named.took(plan.events)
         self._dropped += plan.dropped
 
     def cursor(self, journal: JournalId) -> Position:
@@ -361,6 +372,8 @@ class DuckStore:
         number = None if run is None else self._catalog.find_run(run)
         if (run is not None and number is None) or kinds == []:
             return []
+        if about is not None and kinds:
+            self._find_mentions(kinds)
         rows = self._ask(
             lambda reader: reader.rows(
                 "events",
@@ -374,10 +387,17 @@ class DuckStore:
                 most_bytes=most_bytes,
                 of_each=of_each,
                 about=about,
+                mentions=self._named.about(kinds, about) if about is not None and kinds else None,
                 without=self._catalog.deletions.hidden() if run is None else (),
             )
         )
         return [self._catalog.event_row(*row) for row in heeded(rows)]
+
+    def _find_mentions(self, kinds: Sequence[str]) -> None:
+        """The first time that somebody asks which events of these kinds name a journal."""
+        named = self._named
+        if missing := named.begin(kinds):
+            named.read(missing, self._ask(lambda reader: reader.named(missing)))
 
     def spans(
         self,
@@ -478,6 +498,7 @@ class DuckStore:
                 moved = sum(self._close_generation(g) for g in self._view.generations[:-1])
                 self._merge_ripe()
                 self._leases.sweep()
+                self._give_back()
             except (duckdb.Error, OSError) as error:
                 raise self._translated(error) from error
             return moved
@@ -608,17 +629,49 @@ class DuckStore:
             self._view = View(tuple(self._rows), kept + tuple(add))
 
     def _save_manifest(self) -> None:
-        assert self._directory is not None
-        with self._leases.shared():
-            cursor = self._base.cursor()
-            blocks = list(self._view.blocks)
-            opening.save_manifest(self._directory, cursor, blocks, self._change)
-            cursor.close()
+        assert self._manifest is not None
+        with self._leases.shared(), closing(self._base.cursor()) as cursor:
+            self._manifest.save(cursor, self._view.blocks, self._change)
         self._settings.reached("manifest")
 
     def _drop(self, generation: int) -> None:
         with self._writing:
             hot.drop_generation(self._writer, generation)
+            self._has_room = True
+
+    def _give_back(self) -> None:
+        """What a dropped generation took goes back to the disk.  The writer waits for a moment.
+
+        A file gets shorter only at its end.  So if most of it is room before a table that lasts,
+        such tables are written anew, further to the front.
+        """
+        for _ in range(_MOVES):
+            if not self._has_room or (space := self._checkpointed()) is None:
+                return
+            self._has_room = space.free > max(self._settings.spare_bytes, space.used)
+            if self._has_room:
+                self._move_tables()
+        self._has_room = self._checkpointed() is None
+
+    def _move_tables(self) -> None:
+        with self._writing:
+            self._mend()
+            try:
+                self._writer.begin()
+                tables = hot.movable_tables(self._writer, most_rows=_FEW_ROWS)
+                hot.write_anew(self._writer, tables)
+                self._writer.commit()
+            except duckdb.Error as error:
+                self._undo(error)
+        self._settings.reached("moved")
+
+    def _checkpointed(self) -> hot.Space | None:
+        """What is free then; None if somebody still reads what was dropped."""
+        with self._writing:
+            self._mend()
+            space = hot.space(self._writer) if hot.checkpoint(self._writer) else None
+        self._settings.reached("checkpointed")
+        return space
 
     @contextmanager
     def _clustering(self) -> Iterator[Clusterer]:
@@ -698,7 +751,7 @@ class DuckStore:
             return 0
         hot_bytes = sum(
             path.stat().st_size
-            for name in (opening.DATABASE, f"{opening.DATABASE}.wal", "manifest.json")
+            for name in (opening.DATABASE, f"{opening.DATABASE}.wal", LOG)
             if (path := self._directory / name).exists()
         )
         return hot_bytes + sum(block.bytes for block in self._view.blocks)

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import duckdb
 import numpy as np
@@ -37,6 +37,8 @@ GENERATION_TABLES: Final = {
     "latest": "slot BIGINT, time_ns BIGINT, step BIGINT, value DOUBLE",
 }
 FACTS: Final = ("points", "spans", "events")
+_IS_OF_GENERATION: Final = "regexp_matches(table_name, '^[a-z]+_[0-9]+$')"
+_HAS_FACTS: Final = f"regexp_matches(table_name, '^({'|'.join(FACTS)})_[0-9]+$')"
 
 # Step is the one column that may be absent: NULL in the tables, NO_STEP in the arrays.
 # The engine takes a NaN in an array for NULL, which no value ever is.
@@ -124,6 +126,17 @@ def transaction(connection: Connection) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def snapshot(connection: Connection) -> Iterator[None]:
+    """What is read meanwhile is as of one moment; nothing is written."""
+    connection.begin()
+    try:
+        yield
+    finally:
+        with suppress(duckdb.Error):
+            connection.rollback()
+
+
 # ── inserting ──────────────────────────────────────────────────────────────────────────────────
 
 
@@ -188,7 +201,7 @@ def drop_generation(connection: Connection, generation: int) -> None:
 def drop_unlisted(connection: Connection, listed: Sequence[int]) -> None:
     keep = {f"{table}_{generation}" for table in GENERATION_TABLES for generation in listed}
     names = connection.execute(
-        "SELECT table_name FROM duckdb_tables() WHERE regexp_matches(table_name, '^[a-z]+_[0-9]+$')"
+        f"SELECT table_name FROM duckdb_tables() WHERE {_IS_OF_GENERATION}"
     ).fetchall()
     for (name,) in names:
         if name not in keep:
@@ -254,14 +267,79 @@ def count_rows(connection: Connection, generation: int) -> dict[str, int]:
     return counts
 
 
+# ── space ──────────────────────────────────────────────────────────────────────────────────────
+
+
+class Space(NamedTuple):
+    """Of the file, in bytes."""
+
+    used: int
+    free: int
+
+
+def space(connection: Connection) -> Space:
+    ((block, used, free),) = connection.execute(
+        "SELECT block_size, used_blocks, free_blocks FROM pragma_database_size() "
+        "WHERE database_name = current_database()"
+    ).fetchall()
+    return Space(int(block * used), int(block * free))
+
+
+def checkpoint(connection: Connection) -> bool:
+    """Dropped tables' room becomes free, and what is free at the file's end goes back to the disk.
+    Whether it could be done: not while a transaction goes on that began before they were dropped.
+    """
+    try:
+        connection.execute("CHECKPOINT")
+    except duckdb.TransactionException:
+        return False
+    return True
+
+
+def movable_tables(connection: Connection, *, most_rows: int) -> list[str]:
+    """All but those with the facts of a generation, unless they have so few rows: they go with it.
+    A table that is nearly empty may keep the file long, too, by what the engine notes of it."""
+    found = connection.execute(
+        f"""SELECT table_name FROM duckdb_tables()
+            WHERE NOT {_HAS_FACTS} OR estimated_size <= {most_rows} ORDER BY table_name"""
+    ).fetchall()
+    return [name for (name,) in found]
+
+
+def write_anew(connection: Connection, tables: Iterable[str]) -> None:
+    """The same rows in the same order, and in the first room that is free.  Inside the caller's
+    transaction.  The engine never moves what a table has by itself: one row that was written when
+    the file was large would keep it so."""
+    for table in tables:
+        connection.execute(f"CREATE TABLE {table}_anew AS SELECT * FROM {table} ORDER BY rowid")
+        connection.execute(f"DROP TABLE {table}")
+        connection.execute(f"ALTER TABLE {table}_anew RENAME TO {table}")
+
+
 # ── catalogue and blocks ───────────────────────────────────────────────────────────────────────
 
 
 def load_catalog(connection: Connection) -> dict[str, list[Row]]:
-    return {
-        table: connection.execute(f"SELECT * FROM {table} ORDER BY rowid").fetchall()
-        for table in TABLES
-    }
+    return {table: load_rows(connection, table) for table in TABLES}
+
+
+def load_rows(connection: Connection, table: str, first: int = 0) -> list[Row]:
+    """Of a table that only grows, in the order in which they were written."""
+    return connection.execute(
+        f"SELECT * FROM {table} WHERE rowid >= {first} ORDER BY rowid"
+    ).fetchall()
+
+
+def all_rows(connection: Connection, table: str, most: int) -> Iterator[list[Row]]:
+    """The same, so many at a time."""
+    found = connection.execute(f"SELECT * FROM {table} ORDER BY rowid")
+    while some := found.fetchmany(most):
+        yield some
+
+
+def count(connection: Connection, table: str) -> int:
+    ((rows,),) = connection.execute(f"SELECT count(*) FROM {table}").fetchall()
+    return int(rows)
 
 
 def load_blocks(connection: Connection) -> list[Block]:

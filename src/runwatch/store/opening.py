@@ -8,7 +8,7 @@ again exactly what is missing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,10 +21,11 @@ from runwatch.clock import Clock
 from runwatch.errors import StoreDamaged, StoreFull
 from runwatch.files import FULL
 from runwatch.store import hot
-from runwatch.store.blocks import Block, BlockFiles, Manifest, set_aside
+from runwatch.store.blocks import Block, BlockFiles, set_aside
 from runwatch.store.catalog import Catalog
 from runwatch.store.hot import Connection, Seed
 from runwatch.store.latest import LatestValues
+from runwatch.store.manifest import Manifest, ManifestLog
 
 DATABASE: Final = "hot.duckdb"
 
@@ -53,6 +54,8 @@ class Opened:
     change: int
     schema_version: int
     notes: list[str] = field(default_factory=list)
+    manifest: ManifestLog | None = None
+    """None in memory."""
 
 
 class _LostTail(Exception):
@@ -77,13 +80,14 @@ def open_memory(config: Mapping[str, str | int], clock: Clock) -> Opened:
 def open_directory(
     directory: Path, files: BlockFiles, config: Mapping[str, str | int], clock: Clock
 ) -> Opened:
-    manifest = Manifest.load(directory)
+    manifest = ManifestLog(directory)
     notes = [f"set aside earlier: {path.name}" for path in sorted(directory.glob("damaged-*"))]
     opened = _open_or_recover(directory, files, config, clock, manifest, notes)
-    opened.notes = notes
+    opened.notes, opened.manifest = notes, manifest
     _check_blocks(directory, files, opened, clock)
     try:
-        save_manifest(directory, opened.connection, opened.blocks, opened.change)
+        if not manifest.is_current(opened.connection, opened.change):
+            manifest.save(opened.connection, opened.blocks, opened.change)
     except OSError as error:
         if error.errno not in FULL:
             raise
@@ -92,26 +96,6 @@ def open_directory(
         return opened
     files.delete_others(block.file for block in opened.blocks)
     return opened
-
-
-def save_manifest(
-    directory: Path, connection: Connection, blocks: list[Block], change: int
-) -> None:
-    """The cursors are those of the oldest generation that is in no block yet: whoever begins again
-    from here has nothing of it, and must ask for all that came since it began.
-
-    The catalogue may be newer than the cursors: producers define again what they send again.
-    """
-    seed = hot.load_seed(connection, *hot.load_generations(connection)[0])
-    columns = zip(*(column.tolist() for column in seed.latest), strict=True)
-    Manifest(
-        change=change,
-        generation=seed.generation,
-        blocks=blocks,
-        cursors=seed.cursors,
-        catalog=hot.load_catalog(connection),
-        latest=list(columns),
-    ).save(directory)
 
 
 def stamp(clock: Clock) -> str:
@@ -123,7 +107,7 @@ def _open_or_recover(
     files: BlockFiles,
     config: Mapping[str, str | int],
     clock: Clock,
-    manifest: Manifest | None,
+    changes: ManifestLog,
     notes: list[str],
 ) -> Opened:
     path = directory / DATABASE
@@ -131,25 +115,29 @@ def _open_or_recover(
     stages = [[log], [path, log]] if log.exists() else [[path, log]]
     for doomed in stages:
         try:
-            return _open(path, config, clock, manifest)
+            return _open(path, config, clock, changes.change)
         except (duckdb.Error, _LostTail) as error:
             _raise_if_not_damage(directory, error)
             aside = set_aside(directory, doomed, stamp(clock))
             what = " and ".join(file.name for file in doomed)
             notes.append(f"{what} could not be read and was set aside in {aside.name}: {error}")
-    if manifest is None:
-        _set_blocks_aside(directory, files, clock, notes)
+    if changes.is_torn and not _has_its_blocks(files, changes.load()):
+        changes.distrust()
+    manifest = changes.load()
+    if manifest is None or changes.is_torn:
+        known = () if manifest is None else (block.file for block in manifest.blocks)
+        _set_blocks_aside(directory, files, set(known), clock, notes)
     return _begin_again(path, config, clock, manifest)
 
 
 def _open(
-    path: Path, config: Mapping[str, str | int], clock: Clock, manifest: Manifest | None
+    path: Path, config: Mapping[str, str | int], clock: Clock, known_change: int | None
 ) -> Opened:
     connection = hot.connect(path, config)
     try:
         opened = _load(connection, clock)
-        if manifest is not None and manifest.change > opened.change:
-            raise _LostTail(f"change {opened.change}, but the manifest knows {manifest.change}")
+        if known_change is not None and known_change > opened.change:
+            raise _LostTail(f"change {opened.change}, but the manifest knows {known_change}")
     except (duckdb.Error, _LostTail, StoreDamaged):
         connection.close()
         raise
@@ -220,11 +208,7 @@ def _begin_again(
 
 
 def _seed_of(manifest: Manifest, clock: Clock) -> Seed:
-    columns = list(zip(*manifest.latest, strict=True)) or [(), (), (), ()]
-    slot, time_ns, step = (np.array(column, np.int64) for column in columns[:3])
-    latest = (slot, time_ns, step, np.array(columns[3], np.float64))
-    cursors = [(journal, position, last) for journal, position, last in manifest.cursors]
-    return Seed(manifest.generation, clock.wall_ns(), cursors, latest)
+    return Seed(manifest.generation, clock.wall_ns(), manifest.cursors, manifest.latest)
 
 
 def _raise_if_not_damage(directory: Path, error: Exception) -> None:
@@ -234,9 +218,18 @@ def _raise_if_not_damage(directory: Path, error: Exception) -> None:
         raise StoreDamaged(f"cannot open the store in {directory}: {error}") from error
 
 
-def _set_blocks_aside(directory: Path, files: BlockFiles, clock: Clock, notes: list[str]) -> None:
-    """With neither database nor manifest nobody knows which rows the blocks hold."""
-    found = [path for path in files.directory.iterdir() if path.suffix == ".parquet"]
+def _has_its_blocks(files: BlockFiles, manifest: Manifest | None) -> bool:
+    """Files go when the manifest has stopped naming them: one that is gone shows that the change
+    which was lost had been made."""
+    return manifest is not None and all(files.intact(block) for block in manifest.blocks)
+
+
+def _set_blocks_aside(
+    directory: Path, files: BlockFiles, known: Collection[str], clock: Clock, notes: list[str]
+) -> None:
+    """Nobody knows which rows they hold: there is neither a database nor a manifest, or the last
+    change in it was lost."""
+    found = [p for p in files.directory.iterdir() if p.suffix == ".parquet" and p.name not in known]
     if found:
         aside = set_aside(directory, found, stamp(clock))
         notes.append(f"{len(found)} blocks without a list were set aside in {aside.name}")

@@ -29,6 +29,8 @@ from runwatch.store.entries import Integers
 from runwatch.store.hot import Connection
 from runwatch.store.latest import Floats
 from runwatch.store.matrix import ROLLED, Sheet
+from runwatch.store.named import COLUMNS, NAMED, Mention
+from runwatch.store.named import fullest as fullest_of
 from runwatch.store.pages import (
     Keys,
     Page,
@@ -271,17 +273,21 @@ class Reader:
         most_bytes: int | None = None,
         of_each: int | None = None,
         about: Sequence[str] | None = None,
+        mentions: Sequence[Mention] | None = None,
         without: Sequence[int] = (),
     ) -> list[Row]:
         """`most_bytes`: of their bodies together; fewer rows then, as with a limit.  `without`:
         of all runs but these.  `of_each`: of each journal and kind the newest so many, and not
         more bytes of them than `crowds.py` allows.  `about`: whose body names one of these
-        journals."""
+        journals.  `mentions`: where those are, if that is known; no others are looked at."""
+        if mentions is not None and not mentions:
+            return []
         blocks = [
             block
             for block in self._view.closed(kind)
             if block.overlaps(start_ns, end_ns)
             and (run is None or block.key_min <= run <= block.key_max)
+            and (mentions is None or any(mention.may_be_in(block) for mention in mentions))
         ]
         where = "true" if run is None else f"run = {run}"
         if without:
@@ -291,18 +297,24 @@ class Reader:
         given: dict[str, Any] = {"kinds": list(kinds)} if kinds else {}
         if about is not None:
             # The engine reads the bodies a few thousand at a time; here each would cost 20 µs.
-            # Half a character is JSON to Python and not to the engine: such a body names nobody.
-            journal = "try(json_extract_string(body, '$.journal'))"
-            named = f"CASE WHEN {pieces.IS_WHOLE} THEN {journal} END"
-            where += f" AND {named} IN (SELECT unnest($about))"
+            where += f" AND {NAMED} IN (SELECT unnest($about))"
             given["about"] = list(about)
+        if mentions is not None:
+            times = sorted({mention.time_ns for mention in mentions})
+            where += f" AND time_ns BETWEEN {times[0]} AND {times[-1]}"
+            where += f" AND time_ns IN ({', '.join(map(str, times))})"
+
+        def is_crowded(of_each: int) -> bool:
+            if mentions is not None:
+                return fullest_of(mentions).is_over(of_each)
+            return self._is_crowded((run, tuple(kinds or ()), of_each))
 
         def asked(most: int | None) -> str:
             bound = where
             if most is not None and most > _MANY_ROWS and of_each is None:
                 bound += self._up_to(kind, where, blocks, given, most, way)
             query = self._source(kind, columns, bound, blocks)
-            if of_each is not None and self._is_crowded((run, tuple(kinds or ()), of_each)):
+            if of_each is not None and is_crowded(of_each):
                 key = "journal, kind, time_ns, place, strlen(body) AS size"
                 sizes = self._source(kind, key, where, blocks)
                 keys = newest_of_each(sizes, of_each, self._share(sizes, given))
@@ -358,6 +370,11 @@ class Reader:
         query = f"SELECT {last}(time_ns) FROM ({times} ORDER BY time_ns {way} LIMIT {limit})"
         found = self._connection.execute(query, given).fetchone()
         return "" if found is None or found[0] is None else f" AND time_ns {compares} {found[0]}"
+
+    def named(self, kinds: Sequence[str]) -> list[Row]:
+        """Every event of these kinds that names a journal, as `named.py` keeps them."""
+        query = self._source("events", COLUMNS, "kind = ANY($kinds)", self._view.closed("events"))
+        return self._connection.execute(query, {"kinds": list(kinds)}).fetchall()
 
     def _is_crowded(self, asked: Asked) -> bool:
         """Whether a journal has said too much of a kind, at whatever time."""

@@ -24,6 +24,8 @@ class DuckSettings:
     """How long after its end a day is merged for good."""
     reserve_bytes: int = 32 << 20
     """Free space below which nothing more is taken; 0 waits for the engine to fail."""
+    spare_bytes: int = 64 << 20
+    """Free room inside the hot database that is not worth writing the catalogue anew for."""
     page_rows: int = 4_000_000
     """Most rows a question about points holds at a time; about 100 MB."""
     memory_limit: str = "1GB"

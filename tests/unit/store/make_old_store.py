@@ -1,6 +1,6 @@
 """What the fixtures under tests/fixtures/store hold.  Run it to make one for a new version:
 
-python -m tests.unit.store.make_old_store tests/fixtures/store/v3.tar.gz
+python -m tests.unit.store.make_old_store tests/fixtures/store/v4.tar.gz
 """
 
 from __future__ import annotations

@@ -275,7 +275,7 @@ def test_neither_database_nor_manifest(directory: Path) -> None:
     batches = consecutive(4)
     _half_compacted(directory, batches).close()
     (directory / "hot.duckdb").write_bytes(b"x" * 50_000)
-    (directory / "manifest.json").write_text("{not json")
+    (directory / "manifest.log").write_text("{not a log")
     store = DuckStore.open(directory, settings=SMALL)
     assert "blocks without a list" in " ".join(store.health().notes)
     send_rest(store, batches)

@@ -64,7 +64,7 @@ def test_a_version_1_manifest_is_begun_from(tmp_path: Path) -> None:
         store.close()
 
 
-@pytest.mark.parametrize("version", ["v2", "v3"])
+@pytest.mark.parametrize("version", ["v2", "v3", "v4"])
 def test_large_events_of_each_version_are_read(tmp_path: Path, version: str) -> None:
     with tarfile.open(FIXTURE.with_name(f"{version}.tar.gz")) as archive:
         archive.extractall(tmp_path, filter="data")

@@ -11,9 +11,12 @@ it is sent everything again, as if all had changed.
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterable
-from dataclasses import replace
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
@@ -27,11 +30,78 @@ from runwatch.head.http.types import LiveHello, LivePoints
 from runwatch.head.reading import Card, Reading
 from runwatch.head.settings import Pace
 from runwatch.head.state.board import RunBoard
-from runwatch.record import JournalId, RunId
+from runwatch.record import RunId
+from runwatch.rows import Latest, SeriesRow
+from runwatch.views.series import AttemptOf
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Scene:
+    """What there is to see at one moment, of one run or of all; made once for all who look."""
+
+    version: int
+    """Of what was stored: at least this is in it."""
+    made_ns: int
+    cards: Mapping[RunId, Card]
+    rows: Sequence[SeriesRow] = ()
+    """The series of the one run …"""
+    latest: Mapping[int, Latest] = field(default_factory=dict)
+    """… and their newest points."""
+    attempts: AttemptOf = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _changes: WeakKeyDictionary[Scene, list[Card]] = field(default_factory=WeakKeyDictionary)
+    _points: WeakKeyDictionary[Scene, dict[bool, bytes | None]] = field(
+        default_factory=WeakKeyDictionary
+    )
+
+    def changed(self, before: Scene) -> list[Card]:
+        """The runs that are news to who has seen `before`."""
+        with self._lock:
+            known = self._changes.get(before)
+            if known is None:
+                pairs = ((before.cards.get(run), card) for run, card in self.cards.items())
+                known = [card for told, card in pairs if _is_news(told, card)]
+                self._changes[before] = known
+            return known
+
+    def points(self, run: RunId, before: Scene, *, values: bool) -> bytes | None:
+        """A message with the points that are newer than those in `before`; None without any."""
+        with self._lock:
+            known = self._points.setdefault(before, {})
+            if values not in known:
+                known[values] = self._newer(run, before, values)
+            return known[values]
+
+    def _newer(self, run: RunId, before: Scene, values: bool) -> bytes | None:
+        newer = [
+            (row, point)
+            for row in self.rows
+            if (point := self.latest.get(row.series)) is not None
+            and ((told := before.latest.get(row.series)) is None or point.time_ns > told.time_ns)
+        ]
+        if not newer:
+            return None
+        points = latest_infos(newer, self.attempts) if values else []
+        return msgspec.json.encode(LivePoints(run=run, points=points))
+
+
+NOTHING: Final = Scene(-1, 0, {})
+"""Before anything was seen."""
+
+
+def _is_news(told: Card | None, card: Card) -> bool:
+    if told is card:
+        return False
+    if told is None:
+        return True
+    # That a run was heard of again is no news by itself.
+    same = replace(told.summary, last_ns=card.summary.last_ns)
+    return same != card.summary or told.headline != card.headline
 
 
 class Cards:
-    """All runs as of now, computed once for however many pages watch them."""
+    """The newest scene of each run that is watched, and of all together, and what is said of them:
+    each is made once, for however many pages watch it."""
 
     def __init__(
         self,
@@ -46,85 +116,100 @@ class Cards:
         self.board = board or RunBoard(reading)
         self._fresh_ns = int(fresh_seconds * 1e9)
         self._lock = threading.Lock()
-        self._cards: dict[RunId, Card] = {}
-        self._version = -1
-        self._computed_ns = 0
+        self._stages: WeakValueDictionary[str, Stage] = WeakValueDictionary()
+        self._saying = threading.Lock()
+        self._infos: dict[RunId, tuple[Card, tuple[object, object], bytes]] = {}
 
-    def current(self) -> dict[RunId, Card]:
+    def stage(self, run: RunId | None) -> Stage:
         with self._lock:
-            now_ns, version = self._reading.clock.mono_ns(), self._live.version
-            if version != self._version or now_ns - self._computed_ns >= self._fresh_ns:
-                self._refresh()
-                self._version, self._computed_ns = version, now_ns
-            return self._cards
+            stage = self._stages.get(run or "")
+            if stage is None:
+                stage = self._stages[run or ""] = Stage(self, run)
+            return stage
 
-    def _refresh(self) -> None:
-        summaries, _ = self.board.summaries()
-        self._cards = {card.summary.run: card for card in self.board.cards(summaries)}
+    def info(self, card: Card) -> bytes:
+        """A run's summary as a message has it."""
+        run = card.summary.run
+        with self._saying:
+            # What a card does not have, and may change without it.
+            beside = self.board.total_steps(run), self.board.noted(run)
+            held, told, info = self._infos.get(run, (None, None, b""))
+            if held is not card or told != beside:
+                info = msgspec.json.encode(described(self.board, card))
+                self._infos[run] = card, beside, info
+            return info
+
+    def is_fresh(self, scene: Scene, version: int) -> bool:
+        age_ns = self._reading.clock.mono_ns() - scene.made_ns
+        return scene.version >= version and age_ns < self._fresh_ns
+
+    def make(self, run: RunId | None) -> Scene:
+        version, now_ns = self._live.version, self._reading.clock.mono_ns()
+        if run is None:
+            summaries, _ = self.board.summaries()
+            cards = {card.summary.run: card for card in self.board.cards(summaries)}
+            return Scene(version, now_ns, cards)
+        card = self.board.card(run)
+        rows = self._reading.store.series(run)
+        latest, attempts = self._reading.latest(rows), self._reading.attempts(run)
+        return Scene(version, now_ns, {run: card}, rows, latest, attempts)
+
+
+class Stage:
+    """Where one run, or all, are watched; it lasts as long as somebody does."""
+
+    def __init__(self, cards: Cards, run: RunId | None) -> None:
+        self.cards = cards
+        self.run = run
+        self._lock = threading.Lock()
+        self._scene = NOTHING
+
+    def scene(self, version: int) -> Scene:
+        """One with all that this version has.  Who comes while it is made waits, and has it too."""
+        with self._lock:
+            if not self.cards.is_fresh(self._scene, version):
+                self._scene = self.cards.make(self.run)
+            return self._scene
 
 
 class Watcher:
     """What one page was told, and what is news to it.  Used by one thread at a time."""
 
-    def __init__(
-        self,
-        reading: Reading,
-        cards: Cards,
-        run: RunId | None,
-        *,
-        values: bool = True,
-        sight: Sight = EVERYTHING,
-    ) -> None:
-        self._reading = reading
-        self._cards = cards
-        self._run = run
+    def __init__(self, stage: Stage, *, values: bool = True, sight: Sight = EVERYTHING) -> None:
+        self._stage = stage
         self._values = values
         self._sight = sight
-        self._told: dict[RunId, Card] = {}
-        self._told_ns: dict[int, int] = {}
+        self._seen = NOTHING
 
-    def news(self, moved: frozenset[JournalId]) -> list[tuple[str, msgspec.Struct]]:
-        """Empty `moved` means that time has passed: only states can have changed."""
-        if self._run is None:
-            return self._runs(card for card in self._cards.current().values() if self._shows(card))
-        card = self._cards.board.card(self._run)
-        if not self._shows(card):  # it was moved to another project
-            raise NotFound(f"there is no run {self._run!r}")
-        found = self._runs([card])
-        return found + (self._points(self._run) if moved else [])
+    def look(self, version: int) -> None:
+        """See what there is, and hear of what comes after it only."""
+        self._seen = self._scene(version)
+
+    def everything(self) -> list[tuple[str, bytes]]:
+        """What it has seen, all of it, as if all had changed."""
+        return self._said(NOTHING, self._seen)
+
+    def news(self, version: int) -> list[tuple[str, bytes]]:
+        """What is new since it looked last; at least what this version has is looked at."""
+        before, self._seen = self._seen, self._scene(version)
+        return [] if before is self._seen else self._said(before, self._seen)
+
+    def _scene(self, version: int) -> Scene:
+        scene, run = self._stage.scene(version), self._stage.run
+        if run is not None and not self._shows(scene.cards[run]):  # it was moved elsewhere
+            raise NotFound(f"there is no run {run!r}")
+        return scene
+
+    def _said(self, before: Scene, now: Scene) -> list[tuple[str, bytes]]:
+        cards, run = self._stage.cards, self._stage.run
+        shown = (card for card in now.changed(before) if self._shows(card))
+        said = [("run", cards.info(card)) for card in shown]
+        if run is not None and (points := now.points(run, before, values=self._values)) is not None:
+            said.append(("points", points))
+        return said
 
     def _shows(self, card: Card) -> bool:
         return self._sight.shows(card.summary.run, card.summary.group)
-
-    def _runs(self, cards: Iterable[Card]) -> list[tuple[str, msgspec.Struct]]:
-        changed = [card for card in cards if self._is_news(card)]
-        self._told |= {card.summary.run: card for card in changed}
-        return [("run", described(self._cards.board, card)) for card in changed]
-
-    def _is_news(self, card: Card) -> bool:
-        told = self._told.get(card.summary.run)
-        if told is card:
-            return False
-        if told is None:
-            return True
-        # That a run was heard of again is no news by itself.
-        same = replace(told.summary, last_ns=card.summary.last_ns)
-        return same != card.summary or told.headline != card.headline
-
-    def _points(self, run: RunId) -> list[tuple[str, msgspec.Struct]]:
-        rows = self._reading.store.series(run)
-        latest = self._reading.latest(rows)
-        newer = [
-            (row, latest[row.series])
-            for row in rows
-            if row.series in latest
-            and latest[row.series].time_ns > self._told_ns.get(row.series, 0)
-        ]
-        self._told_ns |= {row.series: point.time_ns for row, point in newer}
-        if not newer:
-            return []
-        points = latest_infos(newer, self._reading.attempts(run)) if self._values else []
-        return [("points", LivePoints(run=run, points=points))]
 
 
 async def feed(
@@ -138,35 +223,36 @@ async def feed(
     values: bool = True,
     sight: Sight = EVERYTHING,
 ) -> AsyncIterator[bytes]:
-    watcher = Watcher(reading, cards, run, values=values, sight=sight)
+    watcher = Watcher(cards.stage(run), values=values, sight=sight)
     seconds = pace.all_seconds if run is None else pace.run_seconds
-    everything = frozenset([JournalId("")])
     with live.subscribe() as subscription:
-        id = live.id
-        known = await run_in_threadpool(watcher.news, everything)
+        id, version = live.id, live.version
+        await run_in_threadpool(watcher.look, version)
         hello = LiveHello(version=__version__, run=run, time_ns=reading.clock.wall_ns())
-        yield _message("hello", hello, id)
-        for name, body in known if last_id not in ("", id) else ():
-            yield _message(name, body, id)
+        yield _message("hello", msgspec.json.encode(hello), id)
+        if last_id not in ("", id):
+            for name, body in await run_in_threadpool(watcher.everything):
+                yield _message(name, body, id)
         while not subscription.ended:
-            moved = await subscription.wait(pace.keep_alive_seconds)
+            await subscription.wait(pace.keep_alive_seconds)
             if subscription.ended:
                 return
-            id = live.id
+            id, version = live.id, live.version
             try:
-                news = await run_in_threadpool(watcher.news, moved)
+                news = await run_in_threadpool(watcher.news, version)
             except NotFound:  # it was deleted: who follows it asks again, and is told
                 return
             for name, body in news:
                 yield _message(name, body, id)
             if not news:
                 yield b": still here\n\n"
-            await subscription.pause(seconds)
+            await subscription.pause(_until_next(seconds))
 
 
-def _message(name: str, body: msgspec.Struct, id: str) -> bytes:
-    return b"id: %b\nevent: %b\ndata: %b\n\n" % (
-        id.encode(),
-        name.encode(),
-        msgspec.json.encode(body),
-    )
+def _until_next(seconds: float) -> float:
+    """Until the next of the moments at which all who have this pace look: they see one scene."""
+    return seconds - asyncio.get_running_loop().time() % seconds if seconds else 0.0
+
+
+def _message(name: str, body: bytes, id: str) -> bytes:
+    return b"id: %b\nevent: %b\ndata: %b\n\n" % (id.encode(), name.encode(), body)
