@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from runwatch.head.guests import EVERYTHING, Sight
 
-from runwatch.head import feed as feeding
+from runwatch.head.http import feed as feeding
 from runwatch.head.http.feed import Cards, feed
+from runwatch.head.http.guests import EVERYTHING, Sight
 from runwatch.head.http.live import Live
 from runwatch.head.reading import Reading
 from runwatch.head.settings import Pace
