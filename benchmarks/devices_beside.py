@@ -50,7 +50,7 @@ from trial import (
     worker,
 )
 
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 from runwatch.wire import gswarm_pb2 as pb
 
 ORIGINAL: Final = PEERS_PYTHON.parents[1] / "gswarm" / "bin" / "python"

@@ -38,7 +38,7 @@ from runwatch.head.reading import Reading
 from runwatch.head.settings import Pace
 from runwatch.head.state.board import RunBoard
 from runwatch.record import Batch, Event, RunId, RunScope, Series
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 
 LIVE: Final = 20
 NODES: Final = 2

@@ -45,7 +45,7 @@ from runwatch.record import (
     Series,
 )
 from runwatch.ship.client import METHOD, ShipSettings
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 from runwatch.wire import spine_pb2 as pb
 from runwatch.wire.convert import MAX_MESSAGE_BYTES, batch_to_message
 

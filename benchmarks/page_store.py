@@ -44,7 +44,7 @@ from runwatch.record import (
     Series,
     SpanName,
 )
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 
 SECOND: Final = 10**9
 MINUTE: Final = 60 * SECOND

@@ -35,7 +35,7 @@ from runwatch.record import (
     RunScope,
     Series,
 )
-from runwatch.store.duck import DuckSettings, DuckStore
+from runwatch.store.duck.engine import DuckSettings, DuckStore
 from runwatch.store.store import Store
 
 SECOND = 10**9

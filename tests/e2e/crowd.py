@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from runwatch.record import NO_STEP, Batch, Event, RunId, RunScope, Series, SpanName
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 from tests import tokens
 from tests.e2e.page_world import MINUTE, SECOND, Journal, spanned, stacks
 

@@ -24,7 +24,7 @@ from runwatch.record import (
     Series,
     SpanName,
 )
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 from runwatch.store.store import Store
 from tests.fuzz.hostile import BODIES
 

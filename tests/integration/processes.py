@@ -19,7 +19,7 @@ from runwatch.address import Listening, read_address
 from runwatch.agent.lock import AgentLock, end_agents
 from runwatch.journal.liveness import this_host
 from runwatch.record import RunId
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 from tests.tokens import remember, urlopen
 
 TRAINER = Path(__file__).parent / "trainer.py"

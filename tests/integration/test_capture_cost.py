@@ -22,7 +22,7 @@ import pytest
 
 from runwatch.capture import process as processes
 from runwatch.record import RunId
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 from tests import tokens
 from tests.integration.processes import end, until
 from tests.integration.test_captures import DEADLINE, RUN, Site, _names

@@ -17,7 +17,7 @@ import pytest
 from runwatch.address import ADDRESS_FILE, Listening, read_address
 from runwatch.clock import system_clock
 from runwatch.journal.liveness import this_host
-from runwatch.store.lock import DirectoryLock
+from runwatch.store.duck.lock import DirectoryLock
 from tests.integration.processes import Cluster, end
 
 PROGRAM = """

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from runwatch.record import RunId
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 from tests.integration.processes import Cluster, end, until
 from tests.integration.strangers import MALLORY, command_as, everybodys, needs_users
 from tests.integration.test_cli import PROGRAM, run, runwatch

@@ -20,7 +20,7 @@ from runwatch.agent.settings import AgentSettings
 from runwatch.journal.reader import JournalReader
 from runwatch.journal.segment import points_body, segment_indexes
 from runwatch.record import Series
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 from tests.integration.processes import end, until
 from tests.integration.test_gsprof import Bench
 

@@ -28,7 +28,7 @@ from runwatch.head.http.access import AccessSettings
 from runwatch.head.http.live import Live
 from runwatch.head.settings import Pace
 from runwatch.record import JournalId
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 from runwatch.store.store import Store
 from tests.apps import app_of
 from tests.integration.head_history import Clock, Producer, agent, exited, fill, when

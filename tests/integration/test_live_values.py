@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from runwatch.head.http.live import Live
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 from runwatch.store.store import Store
 from tests.integration.head_history import Clock, Producer, when
 from tests.integration.test_http_api import listening, served

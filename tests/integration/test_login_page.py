@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from runwatch.address import Listening
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 from tests.integration.chromium import NO_BROWSER, PROGRAM, Chromium, Page
 from tests.integration.head_history import Producer, fill, when
 from tests.integration.processes import Cluster

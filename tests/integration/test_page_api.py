@@ -19,7 +19,7 @@ from runwatch.head.state.accounts.accounts import Accounts
 from runwatch.head.state.accounts.notes import GoodputKeeper
 from runwatch.head.state.board import RunBoard
 from runwatch.record import BEGIN, END, Batch, Position, RunId, SpanName
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 from runwatch.store.store import Store
 from tests.apps import app_of
 from tests.integration.head_history import Clock, Producer, agent, exited, fill, when

@@ -16,7 +16,7 @@ from runwatch.errors import UsageError
 from runwatch.head.access.guesses import BURST
 from runwatch.head.access.shares import Shares
 from runwatch.head.http.access import AccessSettings
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 from runwatch.store.store import Store
 from tests.apps import app_of
 from tests.integration.head_history import Clock, Producer, fill, when

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from runwatch.exports.rows import ExportBatch
-from runwatch.store.parquet import ColumnKind, ParquetWriter
+from runwatch.store.duck.parquet import ColumnKind, ParquetWriter
 
 _KINDS: Final[dict[str, ColumnKind]] = {
     "run": "text",

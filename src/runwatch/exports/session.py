@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from runwatch.exports.fleet import DEVICE_METRICS, Fleet
 from runwatch.exports.frames import WINDOW_POINTS, Floats, Frames, Part
-from runwatch.store.parquet import ColumnKind, ParquetWriter
+from runwatch.store.duck.parquet import ColumnKind, ParquetWriter
 from runwatch.store.store import Store
 from runwatch.views.sessions import Session
 

@@ -23,7 +23,7 @@ from runwatch.head.features.tokens.api import TokensApi
 from runwatch.head.http.app import operations_of
 from runwatch.head.http.openapi import document
 from runwatch.head.reading import Reading
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 
 FEATURES: Final[tuple[Callable[[Context], Feature], ...]] = (
     RunsApi,

@@ -36,7 +36,7 @@ from runwatch.record import (
     Verdict,
     position,
 )
-from runwatch.store.duck import DuckSettings, DuckStore
+from runwatch.store.duck.engine import DuckSettings, DuckStore
 from runwatch.store.entries import Integers
 from runwatch.store.replay import (
     by_journal,

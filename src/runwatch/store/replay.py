@@ -29,13 +29,13 @@ from runwatch.record import (
     RunId,
     Spans,
 )
-from runwatch.store import pieces
-from runwatch.store.blocks import Kind
-from runwatch.store.catalog import Catalog
+from runwatch.store.duck import pieces
+from runwatch.store.duck.blocks import Kind
+from runwatch.store.duck.catalog import Catalog
+from runwatch.store.duck.pages import Keys, Part, cut, floored
+from runwatch.store.duck.reading import Reader
+from runwatch.store.duck.reduction import Found
 from runwatch.store.entries import Integers, Journal, SeriesEntry
-from runwatch.store.pages import Keys, Part, cut, floored
-from runwatch.store.reading import Reader
-from runwatch.store.reduction import Found
 from runwatch.store.store import Tally, Wanted
 
 _CELLS: Final = 4096

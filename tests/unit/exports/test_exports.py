@@ -30,7 +30,7 @@ from runwatch.record import (
     RunScope,
     Series,
 )
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 from runwatch.store.store import Store, StoreHealth
 from runwatch.views.series import Question
 from runwatch.views.times import rfc3339

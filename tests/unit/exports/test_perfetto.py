@@ -27,7 +27,7 @@ from runwatch.record import (
     SpanName,
     Spans,
 )
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 from runwatch.store.store import Store
 
 RUN = RunId("timeline")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from runwatch.errors import UsageError
 from runwatch.head.features.timeline.bands import bands, metrics, spans
 from runwatch.head.reading import Reading
-from runwatch.store.duck import DuckSettings, DuckStore
+from runwatch.store.duck.engine import DuckSettings, DuckStore
 from runwatch.store.store import Store
 from tests.integration.head_history import Clock, Producer, agent, when
 

@@ -56,7 +56,7 @@ from runwatch.record import (
     SpanName,
 )
 from runwatch.store import journals
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 from runwatch.store.journals import JournalStore
 from runwatch.store.store import Store, Wanted
 from runwatch.views.goodput.facts import DATA_WAIT, STEP

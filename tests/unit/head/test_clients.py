@@ -13,7 +13,7 @@ from runwatch.head.state.clients import Client, Clients, Pieces
 from runwatch.head.state.session_room import SessionRoom
 from runwatch.head.state.sessions import Sessions
 from runwatch.record import NO_STEP, Batch, Event, JournalId, Origin, Position, Series
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 from tests.unit.agent.hand_clock import HandClock
 
 METRICS = (

@@ -20,7 +20,7 @@ from runwatch.record import (
     RunScope,
     Series,
 )
-from runwatch.store.duck import DuckSettings, DuckStore
+from runwatch.store.duck.engine import DuckSettings, DuckStore
 from runwatch.store.store import Store
 from tests.apps import app_of
 from tests.integration.head_history import Clock

@@ -18,7 +18,7 @@ from runwatch.head.reading import Reading
 from runwatch.head.settings import Pace
 from runwatch.head.state.board import RunBoard
 from runwatch.record import RunId
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 from tests.integration.head_history import Producer
 
 WATCHERS = 20

@@ -17,7 +17,7 @@ from runwatch.head.state.accounts import accounts as module
 from runwatch.head.state.accounts import fold as goodput_fold
 from runwatch.head.state.accounts.accounts import Accounts
 from runwatch.record import Batch, Event, JournalId, Origin, Position
-from runwatch.store.duck import DuckSettings, DuckStore
+from runwatch.store.duck.engine import DuckSettings, DuckStore
 from runwatch.views.goodput.account import Goodput
 from tests.integration.head_history import Clock
 from tests.integration.processes import until

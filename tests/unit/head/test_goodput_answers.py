@@ -10,7 +10,7 @@ import pytest
 
 from runwatch.head.features.goodput import answers as goodput_answers
 from runwatch.record import Batch, Event, JournalId, Origin, Position, RunId, RunScope, Series
-from runwatch.store.duck import DuckSettings, DuckStore
+from runwatch.store.duck.engine import DuckSettings, DuckStore
 from runwatch.store.store import Store
 from tests.apps import app_of
 from tests.integration.head_history import Clock

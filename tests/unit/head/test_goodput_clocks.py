@@ -11,7 +11,7 @@ import pytest
 from runwatch.head.reading import Reading
 from runwatch.head.state.accounts.fold import WORTH_SAVING, Fold
 from runwatch.record import RunId
-from runwatch.store.duck import DuckSettings, DuckStore
+from runwatch.store.duck.engine import DuckSettings, DuckStore
 from runwatch.store.folds import FoldFiles
 from runwatch.views.goodput.account import Goodput
 from tests.integration.head_history import SECOND, START, Clock, Producer, agent, exited, when

@@ -15,7 +15,7 @@ from runwatch.head.settings import HeadSettings
 from runwatch.head.state.accounts.accounts import Accounts
 from runwatch.record import RunId
 from runwatch.settings import load
-from runwatch.store.duck import DuckSettings, DuckStore
+from runwatch.store.duck.engine import DuckSettings, DuckStore
 from tests.apps import app_of
 from tests.integration.head_history import SECOND, START, Clock, Producer, exited
 

@@ -11,7 +11,7 @@ import pytest
 from runwatch.errors import NotFound
 from runwatch.head.http import guests
 from runwatch.head.http.guests import Ruling, Sight, narrowed, reads
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 from tests.apps import app_of
 
 XPROF = "/viewers/xprof/data/plugin/profile"

@@ -27,7 +27,7 @@ from runwatch.record import (
     RunScope,
     SpanName,
 )
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 from runwatch.views.incidents import Incident
 from runwatch.views.pace import Limits
 

@@ -15,7 +15,7 @@ from runwatch.errors import NotFound, UsageError
 from runwatch.head.features.timeline.heatmaps import heatmap, metrics
 from runwatch.head.reading import Reading
 from runwatch.record import RunId
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 from runwatch.views.heatmaps import grouped
 from tests.integration.head_history import START, Clock, Producer, when
 

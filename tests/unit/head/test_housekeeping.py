@@ -16,7 +16,7 @@ from runwatch.head import ingest as module
 from runwatch.head.ingest import Ingest
 from runwatch.head.main import LocalHead
 from runwatch.head.steady import ABSENT_SECONDS, JUMP_SECONDS, WAIT_SECONDS, SteadyClock
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 from runwatch.store.store import Retention
 from tests.fuzz.world import World
 from tests.integration.processes import until

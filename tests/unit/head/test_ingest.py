@@ -12,7 +12,7 @@ from runwatch.errors import StoreDamaged, StoreFull
 from runwatch.head import ingest as module
 from runwatch.head.ingest import Ingest
 from runwatch.record import Batch, JournalId, Origin, Position, Series, Verdict
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 from tests.integration.processes import until
 from tests.unit.agent.hand_clock import HandClock
 

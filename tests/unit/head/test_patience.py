@@ -19,7 +19,7 @@ from runwatch.head.http.patience import Patience
 from runwatch.record import RunId
 from runwatch.rows import EventRow
 from runwatch.store.asking import Question
-from runwatch.store.duck import DuckSettings, DuckStore
+from runwatch.store.duck.engine import DuckSettings, DuckStore
 from tests.apps import app_of
 from tests.integration.head_history import Producer
 from tests.integration.processes import until

@@ -12,7 +12,7 @@ from runwatch.head.ingest import Ingest
 from runwatch.head.outbox import Outbox
 from runwatch.head.stream import AgentState
 from runwatch.record import Batch, Command, RunId, RunScope
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 from tests.unit.store.batches import Writer, definitions, origin, ramp
 
 

@@ -14,7 +14,7 @@ from runwatch.head.features.gswarm.profiler import Profiler
 from runwatch.head.ingest import Ingest
 from runwatch.head.main import LocalHead
 from runwatch.head.stream import SpineService
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 from tests.apps import app_of
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from runwatch.head.reading import Reading
 from runwatch.head.state.board import GoodputNote, RunBoard
 from runwatch.record import JournalId, RunId
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 from tests.integration.head_history import SECOND, START, Clock, Producer, exited, when
 
 

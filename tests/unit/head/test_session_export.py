@@ -17,7 +17,7 @@ from runwatch.exports.fleet import survey
 from runwatch.exports.session import SessionExport
 from runwatch.head.state.clients import Clients
 from runwatch.head.state.frame_counts import FrameCounts
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 from runwatch.store.store import Store
 from runwatch.views.sessions import Session, Stretch
 from tests.unit.head.session_world import SECOND, START, Node, StillClock

@@ -13,7 +13,7 @@ from runwatch.errors import NotFound, StoreBusy
 from runwatch.head.ingest import Ingest
 from runwatch.head.state.session_files import SessionFiles
 from runwatch.head.state.sessions import SessionActive, SessionDefaults, Sessions
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 from runwatch.views.sessions import BadName, Session, Stretch
 from tests.unit.head.session_world import SECOND, START, StillClock
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runwatch.store.duck import DuckSettings, DuckStore
+from runwatch.store.duck.engine import DuckSettings, DuckStore
 from runwatch.store.store import Store
 
 

@@ -23,7 +23,7 @@ from runwatch.record import (
     Series,
     SpanName,
 )
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 
 RUN: Final = "old-run"
 JOURNAL: Final = "6af93b95-gpu-1-42-2b4b109e"

@@ -14,9 +14,9 @@ import pytest
 
 from runwatch.errors import NotFound, UsageError
 from runwatch.record import Batch, Event, JournalId, RunId, RunScope, Series
-from runwatch.store import hot
 from runwatch.store.deletion import Weight
-from runwatch.store.duck import DuckSettings, DuckStore
+from runwatch.store.duck import hot
+from runwatch.store.duck.engine import DuckSettings, DuckStore
 from runwatch.store.store import Store, Wanted
 from tests.unit.store.batches import EPOCH, SECOND, Writer, definitions, origin, ramp
 from tests.unit.store.conftest import Engine
@@ -249,7 +249,7 @@ CHILD: Final = """
 import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 from tests.unit.store.test_deletion import A, NOW, SMALL, filled, purge
 from dataclasses import replace
 

@@ -19,11 +19,11 @@ import pytest
 
 from runwatch.errors import StoreBusy, StoreDamaged, StoreFull
 from runwatch.record import Batch, Event, JournalId
-from runwatch.store import hot
-from runwatch.store.blocks import CLOSED, Block
-from runwatch.store.clustering import plan_merges
-from runwatch.store.duck import DuckSettings, DuckStore
-from runwatch.store.leases import Leases
+from runwatch.store.duck import hot
+from runwatch.store.duck.blocks import CLOSED, Block
+from runwatch.store.duck.clustering import plan_merges
+from runwatch.store.duck.engine import DuckSettings, DuckStore
+from runwatch.store.duck.leases import Leases
 from runwatch.store.store import Retention
 from tests.unit.store.batches import DAY, EPOCH, SECOND, Writer, definitions, ramp
 
@@ -140,7 +140,7 @@ import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from tests.unit.store.batches import Writer, ramp
-from runwatch.store.duck import DuckSettings, DuckStore
+from runwatch.store.duck.engine import DuckSettings, DuckStore
 
 target = sys.argv[3]
 def reached(place):

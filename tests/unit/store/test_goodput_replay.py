@@ -22,7 +22,7 @@ from runwatch.record import (
     Series,
     SpanName,
 )
-from runwatch.store.duck import DuckSettings, DuckStore
+from runwatch.store.duck.engine import DuckSettings, DuckStore
 from runwatch.store.store import Store, Wanted
 from tests.unit.store.batches import EPOCH, SECOND, Writer, origin
 from tests.unit.store.conftest import Engine

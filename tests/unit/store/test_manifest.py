@@ -13,11 +13,11 @@ import pytest
 
 from runwatch.clock import Clock, system_clock
 from runwatch.record import JournalId, RunId
-from runwatch.store import hot, manifest
-from runwatch.store.blocks import Block
-from runwatch.store.duck import DuckSettings, DuckStore
-from runwatch.store.hot import Connection
-from runwatch.store.manifest import JSON, LOG, Manifest, ManifestLog
+from runwatch.store.duck import hot, manifest
+from runwatch.store.duck.blocks import Block
+from runwatch.store.duck.engine import DuckSettings, DuckStore
+from runwatch.store.duck.hot import Connection
+from runwatch.store.duck.manifest import JSON, LOG, Manifest, ManifestLog
 from tests.unit.store.batches import DAY, EPOCH, SECOND, Writer, definitions, origin, ramp
 from tests.unit.store.make_old_store import JOURNAL, POINTS, RUN
 from tests.unit.store.test_duck import SMALL, FixedClock, consecutive, send_rest, steps

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from runwatch.record import Event, JournalId, RunId
-from runwatch.store import reading
-from runwatch.store.blocks import BlockFiles
 from runwatch.store.crowds import Crowds
-from runwatch.store.duck import DuckSettings, DuckStore
-from runwatch.store.named import Named
+from runwatch.store.duck import reading
+from runwatch.store.duck.blocks import BlockFiles
+from runwatch.store.duck.engine import DuckSettings, DuckStore
+from runwatch.store.duck.named import Named
 from runwatch.store.store import AGENTS_SAY, Store
 from tests.integration.head_history import Producer
 from tests.unit.store.batches import DAY, EPOCH, Writer, origin

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runwatch.record import JournalId, RunId
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 from tests.unit.store.make_old_store import JOURNAL, LARGE, POINTS, RUN, more
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "store" / "v1.tar.gz"

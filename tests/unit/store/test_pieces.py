@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from runwatch.record import Event, JournalId, RunId
-from runwatch.store import pieces
-from runwatch.store.duck import DuckSettings, DuckStore
+from runwatch.store.duck import pieces
+from runwatch.store.duck.engine import DuckSettings, DuckStore
 from runwatch.store.store import Store, Wanted
 from tests.unit.store.batches import EPOCH, Writer, origin
 from tests.unit.store.conftest import Engine

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runwatch.buckets import HIGHEST, LOWEST, Grid
-from runwatch.store.pages import cut
-from runwatch.store.reduction import Found, cells_of_points, curves
+from runwatch.store.duck.pages import cut
+from runwatch.store.duck.reduction import Found, cells_of_points, curves
 from tests.unit.store.batches import as_rows, reduced
 
 few = settings(max_examples=150, deadline=None, derandomize=True, database=None)

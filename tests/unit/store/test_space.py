@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from runwatch.record import Origin, Points
-from runwatch.store import hot
-from runwatch.store.catalog import TABLES
-from runwatch.store.duck import DuckSettings, DuckStore
+from runwatch.store.duck import hot
+from runwatch.store.duck.catalog import TABLES
+from runwatch.store.duck.engine import DuckSettings, DuckStore
 from tests.unit.store.batches import EPOCH, Writer, definitions, origin, ramp
 
 ROOT = Path(__file__).parents[3]
@@ -157,7 +157,7 @@ from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, sys.argv[1])
-from runwatch.store.duck import DuckStore
+from runwatch.store.duck.engine import DuckStore
 from tests.unit.store.test_space import SETTINGS, burst
 
 def reached(place):

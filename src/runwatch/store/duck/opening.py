@@ -20,12 +20,12 @@ import numpy as np
 from runwatch.clock import Clock
 from runwatch.errors import StoreDamaged, StoreFull
 from runwatch.files import FULL
-from runwatch.store import hot
-from runwatch.store.blocks import Block, BlockFiles, set_aside
-from runwatch.store.catalog import Catalog
-from runwatch.store.hot import Connection, Seed
-from runwatch.store.latest import LatestValues
-from runwatch.store.manifest import Manifest, ManifestLog
+from runwatch.store.duck import hot
+from runwatch.store.duck.blocks import Block, BlockFiles, set_aside
+from runwatch.store.duck.catalog import Catalog
+from runwatch.store.duck.hot import Connection, Seed
+from runwatch.store.duck.latest import LatestValues
+from runwatch.store.duck.manifest import Manifest, ManifestLog
 
 DATABASE: Final = "hot.duckdb"
 

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from runwatch.buckets import Axis, Grid
 from runwatch.rows import Curve
+from runwatch.store.duck.latest import Floats
 from runwatch.store.entries import Integers
-from runwatch.store.latest import Floats
 
 Found = dict[str, npt.NDArray[Any]]
 

@@ -14,15 +14,15 @@ import numpy as np
 
 from runwatch.errors import NotFound, UsageError
 from runwatch.record import RunId
-from runwatch.store import hot
-from runwatch.store.blocks import Block, Kind
 from runwatch.store.deletion import Deletion, Weight
+from runwatch.store.duck import hot
+from runwatch.store.duck.blocks import Block, Kind
+from runwatch.store.duck.pages import Keys, Part
+from runwatch.store.duck.reading import Reader
 from runwatch.store.entries import Integers
-from runwatch.store.pages import Keys, Part
-from runwatch.store.reading import Reader
 
 if TYPE_CHECKING:
-    from runwatch.store.duck import DuckStore
+    from runwatch.store.duck.engine import DuckStore
 
 _HOT_BYTES: Final = 32
 """What a row takes that is in no file yet."""

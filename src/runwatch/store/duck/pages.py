@@ -12,9 +12,9 @@ from typing import Final
 import numpy as np
 
 from runwatch.buckets import HIGHEST, LOWEST, MINUTE_NS
-from runwatch.store.blocks import Block, BlockFiles, Kind
+from runwatch.store.duck.blocks import Block, BlockFiles, Kind
+from runwatch.store.duck.hot import Connection
 from runwatch.store.entries import Integers
-from runwatch.store.hot import Connection
 
 _MANY_RANGES: Final = 16
 

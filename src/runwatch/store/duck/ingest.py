@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from runwatch.record import NO_STEP, Batch, Event, Points, Position, Spans, Verdict
-from runwatch.store import pieces
-from runwatch.store.catalog import Catalog
+from runwatch.store.duck import pieces
+from runwatch.store.duck.catalog import Catalog
+from runwatch.store.duck.latest import Floats
+from runwatch.store.duck.pieces import Row
 from runwatch.store.entries import Integers, Journal
-from runwatch.store.latest import Floats
-from runwatch.store.pieces import Row
 
 Columns = dict[str, npt.NDArray[Any]]
 Mask = npt.NDArray[np.bool_]

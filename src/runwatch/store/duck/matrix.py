@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 
 from runwatch.buckets import Grid
+from runwatch.store.duck.latest import Floats
+from runwatch.store.duck.reduction import Found
 from runwatch.store.entries import Integers
-from runwatch.store.latest import Floats
-from runwatch.store.reduction import Found
 from runwatch.store.store import Statistic
 
 ROLLED: Final = {

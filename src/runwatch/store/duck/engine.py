@@ -29,20 +29,21 @@ from runwatch.clock import Clock, system_clock
 from runwatch.errors import Abandoned, RunwatchError, StoreDamaged, StoreFull, UsageError
 from runwatch.record import Batch, JournalId, Position, RunId, Verdict
 from runwatch.rows import Curve, EventRow, Latest, ProcessRow, SeriesRow, SpanRow
-from runwatch.store import hot, ingest, opening
 from runwatch.store.asking import heeded, question, working
-from runwatch.store.blocks import Block, BlockFiles, Kind
-from runwatch.store.clustering import Clusterer, Merge, plan_merges
 from runwatch.store.crowds import Crowds
-from runwatch.store.deleting import Deleter
 from runwatch.store.deletion import Deletion, Weight
-from runwatch.store.hot import Seed
-from runwatch.store.leases import Leases
-from runwatch.store.lock import DirectoryLock
-from runwatch.store.manifest import LOG
-from runwatch.store.named import Named
-from runwatch.store.pages import Keys, RowGroups, View
-from runwatch.store.reading import EVENT_COLUMNS, SPAN_COLUMNS, Reader
+from runwatch.store.duck import hot, ingest, opening
+from runwatch.store.duck.blocks import Block, BlockFiles, Kind
+from runwatch.store.duck.clustering import Clusterer, Merge, plan_merges
+from runwatch.store.duck.deleting import Deleter
+from runwatch.store.duck.hot import Seed
+from runwatch.store.duck.leases import Leases
+from runwatch.store.duck.lock import DirectoryLock
+from runwatch.store.duck.manifest import LOG
+from runwatch.store.duck.named import Named
+from runwatch.store.duck.pages import Keys, RowGroups, View
+from runwatch.store.duck.reading import EVENT_COLUMNS, SPAN_COLUMNS, Reader
+from runwatch.store.duck.tuning import DuckSettings
 from runwatch.store.replay import DuckReplay
 from runwatch.store.store import (
     PointColumns,
@@ -52,7 +53,6 @@ from runwatch.store.store import (
     StoreHealth,
     Wanted,
 )
-from runwatch.store.tuning import DuckSettings
 
 __all__ = ["DuckSettings", "DuckStore"]
 

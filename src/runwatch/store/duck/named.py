@@ -15,10 +15,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from runwatch.store import pieces
-from runwatch.store.blocks import Block
 from runwatch.store.crowds import Fullest
-from runwatch.store.pieces import Row
+from runwatch.store.duck import pieces
+from runwatch.store.duck.blocks import Block
+from runwatch.store.duck.pieces import Row
 
 NAMED: Final = f"CASE WHEN {pieces.IS_WHOLE} THEN try(json_extract_string(body, '$.journal')) END"
 """The journal that an event's body names, as SQL.  Half a character is JSON to Python and not to

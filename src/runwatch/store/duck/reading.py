@@ -14,8 +14,6 @@ import numpy as np
 from runwatch.buckets import MINUTE_NS, Axis, Grid, grid
 from runwatch.record import NO_STEP
 from runwatch.rows import Curve
-from runwatch.store import pieces, reduction
-from runwatch.store.blocks import Block, BlockFiles, Kind
 from runwatch.store.crowds import (
     Asked,
     Crowds,
@@ -25,13 +23,14 @@ from runwatch.store.crowds import (
     fullest,
     newest_of_each,
 )
-from runwatch.store.entries import Integers
-from runwatch.store.hot import Connection
-from runwatch.store.latest import Floats
-from runwatch.store.matrix import ROLLED, Sheet
-from runwatch.store.named import COLUMNS, NAMED, Mention
-from runwatch.store.named import fullest as fullest_of
-from runwatch.store.pages import (
+from runwatch.store.duck import pieces, reduction
+from runwatch.store.duck.blocks import Block, BlockFiles, Kind
+from runwatch.store.duck.hot import Connection
+from runwatch.store.duck.latest import Floats
+from runwatch.store.duck.matrix import ROLLED, Sheet
+from runwatch.store.duck.named import COLUMNS, NAMED, Mention
+from runwatch.store.duck.named import fullest as fullest_of
+from runwatch.store.duck.pages import (
     Keys,
     Page,
     Part,
@@ -42,8 +41,9 @@ from runwatch.store.pages import (
     floored,
     scan,
 )
-from runwatch.store.pieces import Row
-from runwatch.store.reduction import Cells, Found
+from runwatch.store.duck.pieces import Row
+from runwatch.store.duck.reduction import Cells, Found
+from runwatch.store.entries import Integers
 from runwatch.store.store import PointColumns, Statistic
 
 _MANY_ROWS: Final = 2_000

@@ -19,10 +19,10 @@ import numpy.typing as npt
 
 from runwatch.errors import StoreDamaged
 from runwatch.record import NO_STEP
-from runwatch.store.blocks import Block
-from runwatch.store.catalog import TABLES, Row
+from runwatch.store.duck.blocks import Block
+from runwatch.store.duck.catalog import TABLES, Row
+from runwatch.store.duck.latest import Floats
 from runwatch.store.entries import Integers
-from runwatch.store.latest import Floats
 
 Connection = duckdb.DuckDBPyConnection
 Columns = Mapping[str, npt.NDArray[Any]]
@@ -83,7 +83,7 @@ def connect(path: Path | None, config: Mapping[str, str | int]) -> Connection:
 
 def migrations() -> list[tuple[int, str]]:
     """Every `schema/NNNN_*.sql`, in order."""
-    folder = resources.files("runwatch.store") / "schema"
+    folder = resources.files("runwatch.store.duck") / "schema"
     files = sorted(file.name for file in folder.iterdir() if file.name.endswith(".sql"))
     return [(int(name.split("_")[0]), (folder / name).read_text("utf-8")) for name in files]
 

@@ -36,12 +36,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from runwatch.store import hot
-from runwatch.store.blocks import Block, fsync
-from runwatch.store.catalog import TABLES
+from runwatch.store.duck import hot
+from runwatch.store.duck.blocks import Block, fsync
+from runwatch.store.duck.catalog import TABLES
+from runwatch.store.duck.hot import Connection, Seed
+from runwatch.store.duck.latest import Floats
 from runwatch.store.entries import Integers
-from runwatch.store.hot import Connection, Seed
-from runwatch.store.latest import Floats
 
 LOG: Final = "manifest.log"
 JSON: Final = "manifest.json"

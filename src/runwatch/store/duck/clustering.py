@@ -16,11 +16,11 @@ import duckdb
 import numpy as np
 
 from runwatch.buckets import DAY_NS, MINUTE_NS
-from runwatch.store.blocks import CLOSED, MIXED_DAY, Block, BlockFiles, Kind
+from runwatch.store.duck.blocks import CLOSED, MIXED_DAY, Block, BlockFiles, Kind
+from runwatch.store.duck.hot import Connection
+from runwatch.store.duck.pages import cut, floored, scan
+from runwatch.store.duck.reading import EVENT_COLUMNS, POINT_COLUMNS, SPAN_COLUMNS
 from runwatch.store.entries import Integers
-from runwatch.store.hot import Connection
-from runwatch.store.pages import cut, floored, scan
-from runwatch.store.reading import EVENT_COLUMNS, POINT_COLUMNS, SPAN_COLUMNS
 
 # Measured on telemetry at 1 Hz: 1.1 bytes a point and 2 ms to find one series; row groups four
 # times smaller cost 1.8 bytes, four times larger make every lookup decode four times as much.

@@ -1,0 +1,1 @@
+"""The embedded engine: DuckDB for what is hot, sorted Parquet for what is closed."""
