@@ -134,7 +134,7 @@ def test_a_long_log_is_never_in_memory_as_facts(monkeypatch: pytest.MonkeyPatch)
         assert len(log.reads) == 2 and found is not None and found.steps > steps - 100
         entries.append(len(log.entries))
     growth = (peaks[1] - peaks[0]) / (entries[1] - entries[0])
-    assert growth < 80  # bytes; as facts they take 200
+    assert growth < 120  # bytes: 65 to 90 by when garbage is collected; as facts they take 200
 
 
 @settings(deadline=None)
