@@ -110,3 +110,40 @@ export const CLASSES: Readonly<Record<string, { words: string; meaning: string; 
     "dark": "#565d69"
   }
 };
+
+export const DEVICE_METRICS: Readonly<Record<string, string>> = {
+  "gpu_utilization_percent": "Share of the time in which at least one kernel ran. A kernel on one of many cores counts.",
+  "gpu_sm_activity_percent": "Share of the cores (SMs) that had work, averaged over the time.",
+  "gpu_sm_occupancy_percent": "How full the cores were of threads, of what they could hold.",
+  "gpu_tensor_activity_percent": "Share of the time in which the tensor cores worked: the nearest to real use in training.",
+  "gpu_dram_bandwidth_percent": "Share of the device memory's bandwidth that was used.",
+  "gpu_dram_bytes_per_second": "Bytes read from and written to the device's own memory.",
+  "gpu_memory_used_bytes": "Device memory in use, by anybody.",
+  "gpu_memory_total_bytes": "Device memory that there is.",
+  "gpu_memory_used_percent": "Share of the device memory in use, where only the share is told.",
+  "gpu_power_watts": "Power that the board draws.",
+  "gpu_power_limit_watts": "Power above which the board slows down.",
+  "gpu_energy_joules_total": "Energy since the driver was loaded; a counter.",
+  "gpu_temperature_celsius": "Temperature of the chip.",
+  "gpu_memory_temperature_celsius": "Temperature of its memory.",
+  "gpu_sm_clock_hz": "Clock of the cores.",
+  "gpu_memory_clock_hz": "Clock of the memory.",
+  "gpu_throttle_reasons": "Why clocks are held down, as the driver's bits.",
+  "gpu_throttled_power": "1 while the power limit holds clocks down.",
+  "gpu_throttled_thermal": "1 while heat holds clocks down.",
+  "gpu_throttled_hardware": "1 while the board itself slows down.",
+  "gpu_pcie_tx_bytes_per_second": "Bytes that it sent over the bus.",
+  "gpu_pcie_rx_bytes_per_second": "Bytes that it received over the bus.",
+  "gpu_nvlink_tx_bytes_per_second": "Bytes sent over all NVLinks.",
+  "gpu_nvlink_rx_bytes_per_second": "Bytes received over all NVLinks.",
+  "gpu_ecc_errors_total": "Errors that the memory's check bits found; label `errors`: corrected, uncorrected.",
+  "gpu_remapped_rows_total": "Memory rows replaced by spare ones; label `errors`: what made them go.",
+  "gpu_remapping_pending": "1 while a bad row waits for a reset.",
+  "gpu_remapping_failed": "1 if a bad row could not be replaced.",
+  "gpu_process_memory_bytes": "Device memory that one process holds; label `pid`.",
+  "gpu_process_utilization_percent": "Share of the cores' time that one process of a shared device had; label `pid`.",
+  "tpu_duty_cycle_percent": "Share of the time in which the chip worked.",
+  "tpu_tensorcore_utilization_percent": "Share of its peak at which the TensorCore computed.",
+  "tpu_hbm_used_bytes": "Device memory in use.",
+  "tpu_hbm_total_bytes": "Device memory that there is."
+};

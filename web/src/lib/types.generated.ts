@@ -159,6 +159,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/devices/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What is sampled of accelerators: names, units, meanings */
+        get: operations["devices_metrics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/goodput": {
         parameters: {
             query?: never;
@@ -1207,6 +1224,20 @@ export interface components {
             next_offset: number | null;
             time_ns: number;
             totals: components["schemas"]["DeviceTotals"];
+        };
+        /**
+         * DeviceMetricInfo
+         * @description One metric that agents sample of accelerators.
+         */
+        DeviceMetricInfo: {
+            meaning: string;
+            name: string;
+            unit: string;
+            words: string;
+        };
+        /** DeviceMetricList */
+        DeviceMetricList: {
+            metrics: components["schemas"]["DeviceMetricInfo"][];
         };
         /**
          * DeviceTotals
@@ -2783,6 +2814,31 @@ export interface operations {
             403: components["responses"]["Error403"];
             404: components["responses"]["Error404"];
             409: components["responses"]["Error409"];
+            413: components["responses"]["Error413"];
+            503: components["responses"]["Error503"];
+        };
+    };
+    devices_metrics: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What is sampled of accelerators: names, units, meanings */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeviceMetricList"];
+                };
+            };
+            400: components["responses"]["Error400"];
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
             413: components["responses"]["Error413"];
             503: components["responses"]["Error503"];
         };

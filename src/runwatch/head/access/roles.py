@@ -56,6 +56,7 @@ ROUTES: Final[Mapping[str, Need]] = {
     "GET /api/v1/goodput": "view",
     "GET /api/v1/goodput/classes": "view",
     "GET /api/v1/devices": "view",
+    "GET /api/v1/devices/metrics": "view",
     "GET /api/v1/live": "view",
     # ── sessions ──
     "GET /api/v1/sessions": "view",

@@ -10,12 +10,13 @@ from starlette.responses import Response
 
 from runwatch.head.context import Context, Feature
 from runwatch.head.features.devices.devices import WITHIN_SECONDS, devices
-from runwatch.head.features.devices.types import DeviceList
+from runwatch.head.features.devices.types import DeviceList, DeviceMetricInfo, DeviceMetricList
 from runwatch.head.http.access import CALLER
 from runwatch.head.http.answering import answered
 from runwatch.head.http.guests import seen
 from runwatch.head.http.openapi import JSON, Operation
 from runwatch.head.http.parameters import OFFSET, Given, Parameter, limit
+from runwatch.views.device_metrics import DEVICE_METRICS
 from runwatch.views.devices import ORDERS
 
 _DEVICES: Final = (
@@ -48,9 +49,20 @@ class DevicesApi(Feature):
                 _DEVICES,
                 {JSON: DeviceList},
                 (404, 409),
-            )
+            ),
+            Operation(
+                "/api/v1/devices/metrics",
+                "What is sampled of accelerators: names, units, meanings",
+                answered(lambda given: _metrics()),
+                (),
+                {JSON: DeviceMetricList},
+            ),
         ]
 
     async def _devices(self, request: Request, given: Given) -> Response:
         reading, sees = self._reading, seen(request.scope[CALLER].sight, self._reading)
         return await answered(lambda given: devices(reading, given, sees))(request, given)
+
+
+def _metrics() -> DeviceMetricList:
+    return DeviceMetricList(metrics=[DeviceMetricInfo(*metric) for metric in DEVICE_METRICS])

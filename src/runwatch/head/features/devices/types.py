@@ -78,3 +78,16 @@ class DeviceList(Answer):
     totals: DeviceTotals
     time_ns: int
     next_offset: int | None
+
+
+class DeviceMetricInfo(Answer):
+    """One metric that agents sample of accelerators."""
+
+    name: str
+    unit: str
+    words: str
+    meaning: str
+
+
+class DeviceMetricList(Answer):
+    metrics: list[DeviceMetricInfo]
