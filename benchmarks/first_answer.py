@@ -59,7 +59,16 @@ from runwatch.journal.segment import (
     segment_name,
     text_record,
 )
-from runwatch.record import NO_STEP, JournalId, Origin, RunId, RunScope, Series, SpanName
+from runwatch.record import (
+    NO_STEP,
+    Definition,
+    JournalId,
+    Origin,
+    RunId,
+    RunScope,
+    Series,
+    SpanName,
+)
 from runwatch.views.goodput.drawing import draw_up
 from runwatch.views.goodput.facts import Scribe
 from runwatch.views.goodput.ledger import Ledger
@@ -120,7 +129,8 @@ def _write_journal(root: Path, rank: int, size: Size, records: Numbers) -> None:
     scope = RunScope(1, RunId(NAME), NAME, rank, size.ranks, "one")
     series = [Series(1, "step_seconds", 1, "s"), Series(2, "data_wait_seconds", 1, "s")]
     head = text_record(ORIGIN, BEGIN_NS, origin_to_json(origin))
-    for definition in (scope, *series, SpanName(1, "step", 1)):
+    definitions: list[Definition] = [scope, *series, SpanName(1, "step", 1)]
+    for definition in definitions:
         head += text_record(DEFINE, BEGIN_NS, definition_to_json(definition))
     first = event_record(BEGIN_NS, "run_start", b"{}", NO_STEP, 1)
     last_ns = int(records[-1, 7]) + 10**9
@@ -309,27 +319,28 @@ def table(size: Size, found: dict[str, Any]) -> Table:
         ("stage", "CPU", "µs per rank-step", "wall", "peak memory", "bar", ""),
     )
     for name in STAGES:
-        made.rows.append(_row(name, rank_steps, *(found[k][name] for k in KEYS), NO_BAR))
+        made.rows.append(_row(name, rank_steps, NO_BAR, *(found[k][name] for k in KEYS)))
     together = [found["cpu_s"][name] for name in ("replay", "fold", "draw")]
     waited = sum(found["wall_s"][name] for name in ("replay", "fold", "draw"))
     peak = max(found["peak_mb"][name] for name in ("replay", "fold", "draw"))
-    made.rows.append(_row("of what is stored", rank_steps, sum(together), waited, peak, NO_BAR))
+    made.rows.append(_row("of what is stored", rank_steps, NO_BAR, sum(together), waited, peak))
     for which, asked in found.get("http", {}).items():
         bar = at_most(asked["wall_s"], MOST_SECONDS, "s") if which == "first" else NO_BAR
         name = f"over HTTP, {which}"
-        made.rows.append(_row(name, rank_steps, *(asked[k] for k in KEYS), bar))
+        made.rows.append(_row(name, rank_steps, bar, *(asked[k] for k in KEYS)))
     if "whole" in found:
         cost = found["whole"]
         micros = cost["cpu_s"] / rank_steps * 1e6
         bar = at_most(micros, MOST_US, "µs") if size.ranks >= LEAST_RANKS else NO_BAR
-        made.rows.append(_row("`runwatch goodput`", rank_steps, *(cost[k] for k in KEYS), bar))
+        whole = _row("`runwatch goodput`", rank_steps, bar, *(cost[k] for k in KEYS))
+        made.rows.append(whole)
         if size.ranks >= LEAST_RANKS:
             made.rows.append(("", "", "", "", "", *at_most(cost["peak_mb"], MOST_MB, "MB", 3)))
     return made
 
 
 def _row(
-    name: str, count: int, cpu_s: float, wall_s: float, mb: float, bar: tuple[str, str]
+    name: str, count: int, bar: tuple[str, str], cpu_s: float, wall_s: float, mb: float
 ) -> tuple[str, ...]:
     each = f"{cpu_s / count * 1e6:.2f}"
     return name, f"{cpu_s:.2f} s", each, f"{wall_s:.2f} s", f"{mb:.0f} MB", *bar

@@ -217,7 +217,8 @@ def gpu_lines(chance: random.Random, size: int) -> Lines:
         )
     )  # fmt: skip
     for stream in range(3):
-        now, found, written = 0, [], 0
+        found: list[bytes] = []
+        now = written = 0
         while written < size // 3:
             lasted = chance.randrange(2_000_000, 90_000_000)
             chosen = chance.randrange(len(DEVICE_NAMES)) + 1
@@ -334,12 +335,12 @@ class Recorded:
             if isinstance(part, bytes):
                 file.write(part)
                 continue
-            body = [p if isinstance(p, bytes) else self._line(*p, rounds) for p in part]
+            body = [p if isinstance(p, bytes) else self._line(rounds, *p) for p in part]
             file.write(b"\x0a" + varint(sum(map(len, body))))
             file.writelines(body)
         return rounds * self._events
 
-    def _line(self, head: bytes, events: list[Cut], rounds: int) -> bytes:
+    def _line(self, rounds: int, head: bytes, events: list[Cut]) -> bytes:
         every = range(rounds)
         body = head + b"".join(
             event.later(number * self._period_ps, number * self._steps)

@@ -99,9 +99,9 @@ def measure(options: Options) -> Outcome:
             with file.open("wb") as stream:
                 events = make(stream, size)
             table.notes.append(f"{name}: {file.stat().st_size:,} bytes, {events:,} events.")
-            rounds = [once("runwatch", file) for _ in range(1 if options.quick else 3)]
-            ours = max(rounds, key=lambda one: one["seconds"])
-            numbers[name] = {"runwatch": rounds, "events": events}
+            every = [once("runwatch", file) for _ in range(1 if options.quick else 3)]
+            ours = max(every, key=lambda one: one["seconds"])
+            numbers[name] = {"runwatch": every, "events": events}
             table.rows.append(row(name, "runwatch", ours, with_bar=True))
             table.rows.append(beside(name, peer, file, numbers[name]))
             file.unlink()

@@ -16,6 +16,7 @@ import matplotlib
 matplotlib.use("svg")
 from matplotlib import pyplot
 from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
 
 from tests.truth.families import gather
 from tests.truth.judging import Told
@@ -88,9 +89,9 @@ def _draw(picture: Picture) -> None:
         axes.spines[side].set_visible(False)
     axes.tick_params(axis="y", length=0)
     shown = [name for name in COLOURS if name in _visible(found, picture)]
-    handles = [pyplot.Rectangle((0, 0), 1, 1, color=COLOURS[name]) for name in shown]
+    handles = [Rectangle((0, 0), 1, 1, color=COLOURS[name]) for name in shown]
     axes.legend(
-        [pyplot.Rectangle((0, 0), 1, 1, color=STEP), *handles],
+        [Rectangle((0, 0), 1, 1, color=STEP), *handles],
         ["a step, as recorded", *(name.replace("_", " ") for name in shown)],
         loc="upper center", bbox_to_anchor=(0.5, -0.5 / (0.42 * lanes)), ncol=5,
         frameon=False, fontsize=8,

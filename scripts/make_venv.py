@@ -29,9 +29,9 @@ def _install_venv() -> bool:
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         return False
     print("Installing python3-venv …", flush=True)
-    quiet = {"stdout": subprocess.DEVNULL}
-    subprocess.call(["apt-get", "update", "-qq"], **quiet)
-    return subprocess.call(["apt-get", "install", "-y", "-qq", "python3-venv"], **quiet) == 0
+    subprocess.call(["apt-get", "update", "-qq"], stdout=subprocess.DEVNULL)
+    install = ["apt-get", "install", "-y", "-qq", "python3-venv"]
+    return subprocess.call(install, stdout=subprocess.DEVNULL) == 0
 
 
 if __name__ == "__main__":

@@ -31,7 +31,9 @@ def all_is_said() -> Iterator[None]:
     """A command that a test runs in this process holds lines back, on pytest's handlers too."""
     yield
     for handler in (*logging.getLogger().handlers, logging.lastResort):
-        for each in handler.filters[:] if handler is not None else ():
+        if handler is None:
+            continue
+        for each in handler.filters[:]:
             if isinstance(each, Sparing):
                 handler.removeFilter(each)
 

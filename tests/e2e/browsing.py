@@ -16,10 +16,11 @@ import pytest
 
 from runwatch.address import Listening, read_address
 from runwatch.head.http.pages import BUILT
+from runwatch.testing import until
 from tests import tokens
 from tests.e2e.controls import NAMING, called, claimed_by
 from tests.integration.chromium import NO_BROWSER, PROGRAM, Chromium, Moved, Page
-from tests.integration.processes import end, until
+from tests.integration.processes import end
 
 AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
 needs_browser = pytest.mark.skipif(not PROGRAM, reason=NO_BROWSER)
@@ -215,7 +216,8 @@ class Visitor:
         """Note that an element, by an expression, is operated."""
         found = self.page.evaluate(f"controls.of({element})")
         if found:
-            self.used |= {called(*found), called(*found, gesture)}
+            page, kind, words = found
+            self.used |= {called(page, kind, words), called(page, kind, words, gesture)}
 
     def drag(self, selector: str, start: float, stop: float) -> None:
         """From one share of an element's width to another."""

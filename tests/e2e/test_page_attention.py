@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from runwatch.address import Listening, read_address
+from runwatch.testing import until
 from tests import tokens
 from tests.e2e.browsing import Visitor, log_in, needs_browser, needs_page, operating
 from tests.integration.chromium import Chromium
-from tests.integration.processes import end, until
+from tests.integration.processes import end
 from tests.integration.strangers import forge, origin_of
 
 pytestmark = [needs_browser, needs_page, pytest.mark.xdist_group("page")]

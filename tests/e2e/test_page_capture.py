@@ -7,10 +7,10 @@ from importlib.util import find_spec
 
 import pytest
 
+from runwatch.testing import until
 from tests.e2e.browsing import Visitor, log_in, needs_browser, needs_page, operating
 from tests.integration import capture_programs as programs
 from tests.integration.chromium import Chromium
-from tests.integration.processes import until
 from tests.integration.test_captures import RUN, Site
 
 pytestmark = [

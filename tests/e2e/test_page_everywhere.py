@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from runwatch.testing import until
 from tests.e2e.browsing import Visitor, needs_browser, needs_page
-from tests.integration.processes import until
 
 pytestmark = [needs_browser, needs_page, pytest.mark.xdist_group("page")]
 TABS = ("timeline", "goodput", "metrics", "devices", "stacks", "profiles", "processes", "config")

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from runwatch.address import Listening
+from runwatch.testing import until
 from tests import tokens
 from tests.e2e.browsing import Visitor, log_in, needs_browser, needs_page, visitor
 from tests.integration.chromium import Chromium
-from tests.integration.processes import Cluster, end, until
+from tests.integration.processes import Cluster, end
 
 pytestmark = [needs_browser, needs_page, pytest.mark.xdist_group("page-live")]
 HAPPENED = "section[aria-label^=What]"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from runwatch.agent.lock import end_agents
-from tests.integration.processes import until
+from runwatch.testing import until
 
 ROOT = Path(__file__).parents[2]
 SERVERS = ("runwatch ui", "runwatch head")

@@ -145,8 +145,8 @@ def _said(draw: random.Random) -> bytes:
     if choice == 7:
         step, begin, end = (draw.choice((0, 5, (1 << 63) - 1, -(1 << 63))) for _ in range(3))
         return step_begin(step, begin) + step_end(step, begin, draw.choice((0, begin)), end)
-    kind, units = draw.choice((*sorted(KINDS), 0, 9, 255)), draw.choice((2, 3, 5, 9))
-    body = RECORD.pack(0, units, kind, draw.choice((5, (1 << 63) - 1)))[4:]
+    number, units = draw.choice((*sorted(KINDS), 0, 9, 255)), draw.choice((2, 3, 5, 9))
+    body = RECORD.pack(0, units, number, draw.choice((5, (1 << 63) - 1)))[4:]
     return seal((body + draw.randbytes(units * 8))[: units * 8 - 4])
 
 

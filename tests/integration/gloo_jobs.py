@@ -22,7 +22,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
+
+if TYPE_CHECKING:
+    import torch.utils.data
 
 CAUSES: Final = ("loader", "skip", "killed", "stopped", "order")
 WAYS: Final = ("socket", "sleep", "lock", "pipe", "loop")
@@ -96,7 +99,8 @@ class Rank:
 
     def train(self, run: Any) -> None:
         job = self.job
-        loader = self.torch.utils.data.DataLoader(Samples(self), batch_size=None)
+        samples = cast("torch.utils.data.Dataset[Any]", Samples(self))
+        loader = self.torch.utils.data.DataLoader(samples, batch_size=None)
         model = self.torch.nn.Linear(16, 16)
         for step, batch in run.steps(loader):
             self.strike(step, "step")

@@ -14,11 +14,12 @@ from runwatch.head.features.stacks.api import StacksApi
 from runwatch.head.main import LocalHead, LocalSettings
 from runwatch.head.settings import HangSettings, ServingSettings
 from runwatch.record import RunId
+from runwatch.testing import until
 from runwatch.views.incidents import Incident
 from runwatch.views.pace import Limits
 from tests.integration.gloo_jobs import Job, Zygote
 from tests.integration.healthy import SHAPES
-from tests.integration.processes import Cluster, end, free_port, until
+from tests.integration.processes import Cluster, end, free_port
 
 STALL_SECONDS: Final = 1.5
 Verdict = Literal["right", "cannot tell", "wrong", "wrong with confidence", "nothing"]

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 
 import runwatch
 from tests.integration.stuck import KINDS
@@ -26,7 +27,12 @@ def crash() -> None:
     ctypes.string_at(0)
 
 
-WAYS = {**KINDS, "stopped": stop, "segfault": crash, "nothing": lambda: None}
+WAYS: dict[str, Callable[[], object]] = {
+    **KINDS,
+    "stopped": stop,
+    "segfault": crash,
+    "nothing": lambda: None,
+}
 
 
 def main(kind: str, bad_step: int) -> None:

@@ -10,8 +10,7 @@ import socket
 import struct
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,25 +19,10 @@ from runwatch.agent.lock import AgentLock, end_agents
 from runwatch.journal.liveness import this_host
 from runwatch.record import RunId
 from runwatch.store.duck.engine import DuckStore
+from runwatch.testing import until
 from tests.tokens import remember, urlopen
 
 TRAINER = Path(__file__).parent / "trainer.py"
-
-
-def until(condition: Callable[[], Any], seconds: float = 30.0, what: str = "") -> Any:
-    """Wait for a condition with a deadline; its value when it holds.
-
-    What takes long to ask is asked less often: who is waited for needs the processor, too.
-    """
-    deadline = time.monotonic() + seconds
-    asked = time.monotonic()
-    while not (value := condition()):
-        now = time.monotonic()
-        if now > deadline:
-            raise AssertionError(f"not within {seconds} s: {what or condition}")
-        time.sleep(min(max(0.005, 3 * (now - asked)), 0.1))
-        asked = time.monotonic()
-    return value
 
 
 def _some_ports() -> Iterator[int]:
@@ -235,7 +219,7 @@ def agent_sees(root: Path, pid: int) -> bool:
     return False
 
 
-def end(process: subprocess.Popen[bytes], number: int) -> int:
+def end(process: subprocess.Popen[Any], number: int) -> int:
     if process.poll() is None:
         process.send_signal(number)
     try:

@@ -17,7 +17,7 @@ from runwatch.head.main import LocalHead
 from runwatch.journal.liveness import this_host
 from runwatch.record import RunId
 from runwatch.rows import SeriesRow
-from tests.integration.processes import until
+from runwatch.testing import until
 
 PROGRAM = """
 import sys, runwatch
@@ -137,7 +137,7 @@ def test_the_host_and_each_rank_are_sampled(root: Path) -> None:
         def of_run() -> list[SeriesRow]:
             return [row for row in series(root, "watched") if row.metric in wanted]
 
-        rows = until(lambda: len(found := of_run()) == 2 and found, 30, "the rank's numbers")
+        rows = until(lambda: r if len(r := of_run()) == 2 else None, 30, "the rank's numbers")
         assert {row.metric for row in rows} == wanted
         assert {row.rank for row in rows} == {3}
         of_host = {"host_memory_used_bytes", "host_cpu_utilization_percent", "agent_late_seconds"}

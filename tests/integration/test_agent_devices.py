@@ -14,7 +14,7 @@ from runwatch.agent.collectors.replay import save
 from runwatch.agent.lock import end_agents
 from runwatch.journal.reader import JournalReader
 from runwatch.record import Event, RunScope, Series
-from tests.integration.processes import until
+from runwatch.testing import until
 from tests.integration.test_agent import environment, series, start_program
 
 UNITS = {"gpu_power_watts": "W", "gpu_utilization_percent": "%"}

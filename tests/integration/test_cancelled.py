@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from runwatch.testing import until
 from tests.integration.fat_store import FAT, OTHER_SERIES, Size, fat_store
-from tests.integration.processes import Cluster, until
+from tests.integration.processes import Cluster
 from tests.tokens import urlopen
 
 SIZE = Size(ranks=4, points=0, steps=800_000, series=4, logs=0, of_each_kind=0, runs=3_000)

@@ -23,8 +23,9 @@ import pytest
 from runwatch.capture import process as processes
 from runwatch.record import RunId
 from runwatch.store.duck.engine import DuckStore
+from runwatch.testing import until
 from tests import tokens
-from tests.integration.processes import end, until
+from tests.integration.processes import end
 from tests.integration.test_captures import DEADLINE, RUN, Site, _names
 
 pytestmark = [

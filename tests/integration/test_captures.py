@@ -23,9 +23,10 @@ import pytest
 from runwatch.capture.tracing.trace_checks import xplane_problems, xplane_window
 from runwatch.cli.__main__ import main
 from runwatch.journal.liveness import this_host
+from runwatch.testing import until
 from tests import tokens
 from tests.integration import capture_programs as programs
-from tests.integration.processes import Cluster, end, free_port, until
+from tests.integration.processes import Cluster, end, free_port
 
 HOST = this_host()
 RUN = "captured"

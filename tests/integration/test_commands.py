@@ -16,7 +16,8 @@ from runwatch.head.main import Head, LocalHead
 from runwatch.head.settings import HeadSettings
 from runwatch.journal.liveness import this_host
 from runwatch.record import Command
-from tests.integration.processes import Cluster, until
+from runwatch.testing import until
+from tests.integration.processes import Cluster
 
 
 @pytest.fixture

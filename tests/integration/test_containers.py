@@ -20,8 +20,9 @@ from runwatch.capture.process import children
 from runwatch.head.main import LocalHead
 from runwatch.head.reading import Reading
 from runwatch.journal.liveness import this_host
+from runwatch.testing import until
 from runwatch.views.runs import ProcessState
-from tests.integration.processes import agent_sees, end, until
+from tests.integration.processes import agent_sees, end
 
 BOX = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
 PROGRAM = """

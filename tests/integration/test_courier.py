@@ -11,9 +11,10 @@ import grpc
 import pytest
 
 from runwatch.ship.courier import METHOD, NOTES, Courier
+from runwatch.testing import until
 from runwatch.wire import spine_pb2 as pb
 from tests import tokens
-from tests.integration.processes import Cluster, end, until
+from tests.integration.processes import Cluster, end
 
 SESSION = "run-1/plugins/profile/session-1"
 LARGE = os.urandom(5 << 20)  # several pieces, and not compressible

@@ -18,8 +18,9 @@ import grpc
 import pytest
 
 from runwatch.head.features.gswarm.grpc import NAME as GSWARM
+from runwatch.testing import until
 from runwatch.wire import spine_pb2 as pb
-from tests.integration.processes import end, until
+from tests.integration.processes import end
 
 TOKEN = "a-secret-of-this-test"
 FILES = 256

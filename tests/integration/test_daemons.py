@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.processes import Cluster, until
+from runwatch.testing import until
+from tests.integration.processes import Cluster
 from tests.integration.test_head_faults import ask
 
 PROGRAM = """
@@ -70,14 +71,16 @@ def test_it_runs_until_what_is_in_the_background_ends(
         timeout=60,
     )
     found = until(
-        lambda: "in the background" in (said := told())["reason"] and said,
+        lambda: said if "in the background" in (said := told())["reason"] else None,
         what="the head to know who goes on",
     )
     assert (found["state"], found["attempts"]) == ("running", 1)
     stop.touch()
+
     # Its exit code may be known a moment before its last words.
-    found = until(
-        lambda: (said := told())["state"] == state and reason in said["reason"] and said,
-        what=f"its end: {state}, {reason}",
-    )
+    def ended() -> dict[str, Any] | None:
+        said = told()
+        return said if said["state"] == state and reason in said["reason"] else None
+
+    found = until(ended, what=f"its end: {state}, {reason}")
     assert found["attempts"] == 1 and found["last_step"] > 0

@@ -14,7 +14,8 @@ import pytest
 
 from runwatch.record import RunId
 from runwatch.store.duck.engine import DuckStore
-from tests.integration.processes import Cluster, end, until
+from runwatch.testing import until
+from tests.integration.processes import Cluster, end
 from tests.integration.strangers import MALLORY, command_as, everybodys, needs_users
 from tests.integration.test_cli import PROGRAM, run, runwatch
 

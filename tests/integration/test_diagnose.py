@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from runwatch.capture.stacks import read_dumps
-from tests.integration.processes import until
+from runwatch.testing import until
 from tests.integration.sdk_programs import run_program, start_program
 
 PRELUDE = """
@@ -344,7 +344,9 @@ def test_stuck_in_c_with_the_interpreter_lock_held(start: Callable[..., Any], pl
         """
     )
     # When the third begins, the second is whole.
-    text = until(lambda: (t := dumps(place)).count("Timeout (") >= 3 and t, what="two dumps")
+    text = until(
+        lambda: t if (t := dumps(place)).count("Timeout (") >= 3 else None, 30, "two dumps"
+    )
     assert LINE in text[: text.index("Timeout (")]
     first, second = text.split("Timeout (")[1:3]
     for dump in (first, second):
@@ -363,7 +365,7 @@ def test_stuck_in_a_mutex_of_native_code(start: Callable[..., Any], place: Path)
             deadlocked()
         """
     )
-    text = until(lambda: (t := dumps(place)).count("in deadlocked\n") >= 3 and t)
+    text = until(lambda: t if (t := dumps(place)).count("in deadlocked\n") >= 3 else None)
     assert "Timeout (" not in text
     assert process.poll() is None
 

@@ -17,8 +17,9 @@ from runwatch.agent.lock import end_agents
 from runwatch.head.main import LocalHead
 from runwatch.head.reading import Reading
 from runwatch.record import RunId
+from runwatch.testing import until
 from runwatch.views.runs import ProcessState
-from tests.integration.processes import agent_sees, until
+from tests.integration.processes import agent_sees
 
 # The program waits until the agent watches it: an end that nobody watches is the last test's.
 PROGRAM = """

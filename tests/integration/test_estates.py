@@ -14,7 +14,8 @@ from typing import Any, Final
 
 import pytest
 
-from tests.integration.processes import Cluster, Trainer, end, until
+from runwatch.testing import until
+from tests.integration.processes import Cluster, Trainer, end
 from tests.integration.test_head_faults import ask
 
 _POD: Final = ["unshare", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c"]

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.processes import Cluster, Trainer, end, until
+from runwatch.testing import until
+from tests.integration.processes import Cluster, Trainer, end
 
 TRIALS = 4
 SOAK_TRIALS = 200

@@ -18,8 +18,9 @@ from typing import Any
 
 import pytest
 
+from runwatch.testing import until
 from tests import tokens
-from tests.integration.processes import Cluster, until
+from tests.integration.processes import Cluster
 
 PROGRAM = """
 import atexit, json, multiprocessing, os, signal, sys

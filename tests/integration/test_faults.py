@@ -14,10 +14,11 @@ import pytest
 from runwatch.agent.errands.dumps import collect, last_fault
 from runwatch.agent.lock import end_agents
 from runwatch.capture.stacks import SIGNALS, STACK_SIGNAL, Frame, Stacks
-from tests.integration.processes import until
+from runwatch.testing import until
+from tests.integration.processes import agent_sees
 from tests.integration.sdk_programs import run_program, start_program
 from tests.integration.test_diagnose import FAULTS, PRELUDE
-from tests.integration.test_endings import agent_sees, end_noted, go_on, outcome, start
+from tests.integration.test_endings import end_noted, go_on, outcome, start
 
 RUN = """
 import runwatch

@@ -15,8 +15,8 @@ from runwatch.compat.goodput.log.backend import JournalLogger
 from runwatch.compat.goodput.log.entries import Entry
 from runwatch.record import JournalId
 from runwatch.rows import ProcessRow
+from runwatch.testing import until
 from runwatch.views.runs import attempts
-from tests.integration.processes import until
 from tests.integration.sdk_programs import (
     ROOT,
     Story,

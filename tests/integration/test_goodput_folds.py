@@ -11,7 +11,7 @@ from runwatch.head.main import LocalHead
 from runwatch.head.reading import Reading
 from runwatch.head.state.accounts import fold as goodput_fold
 from runwatch.head.state.accounts.accounts import Accounts
-from tests.integration.processes import until
+from runwatch.testing import until
 from tests.unit.views.goodput.story import RUN, Notebook
 
 STEPS = 3_000

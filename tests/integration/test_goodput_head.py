@@ -18,8 +18,9 @@ from runwatch.cli.commands import demo as demo_command
 from runwatch.compat.goodput.kinds import GCPOptions
 from runwatch.compat.goodput.monitor.monitor import GoodputMonitor
 from runwatch.sdk.guard import tally
+from runwatch.testing import until
 from tests import tokens
-from tests.integration.processes import Cluster, until
+from tests.integration.processes import Cluster
 from tests.unit.compat.goodput.monitor_help import HandClock, metric_service
 
 SECOND = 10**9

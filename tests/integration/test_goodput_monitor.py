@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.processes import end, until
+from runwatch.testing import until
+from tests.integration.processes import end
 from tests.integration.sdk_programs import program_environment, run_program
 from tests.unit.compat.goodput.monitor_help import event_files, metric_service, shown, tags
 

@@ -22,8 +22,9 @@ from gsprof.command import parser
 from runwatch.address import read_address
 from runwatch.agent.collectors.replay import save
 from runwatch.agent.lock import end_agents
+from runwatch.testing import until
 from tests import tokens
-from tests.integration.processes import end, free_port, until
+from tests.integration.processes import end, free_port
 
 UNITS = {
     "gpu_utilization_percent": "%",
@@ -147,7 +148,8 @@ def test_e2_01_flags_and_what_they_are_unless_told() -> None:
     """As the seed and 0.2.1 have them; only the HTTP port is the seed's 8091 throughout."""
 
     def told(*words: str) -> dict[str, Any]:
-        return vars(parser().parse_args(words))
+        flags: dict[str, Any] = vars(parser().parse_args(words))
+        return flags
 
     start = told("start")
     assert (start["host"], start["port"], start["http_port"]) == ("localhost", 8090, 8091)
@@ -382,13 +384,14 @@ def test_e2_25_tls_on_both_ports_and_nobody_else_is_let_in(bench: Bench) -> None
     }
     assert listening == {"127.0.0.1"}, "nothing but loopback unless told"
     grpc, http = f"grpcs://localhost:{bench.port}", f"https://localhost:{bench.http_port}"
-    known = {"RUNWATCH_TOKEN": "secret", "RUNWATCH_CA": str(bench.root / "ca.pem")}
+    ca = str(bench.root / "ca.pem")
     for words in (("status", grpc), ("http-status", http)):
-        assert "Frequency: 50 ms" in bench.run(*words, **known).stdout
+        known = bench.run(*words, RUNWATCH_TOKEN="secret", RUNWATCH_CA=ca)
+        assert "Frequency: 50 ms" in known.stdout
         stranger = bench.run(*words, check=False, RUNWATCH_TOKEN="secret")
         assert stranger.returncode == 1, "a certificate that nobody vouches for"
-        assert bench.run(*words, RUNWATCH_CA=known["RUNWATCH_CA"]).stdout, "its own user finds it"
-        wrong = bench.run(*words, check=False, **known | {"RUNWATCH_TOKEN": "wrong"})
+        assert bench.run(*words, RUNWATCH_CA=ca).stdout, "its own user finds it"
+        wrong = bench.run(*words, check=False, RUNWATCH_TOKEN="wrong", RUNWATCH_CA=ca)
         assert wrong.returncode == 1 and "token" in wrong.stderr
 
 

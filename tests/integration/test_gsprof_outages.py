@@ -21,7 +21,8 @@ from runwatch.journal.reader import JournalReader
 from runwatch.journal.segment import points_body, segment_indexes
 from runwatch.record import Series
 from runwatch.store.duck.engine import DuckStore
-from tests.integration.processes import end, until
+from runwatch.testing import until
+from tests.integration.processes import end
 from tests.integration.test_gsprof import Bench
 
 RECORDED: Final = Path(__file__).parents[1] / "fixtures" / "replay" / "h200-10hz.jsonl"
@@ -262,7 +263,7 @@ def test_e2_14_at_the_limit_the_oldest_are_dropped_and_counted(away: Away) -> No
 def newest(away: Away) -> int:
     """Up to when the head has samples of every device."""
     devices = away.ask("/api/v1/devices")["devices"]
-    return min(device["time_ns"] for device in devices)
+    return int(min(device["time_ns"] for device in devices))
 
 
 def check_loss(away: Away, follower: Follower, dropped: int) -> None:

@@ -22,9 +22,10 @@ from runwatch.head.main import LocalHead, LocalSettings
 from runwatch.head.settings import HangSettings, ServingSettings
 from runwatch.record import RunId
 from runwatch.rows import EventRow
+from runwatch.testing import until
 from runwatch.views.incidents import Incident
 from runwatch.views.pace import Limits
-from tests.integration.processes import Cluster, end, until
+from tests.integration.processes import Cluster, end
 
 HERE = Path(__file__).parent
 STALL_SECONDS = 1.5
@@ -70,8 +71,7 @@ class Job:
             found = self.head.feature(StacksApi).incidents.all(RunId(f"hung-{kind}"))
             return next((incident for incident in found if incident.is_alarm), None)
 
-        found: Incident = until(alarm, seconds, f"an alarm of {kind}; {self.cluster.words()}")
-        return found
+        return until(alarm, seconds, f"an alarm of {kind}; {self.cluster.words()}")
 
     def close(self) -> None:
         for process in self.processes:
@@ -205,7 +205,7 @@ def test_it_closes_when_the_run_goes_on(job: Job) -> None:
     job.incident("stopped")
     (process,) = (p for p in job.processes if p.args[-1] == "stopped")  # type: ignore[index]
     os.killpg(process.pid, signal.SIGCONT)
-    closed = until(lambda: (i := job.incident("stopped")) and not i.is_open and i, 30)
+    closed = until(lambda: None if (i := job.incident("stopped")).is_open else i, 30)
     assert "it went on at" in closed.why
 
 
@@ -214,7 +214,7 @@ def test_it_closes_when_the_run_ends(job: Job) -> None:
     job.incident("orphan")
     (process,) = (p for p in job.processes if p.args[-1] == "orphan")  # type: ignore[index]
     os.killpg(process.pid, signal.SIGKILL)
-    closed = until(lambda: (i := job.incident("orphan")) and not i.is_open and i, 30)
+    closed = until(lambda: None if (i := job.incident("orphan")).is_open else i, 30)
     assert closed.why == "the run ended: killed"
 
 
@@ -257,7 +257,7 @@ def test_a_fault_is_stored_with_its_stacks(job: Job) -> None:
 
 @pytest.mark.xdist_group("hangs")
 def test_native_frames_tell_more_afterwards(job: Job) -> None:
-    thorough = until(lambda: (i := job.incident("deadlock")).rounds >= 3 and i, 60)
+    thorough = until(lambda: i if (i := job.incident("deadlock")).rounds >= 3 else None, 60)
     assert thorough.id == job.incident("deadlock").id and thorough.ranks == (0,)
     assert line_of("deadlock") in thorough.text
     stacks = job.head.feature(StacksApi).incidents.taker.taken(

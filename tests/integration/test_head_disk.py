@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from runwatch.address import read_address
+from runwatch.testing import until
 from tests.integration.file_systems import empty, fill, mount_of
-from tests.integration.processes import Cluster, end, until
+from tests.integration.processes import Cluster, end
 from tests.integration.test_head_faults import ask
 
 

@@ -18,9 +18,10 @@ import pytest
 import trustme
 
 from runwatch.ship.client import METHOD
+from runwatch.testing import until
 from runwatch.wire import spine_pb2 as pb
 from tests import tokens
-from tests.integration.processes import Cluster, until
+from tests.integration.processes import Cluster
 
 
 @pytest.fixture

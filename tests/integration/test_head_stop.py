@@ -16,10 +16,11 @@ from runwatch.head.main import LocalHead
 from runwatch.head.stream import SpineService, serve_grpc
 from runwatch.record import Batch, Command, JournalId, Origin, Position, Series
 from runwatch.ship.client import METHOD
+from runwatch.testing import until
 from runwatch.wire import gswarm_pb2, spine_pb2
 from runwatch.wire.convert import batch_to_message
 from tests import tokens
-from tests.integration.processes import Cluster, until
+from tests.integration.processes import Cluster
 
 GSWARM = "/gswarm_profiler.ProfilerService/"
 

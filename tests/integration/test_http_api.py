@@ -6,10 +6,9 @@ import json
 import math
 import socket
 import threading
-import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from runwatch.head.settings import Pace
 from runwatch.record import JournalId
 from runwatch.store.duck.engine import DuckStore
 from runwatch.store.store import Store
+from runwatch.testing import until
 from tests.apps import app_of
 from tests.integration.head_history import Clock, Producer, agent, exited, fill, when
 
@@ -616,13 +616,6 @@ def served(store: Store, live: Live, clock: Clock) -> Iterator[str]:
             live.close()
             server.should_exit = True
             thread.join()
-
-
-def until(true: Callable[[], bool], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.01)
 
 
 class Stream:

@@ -11,9 +11,10 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
+from runwatch.testing import until
 from tests.fuzz.children import MEMORY
 from tests.integration.fat_store import BEGUN, FAT, Size, fat_store
-from tests.integration.processes import Cluster, until
+from tests.integration.processes import Cluster
 from tests.tokens import urlopen
 
 SIZE: Final = Size(

@@ -18,7 +18,8 @@ from google_cloud_mldiagnostics.commands import collect_profile
 
 from runwatch.capture.tracing.profiler_service import ProfileAnswer, ProfileRequest, ProfilerService
 from runwatch.compat.mldiagnostics.commands.run_vllm import rewritten
-from tests.integration.processes import free_port, until
+from runwatch.testing import until
+from tests.integration.processes import free_port
 
 XSPACE = b"\x0a\x07\x12\x05/host\x22\x04gpu7"
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from runwatch.agent.lock import end_agents
+from runwatch.testing import until
 from tests.integration.file_systems import fill, mount_of
-from tests.integration.processes import Cluster, until
+from tests.integration.processes import Cluster
 from tests.integration.test_head_faults import ask
 
 PROGRAM = """

@@ -21,8 +21,9 @@ from runwatch.capture import process
 from runwatch.journal.liveness import ENDED, this_host
 from runwatch.journal.reader import JournalReader
 from runwatch.record import Event
+from runwatch.testing import until
 from tests.integration import filtered
-from tests.integration.processes import Cluster, end, until
+from tests.integration.processes import Cluster, end
 from tests.integration.strangers import (
     ALICE,
     MALLORY,
@@ -246,7 +247,7 @@ def test_without_one_it_says_what_it_cannot_do_and_goes_on(
     start_agent(cluster, capable(uid, *left))
     until(lambda: sees(cluster.agent, programs[1].pid), 60, cluster.words())
     until(lambda: "own" in runs_at(cluster), 60, cluster.words())
-    words = until(lambda: "is set aside" in cluster.words() and cluster.words(), 60)
+    words = until(lambda: w if "is set aside" in (w := cluster.words()) else None, 60)
     assert f"cannot act as those (CAP_{missing.upper()} missing)" in words
     assert "give the agent CAP_SETUID and CAP_SETGID" in words
     assert f"belongs to user {ALICE}, and we cannot act as that user" in words

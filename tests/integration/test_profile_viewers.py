@@ -24,8 +24,9 @@ from typing import Any
 import pytest
 
 from runwatch.capture.process import children
+from runwatch.testing import until
 from tests.integration.chromium import NO_BROWSER, PROGRAM, Chromium, Page
-from tests.integration.processes import end, until
+from tests.integration.processes import end
 
 TRACES = Path(__file__).parents[1] / "fixtures" / "profiles"
 TOKEN = "a-secret-of-this-test"

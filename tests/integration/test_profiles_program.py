@@ -20,7 +20,8 @@ from runwatch.agent.errands.control import NoAnswer, ask
 from runwatch.capture.tracing.profiler_service import SERVICE
 from runwatch.capture.tracing.trace_checks import fields
 from runwatch.journal.liveness import this_host
-from tests.integration.processes import free_port, until
+from runwatch.testing import until
+from tests.integration.processes import free_port
 from tests.integration.sdk_programs import (
     Story,
     program_environment,
@@ -481,7 +482,7 @@ def test_asked_at_the_control_socket(
         folder = session(path, "asked", name)
         until(lambda: list(folder.glob("*.gz")), 60)  # cheaper than to read the journal each time
         (body,) = until(lambda: told(name), 60)
-        return body  # type: ignore[no-any-return]
+        return body
 
     until(lambda: profile(preflight=True)["accepted"], 60, "torch to be there")
     assert profile(preflight=True) == {"accepted": True, "why": "", "frameworks": ["torch"]}

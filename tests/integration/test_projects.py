@@ -33,12 +33,13 @@ from runwatch.record import (
     RunScope,
     Series,
 )
+from runwatch.testing import until
 from runwatch.wire import gswarm_pb2
 from runwatch.wire import spine_pb2 as pb
 from runwatch.wire.convert import batch_to_message
 from tests.e2e import page_world
 from tests.e2e.browsing import head
-from tests.integration.processes import Cluster, end, until
+from tests.integration.processes import Cluster, end
 from tests.integration.test_cli import runwatch
 from tests.integration.test_trust_tokens import gswarm, hello, http, stream, token_command
 from tests.unit.store.batches import Writer

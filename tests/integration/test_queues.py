@@ -17,7 +17,8 @@ import pytest
 
 from runwatch.agent.lock import end_agents
 from runwatch.cli.__main__ import main
-from tests.integration.processes import end, until
+from runwatch.testing import until
+from tests.integration.processes import end
 from tests.integration.sdk_programs import read_stories
 from tests.integration.standins import StandIns
 from tests.unit.agent.queues.test_slurm import line
@@ -77,8 +78,8 @@ def test_a_job_of_slurm_tells_how_long_it_was_queued(
 ) -> None:
     there = StandIns(tmp_path / "slurm", "scontrol", "sacct")
     now = int(time.time())
-    times = {"submit": now - 900, "eligible": now - 600, "start": now - 120}
-    there.rule("scontrol", "4711", out=line(4711, **times))
+    job = line(4711, submit=now - 900, eligible=now - 600, start=now - 120)
+    there.rule("scontrol", "4711", out=job)
     # Who was asked has a journal that can be read, and so has who asked.
     [told] = watched(
         root,

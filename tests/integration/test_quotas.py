@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import pytest
 
-from tests.integration.processes import Cluster, end, until
+from runwatch.testing import until
+from tests.integration.processes import Cluster, end
 from tests.tokens import urlopen
 
 PROGRAM: Final = """

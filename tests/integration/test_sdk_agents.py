@@ -15,7 +15,7 @@ import pytest
 from runwatch.agent.lock import AgentLock, end_agents
 from runwatch.journal.liveness import is_alive, this_host
 from runwatch.journal.segment import Header
-from tests.integration.processes import until
+from runwatch.testing import until
 from tests.integration.sdk_programs import program_environment, read_stories
 from tests.integration.strangers import MALLORY, NO_POWER, do_as, everybodys, needs_users
 

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,8 @@ from runwatch.head.main import Head
 from runwatch.head.settings import HeadSettings
 from runwatch.journal.liveness import this_host
 from runwatch.record import RunId
-from tests.integration.processes import Cluster, end, until
+from runwatch.testing import until
+from tests.integration.processes import Cluster, end
 from tests.integration.test_cli import runwatch
 from tests.integration.test_hangs import line_of
 
@@ -59,8 +61,10 @@ def test_through_the_agent_and_exported(cluster: Cluster, tmp_path: Path) -> Non
     cluster.start_agent(head="127.0.0.1:9")  # nobody there
     root = cluster.node_root
 
-    def through_the_agent() -> dict[str, object] | None:
-        answer = json.loads(runwatch(root, "stacks", RUN, "--json", check=False).stdout)
+    def through_the_agent() -> dict[str, Any] | None:
+        answer: dict[str, Any] = json.loads(
+            runwatch(root, "stacks", RUN, "--json", check=False).stdout
+        )
         return answer if answer["command"] not in ("", "here") else None
 
     answer = until(through_the_agent, 60, cluster.words())

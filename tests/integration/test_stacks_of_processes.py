@@ -24,8 +24,8 @@ from runwatch.capture.asking import ask_stacks
 from runwatch.capture.outside import look
 from runwatch.capture.stacks import STACK_SIGNAL, Stacks, Thread
 from runwatch.journal.liveness import read_stat, start_ticks
+from runwatch.testing import until
 from tests.integration import stuck
-from tests.integration.processes import until
 
 STUCK = Path(stuck.__file__)
 LOOKERS = STUCK.with_name("lookers.py")

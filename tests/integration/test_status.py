@@ -19,8 +19,9 @@ import trustme
 
 from runwatch._version import __version__
 from runwatch.journal.liveness import this_host
+from runwatch.testing import until
 from tests.integration.file_systems import fill, mount_of
-from tests.integration.processes import Cluster, end, free_port, until
+from tests.integration.processes import Cluster, end, free_port
 from tests.integration.status_shape import deviations
 from tests.integration.strangers import (
     ALICE,
@@ -274,15 +275,15 @@ def test_a_head_with_tls_wants_its_certificate_known(place: Place, tmp_path: Pat
     certificate.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "both.pem"))
     both = str(tmp_path / "both.pem")
     place.begin("--tls-certificate", both, "--tls-key", both)
-    named = {"RUNWATCH_HEAD": f"grpcs://127.0.0.1:{place.grpc_port}"}
-    answer = place.ask(**named)
+    head = f"grpcs://127.0.0.1:{place.grpc_port}"
+    answer = place.ask(RUNWATCH_HEAD=head)
     assert answer["head"]["state"] == "tls" and "certificate" in answer["head"]["why"]
     assert "RUNWATCH_CA" in attention(answer, "head")
-    assert place.ask(**named, RUNWATCH_CA=str(tmp_path / "ca.pem"))["well"]
+    assert place.ask(RUNWATCH_HEAD=head, RUNWATCH_CA=str(tmp_path / "ca.pem"))["well"]
     assert place.ask()["head"]["state"] == "tls", "plain words to a port that speaks TLS"
     place.stop_head()
     place.begin()
-    assert place.ask(**named)["head"]["state"] == "tls", "TLS to a port that speaks none"
+    assert place.ask(RUNWATCH_HEAD=head)["head"]["state"] == "tls", "TLS to a port that speaks none"
 
 
 def test_a_limit_that_is_reached_is_told_by_head_and_node(place: Place) -> None:

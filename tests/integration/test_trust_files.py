@@ -34,8 +34,9 @@ from runwatch.journal.control import SOCKET
 from runwatch.journal.liveness import ENDED, PROC, this_host
 from runwatch.journal.segment import segment_name
 from runwatch.ship.courier import NOTES, Courier
+from runwatch.testing import until
 from tests import tokens
-from tests.integration.processes import Cluster, agent_sees, end, until
+from tests.integration.processes import Cluster, agent_sees, end
 from tests.integration.strangers import (
     ALICE,
     MALLORY,

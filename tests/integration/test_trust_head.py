@@ -14,10 +14,11 @@ import grpc
 import pytest
 
 from runwatch.ship.client import METHOD
+from runwatch.testing import until
 from runwatch.wire import spine_pb2 as pb
 from tests import tokens
 from tests.fuzz import hostile
-from tests.integration.processes import Cluster, until
+from tests.integration.processes import Cluster
 from tests.integration.test_head_faults import ask, hello
 
 MEMORY: Final = 300 << 20

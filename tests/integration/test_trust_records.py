@@ -16,9 +16,10 @@ import pytest
 from runwatch.journal.liveness import boot_id, this_host
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import JournalId, Origin, RunId, RunScope
+from runwatch.testing import until
 from tests import tokens
 from tests.fuzz import hostile
-from tests.integration.processes import Cluster, until
+from tests.integration.processes import Cluster
 from tests.integration.sdk_programs import run_program
 
 WRONG: dict[str, Any] = {

@@ -21,10 +21,11 @@ import pytest
 from runwatch.address import Listening, leave_note, read_address, token_for
 from runwatch.peers import listeners, user_at
 from runwatch.ship.client import METHOD
+from runwatch.testing import until
 from runwatch.wire import gswarm_pb2
 from runwatch.wire import spine_pb2 as pb
 from tests import tokens
-from tests.integration.processes import Cluster, end, free_port, until
+from tests.integration.processes import Cluster, end, free_port
 from tests.integration.strangers import ALICE, MALLORY, needs_users
 from tests.integration.test_cli import runwatch
 

@@ -20,7 +20,8 @@ from typing import Final
 
 from runwatch.head.access import roles
 from runwatch.journal.liveness import this_host
-from tests.integration.processes import end, free_port, until
+from runwatch.testing import until
+from tests.integration.processes import end, free_port
 from tests.integration.strangers import (
     ALICE,
     MALLORY,

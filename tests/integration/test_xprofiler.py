@@ -25,9 +25,10 @@ from xprofiler.command import main
 from xprofiler.mltrace import main as mltrace_main
 
 from runwatch.capture.tracing.trace_checks import fields
+from runwatch.testing import until
 from tests import tokens
 from tests.integration.chromium import NO_BROWSER, PROGRAM, Chromium
-from tests.integration.processes import free_port, until
+from tests.integration.processes import free_port
 from tests.integration.standins import StandIns
 
 COMMANDS = ("capture", "connect", "create", "delete", "list", "register")
@@ -882,7 +883,7 @@ def test_e1_25_interrupted_nothing_is_left_half_made(bench: Bench) -> None:
         (("connect", "-l", "gs://bucket/there"), ("ssh", "-L"), ("ssh", "-O exit")),
     ):
         with bench.begin(*words, "-z", ZONE) as process:
-            until(lambda call=call: bench.gcloud(*call), what=str(call))  # type: ignore[misc]
+            until(lambda call=call: bench.gcloud(*call), what=str(call))
             process.send_signal(signal.SIGINT)
             _, err = process.communicate(timeout=60)
         assert process.returncode == 130, err

@@ -6,7 +6,7 @@ import os
 import threading
 from pathlib import Path
 
-from tests.integration.processes import until
+from runwatch.testing import until
 
 
 def our_threads() -> list[str]:

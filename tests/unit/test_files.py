@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -105,12 +105,18 @@ def test_a_second_name_of_anothers_file_is_refused(folder: Folder, tmp_path: Pat
 @needs_root
 def test_a_file_of_our_own_is_kept_and_anothers_taken_away(folder: Folder, tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("precious")
-    for lay in (
+
+    def anothers() -> None:
+        (tmp_path / "lock").touch()
+        os.chown(tmp_path / "lock", STRANGER, -1)
+
+    ways: tuple[Callable[[], None], ...] = (
         lambda: (tmp_path / "lock").symlink_to("precious"),
         lambda: os.link(tmp_path / "precious", tmp_path / "lock"),
         lambda: os.mkfifo(tmp_path / "lock"),
-        lambda: ((tmp_path / "lock").touch(), os.chown(tmp_path / "lock", STRANGER, -1)),
-    ):
+        anothers,
+    )
+    for lay in ways:
         lay()
         fd = folder.keep("lock")
         os.write(fd, b"ours")

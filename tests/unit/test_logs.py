@@ -3,20 +3,9 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
-from dataclasses import dataclass
 
 from runwatch.logs import Sparing
-
-
-@dataclass
-class Time:
-    now_ns: int = 10**9
-
-    def mono_ns(self) -> int:
-        return self.now_ns
-
-    def wall_ns(self) -> int:
-        return self.now_ns
+from runwatch.testing import FakeClock
 
 
 def said(filter: Sparing, words: str, *args: object, name: str = "x") -> str | None:
@@ -25,7 +14,7 @@ def said(filter: Sparing, words: str, *args: object, name: str = "x") -> str | N
 
 
 def test_a_thousand_lines_of_a_kind_are_a_few() -> None:
-    sparing = Sparing(burst=3, clock=Time())
+    sparing = Sparing(burst=3, clock=FakeClock())
     lines = [said(sparing, "refused %s", i) for i in range(1000)]
     assert [line for line in lines if line] == ["refused 0", "refused 1", "refused 2"]
     assert said(sparing, "another") == "another"
@@ -33,29 +22,29 @@ def test_a_thousand_lines_of_a_kind_are_a_few() -> None:
 
 
 def test_what_was_held_back_is_counted() -> None:
-    time = Time()
+    time = FakeClock()
     sparing = Sparing(burst=3, clock=time)
     for i in range(10):
         said(sparing, "refused %s", i)
-    time.now_ns += 61 * 10**9
+    time.advance(61)
     assert said(sparing, "refused %s", "%d") == "refused %d (and 7 more like this since)"
     assert said(sparing, "refused %s", 8) == "refused 8"
 
 
 def test_kinds_without_end_take_no_memory_without_end() -> None:
-    sparing = Sparing(clock=Time())
+    sparing = Sparing(clock=FakeClock())
     for i in range(5000):
         said(sparing, f"words {i}")
     assert len(sparing._said) <= 1000
 
 
 def test_words_that_always_differ_are_bounded_by_their_logger() -> None:
-    time = Time()
+    time = FakeClock()
     sparing = Sparing(most=10, clock=time)
     lines = [said(sparing, f"future: <Task {i}>") for i in range(1000)]
     assert [line for line in lines if line] == [f"future: <Task {i}>" for i in range(10)]
     assert said(sparing, "words", name="y") == "words"
-    time.now_ns += 61 * 10**9
+    time.advance(61)
     assert said(sparing, "words") == "words (and 990 others since)"
 
 

@@ -17,6 +17,7 @@ import threading
 import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from typing import cast
 
 from tests.integration.laboratory.case import Scene, Shelf
 
@@ -220,7 +221,8 @@ def stopped(scene: Scene) -> None:
 def loader_worker(scene: Scene) -> None:
     import torch.utils.data
 
-    loader = torch.utils.data.DataLoader(_Stuck(), num_workers=1)
+    stuck = cast("torch.utils.data.Dataset[int]", _Stuck())
+    loader = torch.utils.data.DataLoader(stuck, num_workers=1)
     with contextlib.suppress(StopIteration):
         next(iter(loader))
 

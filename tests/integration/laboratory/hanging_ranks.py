@@ -7,6 +7,7 @@ import signal
 import socket
 import threading
 import time
+from typing import cast
 
 from tests.integration.laboratory.case import Scene, Shelf
 
@@ -47,7 +48,8 @@ def loads(scene: Scene) -> None:
     import torch.utils.data
 
     if scene.rank == CULPRIT:
-        next(iter(torch.utils.data.DataLoader(_Silent(), batch_size=None)))
+        silent = cast("torch.utils.data.Dataset[int]", _Silent())
+        next(iter(torch.utils.data.DataLoader(silent, batch_size=None)))
     together()
 
 

@@ -17,12 +17,13 @@ from runwatch.head.features.stacks.api import StacksApi
 from runwatch.head.main import LocalHead, LocalSettings
 from runwatch.head.settings import HangSettings, ServingSettings
 from runwatch.record import RunId
+from runwatch.testing import until
 from runwatch.views.incidents import INCIDENT, Incident
 from runwatch.views.pace import Limits
 from runwatch.views.severity import SEVERITIES, Severity
 from tests.integration.laboratory.case import Case
 from tests.integration.laboratory.cases import CASES
-from tests.integration.processes import Cluster, end, free_port, until
+from tests.integration.processes import Cluster, end, free_port
 
 STALL_SECONDS: Final = 1.5
 SCALE: Final = STALL_SECONDS / Limits().floor_seconds

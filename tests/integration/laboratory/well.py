@@ -9,6 +9,7 @@ import gc
 import gzip
 import http.server
 import io
+import math
 import multiprocessing
 import os
 import pdb
@@ -85,7 +86,7 @@ def progress_bar(scene: Scene) -> None:
 
 
 def _refine(number: int) -> float:
-    return sum((number + term) ** 0.5 for term in range(20_000))
+    return sum(math.sqrt(number + term) for term in range(20_000))
 
 
 @well("native code that computes and gives the interpreter's lock away")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.integration.laboratory.case import Scene, Shelf
 from tests.integration.laboratory.well import clock
-from tests.integration.laboratory.well_tools import SlowDisk, _model, _state
+from tests.integration.laboratory.well_tools import _model, _state, on_slow_disk
 
 well = Shelf(hangs=False, world=4)
 
@@ -15,7 +15,7 @@ def saves_alone(scene: Scene) -> None:
     import torch.distributed as dist
 
     if scene.rank == 0:
-        torch.save(_state(), SlowDisk(scene.seconds))
+        torch.save(_state(), on_slow_disk(scene.seconds))
     dist.barrier()
 
 

@@ -6,7 +6,7 @@ import io
 import multiprocessing
 import random
 import time
-from typing import Any, Final
+from typing import IO, Any, Final, cast
 
 from tests.integration.laboratory.case import Scene, Shelf
 from tests.integration.laboratory.well import clock
@@ -15,7 +15,7 @@ well = Shelf(hangs=False)
 PIECES: Final = 40
 
 
-class SlowDisk(io.RawIOBase):
+class _SlowDisk(io.RawIOBase):
     """A file on a disk that takes its time."""
 
     def __init__(self, seconds: float) -> None:
@@ -32,6 +32,10 @@ class SlowDisk(io.RawIOBase):
         return len(data)
 
 
+def on_slow_disk(seconds: float) -> IO[bytes]:
+    return cast(IO[bytes], _SlowDisk(seconds))
+
+
 def _state() -> dict[str, Any]:
     import torch
 
@@ -42,7 +46,7 @@ def _state() -> dict[str, Any]:
 def slow_disk(scene: Scene) -> None:
     import torch
 
-    torch.save(_state(), SlowDisk(scene.seconds))
+    torch.save(_state(), on_slow_disk(scene.seconds))
 
 
 @well("a checkpoint that a child process makes", "torch")
@@ -56,7 +60,7 @@ def child_checkpoint(scene: Scene) -> None:
 def _save(seconds: float) -> None:
     import torch
 
-    torch.save(_state(), SlowDisk(seconds))
+    torch.save(_state(), on_slow_disk(seconds))
 
 
 @well("a checkpoint through fsspec to a slow store", "torch", "fsspec")
@@ -136,7 +140,8 @@ def decomposition(scene: Scene) -> None:
 def warm_up(scene: Scene) -> None:
     import torch.utils.data
 
-    next(iter(torch.utils.data.DataLoader(_Slow(scene.seconds), num_workers=2)))
+    slow = cast("torch.utils.data.Dataset[float]", _Slow(scene.seconds))
+    next(iter(torch.utils.data.DataLoader(slow, num_workers=2)))
 
 
 class _Slow:

@@ -26,4 +26,5 @@ def batch(rows: int = ROWS) -> torch.Tensor:
 
 
 def loss_of(model: torch.nn.Module, batch: torch.Tensor) -> torch.Tensor:
-    return (model(batch) ** 2).mean()
+    output: torch.Tensor = model(batch)
+    return (output**2).mean()

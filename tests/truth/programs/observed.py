@@ -101,7 +101,7 @@ class Observed:
         """The run ends here, though the program goes on."""
         self._end = now()
 
-    def close(self, **more: float) -> None:
+    def close(self, **more: float | None) -> None:
         """Right before the run is finished; `more` goes beside the truth."""
         end = self._end or now()
         self._handed.put(None)

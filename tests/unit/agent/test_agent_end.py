@@ -14,7 +14,7 @@ from runwatch.agent import main as module
 from runwatch.agent.lock import AgentLock, end_agents
 from runwatch.agent.main import Agent, run_agent
 from runwatch.agent.settings import AgentSettings
-from runwatch.journal.liveness import boot_id, start_ticks, this_host
+from runwatch.journal.liveness import ENDED, boot_id, start_ticks, this_host
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import JournalId, Origin
 
@@ -55,7 +55,7 @@ def test_whoever_comes_while_it_ends_is_looked_after(
 
     monkeypatch.setattr(Agent, "_end", slowly)
     assert run_agent(settings(tmp_path))
-    assert (late[0] / module.ENDED).exists()
+    assert (late[0] / ENDED).exists()
     assert not AgentLock(tmp_path, this_host()).is_held()
 
 
@@ -65,7 +65,7 @@ def test_who_is_found_dead_by_the_last_look_is_recorded(tmp_path: Path) -> None:
     agent = Agent(settings(tmp_path))
     agent._busy_ns -= 10**12
     agent.run()
-    assert (gone / module.ENDED).exists()
+    assert (gone / ENDED).exists()
 
 
 def test_one_that_is_told_to_stop_does_not_begin_again(

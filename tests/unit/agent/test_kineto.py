@@ -15,7 +15,7 @@ import pytest
 from runwatch.agent.errands import kineto
 from runwatch.agent.errands.kineto import SETTLE_NS, STALE_NS, TICK_NS, KinetoDaemon, Order
 from runwatch.clock import system_clock
-from tests.integration.processes import until
+from runwatch.testing import until
 
 
 class Program:
@@ -221,7 +221,8 @@ def test_a_socket_that_failed_is_made_again(
 ) -> None:
     monkeypatch.setattr(kineto, "RETRY_SECONDS", 0.01)
     monkeypatch.setattr(kineto, "STALE_NS", 60 * 10**9)
-    serve, failed = KinetoDaemon._serve, []
+    serve = KinetoDaemon._serve
+    failed: list[socket.socket] = []
 
     def fail_once(daemon: KinetoDaemon, listening: socket.socket) -> None:
         if failed:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,6 +18,7 @@ from runwatch.agent.settings import AgentSettings
 from runwatch.clock import system_clock
 from runwatch.journal.reader import JournalReader
 from runwatch.record import Event, Series
+from runwatch.testing import until
 from tests.unit.agent.hand_clock import HandClock, JumpClock
 from tests.unit.agent.recorded_nvml import FewOwners, RecordedNvml
 
@@ -211,13 +210,6 @@ class AgentAtWork:
         return [event.kind for event in self.written()[0]]
 
 
-def until(condition: Callable[[], Any], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"not in time: {what}"
-        time.sleep(0.01)
-
-
 def test_a_device_call_that_hangs_stops_nobody_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,16 +229,16 @@ def test_a_device_call_that_hangs_stops_nobody_else(
         Source("good", lambda: True, lambda: [good]),
     ]
     with AgentAtWork(tmp_path, sources) as work:
-        until(hangs.is_set, "the call that hangs")
-        until(lambda: "collector_stuck" in work.kinds(), "that it is told")
+        until(hangs.is_set, what="the call that hangs")
+        until(lambda: "collector_stuck" in work.kinds(), what="that it is told")
         before = work.count("host_load_average_1m"), good.rounds
-        until(lambda: work.count("host_load_average_1m") > before[0] + 5, "the host to go on")
-        until(lambda: good.rounds > before[1] + 5, "the other devices to go on")
-        until(lambda: work.count("gpu_power_limit_watts") > 0, "the slow lane to go on")
+        until(lambda: work.count("host_load_average_1m") > before[0] + 5, what="the host to go on")
+        until(lambda: good.rounds > before[1] + 5, what="the other devices to go on")
+        until(lambda: work.count("gpu_power_limit_watts") > 0, what="the slow lane to go on")
         assert work.count("gpu_utilization_percent") == 0  # it was to be in the same round
         released.set()
-        until(lambda: work.count("gpu_utilization_percent") > 3, "it to go on again")
-        until(lambda: "collector_resumed" in work.kinds(), "that this is told")
+        until(lambda: work.count("gpu_utilization_percent") > 3, what="it to go on again")
+        until(lambda: "collector_resumed" in work.kinds(), what="that this is told")
     stuck = [e for e in work.written()[0] if e.kind == "collector_stuck"]
     assert [event.body["collector"] for event in stuck] == ["nvml"]
     assert good.closed == 1
@@ -266,12 +258,14 @@ def test_an_agent_ends_although_a_call_hangs(
 
     collector = Counting("stuck", 0.05, hang)
     with AgentAtWork(tmp_path, [Source("stuck", lambda: True, lambda: [collector])]) as work:
-        until(hangs.is_set, "the call that hangs")
+        until(hangs.is_set, what="the call that hangs")
     assert "agent_end" in work.kinds()
     assert not collector.closed
     released.set()
-    until(lambda: collector.closed, "the thread to end")
-    until(lambda: "runwatch-stuck" not in [t.name for t in threading.enumerate()], "its thread")
+    until(lambda: collector.closed, what="the thread to end")
+    until(
+        lambda: "runwatch-stuck" not in [t.name for t in threading.enumerate()], what="its thread"
+    )
 
 
 def test_one_that_fails_is_told_once_and_the_others_go_on(tmp_path: Path) -> None:
@@ -288,8 +282,8 @@ def test_one_that_fails_is_told_once_and_the_others_go_on(tmp_path: Path) -> Non
         Source("good", lambda: True, lambda: [good]),
     ]
     with AgentAtWork(tmp_path, sources) as work:
-        until(lambda: good.rounds > 10, "the good one")
-        until(lambda: work.kinds().count("collector_failed") == 2, "both failures")
+        until(lambda: good.rounds > 10, what="the good one")
+        until(lambda: work.kinds().count("collector_failed") == 2, what="both failures")
     failed = [e.body for e in work.written()[0] if e.kind == "collector_failed"]
     assert sorted((f["collector"], f["error"]) for f in failed) == [
         ("bad", "ValueError: a bug"),
@@ -302,7 +296,7 @@ def test_one_that_fails_is_told_once_and_the_others_go_on(tmp_path: Path) -> Non
 def test_each_collector_says_how_late_it_is(tmp_path: Path) -> None:
     good = Counting("good", 0.05)
     with AgentAtWork(tmp_path, [Source("good", lambda: True, lambda: [good])]) as work:
-        until(lambda: good.rounds > 3, "some rounds")
+        until(lambda: good.rounds > 3, what="some rounds")
     for name in ("host", "disk", "network", "processes", "good"):
         assert work.count("agent_late_seconds", collector=name) >= 1
 
@@ -311,8 +305,8 @@ def test_incidents_become_events(tmp_path: Path) -> None:
     told = Incident("gpu_xid", "gpu0", {"device": "gpu0", "xid": 79})
     good = Counting("good", 60.0, lambda: [told, Sample("gpu_power_watts", 1.0, "W", "gpu0")])
     with AgentAtWork(tmp_path, [Source("good", lambda: True, lambda: [good])]) as work:
-        until(lambda: good.rounds, "a round")
-        until(lambda: "gpu_xid" in work.kinds(), "the event")
+        until(lambda: good.rounds, what="a round")
+        until(lambda: "gpu_xid" in work.kinds(), what="the event")
     (event,) = [e for e in work.written()[0] if e.kind == "gpu_xid"]
     assert event.body == {"device": "gpu0", "xid": 79}
     assert event.scope == 0

@@ -9,7 +9,7 @@ import pytest
 
 from runwatch.capture import process
 from runwatch.capture.outside import may_look, why_refused
-from tests.integration.processes import until
+from runwatch.testing import until
 
 MAIN = "12 (a (b) c) S " + " ".join(["0"] * 18) + " 77 0 0 " + " ".join(["0"] * 30)
 

@@ -118,8 +118,9 @@ def test_why_there_is_no_profile() -> None:
 
 def test_what_answers_is_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
     silent = socket.create_server(("127.0.0.1", 0))
-    web = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
-    web.RequestHandlerClass.log_message = lambda *_: None  # type: ignore[method-assign,assignment]
+    handler = http.server.BaseHTTPRequestHandler
+    monkeypatch.setattr(handler, "log_message", lambda *_: None)
+    web = http.server.HTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=web.serve_forever, args=(0.01,))
     thread.start()
     other = grpc.server(ThreadPoolExecutor(1))

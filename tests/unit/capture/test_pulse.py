@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from runwatch.capture import process, pulse
+from runwatch.testing import until
 from runwatch.views.diagnosis.pulses import children_of, of_thread
-from tests.integration.processes import until
 
 SPIN = "import sys; print('ready', flush=True); [None for _ in iter(int, 1)]"
 REST = "import sys; print('ready', flush=True); sys.stdin.read()"

@@ -12,7 +12,7 @@ import pytest
 
 from runwatch.capture.spinning import spins
 from runwatch.capture.stacks import AsyncTask, Stacks, Thread, own_stacks
-from tests.integration.processes import until
+from runwatch.testing import until
 
 
 def seen_while(program: Callable[[asyncio.Event], Any], names: set[str]) -> Thread:
@@ -30,8 +30,9 @@ def seen_while(program: Callable[[asyncio.Event], Any], names: set[str]) -> Thre
 
         def there() -> Thread | None:
             found = next((t for t in own_stacks().threads if t.name == "loop"), None)
-            waits = found is not None and any("select" in f.function for f in found.frames[:2])
-            return found if waits and {t.name for t in found.tasks if t.frames} >= names else None
+            if found is None or not any("select" in f.function for f in found.frames[:2]):
+                return None
+            return found if {t.name for t in found.tasks if t.frames} >= names else None
 
         found: Thread = until(there, 30, "its tasks")
         return found

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from runwatch.capture.stacks import Frame, Thread
 from runwatch.cli.stacks_pid import groups, is_waiting_for_work, show_pid
-from tests.integration.processes import until
+from runwatch.testing import until
 
 PROGRAM = """
 import ctypes, threading
@@ -108,8 +108,11 @@ def test_why_it_cannot_be_shown() -> None:
     assert code == 1 and "no process" in text
 
 
-def thread(name: str, *files: str, idle: bool = True, **more: bool) -> Thread:
-    return Thread(name, 1, tuple(Frame("f", file, 1) for file in files), idle=idle, **more)
+def thread(
+    name: str, *files: str, idle: bool = True, is_main: bool = False, holds_gil: bool = False
+) -> Thread:
+    frames = tuple(Frame("f", file, 1) for file in files)
+    return Thread(name, 1, frames, idle=idle, is_main=is_main, holds_gil=holds_gil)
 
 
 def test_whose_threads_are_folded() -> None:
@@ -157,7 +160,7 @@ def test_tasks_of_an_event_loop_are_shown_if_the_program_tells_them(
         try:
             assert started.stdout is not None and started.stdout.readline() == b"ready\n"
             wanted = "task consumer" if recorded else "not to be seen from outside"
-            text = until(lambda: wanted in (t := shown(started.pid)[1]) and t, 30, wanted)
+            text = until(lambda: t if wanted in (t := shown(started.pid)[1]) else None, 30, wanted)
         finally:
             started.kill()
     assert ("consume  " in text) == recorded

@@ -16,6 +16,7 @@ from runwatch.record import (
     END,
     NO_STEP,
     Batch,
+    Definition,
     Event,
     JournalId,
     Origin,
@@ -69,12 +70,16 @@ def batch(rank: int) -> Batch:
         Event(START + 2 * MS, "log", {"name": "note", "value": "all is well"}, 7, scope=1),
         Event(START + 9 * MS, "elapsed", {"name": "compile", "seconds": 0.004}, scope=1),
     ]
+    definitions: list[Definition] = [
+        RunScope(1, RUN, "name", rank=rank, world_size=RANKS),
+        Series(1, "loss", scope=1),
+        *(SpanName(n + 1, name, scope=1) for n, name in enumerate(NAMES)),
+    ]
     return Batch(
         Origin(JournalId(f"j{rank}"), f"host-{rank % 2}", rank, START),
         Position(0),
         Position(1000),
-        [RunScope(1, RUN, "name", rank=rank, world_size=RANKS), Series(1, "loss", scope=1)]
-        + [SpanName(n + 1, name, scope=1) for n, name in enumerate(NAMES)],
+        definitions,
         points,
         EDGES,
         events,
@@ -168,7 +173,10 @@ def test_a_useful_span_has_its_plain_name(store: Store) -> None:
     rollout = Spans()
     rollout.append(1, 1, BEGIN, START + 10 * MS, 1)
     rollout.append(1, 1, END, START + 14 * MS, 1)
-    known = [RunScope(1, RUN, "name", rank=7), SpanName(1, "rollout/useful", scope=1)]
+    known: list[Definition] = [
+        RunScope(1, RUN, "name", rank=7),
+        SpanName(1, "rollout/useful", scope=1),
+    ]
     origin = Origin(JournalId("j7"), "host-7", 7, START)
     store.write([Batch(origin, Position(0), Position(10), known, spans=rollout)])
     [found] = [e for e in trace(store) if e["ph"] == "X" and "rollout" in e["name"]]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Any, TypeGuard
+from typing import Any
 
 import pytest
 
@@ -90,8 +90,11 @@ class Journal:
         self._body = text_record(ORIGIN, told.start_ns, origin_to_json(self._origin))
         scope = RunScope(SCOPE, RunId(run), run, told.rank, told.world_size, told.key)
         self._define(scope)
-        self._steps = tuple(self._number(*what) for what in ((STEP, "/"), ("step_seconds", "")))
-        self._steps += (self._number(DATA_WAIT, ""),)
+        self._steps = (
+            self._number(STEP, "/"),
+            self._number("step_seconds", ""),
+            self._number(DATA_WAIT, ""),
+        )
 
     def write(self, root: Path) -> None:
         waiting = list(self.told.records)[::-1]
@@ -105,12 +108,11 @@ class Journal:
                 self._plain(record)
             elif record.begins and record.step is not None:
                 begun = record
-                words = STEP_BEGIN_HEAD, record.step, record.time_ns
-                self._body += STEP_BEGIN_WORDS.pack(*words)
+                self._body += STEP_BEGIN_WORDS.pack(STEP_BEGIN_HEAD, record.step, record.time_ns)
             elif begun is not None and record.step == begun.step:
                 asked = 0
                 after = waiting[-1] if waiting else None
-                if _is_wait_of(record, after):
+                if isinstance(after, Point) and _is_wait_of(record, after):
                     asked = begun.time_ns - round(after.value * 1e9)
                     waiting.pop()
                 words = STEP_END_HEAD, record.step, begun.time_ns, asked, record.time_ns
@@ -154,12 +156,9 @@ class Journal:
         self._body += text_record(DEFINE, self.told.start_ns, said)
 
 
-def _is_wait_of(end: Edge, after: Edge | Point | Note | None) -> TypeGuard[Point]:
-    return (
-        isinstance(after, Point)
-        and after.metric == DATA_WAIT
-        and (after.time_ns, after.step) == (end.time_ns, end.step)
-    )
+def _is_wait_of(end: Edge, after: Point) -> bool:
+    moment = end.time_ns, end.step
+    return after.metric == DATA_WAIT and (after.time_ns, after.step) == moment
 
 
 def write_agent(root: Path, run: str, told: Told) -> None:

@@ -63,9 +63,9 @@ def test_no_view_grows_with_what_one_run_says(api: Api) -> None:
         "/runs/crowd/timeline", "/runs/crowd/goodput", "/runs/crowd/stacks", "/goodput",
     )  # fmt: skip
     for route in routes:
-        status, body = api.raw(f"/api/v1{route}")
-        assert status == 200, (route, body[:500])
-        assert len(body) < MOST_BYTES, route
+        status, answer = api.raw(f"/api/v1{route}")
+        assert status == 200, (route, answer[:500])
+        assert len(answer) < MOST_BYTES, route
     assert api.ask("/api/v1/runs/healthy") == before
     assert [found["session"] for found in api.sessions("healthy")] == ["mine"]
     assert api.ask("/api/v1/runs/healthy/configs")[1]["user"] == {"lr": 0.1}

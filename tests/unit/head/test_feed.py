@@ -96,7 +96,7 @@ async def heard(stream: AsyncIterator[bytes], count: int = 1) -> list[tuple[str,
 
 
 async def all_heard(streams: list[AsyncIterator[bytes]], count: int) -> list[Any]:
-    return await asyncio.gather(*(heard(stream, count) for stream in streams))
+    return list(await asyncio.gather(*(heard(stream, count) for stream in streams)))
 
 
 def test_a_run_that_many_watch_is_looked_at_once(world: World) -> None:
@@ -146,7 +146,7 @@ def test_who_may_not_see_a_run_hears_nothing_of_it(world: World) -> None:
         streams = [world.watch(None, sight=sight) for sight in (mine, other, EVERYTHING)]
         await all_heard(streams, 1)
         waiting = asyncio.gather(heard(streams[0]), heard(streams[2]))
-        nothing = asyncio.ensure_future(anext(streams[1]))  # type: ignore[arg-type]
+        nothing = asyncio.ensure_future(anext(streams[1]))
         await asyncio.sleep(0.1)
         world.write(2)
         for [(name, info)] in await waiting:

@@ -16,12 +16,13 @@ from runwatch.head.reading import Reading
 from runwatch.head.state.accounts import accounts as module
 from runwatch.head.state.accounts import fold as goodput_fold
 from runwatch.head.state.accounts.accounts import Accounts
-from runwatch.record import Batch, Event, JournalId, Origin, Position
+from runwatch.record import Batch, Event, JournalId, Origin, Position, RunId
 from runwatch.store.duck.engine import DuckSettings, DuckStore
+from runwatch.store.store import Replay, Wanted
+from runwatch.testing import until
 from runwatch.views.goodput.account import Goodput
 from tests.integration.head_history import Clock
-from tests.integration.processes import until
-from tests.unit.views.goodput.histories import histories
+from tests.unit.views.goodput.histories import FORMS, histories
 from tests.unit.views.goodput.story import RUN, SECOND, Notebook, told
 
 Answer = dict[str, Any]
@@ -129,7 +130,7 @@ _turns = st.lists(st.tuples(st.integers(0, 11), st.integers(1, 40), st.booleans(
     database=None,
     suppress_health_check=list(HealthCheck),
 )
-@given(st.sampled_from(["native", "entries"]).flatmap(histories), _turns)
+@given(FORMS.flatmap(histories), _turns)
 def test_in_any_order_and_cut_anywhere(
     books: Sequence[Notebook], turns: Sequence[tuple[int, int, bool]]
 ) -> None:
@@ -206,9 +207,12 @@ def test_only_the_attempt_it_belongs_to_is_told_again(
     assert head.kept() == head.afresh()
     asked = []
     replay = head.store.replay
-    monkeypatch.setattr(
-        head.store, "replay", lambda run, wanted: asked.append(wanted.since) or replay(run, wanted)
-    )
+
+    def watched(run: RunId, wanted: Wanted) -> Replay:
+        asked.append(wanted.since)
+        return replay(run, wanted)
+
+    monkeypatch.setattr(head.store, "replay", watched)
     new = steady(0, 2, first=20)
     head.record(new)
     found = head.kept()
@@ -301,7 +305,7 @@ def test_a_long_replay_does_not_hold_up_ingest(head: Head, monkeypatch: pytest.M
     book = steady(count=90)
     head.record(book, 50)
     take = goodput_fold.Fold._take
-    during = []
+    during: list[int] = []
 
     def slowly(fold: Any, batches: Any) -> None:
         if not during:
@@ -323,14 +327,14 @@ def test_a_long_replay_does_not_hold_up_ingest(head: Head, monkeypatch: pytest.M
 def test_what_nobody_asks_for_is_dropped(head: Head, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_FOLDS", 3)
     for name in ("a", "b", "c", "d"):
-        with head.accounts.of(module.RunId(name)):
+        with head.accounts.of(RunId(name)):
             pass
     assert list(head.accounts._folds) == ["b", "c", "d"]
     head.clock.now_ns += 3599 * SECOND
-    with head.accounts.of(module.RunId("c")):
+    with head.accounts.of(RunId("c")):
         pass
     head.clock.now_ns += 2 * SECOND
-    with head.accounts.of(module.RunId("e")):
+    with head.accounts.of(RunId("e")):
         pass
     assert list(head.accounts._folds) == ["c", "e"]
 

@@ -266,7 +266,9 @@ class Recorder:
 
 
 def entries(store: Store, after: str = "", **given: Any) -> tuple[list[dict[str, Any]], str]:
-    found = ask(store, "job/goodput/entries", **({"after": after} if after else {}), **given)
+    if after:
+        given["after"] = after
+    found = ask(store, "job/goodput/entries", **given)
     return found["entries"], found["next"]
 
 

@@ -23,9 +23,9 @@ from runwatch.head.state.accounts.upkeep import Arrivals, Upkeep
 from runwatch.record import Batch, Event, JournalId, Origin, Position, RunId
 from runwatch.store.folds import FoldFiles
 from runwatch.store.store import Retention
-from tests.integration.processes import until
+from runwatch.testing import FakeClock, until
 from tests.unit.head.test_goodput_accounts import Answer, Head, everything, steady
-from tests.unit.views.goodput.histories import histories
+from tests.unit.views.goodput.histories import FORMS, histories
 from tests.unit.views.goodput.story import RUN, SECOND, Notebook
 
 
@@ -62,7 +62,7 @@ class Lasting(Head):
             asked.append(dict(wanted.since))
             return replay(run, wanted)
 
-        self.store.replay = watched  # type: ignore[method-assign]
+        self.store.replay = watched  # type: ignore[method-assign,assignment]
         return asked
 
 
@@ -119,7 +119,7 @@ _what = st.sampled_from(["store", "ask", "ask", "restart", "restart", "crash", "
 _turns = st.lists(st.tuples(_what, st.integers(0, 11), st.integers(1, 40)), max_size=30)
 
 
-@given(st.sampled_from(["native", "entries"]).flatmap(histories), _turns)
+@given(FORMS.flatmap(histories), _turns)
 def whenever_a_head_ends_and_whatever_comes_late(
     books: Sequence[Notebook], turns: Sequence[tuple[str, int, int]]
 ) -> None:
@@ -429,14 +429,7 @@ def test_upkeep_looks_after_each_run_once() -> None:
         tended.append(run)
         assert gate.wait(20)
 
-    class Still:
-        def mono_ns(self) -> int:
-            return 0
-
-        def wall_ns(self) -> int:
-            return 0
-
-    upkeep = Upkeep(tend, lambda journals: [RunId("of " + name) for name in journals], Still())
+    upkeep = Upkeep(tend, lambda journals: [RunId("of " + name) for name in journals], FakeClock())
     upkeep.want([RunId("a")])
     until(lambda: tended == ["a"])
     upkeep.want([RunId("b"), RunId("c")], [JournalId("j")])
@@ -452,22 +445,18 @@ def test_upkeep_looks_after_each_run_once() -> None:
 def test_a_long_one_rests_now_and_then_unless_somebody_waits(
     head: Lasting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Ticking:
-        now_ns = 0
-
+    class Ticking(FakeClock):
         def mono_ns(self) -> int:
-            self.now_ns += SECOND // 100
-            return self.now_ns
-
-        wall_ns = mono_ns
+            self.advance(0.01)
+            return self.mono
 
     monkeypatch.setattr(goodput_upkeep, "BREATH", 4.0)
-    clock, waits = Ticking(), [False, False, True]
+    clock, waits = Ticking(mono_ns=0), [False, False, True]
     upkeep = Upkeep(lambda run: None, lambda journals: [], clock)
     upkeep._since_ns = -SECOND // 2
     assert not upkeep.breathe(lambda: waits.pop(0))
     assert waits == []
-    assert clock.now_ns < SECOND
+    assert clock.mono < SECOND
     assert not upkeep.breathe(lambda: False)
     upkeep.close()
     assert upkeep.breathe(lambda: False)

@@ -21,6 +21,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, st
 from runwatch.address import Listening
 from runwatch.head.main import Head
 from runwatch.head.settings import HeadSettings
+from runwatch.testing import until
 from runwatch.wire import gswarm_pb2 as pb
 from tests.tokens import remember
 
@@ -74,8 +75,8 @@ class Running:
     """A head in a thread of this process."""
 
     def __init__(self, root: Path, **more: Any) -> None:
-        more = {"dir": root, "grpc_port": 0, "http_port": 0} | more
-        self.head = Head(HeadSettings(**more), open_gswarm=True)
+        given: dict[str, Any] = {"dir": root, "grpc_port": 0, "http_port": 0} | more
+        self.head = Head(HeadSettings(**given), open_gswarm=True)
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self.head.run, args=(self._is_ready,))
         self._thread.start()
@@ -320,13 +321,6 @@ def test_e2_18_two_clients_of_one_name(running: Running) -> None:
     assert sorted(values) == ["twin#2:0:H100", "twin:0:H100"]
     assert sorted(map(sorted, values.values())) == [[10.0], [90.0]]
     assert sorted(d["samples"] for d in found["summary_by_device"].values()) == [2, 2]
-
-
-def until(condition: Any, seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("name", ["../evil", "a/b", "/abs", "nul\0", "", "x" * 300, ".."])

@@ -147,7 +147,8 @@ class World:
 
     # ── a node, as an outbox knows it ─────────────────────────────────────────────────────────
 
-    host, commands, clock_offset_seconds = HOST, ("stacks",), 0.0
+    host, clock_offset_seconds = HOST, 0.0
+    commands: tuple[str, ...] = ("stacks",)
     projects = ()
 
     def send(self, command: Command) -> None:

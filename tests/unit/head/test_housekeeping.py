@@ -18,8 +18,8 @@ from runwatch.head.main import LocalHead
 from runwatch.head.steady import ABSENT_SECONDS, JUMP_SECONDS, WAIT_SECONDS, SteadyClock
 from runwatch.store.duck.engine import DuckStore
 from runwatch.store.store import Retention
+from runwatch.testing import until
 from tests.fuzz.world import World
-from tests.integration.processes import until
 from tests.unit.store.batches import Writer, ramp
 
 DAY = 86_400 * 10**9
@@ -54,12 +54,12 @@ class IllStore:
     failures: float = 0
     asked: list[str] = field(default_factory=list)
 
-    def compact(self) -> int:
+    def compact(self, *, force: bool = False) -> int:
         self.asked.append("compact")
         if self.failures > 0:
             self.failures -= 1
             raise StoreDamaged("the disk is ill")
-        return self.inner.compact()
+        return self.inner.compact(force=force)
 
     def retain(self, retention: Retention, *, now_ns: int) -> dict[str, Any]:
         self.asked.append("retain")

@@ -13,7 +13,7 @@ from runwatch.head import ingest as module
 from runwatch.head.ingest import Ingest
 from runwatch.record import Batch, JournalId, Origin, Position, Series, Verdict
 from runwatch.store.duck.engine import DuckStore
-from tests.integration.processes import until
+from runwatch.testing import until
 from tests.unit.agent.hand_clock import HandClock
 
 

@@ -20,9 +20,9 @@ from runwatch.record import RunId
 from runwatch.rows import EventRow
 from runwatch.store.asking import Question
 from runwatch.store.duck.engine import DuckSettings, DuckStore
+from runwatch.testing import until
 from tests.apps import app_of
 from tests.integration.head_history import Producer
-from tests.integration.processes import until
 
 ENDLESS: Final = """SELECT count(*) FROM range(1000000) a, range(1000000) b
     WHERE a.range % 7 = b.range % 5"""

@@ -7,7 +7,7 @@ import pytest
 
 from runwatch.errors import UsageError
 from runwatch.head.features.profiles.mirror import Mirror
-from tests.integration.processes import until
+from runwatch.testing import until
 
 
 def put(path: str, text: str) -> None:

@@ -20,8 +20,8 @@ from runwatch.cli.asgi import Exchange
 from runwatch.head.features.profiles.api import ProfilesApi
 from runwatch.head.main import LocalHead, LocalSettings
 from runwatch.head.settings import ServingSettings, ViewerSettings
+from runwatch.testing import until
 from tests.integration.head_history import SECOND, START, Producer, agent
-from tests.integration.processes import until
 
 TRACES = Path(__file__).parents[2] / "fixtures" / "profiles"
 AT_ONCE = LocalSettings(serving=ServingSettings(viewer=ViewerSettings(summarises_at_once=True)))

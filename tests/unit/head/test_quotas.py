@@ -11,8 +11,8 @@ from runwatch.head.ingest import Ingest
 from runwatch.head.quotas import DAY_NS, NO_LIMITS, Quotas, QuotaSettings, size_of
 from runwatch.record import Batch, Event, RunId, RunScope, Verdict
 from runwatch.store.duck.engine import DuckStore
+from runwatch.testing import until
 from tests.integration.head_history import Clock
-from tests.integration.processes import until
 from tests.unit.store.batches import EPOCH, Writer, definitions, origin, ramp
 
 

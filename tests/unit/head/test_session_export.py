@@ -243,9 +243,8 @@ def test_parquet_has_the_same_numbers(store: Store, tmp_path: Path) -> None:
         node.sample(second, 0, 1, gpu_utilization_percent=float(second))
     path = tmp_path / "session.parquet"
     frames = SessionExport(store, survey(store), session(), now_ns=NOW).parquet(path)
-    rows = duckdb.sql(
-        f"SELECT frame_id, gpu_id, gpu_util FROM '{path}' ORDER BY frame_id, gpu_id"
-    ).fetchall()
+    stored = duckdb.read_parquet(str(path)).project("frame_id, gpu_id, gpu_util")
+    rows = stored.order("frame_id, gpu_id").fetchall()
     assert (frames, len(rows)) == (3, 6)
     assert rows[0] == (1, "node-1:0:NVIDIA H200", 0.0)
     assert rows[-1] == (3, "node-1:1:NVIDIA H200", 2.0)

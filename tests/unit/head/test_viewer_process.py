@@ -20,7 +20,7 @@ from runwatch.head.features.profiles.shown import Giver, Taker
 from runwatch.head.features.profiles.viewer_process import Viewer, ViewerFailed, wanted
 from runwatch.head.state.profiles import File, Kept, Place, folder_name, for_viewer
 from runwatch.record import RunId
-from tests.integration.processes import until
+from runwatch.testing import until
 
 XPLANE = Path(__file__).parents[2] / "fixtures" / "profiles" / "jax.xplane.pb"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.processes import until
+from runwatch.testing import until
 from tests.unit.leftovers import our_threads
 
 

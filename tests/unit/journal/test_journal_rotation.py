@@ -22,7 +22,7 @@ from runwatch.journal.segment import (
     segment_name,
 )
 from runwatch.journal.writer import JournalWriter
-from tests.integration.processes import until
+from runwatch.testing import until
 from tests.unit.journal.journal_help import (
     SMALL,
     Everything,

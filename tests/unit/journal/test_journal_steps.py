@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -117,14 +118,11 @@ def test_steps_in_a_run_are_read_as_each_by_itself(
         columns: list[list[Any]] = [[] for _ in range(9)]
         while (batch := reader.read(final=True)) is not None:
             points, spans = batch.points, batch.spans
-            for column, more in zip(
-                columns,
-                (
-                    *(points.series, points.time_ns, points.step, points.value),
-                    *(spans.name, spans.span, spans.edge, spans.time_ns, spans.step),
-                ),
-                strict=True,
-            ):
+            told: tuple[Iterable[float], ...] = (
+                *(points.series, points.time_ns, points.step, points.value),
+                *(spans.name, spans.span, spans.edge, spans.time_ns, spans.step),
+            )
+            for column, more in zip(columns, told, strict=True):
                 column += more
         found.append((columns, reader._passed))
         reader.close()
@@ -196,10 +194,11 @@ def test_a_time_that_cannot_be_is_read_as_it_is(
             book.writer._append(plain_end(step, tick + step, tick, tick + step + 1))
         book.writer.close()
         whole = read_everything(book.writer.directory)
-        found.append([(edge, step) for _, _, edge, step in whole.spans])
-        found[-1] += whole.values("step_seconds") + whole.values("data_wait_seconds")
+        edges = [(edge, step) for _, _, edge, step in whole.spans]
+        values = whole.values("step_seconds") + whole.values("data_wait_seconds")
+        found.append((edges, values))
     assert found[0] == found[1]
-    assert len(found[0]) == 32
+    assert len(found[0][0]) + len(found[0][1]) == 32
 
 
 @pytest.mark.parametrize("words", range(9))

@@ -13,7 +13,7 @@ import pytest
 from runwatch.agent.errands.control import NoAnswer, ask
 from runwatch.journal.control import SOCKET, socket_of
 from runwatch.sdk.control import MAX_QUESTION, Control
-from tests.integration.processes import until
+from runwatch.testing import until
 
 
 @pytest.fixture

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -45,8 +47,8 @@ def nothing_expected() -> Iterator[None]:
 @pytest.fixture
 def sleeper(monkeypatch: pytest.MonkeyPatch) -> Sleeper:
     sleeper = Sleeper()
-    monkeypatch.setattr(farewell.time, "sleep", sleeper)
-    monkeypatch.setattr(farewell.time, "monotonic", lambda: 0.0)
+    monkeypatch.setattr(time, "sleep", sleeper)
+    monkeypatch.setattr(time, "monotonic", lambda: 0.0)
     monkeypatch.setenv("RUNWATCH_HEAD", "head-1:8090")
     monkeypatch.delenv("RUNWATCH_AGENT", raising=False)
     return sleeper
@@ -86,7 +88,7 @@ def waited(sleeper: Sleeper) -> int:
 def test_it_waits_until_all_of_it_is_stored(journal: Path, sleeper: Sleeper) -> None:
     for look, more in enumerate((-1000, -1, 0), 1):
         reached = Position(END + more)
-        sleeper.then[look] = lambda reached=reached: note_stored(journal, reached, exactly=True)
+        sleeper.then[look] = partial(note_stored, journal, reached, exactly=True)
     assert waited(sleeper) == 3
     assert waited(sleeper) == 3  # once
 
@@ -168,7 +170,7 @@ def test_who_never_had_an_agent_or_has_none_any_more_asks_for_one(
 def test_patience_has_an_end(
     journal: Path, sleeper: Sleeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(farewell.time, "monotonic", lambda: float(sleeper.looks))
+    monkeypatch.setattr(time, "monotonic", lambda: float(sleeper.looks))
     assert waited(sleeper) == farewell.PATIENCE_SECONDS
 
 

@@ -14,7 +14,7 @@ from runwatch.journal.liveness import this_host
 from runwatch.sdk import launch
 from runwatch.sdk.guard import attempt, guarded, tally
 from runwatch.sdk.run import Run
-from tests.integration.processes import until
+from runwatch.testing import until
 from tests.integration.sdk_programs import run_program
 from tests.unit.journal.journal_help import FakeClock
 
@@ -138,7 +138,8 @@ def test_the_agent_is_started_apart_from_us_and_collected(shell: str, tmp_path: 
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     launch.reap()
     log = tmp_path / "agent" / "host-1.log"
-    said = until(lambda: log.read_text().count("\n") == 2 and log.read_text()).splitlines()
+    text = until(lambda: t if (t := log.read_text()).count("\n") == 2 else None)
+    said = text.splitlines()
     command, _, asked_ns = said[0].removesuffix(" --detach").rpartition(" --asked ")
     assert command == f"-P -m runwatch.agent --dir {tmp_path}"
     assert said[0].endswith(" --detach") is (shell != launch.SHELL)

@@ -12,6 +12,7 @@ from runwatch.sdk.values.masking import (
     named_values,
     text,
 )
+from runwatch.sdk.values.plain import Json
 
 HF = "hf_" + "aB3" * 12
 GITHUB = "ghp_" + "x9Y" * 12
@@ -73,7 +74,7 @@ def test_a_command_line_keeps_what_is_none(words: list[str]) -> None:
 
 
 def test_values_with_names_are_masked_at_any_depth() -> None:
-    config = {
+    config: dict[str, Json] = {
         "lr": 1e-4,
         "max_tokens": 4096,
         "token": 7,

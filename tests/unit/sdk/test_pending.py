@@ -10,6 +10,7 @@ from runwatch.sdk.guard import tally
 from runwatch.sdk.run import Run
 from runwatch.sdk.values.numbers import Reading
 from runwatch.sdk.values.pending import MAX_PENDING, Collector, Said
+from runwatch.testing import until
 from tests.integration.sdk_programs import Story
 
 
@@ -40,11 +41,6 @@ def say(run: Run, value: OnDevice, step: int = NO_STEP) -> None:
     run._accept(Said("loss", value, step, {}, False, False))
 
 
-def wait_for(condition: Callable[[], bool]) -> bool:
-    tick = threading.Event()
-    return any(condition() or tick.wait(0.005) for _ in range(2000))
-
-
 def test_a_value_is_recorded_when_it_arrives_with_the_time_of_its_call(
     story: Callable[[], Story],
 ) -> None:
@@ -54,9 +50,9 @@ def test_a_value_is_recorded_when_it_arrives_with_the_time_of_its_call(
     say(run, fast, 8)
     run.log(loss=3.0, step=9)
     fast.arrived.set()  # another device, so not in order
-    assert wait_for(lambda: len(run._collector) == 1)
+    until(lambda: len(run._collector) == 1)
     slow.arrived.set()
-    assert wait_for(lambda: len(run._collector) == 0)
+    until(lambda: len(run._collector) == 0)
     told = story()
     losses = [number for number in told.numbers if number.metric == "loss"]
     by_time = sorted(losses, key=lambda number: number.time_ns)

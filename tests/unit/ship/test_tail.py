@@ -13,7 +13,6 @@ import pytest
 from runwatch.journal.liveness import ENDED
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import START, JournalId, Role
-from runwatch.ship import tail as tail_module
 from runwatch.ship.tail import (
     AGAIN_SECONDS,
     LISTED_SECONDS,
@@ -29,7 +28,7 @@ class Listings:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
         self._list = os.listdir
-        monkeypatch.setattr(tail_module.os, "listdir", self)
+        monkeypatch.setattr(os, "listdir", self)
 
     def __call__(self, folder: Path) -> list[str]:
         self.count += folder.name == "journals"

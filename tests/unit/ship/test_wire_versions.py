@@ -14,8 +14,8 @@ from runwatch.journal.liveness import this_host
 from runwatch.journal.reader import JournalReader
 from runwatch.journal.writer import JournalWriter
 from runwatch.ship.client import Address, Shipper, ShipSettings
+from runwatch.testing import until
 from runwatch.wire import spine_pb2 as pb
-from tests.integration.processes import until
 from tests.unit.journal.journal_help import origin
 
 NO_PID = 5_000_000

@@ -9,7 +9,7 @@ import pytest
 
 from runwatch.errors import Abandoned
 from runwatch.store.asking import Question, Shared, heeded, look
-from tests.integration.processes import until
+from runwatch.testing import until
 
 
 class Worker:

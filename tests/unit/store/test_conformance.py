@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from runwatch.buckets import Axis
 from runwatch.clock import system_clock
 from runwatch.errors import UsageError
 from runwatch.record import (
@@ -24,7 +25,7 @@ from runwatch.record import (
     RunScope,
     Series,
 )
-from runwatch.store.store import Axis, Retention, Store
+from runwatch.store.store import Retention, Store
 from tests.unit.store.batches import (
     DAY,
     EPOCH,
@@ -448,7 +449,9 @@ def test_events_filtered_and_ordered(store: Store) -> None:
 @pytest.mark.parametrize("of_each", [None, 1])
 def test_events_about_journals(store: Store, of_each: int | None) -> None:
     agent = Writer(origin("agent"))
-    said = [{"journal": "a"}, {"journal": "b", "n": 1}, {"journal": 7}, {}, {"journal": "b'c"}]
+    said: list[dict[str, Any]] = [
+        {"journal": "a"}, {"journal": "b", "n": 1}, {"journal": 7}, {}, {"journal": "b'c"},
+    ]  # fmt: skip
     store.write([agent.batch(events=[Event(EPOCH + i, "end", b) for i, b in enumerate(said[:3])])])
     store.compact(force=True)
     store.write(
@@ -469,7 +472,7 @@ def test_events_about_journals(store: Store, of_each: int | None) -> None:
 def test_a_body_that_is_no_text_to_the_engine_hides_no_other(store: Store) -> None:
     """Half a character is JSON to Python alone."""
     agent = Writer(origin("agent"))
-    bodies = [
+    bodies: list[dict[str, Any]] = [
         {"journal": "a", "signal": "\ud800"},
         {"journal": "a", "x": math.nan},
         {"journal": "b"},

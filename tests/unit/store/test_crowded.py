@@ -35,8 +35,8 @@ def test_of_each_journal_and_kind_the_newest_are_told(engine: Engine, in_files: 
         numbers.setdefault((row.journal, row.kind), []).append(row.body["n"])
     last = 10 + 20 * AGENTS_SAY
     assert numbers.pop(("few", "one")) == [1]
-    for (journal, _), told in numbers.items():
-        most = 3 * AGENTS_SAY if journal == "agent" else 3
+    for (teller, _), told in numbers.items():
+        most = 3 * AGENTS_SAY if teller == "agent" else 3
         assert told == list(range(last - most, last))
     assert len(numbers) == 6
     assert [row.time_ns for row in found] == sorted(row.time_ns for row in found)

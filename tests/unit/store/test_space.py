@@ -139,7 +139,7 @@ def test_tables_that_are_written_anew_have_the_same_rows_in_order(tmp_path: Path
     ask = {name: f"SELECT {columns[name]} FROM {name} ORDER BY rowid" for name in tables}
     rows = {name: _ask(store, query) for name, query in ask.items()}
     with store._writing, hot.transaction(store._writer):
-        hot.write_anew(store._writer, tables)
+        hot.write_anew(store._writer, [str(name) for name in tables])
     assert {name: _ask(store, f"DESCRIBE {name}") for name in tables} == described
     for name in tables:
         assert _ask(store, ask[name]) == rows[name]

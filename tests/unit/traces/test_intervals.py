@@ -86,16 +86,14 @@ def test_self_times_of_events_that_overlap_anyhow(pairs: Pairs) -> None:
 
 def nested(depth: int) -> st.SearchStrategy[list[tuple[int, int]]]:
     """Calls within calls, one after the other."""
-    calls = st.tuples(st.integers(1, 5), st.integers(0, 3))
-    if depth:
-        calls = st.tuples(st.integers(1, 5), st.integers(0, 3), nested(depth - 1))  # type: ignore[assignment]
+    within = nested(depth - 1) if depth else st.just([])
+    calls = st.tuples(st.integers(1, 5), st.integers(0, 3), within)
     return st.lists(calls, max_size=4).map(_laid_out)
 
 
 def _laid_out(calls: list[tuple[int, int, list[tuple[int, int]]]]) -> list[tuple[int, int]]:
     found, now = [], 0
-    for own, gap, *inner in calls:
-        children = inner[0] if inner else []
+    for own, gap, children in calls:
         lasted = own + max((end for _, end in children), default=0)
         found.append((now, now + lasted))
         found += [(now + start, now + end) for start, end in children]

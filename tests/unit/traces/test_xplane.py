@@ -47,8 +47,8 @@ def environment(start_ns: int = 1_700_000_000 * 10**9) -> Plane:
     return plane
 
 
-def summary(tmp_path: Path, content: bytes, **options: Limits) -> Summary:
-    return summarise(written(tmp_path / "node-7.xplane.pb", content), **options)
+def summary(tmp_path: Path, content: bytes, limits: Limits | None = None) -> Summary:
+    return summarise(written(tmp_path / "node-7.xplane.pb", content), limits=limits or Limits())
 
 
 def test_a_gpu_its_streams_and_its_host(tmp_path: Path) -> None:

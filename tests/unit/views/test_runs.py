@@ -572,7 +572,11 @@ def test_a_process_says_whose_it_is_and_since_when_it_was_wanted() -> None:
 
 
 def test_a_scheduler_says_since_when_a_job_was_wanted() -> None:
-    told = {"journal": "j0", "queued_at_ns": START - 90 * SECOND, "granted_at_ns": START - SECOND}
+    told: dict[str, Any] = {
+        "journal": "j0",
+        "queued_at_ns": START - 90 * SECOND,
+        "granted_at_ns": START - SECOND,
+    }
     events = [event("job_queued", 1, by="agent", **told)]
     events += [event("job_queued", 2, by="agent", **told | {"queued_at_ns": START})]
     for order in (events, events[::-1]):

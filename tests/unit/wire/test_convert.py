@@ -37,7 +37,7 @@ int64 = st.integers(-(2**63), 2**63 - 1)
 uint32 = st.integers(0, 2**32 - 1)
 time_ns = st.integers(0, 2**62)
 rows = st.tuples(uint32, int64, int64, st.floats(allow_nan=False))
-text = st.text(st.characters(blacklist_categories=("Cs",)), max_size=20)
+text = st.text(st.characters(codec="utf-8"), max_size=20)
 
 
 def a_batch() -> Batch:

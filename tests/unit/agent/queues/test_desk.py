@@ -10,7 +10,7 @@ from runwatch.agent.collectors.base import Target
 from runwatch.agent.queues import desk
 from runwatch.agent.queues.base import Job, QueueUnknown, Waited
 from runwatch.agent.queues.desk import QueueDesk, Said
-from tests.integration.processes import until
+from runwatch.testing import until
 from tests.unit.agent.hand_clock import HandClock
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -24,15 +23,6 @@ from tensorboardX.record_writer import masked_crc32c
 SECOND = 1_000_000_000
 START = 1_700_000_000
 PREFIX = "compute.googleapis.com/workload/"
-
-
-def until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
-    """Wait for a condition with a deadline; its value when it holds."""
-    deadline = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"not within {seconds} s: {condition}"
-        time.sleep(0.002)
-    return value
 
 
 class HandClock:

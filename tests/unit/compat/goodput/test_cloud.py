@@ -30,6 +30,7 @@ from runwatch.compat.goodput.monitor.cloud_monitoring import (
     window_shares,
 )
 from runwatch.sdk.guard import tally
+from runwatch.testing import until
 from tests.unit.compat.goodput.monitor_help import (
     PREFIX,
     START,
@@ -38,7 +39,6 @@ from tests.unit.compat.goodput.monitor_help import (
     MetricService,
     metadata_service,
     metric_service,
-    until,
     value_of,
 )
 
@@ -166,7 +166,7 @@ def test_a_proxy_is_not_asked_about_this_machine(
 
 
 def test_series_have_the_names_and_labels_that_dashboards_know() -> None:
-    badput = {
+    badput: dict[str, float | dict[str, float]] = {
         "TPU_INITIALIZATION": 5.0,
         "DATA_LOADING_ASYNC": 9.0,
         "CUSTOM_BADPUT_EVENTS": {"EVAL_STEP": 1.0},

@@ -53,7 +53,7 @@ def test_scalars_are_read_back_as_they_were_written(tmp_path: Path, clock: HandC
 
 
 def test_the_tags_are_the_ones_users_know() -> None:
-    badput = {
+    badput: dict[str, float | dict[str, float]] = {
         "TPU_INITIALIZATION": 2.5,
         "CUSTOM_BADPUT_EVENTS": {"EVAL_STEP": 1.0, "my event!": 2.0},
         "OTHER": 40.0,

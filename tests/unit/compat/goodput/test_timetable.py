@@ -7,7 +7,8 @@ import pytest
 
 from runwatch.compat.goodput.monitor.timetable import Timetable
 from runwatch.sdk.guard import tally
-from tests.unit.compat.goodput.monitor_help import HandClock, until
+from runwatch.testing import until
+from tests.unit.compat.goodput.monitor_help import HandClock
 
 NAME = "runwatch-test"
 

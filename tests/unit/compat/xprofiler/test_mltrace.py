@@ -33,8 +33,10 @@ def entry(text: str, pod: str = "job-slice-job-0-0-abcde", **more: Any) -> dict[
     return {"timestamp": NOON, "textPayload": text, "resource": {"labels": labels}, **more}
 
 
-def made(job: str, found: Iterable[Entry], **limits: int) -> dict[str, Any]:
-    text = "".join(trace_text(Trace(job, **limits), found, {}))
+def made(
+    job: str, found: Iterable[Entry], *, start_ns: int | None = None, end_ns: int | None = None
+) -> dict[str, Any]:
+    text = "".join(trace_text(Trace(job, start_ns, end_ns), found, {}))
     trace: dict[str, Any] = json.loads(text)
     return trace
 

@@ -75,6 +75,9 @@ _tries = st.builds(
 Form = Literal["native", "entries"]
 
 
+FORMS: st.SearchStrategy[Form] = st.sampled_from(["native", "entries"])
+
+
 def histories(form: Form = "native", *, most_ranks: int = 4) -> st.SearchStrategy[list[Notebook]]:
     tries = _tries if most_ranks == 4 else _tries.map(lambda t: _first_ranks(t, most_ranks))
     written = st.lists(tries, min_size=1, max_size=3).map(lambda found: _written(found, form))

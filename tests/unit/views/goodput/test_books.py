@@ -7,8 +7,9 @@ from array import array
 
 import pytest
 
-from runwatch.views.goodput.books import AT_ONCE, WARM_UP_STEPS, Books, Cell, Held
+from runwatch.views.goodput.books import AT_ONCE, WARM_UP_STEPS, Books
 from runwatch.views.goodput.classes import Spent
+from runwatch.views.goodput.steps.cells import Cell, Held
 from runwatch.views.goodput.steps.judging import AROUND, Pace
 from runwatch.views.goodput.steps.laps import Lap
 from runwatch.views.goodput.steps.track import Piece

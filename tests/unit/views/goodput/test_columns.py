@@ -186,7 +186,8 @@ def batches(
         batch.definitions += [] if first else [*definitions, *named, *measured]
         for kind, row in records[first:last]:
             if kind == "events":
-                batch.events.append(Event(*row, NO_STEP, 1))
+                time_ns, event, body = row
+                batch.events.append(Event(time_ns, event, body, NO_STEP, 1))
             else:
                 getattr(batch, kind).append(*row)
         found.append(batch)
@@ -281,7 +282,7 @@ def test_plain_steps_are_taken_by_the_column(monkeypatch: pytest.MonkeyPatch) ->
 def strides(random: Random, first: int, count: int) -> Strides:
     edges = np.cumsum([random.randrange(1, 9) for _ in range(2 * count)], dtype=np.int64)
     begins, ends = edges[0::2] + 10 * first, edges[1::2] + 10 * first
-    waits = begins - [random.choice((0, 0, 1)) for _ in range(count)]
+    waits = begins - np.array([random.choice((0, 0, 1)) for _ in range(count)], np.int64)
     return Strides(0, first, 10 * first, begins, ends, waits)
 
 

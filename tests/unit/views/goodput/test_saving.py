@@ -20,7 +20,7 @@ from runwatch.views.goodput.saving import (
     scribe_state,
     unpacked,
 )
-from tests.unit.views.goodput.histories import histories
+from tests.unit.views.goodput.histories import FORMS, histories
 from tests.unit.views.goodput.story import RUN, SECOND, Notebook
 
 
@@ -95,7 +95,7 @@ def test_rules_are_named_by_the_code() -> None:
     suppress_health_check=list(HealthCheck),
 )
 @given(
-    st.sampled_from(["native", "entries"]).flatmap(histories),
+    FORMS.flatmap(histories),
     st.lists(st.tuples(st.integers(0, 11), st.integers(1, 30), st.booleans()), max_size=20),
 )
 def test_saved_anywhere(books: Sequence[Notebook], turns: Sequence[tuple[int, int, bool]]) -> None:
