@@ -71,7 +71,7 @@ contract: $(STAMP)/test
 # By an old compiler: what a new one makes is refused by every older protobuf, and an agent runs beside
 # frameworks that pin theirs.  It is there for Python 3.11 and 3.12.
 proto: $(STAMP)/proto
-	.venv-proto/bin/python -m grpc_tools.protoc -I src --python_out=src --pyi_out=src src/runwatch/wire/spine.proto src/runwatch/wire/gswarm.proto
+	.venv-proto/bin/python -m grpc_tools.protoc -I src --python_out=src --pyi_out=src src/runwatch/wire/*.proto
 
 $(STAMP)/proto: $(STAMP)/venv
 	@$(PYTHON) scripts/make_venv.py .venv-proto

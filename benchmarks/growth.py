@@ -203,7 +203,8 @@ def manifest(options: Options) -> tuple[Table, Any]:
         with directory() as root:
             store = DuckStore.open(root)
             journal = build_series(store, series)
-            spent, written = [], []
+            spent: list[float] = []
+            written: list[int] = []
             for second in range(2, 5):
                 one = np.array([1], np.int64)
                 points = columns(one, one * second * SECOND, one, np.array([1.0]))
@@ -251,7 +252,7 @@ def writing(store: DuckStore, spent: list[float], written: list[int], root: Path
     try:
         yield
     finally:
-        del store._save_manifest  # type: ignore[method-assign]
+        del store._save_manifest
 
 
 # ── the hot database ───────────────────────────────────────────────────────────────────────────
@@ -383,7 +384,7 @@ async def tell(store: DuckStore, count: int) -> tuple[float, float]:
 
     def write(step: int) -> None:
         times = np.full(SERIES, time.time_ns())
-        batch = big.closed(big.batch(columns(ids, times, ids * 0 + step, ids * 1.0)))
+        batch = big.closed(big.batch(columns(ids, times, ids * 0 + step, ids.astype(np.float64))))
         store.write([batch])
         board.stored([batch])
         live.stored([batch])

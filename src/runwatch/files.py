@@ -216,9 +216,9 @@ class Folder:
         """A file that gets its name when it is whole; `give`: it is then the folder's owner's."""
         part = _part(checked(name, self.path))
         with self.as_user():
-            fd = os.open(part, os.O_WRONLY | _NEW, mode, dir_fd=self.fd)
+            fd = os.open(part, os.O_RDWR | _NEW, mode, dir_fd=self.fd)
         try:
-            with open(fd, "wb") as file:
+            with open(fd, "w+b") as file:
                 if give:
                     self._give(fd)
                 yield file
@@ -297,6 +297,13 @@ def journal_folder(directory: Path) -> Folder:
     """A journal's own, `<root>/journals/<id>`."""
     with shelf(directory.parent.parent, directory.parent.name) as journals:
         return journals.owners(directory.name)
+
+
+@contextmanager
+def written(path: Path, *, mode: int = 0o600) -> Iterator[BinaryIO]:
+    """A file where the caller's own word leads: it is there when it is whole, or not at all."""
+    with Folder.at(path.parent) as folder, folder.writing(path.name, mode=mode) as file:
+        yield file
 
 
 def read_followed(path: Path, most: int = SMALL_BYTES) -> bytes:

@@ -159,7 +159,6 @@ BODIES: Final[Mapping[str, Mapping[str, Check]]] = {
         "journal": NAME, "pid": COUNT, "code": OFFSET, "signal": either(OFFSET, NAME),
         "core_dumped": flag, "oom": flag, "lived_ns": TIME, "fault": NAME,
     },
-    "heartbeat": {"alive": many(NAME, 100_000)},
     "fork": {"parent_journal": NAME, "parent_pid": COUNT, "detached": flag},
     "config": {"part": NAME, "values": ANYTHING},
     "log": {"name": TEXT},

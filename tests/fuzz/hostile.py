@@ -57,7 +57,6 @@ BODIES: Final[Mapping[str, Mapping[str, Any]]] = {
         "journal": "hostile-1", "pid": 7, "code": 1, "signal": 9, "core_dumped": True, "oom": True,
         "lived_ns": NOW, "fault": "SIGSEGV",
     },
-    "heartbeat": {"alive": ["hostile-1", "healthy-1"]},
     "fork": {"parent_journal": "healthy-1", "parent_pid": 7},
     "config": {"part": "user", "values": {"lr": 0.1, "deep": {"er": [1, 2]}}},
     "log": {"name": "note", "value": "text"},

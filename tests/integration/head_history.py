@@ -168,4 +168,5 @@ def _restarted(store: Store) -> None:
     for rank in (0, 1):
         again = Producer(store, f"j-b{rank}", rank=rank, start_ns=when(100 + rank / 10))
         again.write([("loss", 100 + i, 3 + i, 7.0 - i + rank) for i in range(5)])
+    # A kind that nobody reads is stored and does no harm.
     watcher.write([], [("heartbeat", 110, {"alive": ["j-b0", "j-b1"]})], scope=0)

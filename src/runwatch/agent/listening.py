@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from runwatch.capture.process import as_its_user
+from runwatch.capture.process import as_its_user, link_at
 from runwatch.journal.liveness import PROC
 
 _LISTEN: Final = "0A"
@@ -62,17 +62,10 @@ def _inodes(pid: int, proc: Path) -> Iterator[int]:
     folder = proc / str(pid) / "fd"
     try:
         with as_its_user(pid, proc=proc):
-            links = [_link(folder / name) for name in os.listdir(folder)]
+            links = [link_at(folder / name) for name in os.listdir(folder)]
     except OSError:
         return
     yield from (int(found[1]) for link in links if (found := _SOCKET.fullmatch(link)))
-
-
-def _link(path: Path) -> str:
-    try:
-        return os.readlink(path)
-    except OSError:
-        return ""
 
 
 def _listening(pid: int | str, proc: Path) -> Iterator[tuple[int, Port]]:

@@ -136,7 +136,7 @@ def _why_not(facts: Facts, start_ticks: int, proc: Path) -> str:
 
 
 def _absent(pid: int, proc: Path) -> str:
-    namespace = _link(proc / "self/ns/pid")
+    namespace = process.link_at(proc / "self/ns/pid")
     here = f" ({namespace})" if namespace else ""
     return (
         f"no process {pid} is to be seen here: it has ended, belongs to another user, "
@@ -193,7 +193,7 @@ def _refused_by_scope(pid: int, proc: Path) -> str:
 
 
 def _refused_to_the_mighty(pid: int, proc: Path) -> str:
-    ours, theirs = _link(proc / "self/ns/user"), _link(proc / str(pid) / "ns/user")
+    ours, theirs = (process.link_at(proc / who / "ns/user") for who in ("self", str(pid)))
     if ours and theirs and ours != theirs:
         return f"process {pid} lives in another user namespace ({theirs}, ours {ours})"
     return (
@@ -216,13 +216,6 @@ def _owner(path: Path) -> int | None:
         return path.stat().st_uid
     except OSError:
         return None
-
-
-def _link(path: Path) -> str:
-    try:
-        return os.readlink(path)
-    except OSError:
-        return ""
 
 
 # ── the ways ──────────────────────────────────────────────────────────────────────────────────

@@ -300,3 +300,11 @@ def _text(path: Path) -> str:
         return path.read_text(errors="replace")
     except OSError:
         return ""
+
+
+def link_at(path: Path) -> str:
+    """Where the link leads; "" when there is none, or not for us."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""

@@ -471,9 +471,3 @@ def read_dumps(text: str) -> list[Dump]:
         reading.line(line.rstrip("\r"))
     reading.finish()
     return reading.done
-
-
-def parse_faulthandler(text: str) -> tuple[Thread, ...]:
-    """The threads of the last dump in `text`; empty if there is none."""
-    dumps = read_dumps(text)
-    return dumps[-1].threads if dumps else ()

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import runwatch
+from runwatch.files import written
 
 Array = NDArray[np.float32]
 SLOW_RANK, SLOW_STEPS, SLOW_SECONDS = 2, range(90, 130), 0.08
@@ -158,9 +159,8 @@ def train(steps: int, checkpoint: Path, address: str, attempt: int) -> None:
 
 
 def _save(path: Path, weights: Array, step: int) -> None:
-    part = path.with_suffix(".part.npz")
-    np.savez(part, weights=weights, step=step)
-    part.replace(path)
+    with written(path) as file:
+        np.savez(file, weights=weights, step=step)
 
 
 def main() -> None:

@@ -194,7 +194,28 @@ def _answer(chunks: Iterator[bytes], raw: bool) -> Any:
     return answer if raw else shown_all(answer)
 
 
-class RemoteSource:
+class _Asking:
+    """What both sources make of one question."""
+
+    _raw: bool
+
+    def get(self, path: str, **parameters: Any) -> Any:
+        return _answer(self.stream(path, **parameters), self._raw)
+
+    def stream(self, path: str, **parameters: Any) -> Iterator[bytes]:
+        return self._ask(_query(path, parameters), None)
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        return _answer(self._ask(_query(path, {}), json.dumps(body).encode()), self._raw)
+
+    def delete(self, path: str, **parameters: Any) -> Any:
+        return _answer(self._ask(_query(path, parameters), None, "DELETE"), self._raw)
+
+    def _ask(self, target: str, said: bytes | None, method: str = "") -> Iterator[bytes]:
+        raise NotImplementedError
+
+
+class RemoteSource(_Asking):
     def __init__(self, address: str, token: str, *, raw: bool = False) -> None:
         self.name = address
         self._raw = raw
@@ -212,22 +233,10 @@ class RemoteSource:
         except (urllib.error.URLError, OSError, HTTPException, ValueError, TypeError) as error:
             return str(getattr(error, "reason", error))
 
-    def get(self, path: str, **parameters: Any) -> Any:
-        return _answer(self.stream(path, **parameters), self._raw)
-
-    def stream(self, path: str, **parameters: Any) -> Iterator[bytes]:
-        return self._ask(_query(path, parameters), None)
-
-    def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        return _answer(self._ask(_query(path, {}), json.dumps(body).encode()), self._raw)
-
-    def delete(self, path: str, **parameters: Any) -> Any:
-        return _answer(self._ask(_query(path, parameters), None, "DELETE"), self._raw)
-
-    def _ask(self, target: str, said: bytes | None, method: str | None = None) -> Iterator[bytes]:
+    def _ask(self, target: str, said: bytes | None, method: str = "") -> Iterator[bytes]:
         headers = self._headers | ({"Content-Type": "application/json"} if said else {})
         request = urllib.request.Request(
-            self.name + target, data=said, headers=headers, method=method
+            self.name + target, data=said, headers=headers, method=method or None
         )
         try:
             with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
@@ -251,7 +260,7 @@ class RemoteSource:
         return None
 
 
-class LocalSource:
+class LocalSource(_Asking):
     """The directory's store opened here, with its journals read up to now.
 
     `bare`: nothing is stored, and only goodput can be asked for.
@@ -288,18 +297,6 @@ class LocalSource:
             while small < SMALL_ROUNDS and (read := self._head.tail.round()):
                 small += read < HURRY_BYTES
                 step(1)
-
-    def get(self, path: str, **parameters: Any) -> Any:
-        return _answer(self.stream(path, **parameters), self._raw)
-
-    def stream(self, path: str, **parameters: Any) -> Iterator[bytes]:
-        return self._ask(_query(path, parameters), None)
-
-    def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        return _answer(self._ask(_query(path, {}), json.dumps(body).encode()), self._raw)
-
-    def delete(self, path: str, **parameters: Any) -> Any:
-        return _answer(self._ask(_query(path, parameters), None, "DELETE"), self._raw)
 
     def _ask(self, target: str, said: bytes | None, method: str = "") -> Iterator[bytes]:
         self._exchange = answer = Exchange(self._head.app, self._loop, target, said, method)

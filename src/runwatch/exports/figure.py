@@ -9,8 +9,6 @@ matplotlib (`pip install 'runwatch[plots]'`), which is loaded when something is 
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -29,6 +27,7 @@ from runwatch.exports.recorded import (
     load,
     summary,
 )
+from runwatch.files import written
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -126,21 +125,13 @@ _STYLE: Final[dict[Any, Any]] = {
 
 
 def _save(figure: Figure, out: Path) -> None:
-    """Into a file beside it first: what stands under the name is whole."""
     kind = out.suffix.lower()[1:]
     metadata = {"CreationDate": None} if kind == "pdf" else {"Date": None} if kind == "svg" else {}
     try:
-        fd, name = tempfile.mkstemp(prefix=f".{out.name}.", dir=out.parent)
+        with written(out, mode=0o644) as file:
+            figure.savefig(file, format=kind, dpi=160, metadata=metadata)
     except OSError as error:
         raise RunwatchError(f"cannot write {out}: {error}") from error
-    try:
-        with os.fdopen(fd, "wb") as file:
-            figure.savefig(file, format=kind, dpi=160, metadata=metadata)
-        os.chmod(name, 0o644)
-        os.replace(name, out)
-    except BaseException:
-        os.unlink(name)
-        raise
 
 
 # ── the page ───────────────────────────────────────────────────────────────────────────────────

@@ -49,7 +49,7 @@ class OwnJournal:
         if self._ingest is None:
             raise StoreBusy("this store can only be read here; ask the head that serves it")
         now_ns = self._clock.wall_ns()
-        origin = self._origin = self._origin or _origin(now_ns)
+        origin = self._origin = self._origin or own_origin(now_ns)
         scope, definitions = self._scope(run)
         events = [Event(now_ns, kind, body, scope=scope) for body in bodies]
         start, end = Position(self._place), Position(self._place + len(events))
@@ -80,7 +80,8 @@ class OwnJournal:
         return number, [RunScope(number, run, run, rank=-1, world_size=0)]
 
 
-def _origin(now_ns: int) -> Origin:
+def own_origin(now_ns: int) -> Origin:
+    """Of a journal that this head writes straight into its store."""
     host, pid = this_host(), os.getpid()
     journal = new_journal_id(host, pid, now_ns, os.urandom(4).hex())
     return Origin(

@@ -152,7 +152,7 @@ class Reading:
             return []
         gone = self.gone()  # before their last words are read
         about = None if run is None else list({row.journal for row in processes})
-        life = self._life(run, about, now_ns)
+        life = self._life(run, about)
         return process_states(processes, life, now_ns, self.window_s, alive=self.alive(), gone=gone)
 
     def summaries(self) -> list[RunSummary]:
@@ -200,13 +200,9 @@ class Reading:
             for summary in summaries
         ]
 
-    def _life(
-        self, run: RunId | None, about: Sequence[JournalId] | None, now_ns: int
-    ) -> list[EventRow]:
+    def _life(self, run: RunId | None, about: Sequence[JournalId] | None) -> list[EventRow]:
         """What processes said of themselves, and what agents (under no run) said of them."""
-        since = now_ns - int(self.window_s * 1e9)
-        events = self.store.events(None, kinds=["heartbeat"], start_ns=since, of_each=OF_EACH)
-        events += self.store.events(run, kinds=["run_start", "run_end", FORK], of_each=OF_EACH)
+        events = self.store.events(run, kinds=["run_start", "run_end", FORK], of_each=OF_EACH)
         others = ["process_exit", "job_queued"]
         return events + self.store.events(None, kinds=others, about=about, of_each=OF_EACH)
 

@@ -162,11 +162,6 @@ def points_of(series: Sequence[int]) -> tuple[struct.Struct, struct.Struct, byte
     return body, struct.Struct(f"<I{body.size}s"), struct.pack(f"<{count}I", *series)
 
 
-def put_both(first: struct.Struct, second: struct.Struct) -> struct.Struct:
-    """Stores two records that follow each other; bodies that need no padding."""
-    return struct.Struct(f"<I{first.size}sI{second.size}s")
-
-
 def padded(length: int) -> int:
     return -(-length // 8) * 8
 

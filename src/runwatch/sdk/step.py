@@ -32,12 +32,12 @@ SHORT_NS: Final = 10_000_000
 """A stretch known only at its end is not worth a record if it was shorter than this."""
 
 
-class Spanning(AbstractContextManager[None]):
-    """Around a block (`with`) or around each call of a function (`@`), which may be a coroutine."""
+class Decorating:
+    """Around each call of a function (`@`), which may be a coroutine."""
 
     __slots__ = ()
 
-    def again(self) -> AbstractContextManager[None]:
+    def again(self) -> AbstractContextManager[object]:
         """One more like this, so that calls may overlap, in one thread or in several."""
         raise NotImplementedError
 
@@ -59,6 +59,12 @@ class Spanning(AbstractContextManager[None]):
                 return await function(*args, **kwargs)
 
         return call
+
+
+class Spanning(Decorating, AbstractContextManager[None]):
+    """Around a block (`with`), too."""
+
+    __slots__ = ()
 
 
 class Span(Spanning):

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+import msgspec
 import numpy as np
 
 from runwatch.traces.account import HOST, Account, Lane, Reading, Step
 from runwatch.traces.intervals import Ints
-from runwatch.traces.json_stream import Decoder, EventStream
+from runwatch.traces.json_stream import EventStream
 from runwatch.traces.names import (
     Work,
     device_lines,
@@ -38,23 +38,22 @@ _EPOCH_NANOSECONDS: Final = 10**18
 """A time beyond this one (of 2001) is counted from 1970."""
 _OTHER: Final = "(other names)"
 _PLANE: Final = re.compile(r"^/device:(?:GPU|TPU):(\d{1,6})$")
-ARGUMENTS: Final = ("name", "step_num", "hlo_op", "Total Allocated", "Device Type", "Device Id")
 _DEVICE_KINDS: Final = {0: "cpu", 1: "cuda", 12: "xpu", 20: "privateuse1"}
 
 
-class Args(NamedTuple):
+class Args(msgspec.Struct, gc=False):
     """What we want of an event's arguments."""
 
     name: Any = None
     step_num: Any = None
     hlo_op: Any = None
-    allocated: Any = None
-    device_type: Any = None
-    device_id: Any = None
+    allocated: Any = msgspec.field(default=None, name="Total Allocated")
+    device_type: Any = msgspec.field(default=None, name="Device Type")
+    device_id: Any = msgspec.field(default=None, name="Device Id")
 
 
-class Event(NamedTuple):
-    """What we want of an event; either decoder gives something of this shape."""
+class Event(msgspec.Struct, gc=False):
+    """What we want of an event; msgspec reads past everything else."""
 
     ph: str = ""
     name: str = ""
@@ -66,18 +65,21 @@ class Event(NamedTuple):
     args: Args | None = None
 
 
-class Plain:
-    """Decodes with the standard library alone."""
+_ARGUMENTS: Final = tuple(field.encode_name for field in msgspec.structs.fields(Args))
+
+
+class EventDecoder:
+    def __init__(self) -> None:
+        self._many = msgspec.json.Decoder(list[Event])
 
     def many(self, text: bytes) -> list[Event] | None:
         try:
-            found = json.loads(text)
-        except (ValueError, RecursionError):
+            return self._many.decode(text)
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             return None
-        is_sound = all(isinstance(event, dict) for event in found)
-        return [self.one(event) for event in found] if is_sound else None
 
     def one(self, event: Mapping[str, Any]) -> Event:
+        """Of one that is not as it should be, what can be read."""
         return Event(
             str(event.get("ph", "")), str(event.get("name", "")), str(event.get("cat", "")),
             _word(event.get("pid", 0)), _word(event.get("tid", 0)),
@@ -87,9 +89,8 @@ class Plain:
 
 
 def _arguments(args: object) -> Args | None:
-    if not isinstance(args, dict):
-        return None
-    return Args(*(args.get(key) for key in ARGUMENTS))
+    # Not `msgspec.convert`: it stumbles over a key that is no UTF-8.
+    return Args(*map(args.get, _ARGUMENTS)) if isinstance(args, dict) else None
 
 
 def _word(value: object) -> int | str:
@@ -99,15 +100,6 @@ def _word(value: object) -> int | str:
 def _number(value: object, otherwise: float) -> float:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return float(value) if is_number else otherwise  # type: ignore[arg-type]
-
-
-def best_decoder() -> Decoder[Any]:
-    """With msgspec where it is: it reads past what we do not want, several times as fast."""
-    try:
-        from runwatch.traces.kineto_fast import Fast
-    except ImportError:
-        return Plain()
-    return Fast()
 
 
 # ── from events to columns ────────────────────────────────────────────────────────────────────
@@ -123,7 +115,7 @@ class _Columns:
         self.unreadable = 0
         self._parts: list[tuple[Any, Ints, Ints, Any]] = []
 
-    def add(self, events: Sequence[Any]) -> None:
+    def add(self, events: Sequence[Event]) -> None:
         if not events:
             return
         lanes, names = self.lanes, self.names
@@ -155,7 +147,7 @@ class _Columns:
                 yield number, name[chosen], start[chosen], end[chosen]
 
 
-def _renamed(event: Any) -> Event:
+def _renamed(event: Event) -> Event:
     return Event(event.ph, _OTHER, event.cat, event.pid, event.tid, event.ts, event.dur)
 
 
@@ -171,7 +163,7 @@ class _Reader:
         self.hidden: set[str] = set()
         self.half_events = 0
 
-    def take(self, events: Sequence[Any]) -> None:
+    def take(self, events: Sequence[Event]) -> None:
         lasting = [e for e in events if e.ph == "X" and e.cat not in _LEFT_OUT]
         self.account.count(len(lasting))
         self.account.check_held(self.account.events)
@@ -179,13 +171,13 @@ class _Reader:
         for event in lasting:
             args = event.args
             if args is not None and (args.hlo_op is not None or args.step_num is not None):
-                self._take_marked(event)
+                self._take_marked(event, args)
         if len(lasting) < len(events):
             for event in events:
                 if event.ph != "X":
                     self._take_other(event)
 
-    def _take_other(self, event: Any) -> None:
+    def _take_other(self, event: Event) -> None:
         if event.ph in ("B", "E"):
             self.half_events += 1
         elif event.args is None:
@@ -197,20 +189,20 @@ class _Reader:
         elif event.name == "[memory]":
             self._take_memory(event.args)
 
-    def _take_memory(self, args: Any) -> None:
+    def _take_memory(self, args: Args) -> None:
         numbers = (args.allocated, args.device_type, args.device_id)
         if all(isinstance(number, int) for number in numbers):
             device = _DEVICE_KINDS.get(args.device_type, f"device type {args.device_type}")
             device += f":{args.device_id}" if args.device_id >= 0 else ""
             self.memory[device] = max(args.allocated, self.memory.get(device, 0))
 
-    def _take_marked(self, event: Any) -> None:
+    def _take_marked(self, event: Event, args: Args) -> None:
         """XLA's, in JSON: an operation, or a step."""
-        if event.args.hlo_op is not None:
+        if args.hlo_op is not None:
             self.operations.add((event.cat, event.name))
             return
         self.hidden.add(event.name)
-        number = str(event.args.step_num)
+        number = str(args.step_num)
         if number.isdecimal() and event.dur >= 0 and abs(event.ts) < _FARTHEST_MICROSECONDS:
             begin = round(event.ts * 1e3)
             end = begin + round(event.dur * 1e3)
@@ -305,7 +297,7 @@ def _host_work(cat: str, name: str) -> Work:
 def read(path: Path, kind: Kind, limits: Limits) -> Reading:
     reader = _Reader(limits)
     with text_stream(path, kind, limits) as stream:
-        events: EventStream[Any] = EventStream(str(path), stream, best_decoder(), limits)
+        events = EventStream(str(path), stream, EventDecoder(), limits)
         for some in events:
             reader.take(some)
     reader.fold()

@@ -12,19 +12,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
+from runwatch import profile_event
 from runwatch.errors import UsageError
+from runwatch.profile_event import DONE, FAILED, PROFILE, STARTED
 from runwatch.record import JournalId, RunId
 from runwatch.rows import EventRow
 from runwatch.views.runs import ProcessState
 
-PROFILE: Final = "profile"
 DELETED: Final = "profile_deleted"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
-_MOST_FILES: Final = 10_000
 _ENDED: Final = "the process ended meanwhile"
 _SILENT: Final = "the process was not heard of again"
 
 State = Literal["running", "done", "failed", "partial"]
+_STATES: Final[Mapping[str, State]] = {STARTED: "running", DONE: "done", FAILED: "failed"}
 Key = tuple[RunId, str]
 """A run, and the id of a session of it."""
 
@@ -207,40 +208,25 @@ def _tell(known: dict[tuple[str, int, str], Part], part: Part) -> None:
 
 
 def _part(event: EventRow) -> Part | None:
-    body = event.body
-    states: dict[Any, State] = {"started": "running", "done": "done", "failed": "failed"}
-    state = states.get(body.get("state"))
-    session = body.get("session")
-    if state is None or not isinstance(session, str) or not is_safe(session):
+    told = profile_event.read(event.body)
+    if told is None or not is_safe(told.session):
         return None
+    state = _STATES[told.state]
     return Part(
         journal=event.journal,
-        host=str(body.get("host") or event.host),
-        rank=_whole(body.get("rank"), event.rank),
-        framework=str(body.get("framework") or ""),
+        host=told.host or event.host,
+        rank=event.rank if told.rank is None else told.rank,
+        framework=told.framework,
         state=state,
-        why=str(body.get("why") or "")[:2000],
-        files=_files(body.get("files")),
-        directory=str(body.get("directory") or ""),
-        bytes=max(0, _whole(body.get("bytes"), 0)),
-        start_ns=_whole(body.get("start_ns"), 0) or event.time_ns,
-        end_ns=None if state == "running" else _whole(body.get("end_ns"), 0) or event.time_ns,
-        first_step=_step(body.get("first_step")),
-        last_step=_step(body.get("last_step")),
-        origin=str(body.get("origin") or ""),
-        command=str(body.get("command") or ""),
+        why=told.why[:2000],
+        files=tuple(told.files),
+        directory=told.directory,
+        bytes=told.bytes,
+        start_ns=told.start_ns or event.time_ns,
+        end_ns=None if state == "running" else told.end_ns or event.time_ns,
+        first_step=told.first_step,
+        last_step=told.last_step,
+        origin=told.origin,
+        command=told.command,
         told_ns=event.time_ns,
     )
-
-
-def _files(said: Any) -> tuple[str, ...]:
-    names = said[:_MOST_FILES] if isinstance(said, list | tuple) else ()
-    return tuple(name for name in names if isinstance(name, str) and name)
-
-
-def _whole(value: Any, default: int) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else default
-
-
-def _step(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -33,7 +33,7 @@ State = Literal["running", "completed", "failed", "killed", "lost"]
 STATES: Final[tuple[State, ...]] = ("running", "completed", "failed", "killed", "lost")
 
 LIFE_KINDS: Final = ("run_start", "run_end", "process_exit", "job_queued", FORK)
-"""The events that `process_states` reads whole; of `heartbeat` the recent ones are enough."""
+"""The events that `process_states` reads."""
 ALIVE_WINDOW_SECONDS: Final = 30.0
 
 # After `run_end` a closing journal may add a word about itself, and the process waits for all of it
@@ -231,7 +231,7 @@ class _Evidence:
     exits: dict[JournalId, EventRow] = field(default_factory=dict)
     queues: dict[JournalId, EventRow] = field(default_factory=dict)
     """What a scheduler told first of its job."""
-    seen_ns: dict[JournalId, int] = field(default_factory=dict)
+    alive: frozenset[JournalId] = frozenset()
     gone: frozenset[JournalId] = frozenset()
     forks: list[EventRow] = field(default_factory=list)
     heirs: dict[JournalId, ProcessRow] = field(default_factory=dict)
@@ -248,8 +248,6 @@ class _Evidence:
             self._add_queue(event)
         elif event.kind == FORK:
             self.forks.append(event)
-        elif event.kind == "heartbeat":
-            self._add_heartbeat(event)
 
     def _add_exit(self, event: EventRow) -> None:
         journal = event.body.get("journal")
@@ -265,13 +263,6 @@ class _Evidence:
             known = self.queues.get(JournalId(journal))
             if known is None or event.time_ns < known.time_ns:
                 self.queues[JournalId(journal)] = event
-
-    def _add_heartbeat(self, event: EventRow) -> None:
-        alive = event.body.get("alive")
-        for journal in alive if isinstance(alive, list | tuple) else ():
-            if isinstance(journal, str):
-                seen = self.seen_ns.get(JournalId(journal), event.time_ns)
-                self.seen_ns[JournalId(journal)] = max(seen, event.time_ns)
 
     def started_ns(self, row: ProcessRow) -> int:
         return min(self.starts.get((row.journal, row.run), [row.start_ns]))
@@ -325,12 +316,12 @@ def process_states(
 ) -> list[ProcessState]:
     """Every process by run, attempt and rank.
 
-    `events` must hold the LIFE_KINDS of these processes, also those that agents wrote about them,
-    and the heartbeats of the last `alive_window_s`; others are ignored, repeats are harmless.
+    `events` must hold the LIFE_KINDS of these processes, also those that agents wrote about them;
+    others are ignored, repeats are harmless.
     `alive` names the journals whose processes were seen alive at `now_ns`, `gone` those whose
     processes are known to be no more, and whose every record is here.
     """
-    evidence = _Evidence(seen_ns=dict.fromkeys(alive, now_ns), gone=frozenset(gone))
+    evidence = _Evidence(alive=frozenset(alive), gone=frozenset(gone))
     for event in events:
         evidence.add(event)
     everyone = [row for found in _by_run(processes).values() for row in found]
@@ -396,7 +387,9 @@ def _ending(
     row: ProcessRow, evidence: _Evidence, now_ns: int, window_ns: int
 ) -> tuple[_Ending, int]:
     """How it stands, and when it was last heard of."""
-    last_ns = max(row.last_ns, row.start_ns, evidence.seen_ns.get(row.journal, row.start_ns))
+    last_ns = max(row.last_ns, row.start_ns)
+    if row.journal in evidence.alive:
+        last_ns = max(last_ns, now_ns)
     gone = row.journal in evidence.gone
     recent = not gone and now_ns - last_ns <= window_ns
     ending = _state(evidence.end(row), evidence.exits.get(row.journal), last_ns, recent, gone)
@@ -524,21 +517,8 @@ def _cause(process: ProcessState) -> str:
     return f"{where} {process.reason} on host {process.host} at {when}"
 
 
-def summarise_runs(
-    processes: Iterable[ProcessRow],
-    events: Iterable[EventRow],
-    now_ns: int,
-    *,
-    last_steps: Mapping[RunId, int] | None = None,
-    alive_window_s: float = ALIVE_WINDOW_SECONDS,
-    alive: Collection[JournalId] = (),
-) -> list[RunSummary]:
-    """Every run, the one started last first."""
-    states = process_states(processes, events, now_ns, alive_window_s, alive=alive)
-    return runs_of(states, last_steps or {})
-
-
 def runs_of(states: Iterable[ProcessState], last_steps: Mapping[RunId, int]) -> list[RunSummary]:
+    """Every run, the one started last first."""
     by_run: dict[RunId, list[ProcessState]] = defaultdict(list)
     for state in states:
         by_run[state.run].append(state)

@@ -33,11 +33,19 @@ def message(*parts: tuple[int, bytes | str | int]) -> bytes:
     out = b""
     for number, value in parts:
         if isinstance(value, int):
-            out += bytes([number << 3]) + profiler_service._number(value)
+            out += bytes([number << 3]) + varint(value)
         else:
             data = value.encode() if isinstance(value, str) else value
-            out += profiler_service._field(number, data)
+            out += bytes([number << 3 | 2]) + varint(len(data)) + data
     return out
+
+
+def varint(value: int) -> bytes:
+    head = b""
+    while value > 127:
+        head += bytes([value & 127 | 128])
+        value >>= 7
+    return head + bytes([value])
 
 
 def plane(name: str, *, events: int) -> bytes:

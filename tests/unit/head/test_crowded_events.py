@@ -28,7 +28,6 @@ KINDS: Final[dict[str, dict[str, Any]]] = {
     "run_end": {"state": "completed"},
     "process_exit": {"journal": "j{}", "code": 0},
     "job_queued": {"journal": "j{}"},
-    "heartbeat": {"alive": ["j{}"]},
     "journal_gap": {"reason": "dropped", "records": 1},
 }
 

@@ -21,7 +21,7 @@ from runwatch.head.features.profiles.api import ProfilesApi
 from runwatch.head.main import LocalHead, LocalSettings
 from runwatch.head.settings import ServingSettings, ViewerSettings
 from runwatch.testing import until
-from tests.integration.head_history import SECOND, START, Producer, agent
+from tests.integration.head_history import SECOND, START, Producer
 
 TRACES = Path(__file__).parents[2] / "fixtures" / "profiles"
 AT_ONCE = LocalSettings(serving=ServingSettings(viewer=ViewerSettings(summarises_at_once=True)))
@@ -213,7 +213,6 @@ def test_a_capture_that_goes_on_is_not_deleted(api: Api) -> None:
     now = time.time() - START / SECOND
     going = [("profile", now, {"session": "s1", "state": "started"})]
     Producer(api.head.store, "j", start_ns=time.time_ns()).write([], going)
-    agent(api.head.store).write([], [("heartbeat", now, {"alive": ["j"]})], scope=0)
     assert api.sessions()[0]["state"] == "running"
     status, told = api.ask("/api/v1/profiles/run-1/s1?yes=1", "DELETE")
     assert (status, told["error"]["code"]) == (409, "active")

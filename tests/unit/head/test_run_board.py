@@ -60,9 +60,6 @@ class World:
         elif action == "exit":
             events = [exited(process.journal, at, code=rank)]
             self.board.stored([self.agent.write(events=events, scope=0)])
-        elif action == "heartbeat":
-            events = [("heartbeat", at, {"alive": [process.journal]})]
-            self.board.stored([self.agent.write(events=events, scope=0)])
         elif action == "alive":
             self.alive ^= {JournalId(process.journal)}
         elif action == "gone":
@@ -76,9 +73,7 @@ class World:
         return summaries, cards, [board.total_steps(summary.run) for summary in summaries]
 
 
-ACTIONS = (
-    "point", "device", "config", "run_start", "run_end", "exit", "heartbeat", "alive", "gone",
-)  # fmt: skip
+ACTIONS = ("point", "device", "config", "run_start", "run_end", "exit", "alive", "gone")
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from runwatch.traces import kineto as reader
 from runwatch.traces.json_stream import EventStream
-from runwatch.traces.kineto_fast import Fast
+from runwatch.traces.kineto import EventDecoder
 from runwatch.traces.opening import BadTrace, Limits
 from runwatch.traces.summary import Split, Summary, summarise
 from tests.unit.traces.building import complete, kernel, kineto, written
@@ -188,9 +187,9 @@ EVENTS = st.lists(
 )  # fmt: skip
 
 
-def streamed(content: bytes, decoder: Any, block: int) -> tuple[list[Any], dict[str, Any]]:
+def streamed(content: bytes, block: int) -> tuple[list[Any], dict[str, Any]]:
     stream: EventStream[Any] = EventStream(
-        "made up", io.BytesIO(content).read, decoder, Limits(), block=block
+        "made up", io.BytesIO(content).read, EventDecoder(), Limits(), block=block
     )
     found = [event for some in stream for event in some]
     return found, stream.fields
@@ -214,10 +213,9 @@ def test_any_json_in_any_pieces(
     body = {**others, "traceEvents": events, "after": 1.5}
     content = json.dumps(body, indent=indent, ensure_ascii=ascii_).encode()
     wanted = [(event["ph"], event["name"], float(event["ts"])) for event in events]
-    for decoder in (reader.Plain(), Fast()):
-        found, fields = streamed(content, decoder, block)
-        assert [(event.ph, event.name, event.ts) for event in found] == wanted
-        assert fields == {**others, "after": 1.5}
+    found, fields = streamed(content, block)
+    assert [(event.ph, event.name, event.ts) for event in found] == wanted
+    assert fields == {**others, "after": 1.5}
 
 
 @QUICKLY
@@ -225,7 +223,7 @@ def test_any_json_in_any_pieces(
 def test_a_file_that_ends_in_the_middle(size: int) -> None:
     content = kineto(*gpu_step()).encode()
     with pytest.raises(BadTrace, match="made up: at byte .*(?:ends in the middle|Expecting)"):
-        streamed(content[: size * len(content) // 401], Fast(), 64)
+        streamed(content[: size * len(content) // 401], 64)
 
 
 @pytest.mark.parametrize(
@@ -245,13 +243,17 @@ def test_a_file_that_ends_in_the_middle(size: int) -> None:
 )
 def test_what_is_wrong_is_named_with_its_place(content: bytes, said: str) -> None:
     with pytest.raises(BadTrace, match=said):
-        streamed(content, Fast(), 1 << 20)
+        streamed(content, 1 << 20)
 
 
 def test_an_event_beyond_all_bounds_is_refused() -> None:
     content = b'{"traceEvents": [{"name": "' + b"x" * 500_000
     stream: EventStream[Any] = EventStream(
-        "made up", io.BytesIO(content * 2).read, Fast(), Limits(event_bytes=100_000), block=1000
+        "made up",
+        io.BytesIO(content * 2).read,
+        EventDecoder(),
+        Limits(event_bytes=100_000),
+        block=1000,
     )
     with pytest.raises(BadTrace, match="one value is longer than 100,000 bytes"):
         list(stream)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from runwatch.traces import kineto
 from runwatch.traces.summary import summarise
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "traces"
@@ -39,12 +38,6 @@ def test_a_real_pytorch_trace_adds_up() -> None:
     assert found.memory_peak_bytes is not None and found.memory_peak_bytes > 8 * 128 * 4
     assert found.device_idle_percent is None
     assert found.problems == ()
-
-
-def test_either_decoder_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    fast = summarise(FIXTURES / "torch-cpu.json.gz")
-    monkeypatch.setattr(kineto, "best_decoder", kineto.Plain)
-    assert summarise(FIXTURES / "torch-cpu.json.gz") == fast
 
 
 def test_steps_are_those_of_xprofs_overview() -> None:

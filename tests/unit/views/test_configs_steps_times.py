@@ -7,17 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runwatch.record import BEGIN, END, JournalId, RunId
-from runwatch.rows import EventRow, Latest, SeriesRow, SpanRow
+from runwatch.record import JournalId, RunId
+from runwatch.rows import EventRow, Latest, SeriesRow
 from runwatch.views.configs import Configs, merge_configs
-from runwatch.views.steps import (
-    RankSteps,
-    StepTime,
-    last_steps,
-    rank_steps,
-    step_times,
-    steps_per_second,
-)
+from runwatch.views.steps import last_steps
 from runwatch.views.times import rfc3339, to_the_second
 
 RUN = RunId("run")
@@ -58,46 +51,6 @@ def test_the_last_step_is_the_highest_among_newest_points() -> None:
     rows = [series(1, "a"), series(2, "a"), series(3, "b"), series(4, "c")]
     latest = {1: Latest(1, 9, 5, 0.0), 2: Latest(2, 1, 7, 0.0), 3: Latest(3, 1, None, 0.0)}
     assert last_steps(rows, latest) == {"a": 7}
-
-
-def edge(
-    kind: int, at: float, span: int, step: int | None, rank: int = 0, name: str = "step"
-) -> Any:
-    return SpanRow(JournalId(f"j{rank}"), RUN, "h", rank, name, span, kind, int(at * SECOND), step)
-
-
-SPANS = [
-    edge(BEGIN, 0, 1, 10),
-    edge(END, 1, 1, 10),
-    edge(BEGIN, 0.5, 1, 10, rank=1),
-    edge(END, 2.5, 1, 10, rank=1),
-    edge(BEGIN, 1, 2, 11),
-    edge(END, 4, 2, None),
-    edge(BEGIN, 4, 3, 12),  # cut short
-    edge(END, 5, 9, 1),  # its begin is lost
-    edge(BEGIN, 0, 4, None, name="checkpoint_save"),
-    edge(END, 9, 4, None, name="checkpoint_save"),
-]
-
-
-def test_steps_are_pairs_of_edges() -> None:
-    found = step_times(SPANS[::-1])
-    assert [(time.rank, time.step, time.seconds) for time in found] == [
-        (0, 10, 1.0),
-        (1, 10, 2.0),
-        (0, 11, 3.0),
-    ]
-    assert rank_steps(found) == [
-        RankSteps(0, 2, 11, 2.0, 2.0, 3.0),
-        RankSteps(1, 1, 10, 2.0, 2.0, 2.0),
-    ]
-    assert steps_per_second(found) == 2 / 4
-
-
-def test_no_steps_have_no_rate() -> None:
-    assert steps_per_second([]) is None
-    assert steps_per_second([StepTime(JournalId("j"), 0, 1, 5, 0.0)]) is None
-    assert step_times([]) == [] == rank_steps([])
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -15,16 +16,18 @@ from runwatch.views.runs import (
     STATES,
     UNSEEN,
     ProcessState,
+    RunSummary,
     attempts,
     clock_moves,
     process_states,
+    runs_of,
     summarise_attempts,
-    summarise_runs,
 )
 
 SECOND = 10**9
 START = 1_700_000_000 * SECOND
 WINDOW = 30
+NO_STEPS: Mapping[RunId, int] = {}
 few = settings(max_examples=200, deadline=None, derandomize=True, database=None)
 
 
@@ -72,10 +75,6 @@ def exited(at: float = 11, *, of: str = "j0", **body: Any) -> EventRow:
     # An agent writes about others: in its own journal, under no run.
     body = {"code": None, "signal": None, **body}
     return event("process_exit", at, by="agent", under="", **body | {"journal": of})
-
-
-def heartbeat(at: float, *alive: str) -> EventRow:
-    return event("heartbeat", at, by="agent", under="", alive=list(alive))
 
 
 def state_of(*events: EventRow, now: float = 1000, last: float = 10, **more: Any) -> ProcessState:
@@ -182,27 +181,31 @@ def test_whether_a_process_had_done_all_there_was_to_do(
 
 
 @pytest.mark.parametrize(
-    ("now", "events", "state"),
+    ("now", "last", "events", "state"),
     [
-        (10, [], "running"),
-        (10 + WINDOW, [], "running"),
-        (10 + WINDOW + 0.001, [], "lost"),
-        (100, [heartbeat(80, "other", "j0")], "running"),
-        (100, [heartbeat(80, "other")], "lost"),
-        (100, [heartbeat(69, "j0")], "lost"),
-        (5, [], "running"),  # the host's clock is ahead of ours
-        # Said goodbye, and was seen alive afterwards: an exit handler that takes its time.
-        (20, [ended(10), heartbeat(18, "j0")], "running"),
-        (100, [ended(10), heartbeat(18, "j0")], "completed"),
-        (20, [ended(10), heartbeat(18, "j0"), exited(19)], "completed"),
-        (20, [ended(10), heartbeat(15, "j0")], "completed"),  # it waits for that to be sent
-        (11, [ended(10)], "completed"),
-        (11, [ended(9.5)], "completed"),  # a last word about the journal itself
-        (20, [ended(10, explicit=True), heartbeat(18, "j0")], "completed"),
+        (10, 10, [], "running"),
+        (10 + WINDOW, 10, [], "running"),
+        (10 + WINDOW + 0.001, 10, [], "lost"),
+        (100, 80, [], "running"),
+        (100, 69, [], "lost"),
+        (5, 10, [], "running"),  # the host's clock is ahead of ours
+        # Said goodbye, and was heard of afterwards: an exit handler that takes its time.
+        (20, 18, [ended(10)], "running"),
+        (100, 18, [ended(10)], "completed"),
+        (20, 18, [ended(10), exited(19)], "completed"),
+        (20, 15, [ended(10)], "completed"),  # it waits for that to be sent
+        (11, 10, [ended(10)], "completed"),
+        (11, 10, [ended(9.5)], "completed"),  # a last word about the journal itself
+        (20, 18, [ended(10, explicit=True)], "completed"),
     ],
 )
-def test_who_is_alive(now: float, events: list[EventRow], state: str) -> None:
-    assert state_of(*events, now=now).state == state
+def test_who_is_alive(now: float, last: float, events: list[EventRow], state: str) -> None:
+    assert state_of(*events, now=now, last=last).state == state
+
+
+def test_heartbeats_that_somebody_stored_are_ignored() -> None:
+    stored = event("heartbeat", 80, by="agent", under="", alive=["j0"])
+    assert state_of(stored, now=100) == state_of(now=100)
 
 
 def test_a_process_seen_alive_now_is_running_however_silent() -> None:
@@ -218,7 +221,7 @@ def test_a_process_that_is_known_to_be_gone_is_lost_at_once_unless_more_is_known
     assert found.ended_ns == found.last_ns == START + 10 * SECOND
     assert state_of(now=11, gone=[JournalId("j1")]).state == "running"
     assert state_of(exited(signal=9), now=11, gone=gone).state == "killed"
-    assert state_of(ended(9), heartbeat(10.5, "j0"), now=11, gone=gone).state == "completed"
+    assert state_of(ended(9), now=11, last=10.5, gone=gone).state == "completed"
 
 
 def test_the_window_is_a_parameter() -> None:
@@ -251,8 +254,6 @@ def test_damaged_events_are_ignored() -> None:
     odd = [
         event("process_exit", 5, by="agent", under="", journal=1),
         event("process_exit", 5, by="agent", under="", journal="j0", code=True, signal=0),
-        event("heartbeat", 5, alive="j0"),
-        event("heartbeat", 5, alive=[1, None]),
         event("run_end", 5, under="other", status="failed", explicit=True),
     ]
     assert state_of(*odd).state == "lost"
@@ -450,10 +451,17 @@ def four(**more: Any) -> list[ProcessRow]:
 
 
 def fates(*fate: EventRow | None, last: float = 10, now: float = 1000) -> Any:
-    (run,) = summarise_runs(
-        four(last=last), [event for event in fate if event], START + int(now * SECOND)
-    )
+    (run,) = runs(four(last=last), [event for event in fate if event], now)
     return run
+
+
+def runs(
+    rows: Sequence[ProcessRow],
+    events: Sequence[EventRow],
+    now: float,
+    last_steps: Mapping[RunId, int] = NO_STEPS,
+) -> list[RunSummary]:
+    return runs_of(process_states(rows, events, START + int(now * SECOND)), last_steps)
 
 
 def done(rank: int, at: float = 12) -> EventRow:
@@ -514,7 +522,7 @@ def test_a_lost_host_is_named() -> None:
 def test_the_newest_attempt_decides() -> None:
     rows = [*four(), *(process(f"k{r}", rank=r, start=100, last=200) for r in range(4))]
     events = [exited(12, of=f"j{r}", signal=9) for r in range(4)]
-    (running,) = summarise_runs(rows, events, START + 210 * SECOND, last_steps={RunId("run"): 7})
+    (running,) = runs(rows, events, 210, {RunId("run"): 7})
     assert (running.state, running.attempts, running.last_step) == ("running", 2, 7)
     assert running.started_ns == START
     (history,) = summarise_attempts(process_states(rows, events, START + 210 * SECOND)).values()
@@ -523,13 +531,13 @@ def test_the_newest_attempt_decides() -> None:
 
 def test_runs_come_newest_first() -> None:
     rows = [process("a", run="old"), process("b", run="new", start=5)]
-    assert [run.run for run in summarise_runs(rows, [], START)] == ["new", "old"]
+    assert [run.run for run in runs(rows, [], 0)] == ["new", "old"]
 
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[list[ProcessRow], list[EventRow]]:
     rows = draw(process_rows())
-    kinds = st.sampled_from(["end", "explicit", "code", "signal", "gone", "heartbeat", "none"])
+    kinds = st.sampled_from(["end", "explicit", "code", "signal", "gone", "none"])
     events = []
     for row in rows:
         at = draw(st.integers(8, 60))
@@ -542,8 +550,6 @@ def histories(draw: st.DrawFn) -> tuple[list[ProcessRow], list[EventRow]]:
             number = draw(st.integers(0, 3))
             body = {kind: number} if kind != "gone" else {}
             events.append(exited(at, of=row.journal, **body))
-        elif kind == "heartbeat":
-            events.append(heartbeat(at, row.journal))
     return rows, events
 
 
@@ -595,7 +601,7 @@ def test_a_run_is_the_newest_users() -> None:
     words = [event("run_start", at, by=by, user=user) for at, by, user in (
         (0, "a", "ada"), (100, "b", "bob"), (200, "c", "")
     )]  # fmt: skip
-    [run] = summarise_runs(rows, words, START + 1000 * SECOND)
+    [run] = runs(rows, words, 1000)
     assert run.user == "bob"
 
 
@@ -604,7 +610,7 @@ def test_a_run_is_the_newest_users() -> None:
 def test_a_run_adds_up(history: Any, now: int) -> None:
     rows, events = history
     states = process_states(rows, events, START + now * SECOND)
-    for run in summarise_runs(rows, events, START + now * SECOND):
+    for run in runs(rows, events, now):
         newest = [p for p in states if p.run == run.run and p.attempt == run.attempts]
         assert sum(run.processes.values()) == len(newest)
         assert (run.ended_ns is None) == (run.state == "running")

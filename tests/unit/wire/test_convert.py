@@ -5,6 +5,7 @@ import subprocess
 import sys
 from array import array
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import given
@@ -24,6 +25,7 @@ from runwatch.record import (
     Series,
     SpanName,
 )
+from runwatch.wire import profiler_pb2
 from runwatch.wire import spine_pb2 as pb
 from runwatch.wire.convert import (
     agree_on_version,
@@ -166,10 +168,11 @@ def test_versions() -> None:
         agree_on_version(0, 0)
 
 
-def test_the_stubs_are_made_from_the_proto(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("proto", "stub"), [("spine", pb), ("profiler", profiler_pb2)])
+def test_the_stubs_are_made_from_the_proto(proto: str, stub: ModuleType, tmp_path: Path) -> None:
     made = tmp_path / "made.bin"
     command = [sys.executable, "-m", "grpc_tools.protoc", "-I", str(SOURCE)]
-    command += [f"--descriptor_set_out={made}", "runwatch/wire/spine.proto"]
+    command += [f"--descriptor_set_out={made}", f"runwatch/wire/{proto}.proto"]
     subprocess.run(command, check=True)
     from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
@@ -177,11 +180,11 @@ def test_the_stubs_are_made_from_the_proto(tmp_path: Path) -> None:
     for message in fresh.message_type:  # the stubs leave out what follows from the field's name
         for field in (*message.field, *(f for n in message.nested_type for f in n.field)):
             field.ClearField("json_name")
-    committed = FileDescriptorProto.FromString(pb.DESCRIPTOR.serialized_pb)
+    committed = FileDescriptorProto.FromString(stub.DESCRIPTOR.serialized_pb)
     assert committed == fresh, "run `make proto`"
 
 
-@pytest.mark.parametrize("stub", ["spine_pb2.py", "gswarm_pb2.py"])
+@pytest.mark.parametrize("stub", ["spine_pb2.py", "gswarm_pb2.py", "profiler_pb2.py"])
 def test_the_stubs_ask_for_no_new_protobuf(stub: str) -> None:
     """Those that a new compiler makes do, and an agent runs beside frameworks that pin theirs."""
     text = (SOURCE / "runwatch" / "wire" / stub).read_text()

@@ -25,6 +25,11 @@ class Target(NamedTuple):
     uid: int | None = None
     """Whose it is, and its journal; None: not known."""
 
+    @property
+    def rank(self) -> int:
+        text = self.labels.get("rank", "0")
+        return int(text) if text.lstrip("-").isdigit() else 0
+
 
 Targets = Callable[[], Iterable[Target]]
 

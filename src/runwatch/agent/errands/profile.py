@@ -185,20 +185,20 @@ class ProfileErrand:
 def _of_runs(request: Request, targets: Sequence[Target], context: Context) -> list[Subject]:
     lowest: dict[str, int] = {}
     for target in targets:
-        lowest[target.run] = min(_rank(target), lowest.get(target.run, _rank(target)))
+        lowest[target.run] = min(target.rank, lowest.get(target.run, target.rank))
     known = {target.pid: target for target in targets}
     wanted = [
         target
         for target in targets
         if not _is_worker(target, known)
         and (not request.run or target.run == request.run)
-        and (request.ranks is None or _rank(target) in request.ranks)
+        and (request.ranks is None or target.rank in request.ranks)
         and (not request.pids or target.pid in request.pids)
     ]
     return [
         Subject(
             target.pid,
-            rank=_rank(target),
+            rank=target.rank,
             run=target.run,
             host=target.host or context.host,
             scope=target.scope,
@@ -211,9 +211,9 @@ def _of_runs(request: Request, targets: Sequence[Target], context: Context) -> l
                 if pid == target.pid or pid not in known and _is_theirs(pid, target)
             ),
             ports=request.ports,
-            first=_rank(target) == lowest[target.run],
+            first=target.rank == lowest[target.run],
         )
-        for target in sorted(wanted, key=_rank)
+        for target in sorted(wanted, key=lambda target: target.rank)
     ]
 
 
@@ -225,7 +225,7 @@ def _is_theirs(pid: int, target: Target) -> bool:
 def _is_worker(target: Target, known: Mapping[int, Target]) -> bool:
     """A data loader's, with a journal of its own: its rank is captured, not itself."""
     parent = known.get(int(process.read_status(target.pid).get("PPid") or 0))
-    return parent is not None and (parent.run, _rank(parent)) == (target.run, _rank(target))
+    return parent is not None and (parent.run, parent.rank) == (target.run, target.rank)
 
 
 def tree_of(pid: int) -> list[int]:
@@ -235,11 +235,6 @@ def tree_of(pid: int) -> list[int]:
         if len(found) < MAX_TREE:
             found += [child for child in process.children(each) if child not in found]
     return found
-
-
-def _rank(target: Target) -> int:
-    text = target.labels.get("rank", "0")
-    return int(text) if text.lstrip("-").isdigit() else 0
 
 
 # ── what ──────────────────────────────────────────────────────────────────────────────────────

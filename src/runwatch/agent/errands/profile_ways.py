@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from runwatch import profile_event
 from runwatch.agent.errands.commands import Context
 from runwatch.agent.errands.control import NoAnswer, ask
 from runwatch.agent.listening import Port, owners_of, ports_of
@@ -42,6 +43,7 @@ from runwatch.errors import RunwatchError
 from runwatch.files import Folder
 from runwatch.identity import owner_of
 from runwatch.journal.liveness import PROC, start_ticks
+from runwatch.profile_event import DONE, FAILED, PROFILE, ProfileEvent
 
 USUAL_PORTS: Final = (9012, 9999)
 STAGING: Final = "captures"
@@ -225,8 +227,9 @@ class SdkWay:
                     return outcome.failed(f"what came of it, it tells itself: {error}")
                 continue
             heard_ns = clock.mono_ns()
-            if said.get("state") in ("done", "failed"):
-                return _told(outcome, said)
+            told = profile_event.read(said)
+            if told is not None and told.state in (DONE, FAILED):
+                return _told(outcome, told)
         return outcome.failed("it did not end in time")
 
 
@@ -244,13 +247,11 @@ def _status(journal: Path | None, session: str) -> Mapping[str, Any]:
     return ask(journal, "profile", {"status": session}, ASK_SECONDS)
 
 
-def _told(outcome: Outcome, said: Mapping[str, Any]) -> Outcome:
-    outcome.state, outcome.why = str(said["state"]), str(said.get("why") or "")
-    outcome.files = tuple(map(str, said.get("files") or ()))
-    outcome.directory = str(said.get("directory") or "")
-    outcome.framework = str(said.get("framework") or outcome.framework)
-    for name in ("bytes", "start_ns", "end_ns"):
-        setattr(outcome, name, int(said.get(name) or 0))
+def _told(outcome: Outcome, told: ProfileEvent) -> Outcome:
+    outcome.state, outcome.why = told.state, told.why
+    outcome.files, outcome.directory = told.files, told.directory
+    outcome.framework = told.framework or outcome.framework
+    outcome.bytes, outcome.start_ns, outcome.end_ns = told.bytes, told.start_ns, told.end_ns
     return outcome
 
 
@@ -266,29 +267,26 @@ class Writing:
         self.context = context
 
     def tell(self, state: str, subject: Subject, wish: Wish, outcome: Outcome) -> None:
-        body = {
-            "session": wish.session,
-            "state": state,
-            "why": outcome.why[:4000],
-            "framework": outcome.framework,
-            "frameworks": [outcome.framework] if outcome.framework else [],
-            "files": list(outcome.files),
-            "directory": outcome.directory,
-            "bytes": outcome.bytes,
-            "start_ns": outcome.start_ns,
-            "end_ns": 0 if state == "started" else outcome.end_ns,
-            "first_step": None,
-            "last_step": None,
-            "origin": "demand",
-            "command": wish.command,
-            "problems": [problem[:1000] for problem in outcome.problems[:20]],
-            "rank": subject.rank,
-            "host": subject.host,
-            "pid": subject.pid,
-            "run": subject.run,
-            "way": self.name,
-        }
-        self.context.event("profile", body, scope=subject.scope)
+        told = ProfileEvent(
+            session=wish.session,
+            state=state,
+            why=outcome.why,
+            frameworks=outcome.framework.split("+") if outcome.framework else (),
+            files=outcome.files,
+            directory=outcome.directory,
+            bytes=outcome.bytes,
+            start_ns=outcome.start_ns,
+            end_ns=outcome.end_ns,
+            origin="demand",
+            command=wish.command,
+            problems=outcome.problems,
+            rank=subject.rank,
+            host=subject.host,
+            pid=subject.pid,
+            run=subject.run,
+            way=self.name,
+        )
+        self.context.event(PROFILE, told.body(), scope=subject.scope)
 
     @contextmanager
     def recorded(self, subject: Subject, wish: Wish, outcome: Outcome) -> Iterator[None]:

@@ -69,7 +69,7 @@ class Request:
     def wants(self, target: Target) -> bool:
         return (
             (not self.run or target.run == self.run)
-            and (self.ranks is None or _rank(target) in self.ranks)
+            and (self.ranks is None or target.rank in self.ranks)
             and (self.pids is None or target.pid in self.pids)
         )
 
@@ -173,7 +173,7 @@ class _Looking:
 
     def _rest(self, subject: Subject, number: int) -> dict[str, Any]:
         rest = {
-            "rank": _rank(subject.target),
+            "rank": subject.target.rank,
             "host": subject.target.host or self._context.host,
             "journal": subject.target.labels.get("journal", ""),
             "incident": self._request.incident,
@@ -213,7 +213,7 @@ def _parent_of(target: Target, known: Mapping[int, Target], proc: Path) -> int:
     """The rank that forked this one, if its journal is that of a child; else 0."""
     parent = int(process.read_status(target.pid, proc=proc).get("PPid") or 0)
     other = known.get(parent)
-    same = other is not None and (other.run, _rank(other)) == (target.run, _rank(target))
+    same = other is not None and (other.run, other.rank) == (target.run, target.rank)
     return parent if same else 0
 
 
@@ -237,11 +237,6 @@ def _is_worker(pid: int, proc: Path) -> bool:
     return process.is_python(pid, proc=proc) is not False and not process.is_bookkeeper(
         pid, proc=proc
     )
-
-
-def _rank(target: Target) -> int:
-    text = target.labels.get("rank", "0")
-    return int(text) if text.lstrip("-").isdigit() else 0
 
 
 def _numbers(value: object) -> frozenset[int] | None:

@@ -2,7 +2,7 @@
 
 `tensorflow.ProfilerService/Profile`, spoken by JAX's and TensorFlow's own servers.  Both ends are
 here: `ProfilerService` serves it, `profile` asks one program, `profile_all` several at the same
-moment.  Messages are read and written by field number, so that nothing has to be generated.
+moment.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final
 
-from runwatch.capture.tracing.trace_checks import fields
+from google.protobuf.message import DecodeError
+
 from runwatch.errors import RunwatchError
+from runwatch.wire import profiler_pb2 as pb
 
 SERVICE: Final = "tensorflow.ProfilerService"
 MAX_ANSWER: Final = 2**31 - 1
@@ -26,7 +28,6 @@ MAX_QUESTION: Final = 1 << 20
 REACH_SECONDS: Final = 5.0
 WRITE_SECONDS: Final = 60.0
 """What a program gets for putting its trace together, on top of the time it records."""
-_TEXT: Final = 2
 _BUSY: Final = re.compile("another profil|only one profile|session (is )?active", re.IGNORECASE)
 
 
@@ -69,54 +70,24 @@ Profile = Callable[[ProfileRequest], ProfileAnswer]
 
 
 def read_request(message: bytes) -> ProfileRequest:
-    """Raises ValueError or IndexError for what is no request."""
-    numbers: dict[int, int] = {}
-    texts: dict[int, str] = {}
-    for number, begin, end in fields(message, 0, len(message)):
-        if number in (1, 9):
-            numbers[number] = begin
-        elif number in (5, 6, 7):
-            texts[number] = message[begin:end].decode()
-        elif number == 4:
-            texts.setdefault(6, _session_in(message[begin:end]))
+    """Raises DecodeError for what is no request."""
+    said = pb.ProfileRequest.FromString(message)
     return ProfileRequest(
-        duration_ms=numbers.get(1, 0),
-        session_id=texts.get(6, ""),
-        repository_root=texts.get(5, ""),
-        host_name=texts.get(7, ""),
-        emit_xspace=bool(numbers.get(9)),
+        duration_ms=said.duration_ms,
+        session_id=said.session_id or said.opts.session_id,
+        repository_root=said.repository_root,
+        host_name=said.host_name,
+        emit_xspace=said.emit_xspace,
     )
 
 
-def _session_in(options: bytes) -> str:
-    found = [options[b:e] for number, b, e in fields(options, 0, len(options)) if number == 14]
-    return found[-1].decode() if found else ""
-
-
 def write_answer(answer: ProfileAnswer) -> bytes:
-    parts = [_field(6, _field(1, name.encode()) + _field(2, data)) for name, data in answer.tools]
-    if answer.xspace:
-        parts.append(_field(8, answer.xspace))
-    if not parts and not answer.written:
-        parts.append(b"\x38\x01")  # 7: empty_trace
-    return b"".join(parts)
-
-
-def _field(number: int, data: bytes) -> bytes:
-    return _number(number << 3 | _TEXT) + _number(len(data)) + data
-
-
-def _value(number: int, value: int) -> bytes:
-    return _number(number << 3) + _number(value) if value else b""
-
-
-def _number(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    message: bytes = pb.ProfileResponse(
+        tool_data=[pb.ProfileToolData(name=name, data=data) for name, data in answer.tools],
+        xspace=[answer.xspace] if answer.xspace else [],
+        empty_trace=not (answer.tools or answer.xspace or answer.written),
+    ).SerializeToString()
+    return message
 
 
 class ProfilerService:
@@ -136,7 +107,7 @@ class ProfilerService:
                 return write_answer(self._profile(read_request(message)))
             except CannotProfile as error:
                 context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
-            except (ValueError, IndexError) as error:
+            except DecodeError as error:
                 context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"no profile request: {error}")
             raise AssertionError("abort raises")
 
@@ -258,9 +229,8 @@ def check(address: str) -> None:
         if isinstance(reached[0], CannotProfile):
             raise reached[0]
         # To end a session that is not there: the one question that costs the program nothing.
-        outcome = _answered(
-            _call(reached[0], "Terminate", _field(1, b"none"), REACH_SECONDS), address
-        )
+        nobody = pb.TerminateRequest(session_id="none").SerializeToString()
+        outcome = _answered(_call(reached[0], "Terminate", nobody, REACH_SECONDS), address)
         if isinstance(outcome, CannotProfile):
             raise outcome
     finally:
@@ -268,34 +238,30 @@ def check(address: str) -> None:
 
 
 def write_request(one: Asked, duration_ms: int, session: str, levels: TracerLevels) -> bytes:
-    host = one.host_name.encode()
-    options = b"".join((
-        _value(2, levels.host),
-        _value(3, levels.device),
-        _value(4, levels.python),
-        _value(5, 1),  # version: without it the levels are not read
-        _value(7, 1),  # the programs' HLO too: operations get their names
-        _value(9, duration_ms),
-        _field(14, session.encode()),
-        _field(15, host),
-    ))  # fmt: skip
-    return b"".join((
-        _value(1, duration_ms), _field(4, options), _field(6, session.encode()), _field(7, host),
-        _value(9, 1),  # emit_xspace: the trace is the answer, and nothing is written over there
-    ))  # fmt: skip
+    options = pb.ProfileOptions(
+        host_tracer_level=levels.host,
+        device_tracer_level=levels.device,
+        python_tracer_level=levels.python,
+        version=1,
+        enable_hlo_proto=True,  # the programs' HLO too: operations get their names
+        duration_ms=duration_ms,
+        session_id=session,
+        override_hostname=one.host_name,
+    )
+    message: bytes = pb.ProfileRequest(
+        duration_ms=duration_ms,
+        opts=options,
+        session_id=session,
+        host_name=one.host_name,
+        emit_xspace=True,  # the trace is the answer, and nothing is written over there
+    ).SerializeToString()
+    return message
 
 
 def read_answer(message: bytes) -> ProfileAnswer:
-    """Raises ValueError or IndexError for what is no answer."""
-    spaces: list[bytes] = []
-    tools: list[tuple[str, bytes]] = []
-    for number, begin, end in fields(message, 0, len(message)):
-        if number == 8:
-            spaces.append(message[begin:end])
-        elif number == 6:
-            found = {n: message[b:e] for n, b, e in fields(message, begin, end)}
-            tools.append((found.get(1, b"").decode(), found.get(2, b"")))
-    return ProfileAnswer(b"".join(spaces), tuple(tools))
+    """Raises DecodeError for what is no answer."""
+    said = pb.ProfileResponse.FromString(message)
+    return ProfileAnswer(b"".join(said.xspace), tuple((t.name, t.data) for t in said.tool_data))
 
 
 def _reach_all(addresses: Sequence[str]) -> list[Any]:
@@ -363,7 +329,7 @@ def _answered(call: Any, address: str) -> ProfileAnswer | CannotProfile:
         return read_answer(call.result())
     except grpc.RpcError as error:
         return _refused(grpc.StatusCode, error, address)
-    except (ValueError, IndexError):
+    except DecodeError:
         return NoProfiler(f"{address} answers, but is not a profiler service")
 
 

@@ -104,7 +104,10 @@ def _window(data: mmap.mmap, begin: int, end: int) -> tuple[int, int] | None:
 
 
 def fields(data: mmap.mmap | bytes, begin: int, end: int) -> Iterator[Field]:
-    """The fields of a protobuf message.  ValueError or IndexError if it is none."""
+    """The fields of a protobuf message.  ValueError or IndexError if it is none.
+
+    By hand: protobuf would read all of a trace, hundreds of megabytes, into the traced program.
+    """
     at = begin
     while at < end:
         key, at = _varint(data, at)

@@ -16,7 +16,7 @@ import sys
 from typing import Any
 
 from runwatch.cli import source
-from runwatch.cli.commands.profiles import size
+from runwatch.cli.commands.profiles import agreed, size
 from runwatch.cli.pictures import tables
 from runwatch.errors import UsageError
 from runwatch.terminal import shown
@@ -81,11 +81,3 @@ def _question(loads: list[dict[str, Any]], keep_days: float) -> str:
     what = "this run" if len(loads) == 1 else f"these {len(loads)} runs"
     when = f"; it can be undone for {keep_days:g} days" if keep_days else " for good"
     return f"Delete {what}{when}? [y/N] "
-
-
-def agreed(question: str) -> bool:
-    """The end of input is a no."""
-    try:
-        return input(question).strip().lower() in ("y", "yes")
-    except EOFError:
-        return False

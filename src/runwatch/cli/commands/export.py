@@ -20,7 +20,7 @@ from pathlib import Path
 from runwatch.cli import source
 from runwatch.cli.pictures.progress import progress
 from runwatch.errors import UsageError
-from runwatch.files import Folder
+from runwatch.files import written
 from runwatch.terminal import shown
 
 
@@ -71,10 +71,8 @@ def check_output(output: Path, *, force: bool) -> None:
 
 
 def write_file(output: Path, chunks: source.Chunks) -> None:
-    """Into a file beside it first: what stands under the name asked for is always whole."""
     with (
-        Folder.at(output.parent) as folder,
-        folder.writing(output.name, mode=0o666) as file,  # as the user's umask has it
+        written(output, mode=0o666) as file,  # as the user's umask has it
         progress(f"writing {output}", "kB") as step,
     ):
         for chunk in chunks:

@@ -231,7 +231,7 @@ def _delete(head: source.Source, words: list[str], arguments: argparse.Namespace
     path = f"/profiles/{words[0]}/{words[1]}"
     found = head.get(path)
     about = f"{len(found['files'])} files, {size(found['bytes'])}"
-    if not arguments.yes and not _agreed(f"Delete session {words[1]} ({about})? [y/N] "):
+    if not arguments.yes and not agreed(f"Delete session {words[1]} ({about})? [y/N] "):
         print("nothing was deleted", file=sys.stderr)
         return 1
     told = head.delete(path, yes=1)
@@ -242,7 +242,7 @@ def _delete(head: source.Source, words: list[str], arguments: argparse.Namespace
     return 0
 
 
-def _agreed(question: str) -> bool:
+def agreed(question: str) -> bool:
     """The end of input is a no."""
     try:
         return input(question).strip().lower() in ("y", "yes")

@@ -22,6 +22,7 @@ from runwatch.capture.tracing.session_files import checked_name, local_folder
 from runwatch.compat.xprofiler import extra
 from runwatch.compat.xprofiler.backend import Captured, Context, Instance, Order, Request, Wanted
 from runwatch.errors import RunwatchError, UsageError
+from runwatch.files import written
 from runwatch.journal.liveness import read_stat
 
 ZONE: Final = "local"
@@ -147,9 +148,8 @@ def _write(file: Path, instance: Instance, pid: int) -> None:
         "pid": pid,
         "start_ticks": stat.start_ticks if stat else 0,
     }
-    part = file.with_name(f".{file.name}.part")
-    part.write_text(json.dumps(about, indent=1))
-    part.replace(file)
+    with written(file) as whole:
+        whole.write(json.dumps(about, indent=1).encode())
 
 
 def _read(file: Path) -> _Written | None:

@@ -16,7 +16,7 @@ from typing import Final
 
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import NotFound, UsageError
-from runwatch.head.access.kept_list import KeptList
+from runwatch.head.access.kept_list import KeptList, proof_of
 
 FILE: Final = "shares.json"
 TOKEN: Final = "rws_"
@@ -47,10 +47,6 @@ def cookie_of(token: str) -> str:
     return COOKIE + digest.hexdigest()
 
 
-def _proof(cookie: str) -> str:
-    return hashlib.sha256(cookie.encode("utf-8", "replace")).hexdigest()
-
-
 class Shares:
     """All of one head.  The file is looked at again whenever it has changed."""
 
@@ -79,7 +75,7 @@ class Shares:
             note=note,
             created_ns=now_ns,
             expires_ns=now_ns + int(days * _DAY_NS),
-            proof=_proof(cookie_of(token)),
+            proof=proof_of(cookie_of(token)),
         )
         with self._lock:
             kept = {s.id: s for s in self._list.current().values() if s.expires_ns > now_ns}
@@ -112,11 +108,9 @@ class Shares:
     def of_cookie(self, cookie: str) -> Share | None:
         if not cookie.startswith(COOKIE):
             return None
-        proof, now_ns, found = _proof(cookie), self._clock.wall_ns(), None
+        now_ns = self._clock.wall_ns()
         with self._lock:
-            for share in self._list.seen().values():
-                if hmac.compare_digest(share.proof, proof):
-                    found = share
+            found = self._list.of_cookie(cookie)
         if found is None or found.expires_ns <= now_ns:
             return None
         self.used_ns[found.id] = now_ns

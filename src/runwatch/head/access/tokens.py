@@ -22,7 +22,7 @@ from typing import Final
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import NotFound, UsageError
 from runwatch.head.access import projects as project_names
-from runwatch.head.access.kept_list import KeptList
+from runwatch.head.access.kept_list import KeptList, proof_of
 from runwatch.head.access.roles import ROLES, Role
 
 FILE: Final = "tokens.json"
@@ -59,10 +59,6 @@ def cookie_of(token: str) -> str:
     """What a browser keeps instead of the token; the way back does not exist."""
     digest = hmac.new(token.encode("utf-8", "replace"), b"runwatch token", hashlib.sha256)
     return COOKIE + digest.hexdigest()
-
-
-def _proof(cookie: str) -> str:
-    return hashlib.sha256(cookie.encode("utf-8", "replace")).hexdigest()
 
 
 class Tokens:
@@ -104,7 +100,7 @@ class Tokens:
             role=role,
             created_ns=now_ns,
             expires_ns=now_ns + int(days * _DAY_NS) if days is not None else 0,
-            proof=_proof(cookie_of(word)),
+            proof=proof_of(cookie_of(word)),
             projects=project_names.checked(projects),
         )
         with self._lock:
@@ -139,11 +135,9 @@ class Tokens:
     def of_cookie(self, cookie: str) -> Token | None:
         if not cookie.startswith(COOKIE):
             return None
-        proof, now_ns, found = _proof(cookie), self._clock.wall_ns(), None
+        now_ns = self._clock.wall_ns()
         with self._lock:
-            for token in self._list.seen().values():
-                if hmac.compare_digest(token.proof, proof):
-                    found = token
+            found = self._list.of_cookie(cookie)
         if found is None or not found.works_at(now_ns):
             return None
         self.used_ns[found.id] = now_ns

@@ -28,7 +28,6 @@ from runwatch.views.totals import total_steps
 
 _OWN_WORDS: Final = ("run_start", "run_end", "fork")
 _EXIT: Final = "process_exit"
-_HEARTBEAT: Final = "heartbeat"
 _CONFIG: Final = "config"
 MOST_CONFIG_BYTES: Final = 32 << 20
 """Of all runs together, the newest first: who has more tells only of those how many steps are
@@ -46,7 +45,6 @@ class _News:
     configured: set[JournalId] = field(default_factory=set)
     """… or told of its configuration."""
     exits: list[EventRow] = field(default_factory=list)
-    seen_ns: dict[JournalId, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +69,6 @@ class RunBoard:
         self._runs_of: dict[JournalId, tuple[RunId, ...]] = {}
         self._words: dict[RunId, list[EventRow]] = {}
         self._exits: dict[JournalId, list[EventRow]] = defaultdict(list)
-        self._seen_ns: dict[JournalId, int] = {}
         self._totals: dict[RunId, int | None] = {}
         self._summaries: dict[RunId, RunSummary] = {}
         self._in_order: list[RunSummary] | None = None
@@ -96,8 +93,6 @@ class RunBoard:
                         self._news.configured.add(batch.origin.journal)
                     elif event.kind == _EXIT:
                         self._news.exits.append(_row(batch, event.time_ns, _EXIT, event.body))
-                    elif event.kind == _HEARTBEAT:
-                        _hear(self._news.seen_ns, event.time_ns, event.body.get("alive"))
 
     def warm(self) -> None:
         """Read all there is, so that the first who asks need not wait; in a thread of its own."""
@@ -195,21 +190,17 @@ class RunBoard:
         going = {run for run, s in self._summaries.items() if s.state == "running"}
         # One that was taken for lost may be seen again.
         silent = {run for run, s in self._summaries.items() if s.state == "lost"}
-        self._look(changed | going | (silent & self._of([*news.seen_ns, *alive])), alive, gone)
+        self._look(changed | going | (silent & self._of(alive)), alive, gone)
         self._begun = True
 
     def _begin(self, gone: Collection[JournalId]) -> None:
         """Read it all; what is stored meanwhile is news, and hearing it twice does no harm."""
-        store, now_ns = self._reading.store, self._reading.clock.wall_ns()
+        store = self._reading.store
         self._words, self._exits = defaultdict(list), defaultdict(list)
         for row in store.events(None, kinds=[_EXIT], of_each=OF_EACH):
             self._exits[_journal(row)].append(row)
         for row in store.events(None, kinds=list(_OWN_WORDS), of_each=OF_EACH):
             self._words[row.run].append(row)
-        self._seen_ns = {}
-        since_ns = now_ns - int(self._reading.window_s * 1e9)
-        for row in store.events(None, kinds=[_HEARTBEAT], start_ns=since_ns, of_each=OF_EACH):
-            _hear(self._seen_ns, row.time_ns, row.body.get("alive"))
         configs: dict[RunId, list[EventRow]] = defaultdict(list)
         found = store.events(
             None, kinds=[_CONFIG], of_each=OF_EACH, newest_first=True, most_bytes=MOST_CONFIG_BYTES
@@ -238,8 +229,6 @@ class RunBoard:
             self._totals[run] = _total(store.events(run, kinds=[_CONFIG], of_each=OF_EACH))
         for row in news.exits:
             self._exits[_journal(row)].append(row)
-        for journal, seen_ns in news.seen_ns.items():
-            self._seen_ns[journal] = max(seen_ns, self._seen_ns.get(journal, seen_ns))
 
     def _of(self, journals: Iterable[JournalId]) -> set[RunId]:
         return {run for journal in journals for run in self._runs_of.get(journal, ()) if run}
@@ -254,8 +243,6 @@ class RunBoard:
             life = list(self._words.get(run, ()))
             for row in processes:
                 life += self._exits.get(row.journal, ())
-                if row.journal in self._seen_ns:
-                    life.append(_heartbeat(row.journal, self._seen_ns[row.journal]))
             states = process_states(
                 processes, life, now_ns, reading.window_s, alive=alive, gone=gone
             )
@@ -270,20 +257,8 @@ def _row(batch: Batch, time_ns: int, kind: str, body: object) -> EventRow:
     return EventRow(origin.journal, RunId(""), origin.host, 0, time_ns, None, kind, said)
 
 
-def _heartbeat(journal: JournalId, time_ns: int) -> EventRow:
-    body = {"alive": [journal]}
-    return EventRow(journal, RunId(""), "", 0, time_ns, None, _HEARTBEAT, body)
-
-
 def _journal(row: EventRow) -> JournalId:
     return JournalId(str(row.body.get("journal")))
-
-
-def _hear(seen_ns: dict[JournalId, int], time_ns: int, alive: object) -> None:
-    for journal in alive if isinstance(alive, list | tuple) else ():
-        if isinstance(journal, str):
-            known = seen_ns.get(JournalId(journal), time_ns)
-            seen_ns[JournalId(journal)] = max(known, time_ns)
 
 
 def _total(events: Sequence[EventRow]) -> int | None:

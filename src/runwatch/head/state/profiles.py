@@ -22,6 +22,7 @@ from urllib.parse import unquote, urlsplit
 from runwatch.errors import NotFound, RunwatchError, UsageError
 from runwatch.files import Folder, journal_folder, shelf
 from runwatch.head.reading import Reading
+from runwatch.profile_event import PROFILE
 from runwatch.record import JournalId, RunId
 from runwatch.store.deletion import Deletion
 from runwatch.store.store import OF_EACH
@@ -220,7 +221,7 @@ class Profiles:
 
     def _told(self) -> dict[view.Key, Session]:
         store = self.reading.store
-        events = store.events(None, kinds=[view.PROFILE], of_each=OF_EACH)
+        events = store.events(None, kinds=[PROFILE], of_each=OF_EACH)
         events += store.events(None, kinds=[view.DELETED], of_each=OF_EACH)
         events.sort(key=lambda event: event.time_ns)
         told = view.fold(events)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from runwatch.errors import RunwatchError
-from runwatch.files import Folder
+from runwatch.files import written
 from runwatch.views.sessions import Session
 
 SETTLE_SECONDS: Final = 1.0
@@ -64,7 +64,6 @@ class SessionFiles:
 
 
 def write_whole(path: Path, pieces: Iterator[bytes]) -> None:
-    """Into a file beside it first: what stands under the name is always whole."""
-    with Folder.at(path.parent) as folder, folder.writing(path.name) as file:
+    with written(path) as file:
         for piece in pieces:
             file.write(piece)

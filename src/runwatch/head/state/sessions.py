@@ -6,7 +6,6 @@ durably; a head that is killed at any moment comes back with the sessions that i
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
@@ -15,12 +14,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
-from runwatch._version import __version__
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import NotFound, RunwatchError, StoreBusy, StoreFull
 from runwatch.head.ingest import Ingest
-from runwatch.journal.liveness import boot_id, start_ticks, this_host
-from runwatch.journal.segment import new_journal_id
+from runwatch.head.own_journal import own_origin
 from runwatch.record import Batch, Event, Origin, Position, RunId
 from runwatch.rows import EventRow
 from runwatch.store.store import OF_EACH, Store
@@ -200,7 +197,7 @@ class Sessions:
             raise StoreBusy("this store can only be read here; ask the head that serves it")
         now_ns = self.clock.wall_ns()
         events = [Event(now_ns, kind, body) for body in bodies]
-        origin = self._origin = self._origin or _origin(now_ns)
+        origin = self._origin = self._origin or own_origin(now_ns)
         start, end = Position(self._place), Position(self._place + len(events))
         written = self._ingest.submit(Batch(origin, start, end, events=events))
         try:
@@ -215,14 +212,6 @@ class Sessions:
         self._place = verdict.position
         rows = [_row(origin, event) for event in events]
         self._sessions = view.fold(rows, self._folded())
-
-
-def _origin(now_ns: int) -> Origin:
-    host, pid = this_host(), os.getpid()
-    journal = new_journal_id(host, pid, now_ns, os.urandom(4).hex())
-    return Origin(
-        journal, host, pid, now_ns, boot_id(), start_ticks(pid) or 0, "agent", __version__
-    )
 
 
 def _row(origin: Origin, event: Event) -> EventRow:

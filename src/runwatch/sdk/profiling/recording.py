@@ -7,6 +7,7 @@ Whatever fails is told in the `profile` event that ends the capture.
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from collections.abc import Callable, Sequence
@@ -27,6 +28,7 @@ from runwatch.capture.tracing.traces import (
 )
 from runwatch.errors import RunwatchError
 from runwatch.journal.liveness import this_host
+from runwatch.profile_event import PROFILE, ProfileEvent
 from runwatch.record import NO_STEP
 from runwatch.sdk.guard import guarded, tally
 
@@ -349,7 +351,7 @@ class Recording:
         writer = run._writer
         if writer is None or writer.closed:
             return
-        writer.event("profile", self._body(state), scope=run._scope)
+        writer.event(PROFILE, self._body(state), scope=run._scope)
 
     def status(self) -> dict[str, Any]:
         """For whoever asks meanwhile."""
@@ -359,25 +361,27 @@ class Recording:
     def _body(self, state: str) -> dict[str, Any]:
         plan = self.plan
         first, last = self._steps_seen()
-        return {
-            "session": plan.session[:200],
-            "state": state,
-            "why": self.why[:4000],
-            "framework": "+".join(self.frameworks),
-            "frameworks": self.frameworks,
-            "files": list(self.files),
-            "directory": self.directory,
-            "bytes": self._bytes,
-            "start_ns": self._start_ns,
-            "end_ns": self._end_ns if state != "started" else 0,
-            "first_step": first,
-            "last_step": last,
-            "origin": plan.origin,
-            "command": plan.command,
-            "problems": [problem[:1000] for problem in self._problems[:20]],
-            "rank": self.run.rank,
-            "host": this_host(),
-        }
+        return ProfileEvent(
+            session=plan.session,
+            state=state,
+            why=self.why,
+            frameworks=self.frameworks,
+            files=self.files,
+            directory=self.directory,
+            bytes=self._bytes,
+            start_ns=self._start_ns,
+            end_ns=self._end_ns,
+            first_step=first,
+            last_step=last,
+            origin=plan.origin,
+            command=plan.command,
+            problems=self._problems,
+            rank=self.run.rank,
+            host=this_host(),
+            pid=os.getpid(),
+            run=self.run.id,
+            way="sdk",
+        ).body()
 
     def _steps_seen(self) -> tuple[int | None, int | None]:
         if self._first_step != NO_STEP:

@@ -13,7 +13,6 @@ from typing import Final, Literal
 
 from runwatch.views.diagnosis.evidence import Seat
 from runwatch.views.diagnosis.flight import Finding
-from runwatch.views.diagnosis.frames import Wait
 from runwatch.views.diagnosis.progress import ranks_in_words
 from runwatch.views.diagnosis.scene import Group, Scene, grouped
 
@@ -79,7 +78,7 @@ def by_end(scene: Scene) -> Blame | None:
 
 def _is_doubtful(first: Seat, scene: Scene) -> bool:
     """A watchdog ends ranks that wait, and people end runs that hang."""
-    elsewhere = [seat for seat in scene.elsewhere if not seat.moves and _wait(seat).where]
+    elsewhere = [seat for seat in scene.elsewhere if not seat.moves and seat.waits_for.where]
     if _is_fatal(first):
         return bool(elsewhere) and _after_the_fact(first, elsewhere)
     return bool(elsewhere) or _after_the_fact(first, scene.waiting)
@@ -177,7 +176,7 @@ def by_elsewhere(scene: Scene) -> Blame | None:
         f"of the ranks that were looked at, only {ranks_in_words(ranks)} did not wait for others",
     )
     said += _skipped(scene, scene.elsewhere)
-    surely = any(_wait(s).kind in ("collective", "peer") for s in scene.waiting)
+    surely = any(s.waits_for.kind in ("collective", "peer") for s in scene.waiting)
     outnumbered = len(scene.elsewhere) < len(scene.waiting)
     at_work = bool(scene.unseen) and all(s.moves for s in scene.elsewhere)
     if len(odd) == 1 and (outnumbered or surely) and not at_work:
@@ -202,16 +201,16 @@ def by_collective(scene: Scene) -> Blame | None:
 
 def _may_judge(most: Group, rest: Sequence[Seat]) -> bool:
     """Where one rank has a part of its own, being elsewhere than the others proves nothing."""
-    wait = _wait(most.first)
+    wait = most.first.waits_for
     if wait.kind == "peer" or wait.what in ROOTED:
         return False
-    return all(_wait(seat).kind != "peer" for seat in rest)
+    return all(seat.waits_for.kind != "peer" for seat in rest)
 
 
 def _differ(most: Group, rest: Sequence[Seat]) -> bool:
     """The same collective, called from another line, is no mismatch; in another step it is."""
     first, odd = most.first, rest[0]
-    if _wait(first).what != _wait(odd).what:
+    if first.waits_for.what != odd.waits_for.what:
         return True
     steps = {seat.step for seat in most.seats}
     return None not in steps and len(steps) == 1 and odd.step not in steps | {None}
@@ -240,7 +239,7 @@ def by_crowd(scene: Scene) -> Blame | None:
     if scene.waiting or len(scene.groups) != 2 or len(scene.groups[1].seats) != 1:
         return None
     most, odd = scene.groups[0].first, scene.groups[1].first
-    blocked = _wait(most).kind in ("lock", "unknown", "socket", "pipe") and not most.moves
+    blocked = most.waits_for.kind in ("lock", "unknown", "socket", "pipe") and not most.moves
     if not blocked or not _is_majority(scene, 1):
         return None
     return Blame("crowd", (odd.rank,), "likely", ("all other ranks have the same stack",))
@@ -250,7 +249,7 @@ def by_nature(scene: Scene) -> Blame | None:
     """A run of one process: there is nobody else, unless it waits for somebody."""
     if len(scene.seats) != 1 or not scene.seen:
         return None
-    if _wait(scene.seen[0]).kind in ("collective", "peer"):
+    if scene.seen[0].waits_for.kind in ("collective", "peer"):
         return None
     return Blame("alone", (scene.seats[0].rank,), "likely")
 
@@ -309,12 +308,8 @@ def _is_majority(scene: Scene, odd: int) -> bool:
     return len(scene.seen) >= ENOUGH and odd * 2 <= others and not scene.unseen and not scene.gone
 
 
-def _wait(seat: Seat) -> Wait:
-    return seat.wait or Wait("unknown", "")
-
-
 def _named(group: Group) -> str:
-    wait = _wait(group.first)
+    wait = group.first.waits_for
     return f"{ranks_in_words(group.ranks)} in {wait.what}{wait.place}"
 
 

@@ -156,6 +156,10 @@ class Seat:
     """Native frames were read at a look."""
 
     @property
+    def waits_for(self) -> Wait:
+        return self.wait or Wait("unknown", "")
+
+    @property
     def rank(self) -> int:
         return self.evidence.rank
 

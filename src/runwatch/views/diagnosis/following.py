@@ -1,13 +1,12 @@
 """A run's progress, read from what its processes recorded.
 
-`Follower` takes batches as they are stored; `from_rows` begins with what a store already has.  Both
-understand Runwatch's own spans, the entries of `GoodputRecorder`, and, of a process that tells
-neither, the step numbers of its points.
+`Follower` takes batches as they are stored.  It understands Runwatch's own spans, the entries of
+`GoodputRecorder`, and, of a process that tells neither, the step numbers of its points.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -24,7 +23,6 @@ from runwatch.record import (
     Series,
     SpanName,
 )
-from runwatch.rows import EventRow, SpanRow
 from runwatch.views.diagnosis.progress import STEP, Ended, Progress
 from runwatch.views.pace import Limits
 from runwatch.views.runs import ProcessState
@@ -94,18 +92,6 @@ class Follower:
             if event.scope in journal.scopes:
                 self._event(journal, event)
         self._points(journal, batch)
-
-    def from_rows(self, spans: Iterable[SpanRow], events: Iterable[EventRow]) -> None:
-        """What a store has; rows of processes that were not announced are passed over."""
-        rows: list[SpanRow | EventRow] = [*spans, *events]
-        for row in sorted(rows, key=lambda row: row.time_ns):
-            journal = self._journals.get(row.journal)
-            if journal is None or row.run != self.run:
-                continue
-            if isinstance(row, SpanRow):
-                self._edge(journal, row.name, row.span, row.edge, row.time_ns, row.step)
-            elif row.kind == ELAPSED_EVENT:
-                self._elapsed(journal, row.time_ns, row.body)
 
     # ── inside ────────────────────────────────────────────────────────────────────────────────
 

@@ -65,7 +65,7 @@ def by_prompt(seat: Seat) -> Standing | None:
     """A debugger, a console, a notebook kernel; the interpreter's own has no Python frame."""
     thread = seat.thread
     bare = thread is not None and thread.is_main and all(frame.native for frame in thread.frames)
-    if _wait(seat).kind == "idle" or (bare and seat.looks >= SEVERAL):
+    if seat.waits_for.kind == "idle" or (bare and seat.looks >= SEVERAL):
         return Standing("idle", "it waits for a person" if not bare else "it runs no Python code")
     return None
 
@@ -81,7 +81,7 @@ def by_word(seat: Seat) -> Standing | None:
 
 def by_children(seat: Seat) -> Standing | None:
     """It waits for a process that it started, and that one gets on."""
-    kind = _wait(seat).kind
+    kind = seat.waits_for.kind
     if kind not in _FOR_A_CHILD:
         return None
     for child in _children(seat):
@@ -92,14 +92,14 @@ def by_children(seat: Seat) -> Standing | None:
 
 def by_kind(seat: Seat) -> Standing | None:
     """A compile, a checkpoint, a collection of garbage have their time, moving or not."""
-    wait = _wait(seat)
+    wait = seat.waits_for
     if wait.kind in PATIENT or (wait.kind != "sleep" and seat.state == "D"):
         return Standing("busy", f"{wait.what or 'input and output'} may take long")
     return None
 
 
 def by_motion(seat: Seat) -> Standing | None:
-    running = _wait(seat).kind == "running" and not seat.keeps_gil
+    running = seat.waits_for.kind == "running" and not seat.keeps_gil
     if seat.moves or (running and seat.moved_before):
         return Standing("busy", "its stack moves")
     return None
@@ -116,7 +116,7 @@ def by_threads(seat: Seat) -> Standing | None:
 
     A lock by itself is not that: who would release it may be any thread, or none.
     """
-    wait, ran = _wait(seat), seat.others_ran
+    wait, ran = seat.waits_for, seat.others_ran
     if wait.kind not in _FOR_A_THREAD or (wait.kind == "lock" and wait.what == "a lock"):
         return None
     return Standing("busy", "other threads of it work") if ran and ran.was_busy else None
@@ -124,7 +124,7 @@ def by_threads(seat: Seat) -> Standing | None:
 
 def by_pulse(seat: Seat) -> Standing | None:
     """The same line at every look, and yet it ran in between: it sends, receives, reads."""
-    wait, ran = _wait(seat), seat.ran
+    wait, ran = seat.waits_for, seat.ran
     if ran is None or wait.kind == "running" or _waits_for_ranks(wait):
         return None
     polls = wait.kind in _POLLED and wait.what not in _STREAMED
@@ -135,7 +135,7 @@ def by_pulse(seat: Seat) -> Standing | None:
 
 def by_running(seat: Seat) -> Standing | None:
     """On a core at every look, or with the interpreter's lock in its hands, in the same line."""
-    wait = _wait(seat)
+    wait = seat.waits_for
     if wait.kind != "running":
         return None
     if seat.looks < SEVERAL or _hinted(seat):
@@ -151,12 +151,12 @@ def by_running(seat: Seat) -> Standing | None:
 
 def by_others(seat: Seat) -> Standing | None:
     """In a collective, at the device, in the backward pass: that depends on others."""
-    return Standing("unsure") if _waits_for_ranks(_wait(seat)) else None
+    return Standing("unsure") if _waits_for_ranks(seat.waits_for) else None
 
 
 def by_identity(seat: Seat) -> Standing:
     """Blocked: the same stack at several looks, or in what cannot be mistaken."""
-    wait = _wait(seat)
+    wait = seat.waits_for
     if seat.looks < SEVERAL and wait.kind not in ("sleep", "lock", "socket", "pipe"):
         return Standing("unsure")
     dead = (child for child in _children(seat) if child.state in _DEAD)
@@ -181,10 +181,6 @@ RULES: Final[tuple[Rule, ...]] = (
 
 
 # ── what they share ────────────────────────────────────────────────────────────────────────────
-
-
-def _wait(seat: Seat) -> Wait:
-    return seat.wait or Wait("unknown", "")
 
 
 def _waits_for_ranks(wait: Wait) -> bool:

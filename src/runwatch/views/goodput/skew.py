@@ -94,15 +94,6 @@ class Skew:
                 return {}  # they do not go together
         return found
 
-    def spread_ns(self, tracks: Mapping[str, Track]) -> int:
-        """By how much the clocks of hosts may still be apart."""
-        columns = self._columns(tracks)
-        steps = _common(list(columns.values()))
-        if len(columns) < 2 or not steps:
-            return 0
-        ends = [[column[step] for column in columns.values()] for step in steps]
-        return _middle([max(each) - min(each) for each in ends])
-
     def drifted_ns(self, tracks: Mapping[str, Track], steps: int) -> int:
         """How much may be wrong of so many steps because clocks went apart after the first."""
         ends = {key: sample.ends for key, sample in self.later.items()}

@@ -17,7 +17,7 @@ from runwatch.compat.goodput.log.entries import (
     Mark,
     Marks,
     from_event,
-    from_point,
+    from_mark,
     mark_of,
     time_ns_of,
     to_record,
@@ -54,7 +54,9 @@ def timed(field: str) -> Entry:
 def back(record: AsPoint | AsEvent, job: str = "job") -> Entry:
     if isinstance(record, AsEvent):
         return from_event(record.body)
-    return from_point(record.metric, record.labels, record.step, record.value, job)
+    mark = mark_of(record.metric, record.labels)
+    assert mark is not None
+    return from_mark(mark, record.step, record.value, job)
 
 
 @pytest.mark.parametrize("field", TIME_FIELDS)
@@ -126,8 +128,6 @@ def test_every_entry_comes_back_as_it_was(entry: Entry) -> None:
 def test_other_series_and_events_are_not_entries() -> None:
     assert mark_of("loss", {}) is None
     assert mark_of("goodput.unheard_of", {}) is None
-    with pytest.raises(ValueError, match="'loss'"):
-        from_point("loss", {}, 1, 2.0, "job")
     with pytest.raises(ValueError, match="truncated_bytes"):
         from_event({"truncated_bytes": 10**6, "text": "{"})
 

@@ -19,7 +19,6 @@ from runwatch.record import (
     Series,
     SpanName,
 )
-from runwatch.rows import EventRow, SpanRow
 from runwatch.views.diagnosis.following import Follower
 from runwatch.views.runs import ProcessState, State
 
@@ -174,24 +173,6 @@ def test_ends_and_heartbeats() -> None:
     stall = follower.progress.verdict(ZERO + 40 * SECOND)
     assert stall is not None and stall.ranks == (0,)
     assert follower.progress.verdict(ZERO + 100 * SECOND) is None, "out of reach"
-
-
-def test_rows_of_a_store_tell_the_same_as_batches() -> None:
-    journal = JournalId("j0")
-    spans = [
-        SpanRow(journal, RUN, "host", 0, "step", step, edge, ZERO + (step + edge) * SECOND, step)
-        for edge in (BEGIN, END)
-        for step in range(20)
-    ]
-    stranger = SpanRow(JournalId("x"), RUN, "host", 5, "step", 1, BEGIN, ZERO, 0)
-    body = {"name": "compile", "seconds": 0.5}
-    events = [EventRow(journal, RUN, "host", 0, ZERO + SECOND, 0, "elapsed", body)]
-    one, other = following(0), following(0)
-    one.from_rows([*spans, stranger], events)
-    other.batch(steps(0, 20))
-    assert one.progress.last_step(0) == other.progress.last_step(0) == 19
-    assert one.progress.since_ns(0) == other.progress.since_ns(0)
-    assert one.progress.limit_ns() == other.progress.limit_ns()
 
 
 def test_of_a_backlog_the_last_steps_count_and_spans_are_kept() -> None:

@@ -83,12 +83,6 @@ def test_the_first_steps_say_nothing_nor_do_later_laps_and_late_ones() -> None:
     assert len(seen({0: always(0)}, 500).ends["rank 0"]) == MOST_STEPS + FIRST_STEPS
 
 
-def test_the_spread_is_what_clocks_may_still_be_apart() -> None:
-    skew = seen({0: always(0), 1: always(SECOND)})
-    assert skew.spread_ns(tracks(["a", "b"])) == SECOND
-    assert skew.spread_ns(tracks(["a", "a"])) == 0
-
-
 def test_what_was_seen_is_saved() -> None:
     skew = seen({0: always(0), 1: always(SECOND)}, 500)
     assert Skew.of_state(skew.state()) == skew

@@ -59,7 +59,7 @@ const TELL: Record<string, (body: JsonObject, event: EventInfo) => Telling | nul
   journal_loss: (body) => ["warning", "warn", "records were lost", several(Number(body.dropped_records ?? 0), "record")],
   clock_jump: (body) => ["warning", "warn", "the clock jumped", text(body.seconds)],
   // Told elsewhere, or of no interest here.
-  config: () => null, heartbeat: () => null, elapsed: () => null, goodput_entry: () => null, profile: () => null,
+  config: () => null, elapsed: () => null, goodput_entry: () => null, profile: () => null,
   incident: () => null, stacks: () => null, device_owner: () => null, fork: () => null, agent_start: () => null, agent_end: () => null,
   command_result: () => null,
 };

@@ -148,15 +148,6 @@ def from_mark(mark: Mark, step: int, seconds: float, job_name: str) -> Entry:
     return {_JOB_NAME: job_name, other: said, mark.field: seconds}
 
 
-def from_point(
-    metric: str, labels: Mapping[str, str], step: int | None, value: float, job_name: str
-) -> Entry:
-    mark = mark_of(metric, labels)
-    if mark is None:
-        raise ValueError(f"points of {metric!r} are not log entries of a job")
-    return from_mark(mark, NO_STEP if step is None else step, value, job_name)
-
-
 def from_event(body: Mapping[str, Any]) -> Entry:
     """The entry in an event's body; ValueError if there is none (a body cut for its length)."""
     entry = body.get("entry")

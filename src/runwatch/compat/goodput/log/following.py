@@ -39,7 +39,6 @@ _AT_A_TIME: Final = 256 << 10
 few objects in it for the garbage collector to look through everything time and again."""
 
 _LOW: Final = 0 if sys.byteorder == "little" else 3
-_NEVER_NS: Final = 2**63 - 1
 _CURSOR: Final = "journals:"
 
 

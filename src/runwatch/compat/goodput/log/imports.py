@@ -347,7 +347,7 @@ def _write(fresh: list[_Fresh], root: Path, job: str) -> None:
         (root / "journals").mkdir(mode=0o700, exist_ok=True)
         target = root / "journals" / journal
         if not target.exists():
-            os.rename(stage / "journals" / journal, target)
+            os.rename(stage / "journals" / journal, target)  # a folder: `files.written` makes files
     except OSError as error:
         raise UsageError(f"cannot write to {root}: {error}") from error
     finally:

@@ -190,6 +190,8 @@ def _is_remote(path: str) -> bool:
 
 
 # ── events ────────────────────────────────────────────────────────────────────────────────────
+# By hand: this is written in the training program, into which the SDK loads no dependency, and
+# whose own protobuf may know TensorBoard's messages already.
 
 
 def _event(wall_time: float, scalar: Scalar) -> bytes:

@@ -5,26 +5,22 @@ others may ask such a program for one.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Sequence
-from functools import wraps
-from inspect import iscoroutinefunction
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Final, ParamSpec, Self, TypeVar, cast
+from typing import Final, Self
 
 from runwatch.compat.mldiagnostics.custom_types.exceptions import ProfilingError
 from runwatch.sdk.front import current_run
 from runwatch.sdk.guard import guarded, tally
 from runwatch.sdk.profiling.profiling import Capture, raised, timestamp
 from runwatch.sdk.run import Run
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from runwatch.sdk.step import Decorating
 
 PORT: Final = 9999
 ADDRESS: Final = "127.0.0.1"
 
 
-class xprof:
+class xprof(Decorating):
     """`with xprof():`, `@xprof()`, or `start()` and `stop()`.
 
     Without `run`, of the run that is current when it is first used.  Ranks that are not in
@@ -91,27 +87,8 @@ class xprof:
         if self._capture is not None:
             self._stop(raised(error))
 
-    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+    def again(self) -> Self:
         """A session for each call; calls that overlap share the first one's."""
-        if iscoroutinefunction(function):
-            return cast(Callable[P, R], self._around_coroutine(function))
-
-        @wraps(function)
-        def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            with self._again():
-                return function(*args, **kwargs)
-
-        return call
-
-    def _around_coroutine(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
-        @wraps(function)
-        async def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            with self._again():
-                return await function(*args, **kwargs)
-
-        return call
-
-    def _again(self) -> Self:
         return type(self)(self._run, self._process_index_list)
 
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from runwatch.compat.xprofiler.mltrace.log_entries import (
     Entry,
@@ -28,6 +26,7 @@ from runwatch.compat.xprofiler.mltrace.log_entries import (
 )
 from runwatch.compat.xprofiler.mltrace.trace import Trace, page_text, trace_text
 from runwatch.errors import NotFound, RunwatchError, UsageError
+from runwatch.files import written
 
 HOUR_NS: Final = 3600 * 10**9
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -145,28 +144,16 @@ def _from_cloud(arguments: Arguments, client: Callable[[str], Any]) -> Iterator[
 
 
 def _write(stem: str, trace: Trace, found: Iterable[Entry], project: str) -> None:
-    with _whole(Path(f"{stem}.gz")) as file:
+    with written(Path(f"{stem}.gz"), mode=0o666) as file:
         with gzip.GzipFile("", "wb", 5, file, mtime=0) as packed:
             for piece in trace_text(trace, found, {"project": project} if project else {}):
                 packed.write(piece.encode())
         if not trace.lines:
             raise NotFound(f"no log entries of {trace.job} in that time: nothing was written")
         file.seek(0)
-        with _whole(Path(f"{stem}.html")) as page:
+        with written(Path(f"{stem}.html"), mode=0o666) as page:
             for piece in page_text(f"{trace.job}: log timeline", file):
                 page.write(piece.encode())
-
-
-@contextmanager
-def _whole(path: Path) -> Iterator[IO[bytes]]:
-    """A file that is there when it is complete, or not at all."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with part.open("w+b") as file:
-            yield file
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

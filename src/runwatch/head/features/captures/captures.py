@@ -21,6 +21,7 @@ from runwatch.errors import NotFound, RunwatchError, UsageError
 from runwatch.head.outbox import Outbox, Sent
 from runwatch.head.own_journal import OwnJournal
 from runwatch.head.reading import Reading
+from runwatch.profile_event import PROFILE
 from runwatch.record import RunId
 from runwatch.rows import EventRow
 from runwatch.store.store import OF_EACH
@@ -283,7 +284,7 @@ class Captures:
         return [part for part in parts if part.command == asked.command]
 
     def _told(self, run: RunId | None) -> list[profile_view.Session]:
-        kinds = [profile_view.PROFILE, profile_view.DELETED]
+        kinds = [PROFILE, profile_view.DELETED]
         rows = self.reading.store.events(run, kinds=kinds, of_each=OF_EACH)
         states = self.reading.processes(run) if run is not None else []
         # Whoever is merely not heard of may be recording still: a head that was away hears nobody.

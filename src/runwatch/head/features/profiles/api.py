@@ -22,8 +22,8 @@ from runwatch.head.http.answering import routed
 from runwatch.head.http.openapi import Operation
 from runwatch.head.http.parameters import Parameter, parse
 from runwatch.head.http.policy import page_policy
+from runwatch.profile_event import PROFILE, STARTED
 from runwatch.record import Batch
-from runwatch.views.profiles import PROFILE
 
 _HERE: Final = Path(__file__).parent
 _TRACE: Final = tuple(
@@ -64,7 +64,7 @@ class ProfilesApi(Feature):
 
     def stored(self, batches: Sequence[Batch]) -> None:
         if self._eager and any(
-            event.kind == PROFILE and event.body.get("state") != "started"
+            event.kind == PROFILE and event.body.get("state") != STARTED
             for batch in batches
             for event in batch.events
         ):

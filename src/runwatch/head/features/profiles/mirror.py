@@ -53,6 +53,7 @@ class Mirror:
         if target.exists() and target.stat().st_size == size:
             return False
         private(target.parent)
+        # Not `files.written`: the drivers of object stores write to a name, not into an open file.
         part = target.with_name(f".{target.name}.part")
         self._system.get_file(path, str(part))
         part.chmod(0o600)

@@ -30,6 +30,7 @@ from runwatch.head.state.accounts.accounts import Accounts
 from runwatch.head.state.accounts.notes import noted
 from runwatch.head.state.accounts.warming import Warming
 from runwatch.head.state.board import RunBoard
+from runwatch.profile_event import PROFILE
 from runwatch.record import JournalId, RunId
 from runwatch.rows import Curve, EventRow
 from runwatch.store.store import OF_EACH
@@ -320,7 +321,7 @@ def _is_plain(value: Any) -> bool:
 def _profiles(
     reading: Reading, run: RunId, states: Iterable[ProcessState], window: Window
 ) -> list[TimelineProfile]:
-    told = reading.store.events(run, kinds=[profiles.PROFILE], of_each=OF_EACH)
+    told = reading.store.events(run, kinds=[PROFILE], of_each=OF_EACH)
     if not told:
         return []
     told += reading.store.events(RunId(""), kinds=[profiles.DELETED], of_each=OF_EACH)
