@@ -38,9 +38,18 @@ class FakeClock:
     def mono_ns(self) -> int:
         return self.mono
 
+    @property
+    def now_ns(self) -> int:
+        """What the wall says; who sets it moves both, as time that passes does."""
+        return self.wall
+
+    @now_ns.setter
+    def now_ns(self, wall_ns: int) -> None:
+        self.mono += wall_ns - self.wall
+        self.wall = wall_ns
+
     def advance(self, seconds: float) -> None:
-        self.wall += round(seconds * SECOND)
-        self.mono += round(seconds * SECOND)
+        self.now_ns += round(seconds * SECOND)
 
     def wait(self, seconds: float, wake: Callable[[float], bool]) -> bool:
         if self.jumps:

@@ -11,13 +11,12 @@ from runwatch.head.ingest import Ingest
 from runwatch.head.quotas import DAY_NS, NO_LIMITS, Quotas, QuotaSettings, size_of
 from runwatch.record import Batch, Event, RunId, RunScope, Verdict
 from runwatch.store.duck import DuckStore
-from runwatch.testing import until
-from tests.integration.head_history import Clock
+from runwatch.testing import FakeClock, until
 from tests.unit.store.batches import EPOCH, Writer, definitions, origin, ramp
 
 
 class World:
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
         self.store = DuckStore.open(None)
         self.told: list[tuple[str, str]] = []
@@ -45,7 +44,7 @@ class World:
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    made = World(Clock())
+    made = World(FakeClock())
     yield made
     made.ingest.close()
     made.store.close()

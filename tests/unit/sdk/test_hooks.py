@@ -22,8 +22,11 @@ from runwatch.sdk.hooks.install import Hooks, is_loaded, wanted
 from runwatch.sdk.hooks.teller import Teller
 from runwatch.sdk.identity import identify
 from runwatch.sdk.run import Run
+from runwatch.testing import FakeClock
 from tests.integration.sdk_programs import Story
-from tests.unit.journal.journal_help import SECOND, FakeClock
+from tests.unit.journal.journal_help import (
+    SECOND,
+)
 
 Tell = Callable[[], Story]
 

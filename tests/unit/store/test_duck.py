@@ -25,25 +25,12 @@ from runwatch.store.clustering import plan_merges
 from runwatch.store.duck import DuckSettings, DuckStore
 from runwatch.store.leases import Leases
 from runwatch.store.store import Retention
+from runwatch.testing import FakeClock
 from tests.unit.store.batches import DAY, EPOCH, SECOND, Writer, definitions, ramp
 
 JOURNAL = JournalId("journal-a")
 SMALL = DuckSettings(threads=1, merge_parts=3, reserve_bytes=0)
 ROOT = Path(__file__).parents[3]
-
-
-class FixedClock:
-    def __init__(self, now_ns: int = EPOCH) -> None:
-        self.now_ns = now_ns
-
-    def wall_ns(self) -> int:
-        return self.now_ns
-
-    def mono_ns(self) -> int:
-        return self.now_ns
-
-    def wait(self, seconds: float, wake: Callable[[float], bool]) -> bool:
-        return wake(0)
 
 
 @pytest.fixture
@@ -448,7 +435,7 @@ def _noisy(batch: Batch) -> Batch:
 
 
 def test_ripe_by_rows_and_by_age(directory: Path) -> None:
-    clock = FixedClock()
+    clock = FakeClock(EPOCH)
     settings = DuckSettings(threads=1, compact_rows=25, compact_seconds=100, reserve_bytes=0)
     store = DuckStore.open(directory, clock=clock, settings=settings)
     first, second, third, fourth = consecutive(4)
@@ -466,7 +453,7 @@ def test_ripe_by_rows_and_by_age(directory: Path) -> None:
 
 
 def test_parts_of_a_day_are_merged_and_a_closed_day_is_one(directory: Path) -> None:
-    clock = FixedClock(EPOCH + 3600 * SECOND)
+    clock = FakeClock(EPOCH + 3600 * SECOND)
     store = DuckStore.open(directory, clock=clock, settings=SMALL)
     for batch in consecutive(7):
         store.write([batch])
@@ -483,7 +470,7 @@ def test_parts_of_a_day_are_merged_and_a_closed_day_is_one(directory: Path) -> N
 
 def test_a_large_merge_is_cut_by_series(directory: Path) -> None:
     settings = DuckSettings(threads=1, merge_parts=2, merge_rows=25, reserve_bytes=0)
-    store = DuckStore.open(directory, clock=FixedClock(EPOCH + DAY // 2), settings=settings)
+    store = DuckStore.open(directory, clock=FakeClock(EPOCH + DAY // 2), settings=settings)
     writer = Writer(definitions=definitions(series=5))
     for part in range(2):
         rows = [row for s in range(1, 6) for row in ramp(5, series=s, first=5 * part)]
@@ -537,7 +524,7 @@ def test_which_parts_are_merged(
 
 def test_what_a_slow_clock_wrote_is_kept_as_long_as_the_rest(directory: Path) -> None:
     """A node's clock is 200 days behind: its points are old when they come, and came just now."""
-    clock = FixedClock(EPOCH + 200 * DAY)
+    clock = FakeClock(EPOCH + 200 * DAY)
     store = DuckStore.open(directory, settings=SMALL, clock=clock)
     batches = consecutive(4)
     for batch in batches:  # each a file, which become one
@@ -553,7 +540,7 @@ def test_what_a_slow_clock_wrote_is_kept_as_long_as_the_rest(directory: Path) ->
 
 
 def test_health_knows_when_the_newest_block_was_written(directory: Path) -> None:
-    clock = FixedClock(EPOCH + 200 * DAY)
+    clock = FakeClock(EPOCH + 200 * DAY)
     store = DuckStore.open(directory, settings=SMALL, clock=clock)
     assert store.health().newest_block_ns is None
     for batch in consecutive(2):
@@ -565,7 +552,7 @@ def test_health_knows_when_the_newest_block_was_written(directory: Path) -> None
 
 
 def test_roll_ups_outlive_their_points(directory: Path) -> None:
-    store = DuckStore.open(directory, settings=SMALL, clock=FixedClock())
+    store = DuckStore.open(directory, settings=SMALL, clock=FakeClock(EPOCH))
     store.write([Writer().batch(ramp(1000))])
     store.compact(force=True)
     store.retain(Retention(points_days=1), now_ns=EPOCH + 5 * DAY)
