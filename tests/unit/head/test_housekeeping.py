@@ -18,9 +18,8 @@ from runwatch.head.main import LocalHead
 from runwatch.head.steady import ABSENT_SECONDS, JUMP_SECONDS, WAIT_SECONDS, SteadyClock
 from runwatch.store.duck import DuckStore
 from runwatch.store.store import Retention
-from runwatch.testing import FakeClock, until
+from runwatch.testing import BatchWriter, FakeClock, ramp, until
 from tests.fuzz.world import World
-from tests.unit.store.batches import Writer, ramp
 
 DAY = 86_400 * 10**9
 
@@ -115,7 +114,7 @@ def test_points_that_came_a_minute_ago_outlive_a_jump_of_the_clock(
         until(lambda: store.asked.count("compact") > count + 1, 20, "two rounds of housekeeping")
 
     try:
-        store.inner.write([Writer().batch(ramp(100, start=clock.wall))])
+        store.inner.write([BatchWriter().batch(ramp(100, start=clock.wall))])
         store.inner.compact(force=True)
         keep_twice()
         clock.wall += 100 * DAY

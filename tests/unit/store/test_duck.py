@@ -25,8 +25,8 @@ from runwatch.store.clustering import plan_merges
 from runwatch.store.duck import DuckSettings, DuckStore
 from runwatch.store.leases import Leases
 from runwatch.store.store import Retention
-from runwatch.testing import FakeClock
-from tests.unit.store.batches import DAY, EPOCH, SECOND, Writer, definitions, ramp
+from runwatch.testing import EPOCH, SECOND, BatchWriter, FakeClock, definitions, ramp
+from tests.unit.store.batches import DAY
 
 JOURNAL = JournalId("journal-a")
 SMALL = DuckSettings(threads=1, merge_parts=3, reserve_bytes=0)
@@ -44,7 +44,7 @@ def steps(store: DuckStore) -> list[int | None]:
 
 
 def consecutive(count: int, rows: int = 10) -> list[Batch]:
-    writer = Writer()
+    writer = BatchWriter()
     return [writer.batch(ramp(rows, first=rows * i)) for i in range(count)]
 
 
@@ -126,7 +126,7 @@ CHILD = """
 import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from tests.unit.store.batches import Writer, ramp
+from runwatch.testing import BatchWriter, ramp
 from runwatch.store.duck import DuckSettings, DuckStore
 
 target = sys.argv[3]
@@ -136,7 +136,7 @@ def reached(place):
 
 settings = DuckSettings(threads=1, merge_parts=3, reserve_bytes=0, reached=reached)
 store = DuckStore.open(Path(sys.argv[2]), settings=settings)
-writer = Writer()
+writer = BatchWriter()
 for i in range(10_000):
     store.write([writer.batch(ramp(50, first=50 * i))])
     os.write(1, b"%d\\n" % (50 * (i + 1)))
@@ -277,7 +277,7 @@ def test_a_damaged_block_is_set_aside_and_the_rest_served(
     directory: Path, damage: str, when: str
 ) -> None:
     store = DuckStore.open(directory, settings=DuckSettings(threads=1, reserve_bytes=0))
-    writer = Writer()
+    writer = BatchWriter()
     for day in range(3):
         store.write([writer.batch(ramp(1000, start=EPOCH + day * DAY, first=1000 * day))])
         store.compact(force=True)
@@ -404,7 +404,7 @@ def test_compaction_on_a_full_disk_leaves_nothing_behind(small_disk: Path) -> No
     store = DuckStore.open(directory, settings=SMALL)
     random = Random(1)
     rows = [(1, EPOCH + i * SECOND, i, random.random()) for i in range(100_000)]
-    store.write([Writer().batch(rows)])
+    store.write([BatchWriter().batch(rows)])
     free = shutil.disk_usage(small_disk).free
     filler = small_disk / "filler"
     filler.write_bytes(bytes(free - (400 << 10)))
@@ -471,7 +471,7 @@ def test_parts_of_a_day_are_merged_and_a_closed_day_is_one(directory: Path) -> N
 def test_a_large_merge_is_cut_by_series(directory: Path) -> None:
     settings = DuckSettings(threads=1, merge_parts=2, merge_rows=25, reserve_bytes=0)
     store = DuckStore.open(directory, clock=FakeClock(EPOCH + DAY // 2), settings=settings)
-    writer = Writer(definitions=definitions(series=5))
+    writer = BatchWriter(definitions=definitions(series=5))
     for part in range(2):
         rows = [row for s in range(1, 6) for row in ramp(5, series=s, first=5 * part)]
         store.write([writer.batch(rows)])
@@ -487,7 +487,7 @@ def test_a_large_merge_is_cut_by_series(directory: Path) -> None:
 def test_rows_of_very_many_days_share_a_file(directory: Path) -> None:
     store = DuckStore.open(directory, settings=SMALL)
     rows = [(1, day * DAY, day, 1.0) for day in range(-20, 40)]
-    store.write([Writer().batch(rows)])
+    store.write([BatchWriter().batch(rows)])
     store.compact(force=True)
     assert len([b for b in store.closed_blocks() if b.kind == "points"]) == 17
     assert steps(store) == list(range(-20, 40))
@@ -553,7 +553,7 @@ def test_health_knows_when_the_newest_block_was_written(directory: Path) -> None
 
 def test_roll_ups_outlive_their_points(directory: Path) -> None:
     store = DuckStore.open(directory, settings=SMALL, clock=FakeClock(EPOCH))
-    store.write([Writer().batch(ramp(1000))])
+    store.write([BatchWriter().batch(ramp(1000))])
     store.compact(force=True)
     store.retain(Retention(points_days=1), now_ns=EPOCH + 5 * DAY)
     ids = [row.series for row in store.series()]
