@@ -18,9 +18,15 @@ from runwatch.head.main import LocalHead, LocalSettings
 from runwatch.head.settings import ServingSettings
 from runwatch.head.stream import AgentState
 from runwatch.record import Batch, Command, JournalId, RunId
+from runwatch.testing import FakeClock
 from runwatch.views.diagnosis.evidence import gather
 from runwatch.views.diagnosis.progress import Stall
-from tests.integration.head_history import SECOND, Clock, Producer, exited, when
+from tests.integration.head_history import (
+    SECOND,
+    Producer,
+    exited,
+    when,
+)
 from tests.unit.head.session_world import Node
 
 TOKEN: Final = "the-heads-own-token"
@@ -52,7 +58,7 @@ class World:
                 main=MainToken(TOKEN, root),
                 serving=ServingSettings(price_per_device_hour=2.0),
             ),
-            clock=Clock(NOW),
+            clock=FakeClock(NOW),
         )
         self._speaker = self._producer("agent-a", run="", name="", role="agent")
         self._looker = self._producer("agent-b", role="agent")

@@ -31,8 +31,12 @@ from runwatch.journal.segment import (
 )
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import BEGIN, END, JournalId, Origin, RunId, RunScope
+from runwatch.testing import FakeClock
 from tests.fuzz import hostile
-from tests.unit.journal.journal_help import SMALL, FakeClock, record_offsets
+from tests.unit.journal.journal_help import (
+    SMALL,
+    record_offsets,
+)
 
 NAME: Final = "6553f100-node-7-a1"
 WAYS: Final = ("blind", "sealed", "told")

@@ -28,24 +28,6 @@ SECOND = 10**9
 START = 1_700_000_000 * SECOND
 
 
-class Clock:
-    """Time stands still until it is moved."""
-
-    def __init__(self, now_ns: int = START) -> None:
-        self.now_ns = now_ns
-
-    @property
-    def wall_ns(self) -> Any:
-        return lambda: self.now_ns
-
-    @property
-    def mono_ns(self) -> Any:
-        return lambda: self.now_ns
-
-    def wait(self, seconds: float, wake: Any) -> bool:
-        return bool(wake(0))
-
-
 @dataclass
 class Producer:
     """One process: its journal, and the run that it takes part in."""

@@ -15,16 +15,9 @@ from runwatch.compat.goodput.log.backend import JournalLogger
 from runwatch.compat.goodput.log.entries import Entry
 from runwatch.record import JournalId
 from runwatch.rows import ProcessRow
-from runwatch.testing import until
+from runwatch.testing import Story, read_stories, until
 from runwatch.views.runs import attempts
-from tests.integration.sdk_programs import (
-    ROOT,
-    Story,
-    program_environment,
-    read_stories,
-    run_program,
-    start_program,
-)
+from tests.integration.sdk_programs import ROOT, program_environment, run_program, start_program
 
 PACKAGES = ("runwatch.compat.goodput", "ml_goodput_measurement")
 MODULES = (

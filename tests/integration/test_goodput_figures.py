@@ -13,7 +13,8 @@ from runwatch.cli.__main__ import main
 from runwatch.head.main import LocalHead
 from runwatch.record import BEGIN, END, RunId
 from runwatch.rows import SpanRow
-from tests.integration.sdk_programs import read_stories, run_program
+from runwatch.testing import read_stories
+from tests.integration.sdk_programs import run_program
 
 ROLLOUTS = """
 import threading, time, runwatch

@@ -29,9 +29,15 @@ from runwatch.head.settings import Pace
 from runwatch.record import JournalId
 from runwatch.store.duck.engine import DuckStore
 from runwatch.store.store import Store
-from runwatch.testing import until
+from runwatch.testing import FakeClock, until
 from tests.apps import app_of
-from tests.integration.head_history import Clock, Producer, agent, exited, fill, when
+from tests.integration.head_history import (
+    Producer,
+    agent,
+    exited,
+    fill,
+    when,
+)
 
 with warnings.catch_warnings():  # it would rather have another client library
     warnings.simplefilter("ignore")
@@ -64,7 +70,7 @@ def client(filled: Store) -> Iterator[TestClient]:
 
 @contextmanager
 def browser(store: Store, base_url: str = "http://localhost", **more: Any) -> Iterator[TestClient]:
-    app = app_of(store, clock=Clock(NOW), **more)
+    app = app_of(store, clock=FakeClock(NOW), **more)
     with TestClient(app, base_url=base_url, raise_server_exceptions=False) as opened:
         yield opened
 
@@ -564,7 +570,7 @@ REAL = st.fixed_dictionaries(
 @pytest.mark.parametrize(("path", "mode"), attacks())
 def test_no_request_breaks_the_api(filled: Store, path: str, mode: Any, tries: int) -> None:
     headers = {"Host": "localhost"}
-    app = app_of(filled, clock=Clock(NOW))
+    app = app_of(filled, clock=FakeClock(NOW))
     schema = schemathesis.openapi.from_asgi("/api/v1/openapi.json", app, headers=headers)
     operation = schema[f"/api/v1/{path}"]["GET"]
     statuses: Counter[int] = Counter()
@@ -601,7 +607,7 @@ PACE = Pace(run_seconds=0.02, all_seconds=0.02, keep_alive_seconds=0.2)
 
 
 @contextmanager
-def served(store: Store, live: Live, clock: Clock) -> Iterator[str]:
+def served(store: Store, live: Live, clock: FakeClock) -> Iterator[str]:
     """A real server on a free port."""
     app = app_of(store, clock=clock, live=live, serving={"pace": PACE})
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off", ws="none"))
@@ -651,7 +657,7 @@ def listening(url: str, **headers: str) -> Iterator[Stream]:
 
 
 def test_a_page_follows_one_run(store: Store) -> None:
-    live, clock = Live(), Clock(when(1))
+    live, clock = Live(), FakeClock(when(1))
     trainer = Producer(store, "j0")
     trainer.write([("loss", 0, 0, 5.0)])
     with served(store, live, clock) as url, listening(f"{url}/live?run=llama") as stream:
@@ -669,7 +675,7 @@ def test_a_page_follows_one_run(store: Store) -> None:
 
 
 def test_a_page_follows_all_runs_and_hears_of_silence(store: Store) -> None:
-    live, clock = Live(), Clock(when(1))
+    live, clock = Live(), FakeClock(when(1))
     with served(store, live, clock) as url, listening(f"{url}/live") as stream:
         assert stream.next("hello")["run"] is None
         live.stored([Producer(store, "j0").write([("loss", 1, 1, 4.0)])])
@@ -682,7 +688,7 @@ def test_a_page_follows_all_runs_and_hears_of_silence(store: Store) -> None:
 
 
 def test_a_page_that_returns_is_told_what_it_missed(store: Store) -> None:
-    live, clock = Live(), Clock(when(1))
+    live, clock = Live(), FakeClock(when(1))
     trainer = Producer(store, "j0")
     live.stored([trainer.write([("loss", 0, 0, 5.0)])])
     with served(store, live, clock) as url:
@@ -702,7 +708,7 @@ def test_a_page_that_returns_is_told_what_it_missed(store: Store) -> None:
 
 def test_streams_end_when_the_head_stops(store: Store) -> None:
     live = Live()
-    with served(store, live, Clock()) as url, listening(f"{url}/live") as stream:
+    with served(store, live, FakeClock()) as url, listening(f"{url}/live") as stream:
         stream.next("hello")
         live.close()
         assert all(line in ("", ": still here") for line in stream.rest())
@@ -712,7 +718,7 @@ def test_streams_end_when_the_head_stops(store: Store) -> None:
 
 def test_there_is_room_for_so_many_and_no_more(store: Store) -> None:
     live = Live(capacity=1)
-    with served(store, live, Clock()) as url, listening(f"{url}/live") as stream:
+    with served(store, live, FakeClock()) as url, listening(f"{url}/live") as stream:
         stream.next("hello")
         assert "close one" in error(httpx.get(f"{url}/live", timeout=20))["message"]
 
@@ -720,7 +726,7 @@ def test_there_is_room_for_so_many_and_no_more(store: Store) -> None:
 def test_an_export_that_is_broken_off_lets_go_of_the_store(store: Store) -> None:
     trainer = Producer(store, "j0")
     trainer.write([("loss", i / 1000, i, float(i)) for i in range(300_000)])
-    with served(store, Live(), Clock()) as url:
+    with served(store, Live(), FakeClock()) as url:
         with httpx.stream("GET", f"{url}/runs/run-1/export", timeout=20) as reply:
             assert next(reply.iter_bytes(1000)).startswith(b"run,attempt")
         assert httpx.get(f"{url}/health", timeout=20).json()["status"] == "ok"
@@ -728,7 +734,7 @@ def test_an_export_that_is_broken_off_lets_go_of_the_store(store: Store) -> None
 
 
 def test_raw_bytes_on_the_wire_do_no_harm(store: Store) -> None:
-    with served(store, Live(), Clock()) as url:
+    with served(store, Live(), FakeClock()) as url:
         port = int(url.split(":")[2].split("/")[0])
         for line in (b"GET /api/v1/runs/%ff%00 HTTP/1.1", b"GET /api/v1/runs?x=\xff HTTP/1.1"):
             with socket.create_connection(("127.0.0.1", port), timeout=20) as wire:

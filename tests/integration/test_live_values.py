@@ -10,7 +10,11 @@ import pytest
 from runwatch.head.http.live import Live
 from runwatch.store.duck.engine import DuckStore
 from runwatch.store.store import Store
-from tests.integration.head_history import Clock, Producer, when
+from runwatch.testing import FakeClock
+from tests.integration.head_history import (
+    Producer,
+    when,
+)
 from tests.integration.test_http_api import listening, served
 
 
@@ -24,7 +28,7 @@ def store() -> Iterator[Store]:
 def test_that_points_came_can_be_told_without_them(store: Store) -> None:
     live, trainer = Live(), Producer(store, "j0")
     trainer.write([("loss", 0, 0, 5.0)])
-    with served(store, live, Clock(when(1))) as url:
+    with served(store, live, FakeClock(when(1))) as url:
         with listening(f"{url}/live?run=run-1&values=off") as stream:
             stream.next("hello")
             live.stored([trainer.write([("loss", 1, 1, 4.0), ("lr", 1, 1, 0.1)])])

@@ -21,8 +21,15 @@ from runwatch.head.state.board import RunBoard
 from runwatch.record import BEGIN, END, Batch, Position, RunId, SpanName
 from runwatch.store.duck.engine import DuckStore
 from runwatch.store.store import Store
+from runwatch.testing import FakeClock
 from tests.apps import app_of
-from tests.integration.head_history import Clock, Producer, agent, exited, fill, when
+from tests.integration.head_history import (
+    Producer,
+    agent,
+    exited,
+    fill,
+    when,
+)
 
 with warnings.catch_warnings():  # it would rather have another client library
     warnings.simplefilter("ignore")
@@ -41,7 +48,7 @@ def store() -> Iterator[Store]:
 
 @contextmanager
 def browser(store: Store, **more: Any) -> Iterator[TestClient]:
-    app = app_of(store, clock=Clock(NOW), **more)
+    app = app_of(store, clock=FakeClock(NOW), **more)
     with TestClient(app, base_url="http://localhost", raise_server_exceptions=False) as opened:
         yield opened
 
@@ -144,7 +151,7 @@ def test_goodput_is_noted_beside_the_list(tmp_path: Path) -> None:
 def test_long_runs_are_not_read_for_a_list(store: Store) -> None:
     run = Producer(store, "p")
     run.write(steps=[(i, i, i + 0.5) for i in range(20)])
-    accounts = Accounts(Reading(store, clock=Clock(NOW)))
+    accounts = Accounts(Reading(store, clock=FakeClock(NOW)))
     assert accounts.short(RunId("run-1"), 39) is None
     found = accounts.short(RunId("run-1"), 40)
     assert found is not None and found.steps == 20
@@ -152,7 +159,7 @@ def test_long_runs_are_not_read_for_a_list(store: Store) -> None:
 
 def test_a_keeper_that_was_closed_begins_nothing(store: Store) -> None:
     fill(store)
-    reading = Reading(store, clock=Clock(NOW))
+    reading = Reading(store, clock=FakeClock(NOW))
     board = RunBoard(reading)
     keeper = GoodputKeeper(Accounts(reading), board)
     keeper.close()

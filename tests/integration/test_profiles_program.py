@@ -20,15 +20,9 @@ from runwatch.agent.errands.control import NoAnswer, ask
 from runwatch.capture.tracing.profiler_service import SERVICE
 from runwatch.capture.tracing.trace_checks import fields
 from runwatch.journal.liveness import this_host
-from runwatch.testing import until
+from runwatch.testing import Story, read_stories, until
 from tests.integration.processes import free_port
-from tests.integration.sdk_programs import (
-    Story,
-    program_environment,
-    read_stories,
-    run_program,
-    start_program,
-)
+from tests.integration.sdk_programs import program_environment, run_program, start_program
 
 HOST = this_host()
 CPU = {"JAX_PLATFORMS": "cpu"}

@@ -33,7 +33,7 @@ from runwatch.record import (
     RunScope,
     Series,
 )
-from runwatch.testing import until
+from runwatch.testing import BatchWriter, until
 from runwatch.wire import gswarm_pb2
 from runwatch.wire import spine_pb2 as pb
 from runwatch.wire.convert import batch_to_message
@@ -42,7 +42,6 @@ from tests.e2e.browsing import head
 from tests.integration.processes import Cluster, end
 from tests.integration.test_cli import runwatch
 from tests.integration.test_trust_tokens import gswarm, hello, http, stream, token_command
-from tests.unit.store.batches import Writer
 
 MAIN: Final = "known to the owner"
 THEIRS: Final = ("llama", "bert", "mistral", "pretraining", "theirs")
@@ -66,16 +65,16 @@ def origin(name: str, host: str = "gpu-1", role: Role = "process") -> Origin:
 
 def journal(
     name: str, run: str, group: str, *, called: str = "", role: Role = "process", rank: int = 0
-) -> Writer:
+) -> BatchWriter:
     named: list[Definition] = [
         RunScope(1, RunId(run), called or run, rank, 1, "", group),
         Series(1, "loss", 1),
         Series(2, "gpu_utilization_percent", 1, "%", GPU, {"index": "7"}),
     ]
-    return Writer(origin(name, role=role), named)
+    return BatchWriter(origin(name, role=role), named)
 
 
-def some(writer: Writer, count: int = 3) -> Batch:
+def some(writer: BatchWriter, count: int = 3) -> Batch:
     now_ns = time.time_ns()
     rows = [(1 + i % 2, now_ns - i, i, float(i)) for i in range(count)]
     return writer.batch(rows, events=[Event(now_ns, "run_start", {"user": "us"}, scope=1)])
@@ -336,7 +335,7 @@ def test_a_stream_tells_of_own_runs_alone(world: World) -> None:
 def test_a_job_adds_to_runs_of_its_projects_alone(world: World) -> None:
     at, job = world.at, world.tokens["ingest"]
 
-    def why(writer: Writer) -> str:
+    def why(writer: BatchWriter) -> str:
         (said,) = send(at, job, some(writer))
         assert said.refused is bool(said.why) and said.position == (0 if said.why else writer.at)
         return said.why

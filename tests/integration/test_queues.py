@@ -17,9 +17,8 @@ import pytest
 
 from runwatch.agent.lock import end_agents
 from runwatch.cli.__main__ import main
-from runwatch.testing import until
+from runwatch.testing import read_stories, until
 from tests.integration.processes import end
-from tests.integration.sdk_programs import read_stories
 from tests.integration.standins import StandIns
 from tests.unit.agent.queues.test_slurm import line
 

@@ -15,8 +15,8 @@ import pytest
 from runwatch.agent.lock import AgentLock, end_agents
 from runwatch.journal.liveness import is_alive, this_host
 from runwatch.journal.segment import Header
-from runwatch.testing import until
-from tests.integration.sdk_programs import program_environment, read_stories
+from runwatch.testing import read_stories, until
+from tests.integration.sdk_programs import program_environment
 from tests.integration.strangers import MALLORY, NO_POWER, do_as, everybodys, needs_users
 
 _BEGIN = """

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from runwatch.agent.errands.control import ask
-from tests.integration.sdk_programs import read_stories, run_program, start_program
+from runwatch.testing import read_stories
+from tests.integration.sdk_programs import run_program, start_program
 
 _DAEMON = """
 import os, socket, time

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.sdk_programs import read_stories, run_program
+from runwatch.testing import read_stories
+from tests.integration.sdk_programs import run_program
 
 
 def test_a_cuda_scalar_is_recorded_without_waiting_for_the_device(tmp_path: Path) -> None:

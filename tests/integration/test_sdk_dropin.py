@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.integration.sdk_programs import read_stories, run_program
+from runwatch.testing import read_stories
+from tests.integration.sdk_programs import run_program
 
 # Recorded from google-cloud-mldiagnostics 1.0.10.
 SIGNATURES = {

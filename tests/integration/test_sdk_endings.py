@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.sdk_programs import Story, read_stories, run_program, start_program
+from runwatch.testing import Story, read_stories
+from tests.integration.sdk_programs import run_program, start_program
 
 
 def only(directory: Path) -> Story:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.sdk_programs import ROOT, Story, program_environment, read_stories
+from runwatch.testing import Story, read_stories
+from tests.integration.sdk_programs import ROOT, program_environment
 
 
 def run_example(name: str, directory: Path) -> tuple[str, Story]:

@@ -10,8 +10,8 @@ from textwrap import dedent
 
 import pytest
 
+from runwatch.testing import read_stories
 from tests.integration.file_systems import run_on
-from tests.integration.sdk_programs import read_stories
 
 _LOG = "\nfor number in range(1000):\n    run.log(loss=float(number))\n"
 # Thaws a disk whose program has stopped: nobody could ever unmount it.

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from runwatch.record import BEGIN, END
-from tests.integration.sdk_programs import Story, read_stories, run_program
+from runwatch.testing import Story, read_stories
+from tests.integration.sdk_programs import run_program
 
 # A value that takes its time to be written and to be read, on any machine.
 SLOW = """

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.sdk_programs import read_stories, run_program
+from runwatch.testing import read_stories
+from tests.integration.sdk_programs import run_program
 
 _WORK = """
 import decimal, random, runwatch

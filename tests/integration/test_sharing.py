@@ -18,8 +18,13 @@ from runwatch.head.access.shares import Shares
 from runwatch.head.http.access import AccessSettings
 from runwatch.store.duck.engine import DuckStore
 from runwatch.store.store import Store
+from runwatch.testing import FakeClock
 from tests.apps import app_of
-from tests.integration.head_history import Clock, Producer, fill, when
+from tests.integration.head_history import (
+    Producer,
+    fill,
+    when,
+)
 
 with warnings.catch_warnings():  # it would rather have another client library
     warnings.simplefilter("ignore")
@@ -43,7 +48,7 @@ class Site:
     """A head with a directory of its own, and browsers that share nothing."""
 
     def __init__(self, store: Store, root: Path, **access: Any) -> None:
-        self.clock = Clock(when(120))
+        self.clock = FakeClock(when(120))
         self._store, self._root = store, root
         self._access = AccessSettings(**access)
         self.base_url = "http://gpu-17:8091" if access.get("token") else "http://localhost:8091"

@@ -15,13 +15,13 @@ from runwatch.journal.reader import JournalReader
 from runwatch.journal.segment import MIN_SEGMENT_BYTES
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import JournalId, Origin, RunId, RunScope, Series
-from tests.unit.agent.hand_clock import HandClock
+from runwatch.testing import FakeClock
 
 
 class Shelf:
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.clock = HandClock()
+        self.clock = FakeClock()
         self.opened = 0
         self.book = Book(self.open)
 
@@ -72,14 +72,14 @@ def test_more_runs_than_one_journal_can_define(shelf: Shelf) -> None:
     """An agent that is always there: a thousand runs, each with series of its own."""
     expected = []
     for number in range(1000):
-        shelf.clock.now += 10**9
+        shelf.clock.now_ns += 10**9
         run = shelf.book.run(scope(f"run-{number}"))
         labels = {"uuid": "GPU-" + "0" * 36, "name": "NVIDIA H200", "pid": str(number)}
         samples = [
             Sample(metric, float(number), "W", "gpu0", labels, run)
             for metric in ("gpu_power_watts", "gpu_temperature_celsius")
         ]
-        shelf.book.points([*samples, Sample("host_load", float(number), "")], shelf.clock.now)
+        shelf.book.points([*samples, Sample("host_load", float(number), "")], shelf.clock.now_ns)
         expected += [(s.metric, f"run-{number}", s.value) for s in samples]
         expected.append(("host_load", "", float(number)))
     shelf.book.close()
@@ -97,7 +97,7 @@ def test_a_run_keeps_its_number(shelf: Shelf) -> None:
 def test_labels_tell_series_apart(shelf: Shelf) -> None:
     for errors in ("corrected", "uncorrected", "corrected"):
         sample = Sample("gpu_ecc_errors_total", 1.0, "", "gpu0", {"errors": errors})
-        shelf.book.points([sample], shelf.clock.now)
+        shelf.book.points([sample], shelf.clock.now_ns)
     shelf.book.close()
     reader = JournalReader(shelf.root / "journals" / "journal-1", clock=shelf.clock)
     batch = reader.read(final=True)
@@ -110,7 +110,7 @@ def test_labels_tell_series_apart(shelf: Shelf) -> None:
 
 
 def test_nothing_is_written_for_nothing(shelf: Shelf) -> None:
-    shelf.book.points([], shelf.clock.now)
+    shelf.book.points([], shelf.clock.now_ns)
     shelf.book.event("kind", {"a": 1})
     shelf.book.close()
     assert list(shelf.read()) == []
@@ -131,8 +131,8 @@ def test_more_series_at_a_time_than_a_journal_can_define(
 ) -> None:
     """They do not fit into another journal either: none is opened, it is said once, and counted."""
     for _ in range(130):
-        shelf.clock.now += 10**9
-        shelf.book.points(crowd(), shelf.clock.now)
+        shelf.clock.now_ns += 10**9
+        shelf.book.points(crowd(), shelf.clock.now_ns)
     shelf.book.close()
     found = list(shelf.read())
     assert shelf.opened == 1
@@ -151,20 +151,20 @@ def test_more_series_at_a_time_than_a_journal_can_define(
 def test_two_that_take_turns_do_not_throw_each_other_out(shelf: Shelf) -> None:
     half = TOO_MANY // 2
     for _ in range(20):
-        shelf.clock.now += 10**9
-        shelf.book.points(crowd(0, half), shelf.clock.now)
-        shelf.book.points(crowd(half, half), shelf.clock.now)
+        shelf.clock.now_ns += 10**9
+        shelf.book.points(crowd(0, half), shelf.clock.now_ns)
+        shelf.book.points(crowd(half, half), shelf.clock.now_ns)
     assert shelf.opened == 1
     assert shelf.book.not_recorded > 0
 
 
 def test_when_some_have_gone_quiet_there_is_room_for_others(shelf: Shelf) -> None:
-    shelf.book.points(crowd(), shelf.clock.now)
+    shelf.book.points(crowd(), shelf.clock.now_ns)
     lost = shelf.book.not_recorded
     assert lost > 0
-    shelf.clock.now += 61 * 10**9
+    shelf.clock.now_ns += 61 * 10**9
     few = crowd(TOO_MANY, 100)
-    shelf.book.points(few, shelf.clock.now)
+    shelf.book.points(few, shelf.clock.now_ns)
     shelf.book.close()
     assert (shelf.opened, shelf.book.not_recorded) == (2, lost)
     assert {row[1] for row in shelf.read() if row[0] == "journal-2"} == {s.metric for s in few}
@@ -173,13 +173,13 @@ def test_when_some_have_gone_quiet_there_is_room_for_others(shelf: Shelf) -> Non
 def test_events_are_recorded_however_many_series_there_are(shelf: Shelf) -> None:
     """Each in its run, and without a journal for every one."""
     old = shelf.book.run(scope("old"))
-    shelf.book.points(crowd(run=old), shelf.clock.now)
+    shelf.book.points(crowd(run=old), shelf.clock.now_ns)
     for number in range(30):
-        shelf.clock.now += 10**9
+        shelf.clock.now_ns += 10**9
         new = shelf.book.run(scope("new"))
         shelf.book.event("process_exit", {"number": number}, scope=new)
         shelf.book.event("process_exit", {"number": number}, scope=old)
-        shelf.book.points(crowd(run=old), shelf.clock.now)
+        shelf.book.points(crowd(run=old), shelf.clock.now_ns)
     shelf.book.close()
     exits = [(run, body["number"]) for kind, run, body in shelf.events() if kind == "process_exit"]
     assert sorted(exits) == sorted((run, n) for n in range(30) for run in ("new", "old"))

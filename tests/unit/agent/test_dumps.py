@@ -8,7 +8,7 @@ import pytest
 
 from runwatch.agent.errands.dumps import MAX_FAULT, collect, last_fault
 from runwatch.capture.dump_file import ELSEWHERE, PERIODIC
-from tests.unit.agent.hand_clock import HandClock
+from runwatch.testing import FakeClock
 
 HEADING = (
     "# {word} 2026-03-01 12:00:00 host=gpu-1 rank=3 pid=771 run=llama step=12"
@@ -124,10 +124,10 @@ def test_a_living_process_may_be_writing(journal: Path) -> None:
     file = journal / PERIODIC
     write(file, dumped(5))
     os.utime(file, ns=(0, 10 * 10**9))
-    clock = HandClock()
-    clock.now = 10 * 10**9
+    clock = FakeClock()
+    clock.now_ns = 10 * 10**9
     assert list(collect(journal, ended=False, clock=clock)) == []
-    clock.now = 12 * 10**9
+    clock.now_ns = 12 * 10**9
     assert len(list(collect(journal, ended=False, clock=clock))) == 1
 
 

@@ -18,7 +18,7 @@ from runwatch.agent.collectors.host import HostCollector
 from runwatch.agent.collectors.network import NetworkCollector
 from runwatch.agent.collectors.processes import ProcessCollector
 from runwatch.clock import system_clock
-from tests.unit.agent.hand_clock import HandClock
+from runwatch.testing import FakeClock
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 CGROUPS = FIXTURES / "cgroups"
@@ -30,12 +30,12 @@ class Machine:
 
     def __init__(self, folder: Path) -> None:
         self.proc = folder / "proc"
-        self.clock = HandClock()
+        self.clock = FakeClock()
         shutil.copytree(FIXTURES / "proc" / "first", self.proc)
 
     def move_on(self) -> None:
         shutil.copytree(FIXTURES / "proc" / "second", self.proc, dirs_exist_ok=True)
-        self.clock.now += int(SECONDS_BETWEEN * 1e9)
+        self.clock.now_ns += int(SECONDS_BETWEEN * 1e9)
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def test_a_counter_that_was_reset_gives_no_rate(machine: Machine) -> None:
     machine.move_on()
     list(collector.collect())
     shutil.copytree(FIXTURES / "proc" / "first", machine.proc, dirs_exist_ok=True)
-    machine.clock.now += 10**9
+    machine.clock.now_ns += 10**9
     found = values(collector.collect())
     assert ("host_network_rx_bytes_per_second", "eth0") not in found
 

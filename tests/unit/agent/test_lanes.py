@@ -18,8 +18,7 @@ from runwatch.agent.settings import AgentSettings
 from runwatch.clock import system_clock
 from runwatch.journal.reader import JournalReader
 from runwatch.record import Event, Series
-from runwatch.testing import until
-from tests.unit.agent.hand_clock import HandClock, JumpClock
+from runwatch.testing import FakeClock, until
 from tests.unit.agent.recorded_nvml import FewOwners, RecordedNvml
 
 DEADLINE_SECONDS = 30.0
@@ -51,7 +50,7 @@ class Counting:
 class Noting:
     """An edge that only notes when each round began."""
 
-    def __init__(self, clock: HandClock, stop: threading.Event, rounds: int) -> None:
+    def __init__(self, clock: FakeClock, stop: threading.Event, rounds: int) -> None:
         self.clock, self.stop, self.left = clock, stop, rounds
         self.began: list[tuple[int, float]] = []
         self.takes: Callable[[int], float] = lambda number: 0.0
@@ -60,8 +59,8 @@ class Noting:
         return source.open()
 
     def round(self, collector: DeviceCollector, late_seconds: float) -> None:
-        self.began.append((self.clock.now, late_seconds))
-        self.clock.pass_seconds(self.takes(len(self.began)))
+        self.began.append((self.clock.now_ns, late_seconds))
+        self.clock.advance(self.takes(len(self.began)))
         self.left -= 1
         if not self.left:
             self.stop.set()
@@ -74,11 +73,11 @@ def run_lane(
     period: float, rounds: int, takes: Callable[[int], float] = lambda n: 0.0
 ) -> list[tuple[float, float]]:
     """(when it began, in periods; how late it was said to be) of each round."""
-    clock, stop = JumpClock(), threading.Event()
+    clock, stop = FakeClock(jumps=True), threading.Event()
     edge = Noting(clock, stop, rounds)
     edge.takes = takes
     collector = Counting("x", period)
-    begun = clock.now
+    begun = clock.now_ns
     Lane(collector, edge, stop=stop, clock=clock).run()
     assert collector.closed == 1
     return [((now - begun) / 1e9 / period, late) for now, late in edge.began]
@@ -96,17 +95,17 @@ def test_a_round_that_takes_too_long_costs_the_next_and_nothing_after() -> None:
 
 
 def test_lateness_is_said() -> None:
-    clock, stop = JumpClock(), threading.Event()
+    clock, stop = FakeClock(jumps=True), threading.Event()
     edge = Noting(clock, stop, 3)
     overslept = iter([0.0, 0.012, 0.0])
 
-    class Sleepy(JumpClock):
+    class Sleepy(FakeClock):
         def wait(self, seconds: float, wake: Callable[[float], bool]) -> bool:
-            clock.pass_seconds(seconds + next(overslept))
+            clock.advance(seconds + next(overslept))
             return wake(0)
 
         def mono_ns(self) -> int:
-            return clock.now
+            return clock.now_ns
 
     Lane(Counting("x", 0.05), edge, stop=stop, clock=Sleepy()).run()
     assert [late for _, late in edge.began] == pytest.approx([0.0, 0.0, 0.012])
@@ -114,22 +113,22 @@ def test_lateness_is_said() -> None:
 
 @pytest.mark.parametrize("jitter", [0.0, 0.004])
 def test_what_is_due_more_rarely_keeps_its_pace(jitter: float) -> None:
-    clock = HandClock()
+    clock = FakeClock()
     due = Due(0.2, clock, round_seconds=0.05)
-    begun, found = clock.now, []
+    begun, found = clock.now_ns, []
     for number in range(100):
-        clock.now = begun + int((number * 0.05 + jitter * (number % 3)) * 1e9)
+        clock.now_ns = begun + int((number * 0.05 + jitter * (number % 3)) * 1e9)
         if due.is_due():
             found.append(number)
     assert found == list(range(0, 100, 4))
 
 
 def test_who_hangs_is_told_once_and_so_is_who_goes_on() -> None:
-    clock = HandClock()
+    clock = FakeClock()
     watch = StuckWatch("nvml", clock)
     with watch:
         assert list(watch.news()) == []
-        clock.pass_seconds(STUCK_SECONDS + 1)
+        clock.advance(STUCK_SECONDS + 1)
         (told,) = watch.news()
         assert told == Incident(
             "collector_stuck", "", {"collector": "nvml", "seconds": STUCK_SECONDS + 1}
@@ -141,7 +140,7 @@ def test_who_hangs_is_told_once_and_so_is_who_goes_on() -> None:
 
 
 def test_devices_that_appear_later_are_found() -> None:
-    clock = HandClock()
+    clock = FakeClock()
     there: list[str] = []
     collector = Counting("nvml", 1.0)
     stop_after = Noting(clock, threading.Event(), 10**9)
@@ -149,10 +148,10 @@ def test_devices_that_appear_later_are_found() -> None:
     lanes = Lanes([source], stop_after, clock=clock)
     assert lanes.look() == []
     there.append("now")
-    clock.pass_seconds(1.0)
+    clock.advance(1.0)
     lanes.look()
     assert threads() == []  # not looked for all the time
-    clock.pass_seconds(RETRY_SECONDS)
+    clock.advance(RETRY_SECONDS)
     lanes.look()
     assert threads() == ["runwatch-nvml"]
     lanes.stop()

@@ -21,7 +21,10 @@ from runwatch.agent.note import (
 from runwatch.agent.settings import AgentSettings
 from runwatch.files import shelf
 from runwatch.record import JournalId, Position
-from tests.unit.journal.journal_help import SECOND, FakeClock
+from runwatch.testing import FakeClock
+from tests.unit.journal.journal_help import (
+    SECOND,
+)
 
 HOST = "node"
 FACTS: dict[str, Any] = {"connected": True, "problem": "", "aside": (), "aside_count": 0}

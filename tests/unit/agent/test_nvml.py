@@ -22,7 +22,7 @@ from runwatch.agent.collectors.nvml import (
     present,
 )
 from runwatch.agent.collectors.xid import QUIET_SECONDS, XidCollector, meaning
-from tests.unit.agent.hand_clock import HandClock
+from runwatch.testing import FakeClock
 from tests.unit.agent.recorded_nvml import (
     FOLDER,
     LOST,
@@ -43,7 +43,7 @@ class Board:
 
     def __init__(self, tmp_path: Path, name: str = H200, *, gpus: int = 1, hz: float = 1.0) -> None:
         self.library = RecordedNvml(name, gpus=gpus)
-        self.clock = HandClock()
+        self.clock = FakeClock()
         self.owners = FewOwners()
         self.hz = hz
         self.proc = tmp_path
@@ -62,7 +62,7 @@ class Board:
         found = []
         for _ in range(count):
             found.append(list(chosen.collect()))
-            self.clock.pass_seconds(chosen.period_seconds)
+            self.clock.advance(chosen.period_seconds)
         return found
 
 
@@ -268,7 +268,7 @@ def test_calls_that_block_are_made_rarely_and_if_asked(tmp_path: Path, wanted: b
     for _ in range(31):  # a minute
         board.rounds(1)
         found += board.rounds(1, slow)
-        board.clock.pass_seconds(-board.quick.period_seconds)
+        board.clock.advance(-board.quick.period_seconds)
     calls = board.library.calls["nvmlDeviceGetPcieThroughput"]
     assert calls == (14 if wanted else 0)  # both ways, each ten seconds
     rates = [r.value for s in found for r in s if isinstance(r, Sample) and "pcie_rx" in r.metric]
@@ -418,7 +418,7 @@ def test_a_storm_of_xids_is_counted(board: Board) -> None:
     events = XidCollector(board.gpus, clock=board.clock)
     board.library.events += [xid_event(13) for _ in range(50)]
     (first,) = events.collect()
-    board.clock.pass_seconds(QUIET_SECONDS + 1)
+    board.clock.advance(QUIET_SECONDS + 1)
     board.library.events += [xid_event(13)]
     (again,) = events.collect()
     assert "since_the_last" not in first.body
@@ -456,7 +456,7 @@ def test_calls_of_eight_gpus_within_the_budget(tmp_path: Path, hz: float, percen
     begun = board.library.spent_seconds
     board.library.calls.clear()
     board.rounds(round(60 * hz))
-    board.clock.pass_seconds(-60)
+    board.clock.advance(-60)
     board.rounds(30, slow)
     assert board.library.calls["nvmlDeviceGetUtilizationRates"] == 8 * round(60 * hz)
     assert board.library.calls["nvmlGpmMetricsGet"] >= 8 * 5  # slower, and still there
@@ -477,7 +477,7 @@ def test_counters_are_read_as_often_as_the_period_when_they_are_cheap(tmp_path: 
 
 
 def test_the_pace_of_counters_follows_their_cost() -> None:
-    clock, used = HandClock(), [0.0]
+    clock, used = FakeClock(), [0.0]
     pace = Pace(0.1, clock, cpu_seconds=lambda: used[0])
     assert pace.seconds == pytest.approx(LEAST_SECONDS)
     for _ in range(50):
@@ -499,7 +499,7 @@ def test_buffers_are_allocated_once_and_freed(board: Board) -> None:
 
 
 def opened(library: RecordedNvml) -> Any:
-    return open_collectors(Devices(FewOwners(), HandClock()), library)
+    return open_collectors(Devices(FewOwners(), FakeClock()), library)
 
 
 @pytest.mark.parametrize("code", [9, 12])
@@ -533,7 +533,7 @@ def test_presence_is_a_look_into_dev(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", EVERY_RECORDING)
 def test_every_recorded_machine_can_be_read(name: str) -> None:
     library = RecordedNvml(name)
-    clock = HandClock()
+    clock = FakeClock()
     collectors = open_collectors(Devices(FewOwners(), clock), library)
     metrics: Counter[str] = Counter()
     for _ in range(12):
@@ -545,7 +545,7 @@ def test_every_recorded_machine_can_be_read(name: str) -> None:
                     assert reading.unit != "%" or reading.value <= 100
                 else:
                     assert reading.kind == "device_limited"
-        clock.pass_seconds(1.0)
+        clock.advance(1.0)
     assert {"gpu_memory_used_bytes", "gpu_power_watts", "gpu_memory_total_bytes"} <= set(metrics)
     for collector in collectors:
         collector.close()

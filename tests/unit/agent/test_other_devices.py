@@ -14,7 +14,7 @@ import pytest
 
 from runwatch.agent.collectors import Devices, Incident, Sample, amd, tpu
 from runwatch.agent.collectors.base import Owner
-from tests.unit.agent.hand_clock import HandClock
+from runwatch.testing import FakeClock
 from tests.unit.agent.recorded_nvml import FewOwners
 
 
@@ -50,7 +50,7 @@ class Tpu:
 def test_tpu() -> None:
     library, owners = Tpu(), FewOwners()
     owners.devices["tpu1"] = Owner(2, {"rank": "0"}, "environment")
-    (collector,) = tpu.open_collectors(Devices(owners, HandClock(), 0.05), library)
+    (collector,) = tpu.open_collectors(Devices(owners, FakeClock(), 0.05), library)
     assert collector.period_seconds == 1.0
     readings = list(collector.collect())
     assert named(readings) == {
@@ -74,7 +74,7 @@ def test_tpu() -> None:
 def test_a_tpu_that_nobody_uses_says_nothing() -> None:
     library = Tpu()
     del library.data["tensorcore_util"]  # an older libtpu
-    (collector,) = tpu.open_collectors(Devices(FewOwners(), HandClock()), library)
+    (collector,) = tpu.open_collectors(Devices(FewOwners(), FakeClock()), library)
     library.data = {name: [] for name in library.data}
     assert list(collector.collect()) == []
     library.fails = True
@@ -134,13 +134,13 @@ class Amd:
         return call
 
 
-def opened(library: Amd, owners: FewOwners, clock: HandClock) -> Any:
+def opened(library: Amd, owners: FewOwners, clock: FakeClock) -> Any:
     (collector,) = amd.open_collectors(Devices(owners, clock), library)
     return collector
 
 
 def test_amd() -> None:
-    library, owners, clock = Amd(), FewOwners(), HandClock()
+    library, owners, clock = Amd(), FewOwners(), FakeClock()
     owners.processes[77] = Owner(4, {"rank": "2"}, "process")
     collector = opened(library, owners, clock)
     found = named(list(collector.collect()))
@@ -154,7 +154,7 @@ def test_amd() -> None:
         "gpu_process_memory_bytes": 5 << 30,
     }
     assert [held.pids for held in owners.told["amd"]] == [frozenset({77, 78})] * 2
-    clock.pass_seconds(1.0)
+    clock.advance(1.0)
     again = list(collector.collect())
     assert ("gpu_process_memory_bytes", "gpu0") not in named(again)  # on a slower pace
     labels = next(r.labels for r in again if isinstance(r, Sample))
@@ -170,7 +170,7 @@ def test_amd_not_available_is_not_zero() -> None:
         "current_socket_power": "N/A",
         "average_socket_power": 250,
     }
-    found = named(list(opened(library, FewOwners(), HandClock()).collect()))
+    found = named(list(opened(library, FewOwners(), FakeClock()).collect()))
     assert ("gpu_utilization_percent", "gpu0") not in found
     assert found["gpu_power_watts", "gpu0"] == 250
 
@@ -178,7 +178,7 @@ def test_amd_not_available_is_not_zero() -> None:
 @pytest.mark.parametrize(("code", "asked", "told"), [(2, 1, 0), (10, 1, 1), (14, 3, 1)])
 def test_amd_errors(code: int, asked: int, told: int) -> None:
     """Not supported, no permission, and one that may pass."""
-    library, clock = Amd(), HandClock()
+    library, clock = Amd(), FakeClock()
 
     def fail(gpu: str) -> dict[str, Any]:
         if gpu == "first":
@@ -190,7 +190,7 @@ def test_amd_errors(code: int, asked: int, told: int) -> None:
     readings = []
     for _ in range(3):
         readings += list(collector.collect())
-        clock.pass_seconds(1.0)
+        clock.advance(1.0)
     second = 3
     assert library.calls.count("amdsmi_get_power_info") == asked + second
     incidents = [reading for reading in readings if isinstance(reading, Incident)]
@@ -210,6 +210,6 @@ def test_presence_is_a_look_into_dev(tmp_path: Path) -> None:
 
 
 def test_without_their_libraries_there_is_nothing() -> None:
-    devices = Devices(FewOwners(), HandClock())
+    devices = Devices(FewOwners(), FakeClock())
     assert tpu.open_collectors(devices) == ()
     assert amd.open_collectors(devices) == ()

@@ -11,7 +11,7 @@ from runwatch.agent.collectors import Sample
 from runwatch.agent.collectors.base import Owner
 from runwatch.agent.collectors.replay import Recording, ReplayCollector, load, save
 from runwatch.errors import UsageError
-from tests.unit.agent.hand_clock import HandClock
+from runwatch.testing import FakeClock
 from tests.unit.agent.recorded_nvml import FewOwners
 
 UNITS = {"gpu_power_watts": "W", "gpu_energy_joules_total": "J"}
@@ -39,11 +39,11 @@ def recording(path: Path) -> Recording:
     return load(path)
 
 
-def play(collector: ReplayCollector, clock: HandClock, seconds: int) -> list[list[Sample]]:
+def play(collector: ReplayCollector, clock: FakeClock, seconds: int) -> list[list[Sample]]:
     rounds = []
     for _ in range(seconds):
         rounds.append(list(collector.collect()))
-        clock.pass_seconds(1.0)
+        clock.advance(1.0)
     return rounds
 
 
@@ -57,7 +57,7 @@ def power(rounds: list[list[Sample]], device: str = "gpu0") -> list[float | None
 
 
 def test_what_was_recorded_comes_back(recording: Recording) -> None:
-    clock = HandClock()
+    clock = FakeClock()
     rounds = play(ReplayCollector(recording, FewOwners(), clock=clock), clock, 10)
     assert power(rounds) == [float(n) for n in range(10)]
     # A value stays for two periods, then it is absent: not zero, and not the last one for ever.
@@ -70,7 +70,7 @@ def test_what_was_recorded_comes_back(recording: Recording) -> None:
 
 
 def test_over_and_over_or_once(recording: Recording) -> None:
-    clock = HandClock()
+    clock = FakeClock()
     looped = play(ReplayCollector(recording, FewOwners(), clock=clock), clock, 25)
     assert power(looped) == [float(n % 10) for n in range(25)]
     once = play(ReplayCollector(recording, FewOwners(), clock=clock, loop=False), clock, 12)
@@ -78,7 +78,7 @@ def test_over_and_over_or_once(recording: Recording) -> None:
 
 
 def test_faster_and_shifted(recording: Recording) -> None:
-    clock = HandClock()
+    clock = FakeClock()
     fast = play(ReplayCollector(recording, FewOwners(), clock=clock, speed=3.0), clock, 4)
     assert power(fast) == [0.0, 3.0, 6.0, 9.0]
     later = ReplayCollector(recording, FewOwners(), clock=clock, shift_seconds=4.0)
@@ -86,7 +86,7 @@ def test_faster_and_shifted(recording: Recording) -> None:
 
 
 def test_more_devices_than_were_recorded(recording: Recording) -> None:
-    clock, owners = HandClock(), FewOwners()
+    clock, owners = FakeClock(), FewOwners()
     collector = ReplayCollector(recording, owners, devices=8, clock=clock)
     (samples,) = play(collector, clock, 1)
     named = {s.device for s in samples}
@@ -99,7 +99,7 @@ def test_more_devices_than_were_recorded(recording: Recording) -> None:
 
 
 def test_played_devices_belong_to_runs_too(recording: Recording) -> None:
-    clock, owners = HandClock(), FewOwners()
+    clock, owners = FakeClock(), FewOwners()
     owners.devices["gpu1"] = Owner(7, {"rank": "3"}, "environment")
     (samples,) = play(ReplayCollector(recording, owners, clock=clock), clock, 1)
     assert {(s.device, s.scope) for s in samples} == {("gpu0", 0), ("gpu1", 7)}

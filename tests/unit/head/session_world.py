@@ -12,22 +12,6 @@ SECOND = 10**9
 START = 1_700_000_000 * SECOND
 
 
-class StillClock:
-    def __init__(self, now_ns: int = START) -> None:
-        self.now_ns = now_ns
-
-    @property
-    def wall_ns(self):  # type: ignore[no-untyped-def]
-        return lambda: self.now_ns
-
-    @property
-    def mono_ns(self):  # type: ignore[no-untyped-def]
-        return lambda: self.now_ns
-
-    def wait(self, seconds: float, wake) -> bool:  # type: ignore[no-untyped-def]
-        return bool(wake(0))
-
-
 @dataclass
 class Node:
     """One agent of one host: `sample` writes what its devices show at a moment."""

@@ -16,7 +16,12 @@ from runwatch.head.features.timeline.bands import bands, metrics, spans
 from runwatch.head.reading import Reading
 from runwatch.store.duck.engine import DuckSettings, DuckStore
 from runwatch.store.store import Store
-from tests.integration.head_history import Clock, Producer, agent, when
+from runwatch.testing import FakeClock
+from tests.integration.head_history import (
+    Producer,
+    agent,
+    when,
+)
 
 
 @pytest.fixture
@@ -28,7 +33,7 @@ def store() -> Iterator[Store]:
 
 def ask(store: Store, answer: Any, **given: Any) -> Any:
     asked = {"run": "run-1", "start": None, "end": None, "metric": (), "buckets": 800, "limit": 100}
-    return answer(Reading(store, clock=Clock(when(100))), asked | given)
+    return answer(Reading(store, clock=FakeClock(when(100))), asked | given)
 
 
 def ranks(store: Store, *values: list[tuple[float, float]], run: str = "run-1") -> None:

@@ -59,12 +59,12 @@ from runwatch.store import journals
 from runwatch.store.duck.engine import DuckStore
 from runwatch.store.journals import JournalStore
 from runwatch.store.store import Store, Wanted
+from runwatch.testing import FakeClock
 from runwatch.views.goodput.facts import DATA_WAIT, STEP
 from tests.truth.families import GROUPS, gather
 from tests.truth.judging import Told
 from tests.truth.machine import Edge, Note, Point
 from tests.truth.telling import SCOPE
-from tests.unit.agent.hand_clock import HandClock
 
 LATER_NS = 1 << 61
 READ_BYTES = 12_000
@@ -186,7 +186,7 @@ def fill(store: Store, root: Path, read_bytes: int) -> None:
         reader.close()
 
 
-def account(store: Store, run: str, clock: HandClock) -> Any:
+def account(store: Store, run: str, clock: FakeClock) -> Any:
     fold = Fold(RunId(run), Reading(store, clock=clock), None)
     goodput = fold.account()
     assert goodput is not None
@@ -200,14 +200,14 @@ def account(store: Store, run: str, clock: HandClock) -> Any:
 
 
 @pytest.fixture
-def clock() -> HandClock:
-    clock = HandClock()
-    clock.now = LATER_NS
+def clock() -> FakeClock:
+    clock = FakeClock()
+    clock.now_ns = LATER_NS
     return clock
 
 
 @pytest.fixture
-def stores(tmp_path: Path, clock: HandClock) -> Iterator[tuple[DuckStore, JournalStore]]:
+def stores(tmp_path: Path, clock: FakeClock) -> Iterator[tuple[DuckStore, JournalStore]]:
     bare = JournalStore(tmp_path, keeps=lambda metric: False, clock=clock)
     whole = DuckStore.open(None, clock=clock)
     yield whole, bare
@@ -216,7 +216,7 @@ def stores(tmp_path: Path, clock: HandClock) -> Iterator[tuple[DuckStore, Journa
 
 
 def differing(
-    root: Path, stores: tuple[DuckStore, JournalStore], clock: HandClock, group: str, seed: int
+    root: Path, stores: tuple[DuckStore, JournalStore], clock: FakeClock, group: str, seed: int
 ) -> list[str]:
     """The families of a group whose account is another where nothing is stored."""
     whole, bare = stores
@@ -237,7 +237,7 @@ def differing(
 def test_the_account_is_the_same_where_nothing_is_stored(
     tmp_path: Path,
     stores: tuple[DuckStore, JournalStore],
-    clock: HandClock,
+    clock: FakeClock,
     monkeypatch: pytest.MonkeyPatch,
     group: str,
 ) -> None:
@@ -251,7 +251,7 @@ def test_the_account_is_the_same_where_nothing_is_stored(
 def test_the_account_is_the_same_where_nothing_is_stored_often(
     tmp_path: Path,
     stores: tuple[DuckStore, JournalStore],
-    clock: HandClock,
+    clock: FakeClock,
     monkeypatch: pytest.MonkeyPatch,
     group: str,
     seed: int,

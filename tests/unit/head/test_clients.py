@@ -14,7 +14,7 @@ from runwatch.head.state.session_room import SessionRoom
 from runwatch.head.state.sessions import Sessions
 from runwatch.record import NO_STEP, Batch, Event, JournalId, Origin, Position, Series
 from runwatch.store.duck.engine import DuckStore
-from tests.unit.agent.hand_clock import HandClock
+from runwatch.testing import FakeClock
 
 METRICS = (
     "gpu_utilization_percent",
@@ -31,11 +31,11 @@ SECOND = 10**9
 class Node:
     """An agent's journal; a new one of the same process, or of another, may follow it."""
 
-    def __init__(self, number: int, life: int, clock: HandClock) -> None:
+    def __init__(self, number: int, life: int, clock: FakeClock) -> None:
         self.clock = clock
         host = f"node{number % 5}"
         journal = JournalId(f"{host}-{number}-{life}")
-        self.origin = Origin(journal, host, 100 + life, clock.now, "boot", 7, "agent")
+        self.origin = Origin(journal, host, 100 + life, clock.now_ns, "boot", 7, "agent")
         self.uuid = f"GPU-{number}"
         self._at = 0
         self._series: dict[str, int] = {}
@@ -45,12 +45,12 @@ class Node:
         for metric in chance.sample(METRICS, chance.randint(1, len(METRICS))):
             self._define(batch, metric)
             value = chance.choice((0.0, chance.random() * 100, chance.random() * 1e11))
-            batch.points.append(self._series[metric], self.clock.now, NO_STEP, value)
+            batch.points.append(self._series[metric], self.clock.now_ns, NO_STEP, value)
         return batch
 
     def words(self) -> Batch:
         batch = self._batch()
-        batch.events.append(Event(self.clock.now, "device_added", {"device": "gpu0"}))
+        batch.events.append(Event(self.clock.now_ns, "device_added", {"device": "gpu0"}))
         return batch
 
     def _batch(self) -> Batch:
@@ -79,7 +79,7 @@ def store() -> Iterator[DuckStore]:
     made.close()
 
 
-def profiler(store: DuckStore, clients: Clients, clock: HandClock) -> Profiler:
+def profiler(store: DuckStore, clients: Clients, clock: FakeClock) -> Profiler:
     return Profiler(SessionRoom(Sessions(store, clock=clock), clients, clock=clock))
 
 
@@ -90,42 +90,42 @@ def answers(asked: Profiler) -> list[bytes]:
 
 def newcomer(store: DuckStore, told: Iterable[tuple[int, list[Batch]]]) -> Clients:
     """Who was told the same and has never been asked."""
-    clock = HandClock()
+    clock = FakeClock()
     made = Clients(store, told=True, clock=clock)
     for now_ns, batches in told:
-        clock.now = now_ns
+        clock.now_ns = now_ns
         made.stored(batches)
     return made
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_kept_answers_are_as_if_made_anew(store: DuckStore, seed: int) -> None:
-    chance, clock = random.Random(seed), HandClock()
+    chance, clock = random.Random(seed), FakeClock()
     clients = Clients(store, told=True, clock=clock)
     kept = profiler(store, clients, clock)
     nodes: list[Node] = []
     told: list[tuple[int, list[Batch]]] = []
     for turn in range(60):
-        clock.now += chance.choice((0, SECOND, SECOND, 20 * SECOND, 2000 * SECOND))
+        clock.now_ns += chance.choice((0, SECOND, SECOND, 20 * SECOND, 2000 * SECOND))
         if turn == 0 or chance.random() < 0.2:
             nodes.append(Node(chance.randrange(12), turn, clock))
         some = [node for node in nodes if chance.random() < 0.4] or [nodes[-1]]
         batches = [n.words() if chance.random() < 0.1 else n.numbers(chance) for n in some]
         store.write(batches)
         clients.stored(batches)
-        told.append((clock.now, batches))
+        told.append((clock.now_ns, batches))
         expected = answers(profiler(store, newcomer(store, told), clock))
         assert answers(kept) == expected
         assert answers(kept) == expected
 
 
 def test_a_gap_that_does_not_say_how_many_counts_as_none(store: DuckStore) -> None:
-    clock = HandClock()
+    clock = FakeClock()
     node = Node(0, 0, clock)
     batch = node.numbers(random.Random(1))
     for records in (None, 3):
         body = {"reason": "dropped", "records": records}
-        batch.events.append(Event(clock.now, "journal_gap", body))
+        batch.events.append(Event(clock.now_ns, "journal_gap", body))
     store.write([batch])
     (found,) = Clients(store, told=False, clock=clock).all()
     assert found.dropped_records == 3

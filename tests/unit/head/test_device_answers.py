@@ -22,8 +22,8 @@ from runwatch.record import (
 )
 from runwatch.store.duck.engine import DuckSettings, DuckStore
 from runwatch.store.store import Store
+from runwatch.testing import FakeClock
 from tests.apps import app_of
-from tests.integration.head_history import Clock
 
 with warnings.catch_warnings():  # it would rather have another client library
     warnings.simplefilter("ignore")
@@ -77,7 +77,7 @@ def process(run: str) -> Batch:
 
 
 def ask(store: Store, *, status: int = 200, offsets: Any = dict, **given: Any) -> Any:
-    app = app_of(store, clock=Clock(NOW), clock_offsets=offsets)
+    app = app_of(store, clock=FakeClock(NOW), clock_offsets=offsets)
     reply = TestClient(app, base_url="http://localhost").get("/api/v1/devices", params=given)
     assert reply.status_code == status, reply.text
     return reply.json() if status == 200 else reply.json()["error"]["message"]

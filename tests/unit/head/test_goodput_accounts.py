@@ -19,9 +19,8 @@ from runwatch.head.state.accounts.accounts import Accounts
 from runwatch.record import Batch, Event, JournalId, Origin, Position, RunId
 from runwatch.store.duck.engine import DuckSettings, DuckStore
 from runwatch.store.store import Replay, Wanted
-from runwatch.testing import until
+from runwatch.testing import FakeClock, until
 from runwatch.views.goodput.account import Goodput
-from tests.integration.head_history import Clock
 from tests.unit.views.goodput.histories import FORMS, histories
 from tests.unit.views.goodput.story import RUN, SECOND, Notebook, told
 
@@ -49,7 +48,7 @@ class Head:
     """A store and its accounts; what is sent is stored at once."""
 
     def __init__(self) -> None:
-        self.clock = Clock(0)
+        self.clock = FakeClock(0)
         settings = DuckSettings(threads=1)
         self.store = DuckStore.open(None, settings=settings, clock=self.clock)
         self.reading = Reading(self.store, clock=self.clock)

@@ -12,8 +12,8 @@ from runwatch.head.features.goodput import answers as goodput_answers
 from runwatch.record import Batch, Event, JournalId, Origin, Position, RunId, RunScope, Series
 from runwatch.store.duck.engine import DuckSettings, DuckStore
 from runwatch.store.store import Store
+from runwatch.testing import FakeClock
 from tests.apps import app_of
-from tests.integration.head_history import Clock
 from tests.unit.views.goodput.story import RUN, SECOND, Notebook
 
 with warnings.catch_warnings():  # it would rather have another client library
@@ -21,7 +21,7 @@ with warnings.catch_warnings():  # it would rather have another client library
     from starlette.testclient import TestClient
 
 T0 = 1_700_000_000
-CLOCK = Clock((T0 + 200) * SECOND)
+CLOCK = FakeClock((T0 + 200) * SECOND)
 
 
 @pytest.fixture

@@ -13,8 +13,16 @@ from runwatch.head.state.accounts.fold import WORTH_SAVING, Fold
 from runwatch.record import RunId
 from runwatch.store.duck.engine import DuckSettings, DuckStore
 from runwatch.store.folds import FoldFiles
+from runwatch.testing import FakeClock
 from runwatch.views.goodput.account import Goodput
-from tests.integration.head_history import SECOND, START, Clock, Producer, agent, exited, when
+from tests.integration.head_history import (
+    SECOND,
+    START,
+    Producer,
+    agent,
+    exited,
+    when,
+)
 
 RUN = RunId("run-1")
 AHEAD = 30.0
@@ -46,7 +54,9 @@ def job(store: DuckStore, steps: int = 60, ahead: float = AHEAD, together: bool 
 
 
 def account(store: DuckStore, told: Mapping[str, int] | None = None) -> Goodput:
-    reading = Reading(store, clock=Clock(START + 7200 * SECOND), clock_offsets=lambda: told or {})
+    reading = Reading(
+        store, clock=FakeClock(START + 7200 * SECOND), clock_offsets=lambda: told or {}
+    )
     goodput = Fold(RUN, reading, None).account()
     assert goodput is not None
     return goodput
@@ -77,7 +87,7 @@ def test_an_agent_tells_it_sooner(store: DuckStore) -> None:
 def test_ranks_that_do_not_end_together_tell_nothing(store: DuckStore) -> None:
     job(store, ahead=0.05, together=False)
     assert seconds(account(store), "data_loading") > 0
-    reading = Reading(store, clock=Clock(START + 7200 * SECOND))
+    reading = Reading(store, clock=FakeClock(START + 7200 * SECOND))
     fold = Fold(RUN, reading, None)
     fold.account()
     assert set(fold._ahead.values()) == {0}
@@ -86,7 +96,7 @@ def test_ranks_that_do_not_end_together_tell_nothing(store: DuckStore) -> None:
 def test_what_was_found_out_is_saved_with_the_account(tmp_path: Path) -> None:
     with_files = DuckStore.open(tmp_path / "store", settings=DuckSettings(threads=1))
     job(with_files, steps=WORTH_SAVING // 2)
-    reading = Reading(with_files, clock=Clock(START + 10**6 * SECOND))
+    reading = Reading(with_files, clock=FakeClock(START + 10**6 * SECOND))
     files = FoldFiles(tmp_path / "folds")
 
     first = Fold(RUN, reading, threading.Lock(), files)

@@ -16,8 +16,14 @@ from runwatch.head.state.accounts.accounts import Accounts
 from runwatch.record import RunId
 from runwatch.settings import load
 from runwatch.store.duck.engine import DuckSettings, DuckStore
+from runwatch.testing import FakeClock
 from tests.apps import app_of
-from tests.integration.head_history import SECOND, START, Clock, Producer, exited
+from tests.integration.head_history import (
+    SECOND,
+    START,
+    Producer,
+    exited,
+)
 
 with warnings.catch_warnings():  # it would rather have another client library
     warnings.simplefilter("ignore")
@@ -32,7 +38,7 @@ class World:
 
     def __init__(self) -> None:
         self.store = DuckStore.open(None, settings=DuckSettings(threads=1))
-        self.clock = Clock(START + int(NOW * SECOND))
+        self.clock = FakeClock(START + int(NOW * SECOND))
         self.agent = Producer(self.store, "agent", run="", name="", role="agent")
 
     def run(

@@ -28,6 +28,7 @@ from runwatch.record import (
     SpanName,
 )
 from runwatch.store.duck.engine import DuckStore
+from runwatch.testing import FakeClock
 from runwatch.views.incidents import Incident
 from runwatch.views.pace import Limits
 
@@ -36,28 +37,12 @@ SECOND = 10**9
 START = 1_800_000_000 * SECOND
 
 
-class Clock:
-    """Stands still unless told."""
-
-    def __init__(self) -> None:
-        self.now = START
-
-    def wall_ns(self) -> int:
-        return self.now
-
-    mono_ns = wall_ns
-
-    def wait(self, seconds: float, wake: Any) -> bool:
-        self.now += int(seconds * SECOND)
-        return bool(wake(0))
-
-
 class Process:
     """Writes a journal of one rank."""
 
     def __init__(self, world: World, rank: int, ranks: int, run: RunId = RUN) -> None:
         self.world = world
-        self.journal = JournalId(f"{run}-{HOST}-{rank}-{world.clock.now:x}")
+        self.journal = JournalId(f"{run}-{HOST}-{rank}-{world.clock.now_ns:x}")
         self.rank = rank
         self._place = 0
         self._spans = 0
@@ -67,7 +52,7 @@ class Process:
 
     @property
     def now(self) -> int:
-        return self.world.clock.now
+        return self.world.clock.now_ns
 
     def write(
         self,
@@ -88,7 +73,7 @@ class Process:
 
     def step(self, number: int, seconds: float = 0.1) -> None:
         begin = self.now
-        self.world.clock.now += int(seconds * SECOND)
+        self.world.clock.now_ns += int(seconds * SECOND)
         self.write(edges=[(1, BEGIN, begin, number), (1, END, self.now, number)])
 
     def end(self, signal: int | None = None) -> None:
@@ -101,7 +86,7 @@ class World:
     """A store and its writer, a node, and the watch, whose ticks are ours."""
 
     def __init__(self) -> None:
-        self.clock = Clock()
+        self.clock = FakeClock(START, jumps=True)
         self.store = DuckStore.open(None, clock=self.clock)
         self.ingest = Ingest(self.store, on_stored=self._stored, clock=self.clock)
         self.alive: set[JournalId] = set()
@@ -134,7 +119,7 @@ class World:
         )
 
     def _known_ns(self, host: str) -> int | None:
-        return None if self.known is None else self.clock.now - self.known
+        return None if self.known is None else self.clock.now_ns - self.known
 
     def _stored(self, batches: Sequence[Batch]) -> None:
         self.outbox.stored(batches)
@@ -155,12 +140,12 @@ class World:
         self.asked.append(command.body)
         events = [
             Event(
-                self.clock.now,
+                self.clock.now_ns,
                 "stacks",
                 {
                     "rank": rank,
                     "pid": 100 + rank,
-                    "time_ns": self.clock.now,
+                    "time_ns": self.clock.now_ns,
                     "how": "outside",
                     "state": "S",
                     "round": command.body["first_round"] + number,
@@ -181,7 +166,7 @@ class World:
             for rank, f in self.stacks.items()
         ]
         done = {"command": command.id, "state": "done", "why": "", "host": HOST}
-        self.agent_says(*events, Event(self.clock.now, RESULT, done))
+        self.agent_says(*events, Event(self.clock.now_ns, RESULT, done))
 
     def agent_says(self, *events: Event) -> None:
         origin = Origin(JournalId("agent"), HOST, 1, START, role="agent")
@@ -200,9 +185,9 @@ class World:
 
     def pass_time(self, seconds: float) -> None:
         """In ticks, as the watch's thread would."""
-        until = self.clock.now + int(seconds * SECOND)
-        while self.clock.now < until:
-            self.clock.now = min(until, self.clock.now + SECOND // 2)
+        until = self.clock.now_ns + int(seconds * SECOND)
+        while self.clock.now_ns < until:
+            self.clock.now_ns = min(until, self.clock.now_ns + SECOND // 2)
             self.watch._tick()
             for thread in self.watch._looks:
                 thread.join()
@@ -324,8 +309,8 @@ def test_a_host_with_a_backlog_is_believed_up_to_what_it_told(world: World) -> N
     process = world.process()
     world.stacks = {0: "wait_for_godot"}
     walk(process)
-    kept_ns = world.clock.now
-    world.clock.now += 60 * SECOND  # a minute's records lie on the node, and come bit by bit
+    kept_ns = world.clock.now_ns
+    world.clock.now_ns += 60 * SECOND  # a minute's records lie on the node, and come bit by bit
     for number in range(12, 30):
         time_ns = kept_ns + (number - 11) * SECOND // 10
         process.write(edges=[(1, BEGIN, time_ns, number), (1, END, time_ns + 10**7, number)])
@@ -337,7 +322,7 @@ def test_a_checkpoint_has_its_time(world: World) -> None:
     process = world.process()
     world.stacks = {0: "save"}
     walk(process)
-    process.write(edges=[(2, BEGIN, world.clock.now, 12)])
+    process.write(edges=[(2, BEGIN, world.clock.now_ns, 12)])
     world.pass_time(300)
     assert world.all() == []
 
@@ -364,7 +349,7 @@ def test_ranks_that_went_down_together_are_an_incident(world: World) -> None:
     ranks[1].end(signal=9)
     for process in (ranks[0], ranks[2]):
         body = {"status": "failed", "exception": "RuntimeError: Connection closed by peer"}
-        process.write(events=[Event(world.clock.now, "run_end", body, scope=1)])
+        process.write(events=[Event(world.clock.now_ns, "run_end", body, scope=1)])
         world.alive.discard(process.journal)
     world.pass_time(40)
     (incident,) = world.all()
@@ -398,7 +383,7 @@ def test_a_head_that_begins_again_goes_on_with_what_is_open(world: World) -> Non
     (incident,) = world.all()
     assert incident.is_open
     world.alive.clear()  # and one that finds the run over closes it
-    world.clock.now += 600 * SECOND
+    world.clock.now_ns += 600 * SECOND
     world.watch.close()
     world.watch = world._watch()
     world.watch._take_up()
@@ -436,7 +421,7 @@ def test_one_that_went_on_while_we_looked_is_looked_at_again(world: World) -> No
         world.watch._waiting += list(world.watch._news)  # as the watch's thread does meanwhile
         world.watch._news.clear()
         world.watch._feed()
-        world.clock.now += 30 * SECOND  # and stands still again
+        world.clock.now_ns += 30 * SECOND  # and stands still again
         answer(command)
 
     world.send = goes_on  # type: ignore[method-assign]

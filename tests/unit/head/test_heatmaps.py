@@ -16,8 +16,13 @@ from runwatch.head.features.timeline.heatmaps import heatmap, metrics
 from runwatch.head.reading import Reading
 from runwatch.record import RunId
 from runwatch.store.duck.engine import DuckStore
+from runwatch.testing import FakeClock
 from runwatch.views.heatmaps import grouped
-from tests.integration.head_history import START, Clock, Producer, when
+from tests.integration.head_history import (
+    START,
+    Producer,
+    when,
+)
 
 MINUTE = 60 * 10**9
 ASKED = {
@@ -66,7 +71,7 @@ def test_rows_hold_as_many_neighbours_as_each_other(devices: int, most: int) -> 
 @pytest.fixture
 def reading() -> Iterator[Reading]:
     store = DuckStore.open(None)
-    yield Reading(store, clock=Clock(when(40)))
+    yield Reading(store, clock=FakeClock(when(40)))
     store.close()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -18,32 +18,10 @@ from runwatch.head.main import LocalHead
 from runwatch.head.steady import ABSENT_SECONDS, JUMP_SECONDS, WAIT_SECONDS, SteadyClock
 from runwatch.store.duck.engine import DuckStore
 from runwatch.store.store import Retention
-from runwatch.testing import until
+from runwatch.testing import BatchWriter, FakeClock, ramp, until
 from tests.fuzz.world import World
-from tests.unit.store.batches import Writer, ramp
 
 DAY = 86_400 * 10**9
-
-
-@dataclass
-class TwoClocks:
-    """One on the wall, which anybody sets, and one that only counts."""
-
-    wall: int = 20_000 * DAY
-    mono: int = DAY
-
-    def wall_ns(self) -> int:
-        return self.wall
-
-    def mono_ns(self) -> int:
-        return self.mono
-
-    def wait(self, seconds: float, wake: Callable[[float], bool]) -> bool:
-        return wake(0)
-
-    def go_on(self, seconds: float) -> None:
-        self.wall += int(seconds * 1e9)
-        self.mono += int(seconds * 1e9)
 
 
 @dataclass
@@ -127,7 +105,7 @@ def test_points_that_came_a_minute_ago_outlive_a_jump_of_the_clock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "HOUSEKEEPING_SECONDS", 0.01)
-    clock = TwoClocks()
+    clock = FakeClock()
     store = IllStore(DuckStore.open(tmp_path, clock=clock))
     ingest = Ingest(store, retention=Retention(), clock=clock)
 
@@ -136,7 +114,7 @@ def test_points_that_came_a_minute_ago_outlive_a_jump_of_the_clock(
         until(lambda: store.asked.count("compact") > count + 1, 20, "two rounds of housekeeping")
 
     try:
-        store.inner.write([Writer().batch(ramp(100, start=clock.wall))])
+        store.inner.write([BatchWriter().batch(ramp(100, start=clock.wall))])
         store.inner.compact(force=True)
         keep_twice()
         clock.wall += 100 * DAY
@@ -149,7 +127,7 @@ def test_points_that_came_a_minute_ago_outlive_a_jump_of_the_clock(
 
 
 def test_nothing_is_deleted_for_a_day_after_the_clock_jumped(store: IllStore) -> None:
-    clock = TwoClocks()
+    clock = FakeClock()
     ingest = Ingest(store, retention=Retention(), clock=clock)
     try:
         ingest._keep_once(30)
@@ -157,10 +135,10 @@ def test_nothing_is_deleted_for_a_day_after_the_clock_jumped(store: IllStore) ->
         clock.wall += 100 * DAY
         for _ in range(3):
             ingest._keep_once(30)
-            clock.go_on(WAIT_SECONDS / 4)
+            clock.advance(WAIT_SECONDS / 4)
         assert store.asked.count("retain") == 1
         assert "+100.0 days" in ingest.steady.why
-        clock.go_on(WAIT_SECONDS / 2)
+        clock.advance(WAIT_SECONDS / 2)
         ingest._keep_once(30)
         assert store.asked.count("retain") == 2
     finally:
@@ -168,10 +146,10 @@ def test_nothing_is_deleted_for_a_day_after_the_clock_jumped(store: IllStore) ->
 
 
 def test_a_clock_that_is_set_right_again_is_a_jump_as_well() -> None:
-    clock = TwoClocks()
+    clock = FakeClock()
     steady = SteadyClock(clock)
     assert steady.is_steady(None)
-    clock.go_on(3600)
+    clock.advance(3600)
     assert steady.is_steady(None)
     clock.wall += int((JUMP_SECONDS - 60) * 1e9)
     assert steady.is_steady(None)
@@ -182,8 +160,8 @@ def test_a_clock_that_is_set_right_again_is_a_jump_as_well() -> None:
 
 @pytest.mark.parametrize(("seconds", "steady"), [(0, True), (ABSENT_SECONDS + 60, False)])
 def test_after_a_long_absence_the_clock_is_watched_first(seconds: float, steady: bool) -> None:
-    clock = TwoClocks()
+    clock = FakeClock()
     looking = SteadyClock(clock)
     assert looking.is_steady(clock.wall - int(seconds * 1e9)) is steady
-    clock.go_on(WAIT_SECONDS)
+    clock.advance(WAIT_SECONDS)
     assert looking.is_steady(clock.wall)

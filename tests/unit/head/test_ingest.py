@@ -13,8 +13,7 @@ from runwatch.head import ingest as module
 from runwatch.head.ingest import Ingest
 from runwatch.record import Batch, JournalId, Origin, Position, Series, Verdict
 from runwatch.store.duck.engine import DuckStore
-from runwatch.testing import until
-from tests.unit.agent.hand_clock import HandClock
+from runwatch.testing import FakeClock, until
 
 
 class GatedStore:
@@ -141,7 +140,7 @@ class Paced:
         monkeypatch.setattr(module, "PACE_SECONDS", 1000.0)
         monkeypatch.setattr(module, "MUCH_POINTS", 1000)
         self.store = CountingStore()
-        self.clock = HandClock()
+        self.clock = FakeClock()
         self.ingest = Ingest(self.store, clock=self.clock)
         self._at = 0
 
@@ -167,7 +166,7 @@ def paced(monkeypatch: pytest.MonkeyPatch) -> Iterator[Paced]:
 
 def test_after_a_lull_nothing_waits(paced: Paced) -> None:
     for _ in range(3):
-        paced.clock.pass_seconds(1000.0 * module.BURST)
+        paced.clock.advance(1000.0 * module.BURST)
         paced.exhaust()
     assert paced.store.writes == [1] * 3 * module.BURST
 
@@ -184,7 +183,7 @@ def test_much_at_a_time_is_not_made_up_for_later(paced: Paced) -> None:
     """Big batches go at once however many there are, and after a lull small ones do again."""
     for _ in range(3 * module.BURST):
         assert paced.submit(2000).result(20).accepted
-    paced.clock.pass_seconds(2 * 1000.0)
+    paced.clock.advance(2 * 1000.0)
     assert paced.submit().result(20).accepted
 
 

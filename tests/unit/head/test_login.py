@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from runwatch.head.access.guesses import BURST, EVERY_SECONDS, MOST_ADDRESSES, Guesses
 from runwatch.head.http.login import LARGEST_FORM, LoginPage, checked, form_of, onward
 from runwatch.head.http.parameters import BadRequest
-from tests.integration.head_history import Clock
+from runwatch.testing import FakeClock
 
 HERE = "https://head.example:8091/team/runwatch/login"
 
@@ -98,7 +98,7 @@ def test_what_is_no_form(pieces: list[bytes]) -> None:
 
 
 def test_an_address_has_a_few_guesses_and_then_one_now_and_then() -> None:
-    clock = Clock()
+    clock = FakeClock()
     guesses = Guesses(clock=clock)
     for _ in range(BURST):
         assert guesses.wait_seconds("10.0.0.1") == 0
@@ -113,7 +113,7 @@ def test_an_address_has_a_few_guesses_and_then_one_now_and_then() -> None:
 
 
 def test_a_scraper_with_an_old_token_locks_nobody_out() -> None:
-    clock = Clock()
+    clock = FakeClock()
     guesses = Guesses(clock=clock)
     for _ in range(500):
         guesses.wrong("10.0.0.1")
@@ -122,7 +122,7 @@ def test_a_scraper_with_an_old_token_locks_nobody_out() -> None:
 
 
 def test_addresses_of_one_network_are_one() -> None:
-    guesses = Guesses(clock=Clock())
+    guesses = Guesses(clock=FakeClock())
     for i in range(BURST):
         guesses.wrong(f"2001:db8::{i:x}")
     assert guesses.wait_seconds("2001:db8::ffff") > 0
@@ -130,7 +130,7 @@ def test_addresses_of_one_network_are_one() -> None:
 
 
 def test_its_memory_is_bounded() -> None:
-    guesses = Guesses(clock=Clock())
+    guesses = Guesses(clock=FakeClock())
     for i in range(MOST_ADDRESSES + 100):
         guesses.wrong(f"10.{i >> 16}.{i >> 8 & 255}.{i & 255}")
     assert len(guesses._spent) == MOST_ADDRESSES

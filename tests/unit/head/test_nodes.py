@@ -14,7 +14,7 @@ from runwatch.head.main import LocalHead
 from runwatch.head.stream import AgentState
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import JournalId, Role, RunId
-from tests.unit.store.batches import Writer, origin, ramp
+from runwatch.testing import BatchWriter, origin, ramp
 
 LONG_AGO, LATELY = 1, 2
 POD = JournalId("journal-of-a-pod")
@@ -35,7 +35,7 @@ class World:
         self.agents[f"peer {len(self.agents)}"] = state
 
     def store(self, journal: JournalId, host: str) -> None:
-        batch = Writer(origin(journal, host=host)).batch(ramp(3))
+        batch = BatchWriter(origin(journal, host=host)).batch(ramp(3))
         assert self.head.ingest.submit(batch).result(30).accepted
 
     def journal(self, host: str, role: Role, boot: str) -> None:

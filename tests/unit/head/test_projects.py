@@ -13,7 +13,7 @@ from runwatch.head.outbox import Outbox
 from runwatch.head.stream import AgentState
 from runwatch.record import Batch, Command, RunId, RunScope
 from runwatch.store.duck.engine import DuckStore
-from tests.unit.store.batches import Writer, definitions, origin, ramp
+from runwatch.testing import BatchWriter, definitions, origin, ramp
 
 
 @pytest.fixture
@@ -25,13 +25,13 @@ def ingest() -> Iterator[Ingest]:
     store.close()
 
 
-def writer(run: str, project: str, *, journal: str = "", start: int = 0) -> Writer:
+def writer(run: str, project: str, *, journal: str = "", start: int = 0) -> BatchWriter:
     named = [
         replace(each, group=project) if isinstance(each, RunScope) else each
         for each in definitions(run)
     ]
     made = origin(journal or f"journal-{run}")
-    return Writer(replace(made, start_ns=made.start_ns + start), named)
+    return BatchWriter(replace(made, start_ns=made.start_ns + start), named)
 
 
 def project(ingest: Ingest, run: str) -> str | None:

@@ -11,13 +11,11 @@ from runwatch.head.ingest import Ingest
 from runwatch.head.quotas import DAY_NS, NO_LIMITS, Quotas, QuotaSettings, size_of
 from runwatch.record import Batch, Event, RunId, RunScope, Verdict
 from runwatch.store.duck.engine import DuckStore
-from runwatch.testing import until
-from tests.integration.head_history import Clock
-from tests.unit.store.batches import EPOCH, Writer, definitions, origin, ramp
+from runwatch.testing import EPOCH, BatchWriter, FakeClock, definitions, origin, ramp, until
 
 
 class World:
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
         self.store = DuckStore.open(None)
         self.told: list[tuple[str, str]] = []
@@ -39,23 +37,23 @@ class World:
     def bring(self, batch: Batch, client: str = "a", bytes: int = 0) -> Verdict:
         verdict = self.ingest.submit(batch, client, bytes).result(20)
         # What was counted is counted after the answer.
-        self.ingest.submit(Writer(origin("own"), []).batch(), "").result(20)
+        self.ingest.submit(BatchWriter(origin("own"), []).batch(), "").result(20)
         return verdict
 
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    made = World(Clock())
+    made = World(FakeClock())
     yield made
     made.ingest.close()
     made.store.close()
 
 
-def writer(run: str, *, series: int = 3) -> Writer:
-    return Writer(origin(f"journal-{run}"), definitions(run, series=series))
+def writer(run: str, *, series: int = 3) -> BatchWriter:
+    return BatchWriter(origin(f"journal-{run}"), definitions(run, series=series))
 
 
-def member(run: str, project: str, *, series: int = 3) -> Writer:
+def member(run: str, project: str, *, series: int = 3) -> BatchWriter:
     """A journal of a run that names a project."""
     made = writer(run, series=series)
     made.definitions = [
@@ -220,5 +218,5 @@ def test_bytes_of_a_project_are_those_of_its_messages(world: World) -> None:
 def test_the_heads_own_word_and_agents_have_no_project(world: World) -> None:
     world.restart(project_runs=1, project_events=1)
     assert world.bring(member("r1", "a").batch(events=events(9)), "").accepted
-    agent = Writer(replace(origin("agent-2"), role="agent"), [])
+    agent = BatchWriter(replace(origin("agent-2"), role="agent"), [])
     assert world.bring(agent.batch(events=events(9))).accepted

@@ -13,7 +13,14 @@ from runwatch.head.reading import Reading
 from runwatch.head.state.board import GoodputNote, RunBoard
 from runwatch.record import JournalId, RunId
 from runwatch.store.duck.engine import DuckStore
-from tests.integration.head_history import SECOND, START, Clock, Producer, exited, when
+from runwatch.testing import FakeClock
+from tests.integration.head_history import (
+    SECOND,
+    START,
+    Producer,
+    exited,
+    when,
+)
 
 
 class World:
@@ -21,7 +28,7 @@ class World:
 
     def __init__(self) -> None:
         self.store = DuckStore.open(None)
-        self.clock = Clock()
+        self.clock = FakeClock()
         self.alive: set[JournalId] = set()
         self.gone: set[JournalId] = set()
         self.reading = Reading(

@@ -13,12 +13,17 @@ import pytest
 
 from runwatch.cli.asgi import Exchange
 from runwatch.head.main import LocalHead
-from tests.unit.head.session_world import SECOND, START, Node, StillClock
+from runwatch.testing import FakeClock
+from tests.unit.head.session_world import (
+    SECOND,
+    START,
+    Node,
+)
 
 
 class Api:
     def __init__(self, root: Path) -> None:
-        self.clock = StillClock()
+        self.clock = FakeClock()
         self.head = LocalHead(root, clock=self.clock)
         self.loop = asyncio.new_event_loop()
 

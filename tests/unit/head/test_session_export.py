@@ -19,8 +19,13 @@ from runwatch.head.state.clients import Clients
 from runwatch.head.state.frame_counts import FrameCounts
 from runwatch.store.duck.engine import DuckStore
 from runwatch.store.store import Store
+from runwatch.testing import FakeClock
 from runwatch.views.sessions import Session, Stretch
-from tests.unit.head.session_world import SECOND, START, Node, StillClock
+from tests.unit.head.session_world import (
+    SECOND,
+    START,
+    Node,
+)
 
 NOW = START + 10_000 * SECOND
 
@@ -251,7 +256,7 @@ def test_parquet_has_the_same_numbers(store: Store, tmp_path: Path) -> None:
 
 
 def test_frames_are_counted_as_they_come(store: Store) -> None:
-    clock, node = StillClock(START), Node(store)
+    clock, node = FakeClock(START), Node(store)
     counts = FrameCounts(store, lambda: survey(store), clock=clock)
     of, second = session(end=None), 0
     for until in (10, 200, 1000):
@@ -267,7 +272,7 @@ def test_frames_are_counted_as_they_come(store: Store) -> None:
 @pytest.mark.parametrize("seed", range(2))
 def test_frames_that_come_late_are_counted_after_a_while(store: Store, seed: int) -> None:
     """Two nodes, one a minute behind; a session with a pause; asked at odd moments."""
-    chance, clock = random.Random(seed), StillClock(START)
+    chance, clock = random.Random(seed), FakeClock(START)
     counts = FrameCounts(store, lambda: survey(store), clock=clock)
     prompt, late = Node(store, "prompt"), Node(store, "late")
     behind = 0.0
@@ -291,7 +296,7 @@ def test_frames_that_come_late_are_counted_after_a_while(store: Store, seed: int
 
 
 def test_e2_16_a_silent_client_is_unhealthy_until_it_is_back(store: Store) -> None:
-    clock, node = StillClock(START), Node(store)
+    clock, node = FakeClock(START), Node(store)
     clients = Clients(store, clock=clock)
     node.sample(0, 0, gpu_utilization_percent=1.0)
     assert [client.healthy for client in clients.all()] == [True]

@@ -14,12 +14,16 @@ from runwatch.head.ingest import Ingest
 from runwatch.head.state.session_files import SessionFiles
 from runwatch.head.state.sessions import SessionActive, SessionDefaults, Sessions
 from runwatch.store.duck.engine import DuckStore
+from runwatch.testing import FakeClock
 from runwatch.views.sessions import BadName, Session, Stretch
-from tests.unit.head.session_world import SECOND, START, StillClock
+from tests.unit.head.session_world import (
+    SECOND,
+    START,
+)
 
 
 class Desk:
-    def __init__(self, root: Path, clock: StillClock) -> None:
+    def __init__(self, root: Path, clock: FakeClock) -> None:
         self.store = DuckStore.open(root)
         self.ingest = Ingest(self.store)
         self.clock = clock
@@ -33,18 +37,18 @@ class Desk:
 
 
 @pytest.fixture
-def clock() -> StillClock:
-    return StillClock()
+def clock() -> FakeClock:
+    return FakeClock()
 
 
 @pytest.fixture
-def desk(tmp_path: Path, clock: StillClock) -> Iterator[Desk]:
+def desk(tmp_path: Path, clock: FakeClock) -> Iterator[Desk]:
     opened = Desk(tmp_path, clock)
     yield opened
     opened.close()
 
 
-def test_a_session_lasts_from_start_to_stop(desk: Desk, clock: StillClock) -> None:
+def test_a_session_lasts_from_start_to_stop(desk: Desk, clock: FakeClock) -> None:
     begun = desk.sessions.start("a", ["gpu_memory"])
     assert (begun.name, begun.is_active, begun.period_ns) == ("a", True, SECOND // 2)
     assert begun.metrics == ("gpu_memory",)
@@ -80,7 +84,7 @@ def test_names_are_made_from_the_time_and_differ(desk: Desk) -> None:
     assert all(name.startswith("profiling_") for name in names)
 
 
-def test_it_is_all_there_when_the_store_is_opened_again(tmp_path: Path, clock: StillClock) -> None:
+def test_it_is_all_there_when_the_store_is_opened_again(tmp_path: Path, clock: FakeClock) -> None:
     first = Desk(tmp_path, clock)
     first.sessions.start("stopped")
     clock.now_ns += SECOND

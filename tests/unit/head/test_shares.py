@@ -9,18 +9,18 @@ import pytest
 
 from runwatch.errors import NotFound, UsageError
 from runwatch.head.access.shares import Shares, cookie_of
-from tests.integration.head_history import Clock
+from runwatch.testing import FakeClock
 
 DAY = 86_400 * 10**9
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> FakeClock:
+    return FakeClock()
 
 
 @pytest.fixture
-def shares(tmp_path: Path, clock: Clock) -> Shares:
+def shares(tmp_path: Path, clock: FakeClock) -> Shares:
     return Shares(tmp_path / "shares.json", clock=clock)
 
 
@@ -47,14 +47,14 @@ def test_the_file_holds_nothing_that_opens_anything(shares: Shares, tmp_path: Pa
     assert [entry.name for entry in tmp_path.iterdir()] == ["shares.json"]
 
 
-def test_links_outlive_the_process(shares: Shares, tmp_path: Path, clock: Clock) -> None:
+def test_links_outlive_the_process(shares: Shares, tmp_path: Path, clock: FakeClock) -> None:
     share, token = shares.add("run-1", 7, "")
     again = Shares(tmp_path / "shares.json", clock=clock)
     assert again.of_token(token) == share
     assert again.all() == [share]
 
 
-def test_a_link_expires(shares: Shares, clock: Clock) -> None:
+def test_a_link_expires(shares: Shares, clock: FakeClock) -> None:
     share, token = shares.add("run-1", 1.5, "")
     clock.now_ns += int(1.5 * DAY) - 1
     assert shares.of_token(token) is not None and shares.holds(share)
@@ -74,7 +74,7 @@ def test_a_link_that_was_taken_back_opens_nothing(shares: Shares) -> None:
 
 
 def test_what_another_process_takes_back_is_gone_here_too(
-    shares: Shares, tmp_path: Path, clock: Clock
+    shares: Shares, tmp_path: Path, clock: FakeClock
 ) -> None:
     share, token = shares.add("run-1", 7, "")
     assert shares.of_token(token) == share
@@ -88,7 +88,7 @@ def test_days_that_cannot_be(shares: Shares, days: float) -> None:
         shares.add("", days, "")
 
 
-def test_their_number_is_bounded_and_old_ones_make_room(tmp_path: Path, clock: Clock) -> None:
+def test_their_number_is_bounded_and_old_ones_make_room(tmp_path: Path, clock: FakeClock) -> None:
     shares = Shares(tmp_path / "shares.json", most=3, clock=clock)
     for _ in range(3):
         shares.add("", 1, "")
@@ -99,7 +99,7 @@ def test_their_number_is_bounded_and_old_ones_make_room(tmp_path: Path, clock: C
     assert len(shares.all()) == 1
 
 
-def test_where_nothing_can_be_kept(clock: Clock, tmp_path: Path) -> None:
+def test_where_nothing_can_be_kept(clock: FakeClock, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="may only be read"):
         Shares(None, clock=clock).add("", 1, "")
     with pytest.raises(UsageError, match="No such file"):

@@ -9,18 +9,18 @@ import pytest
 
 from runwatch.errors import NotFound, UsageError
 from runwatch.head.access.tokens import FILE, Tokens, cookie_of
-from tests.integration.head_history import Clock
+from runwatch.testing import FakeClock
 
 DAY = 86_400 * 10**9
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> FakeClock:
+    return FakeClock()
 
 
 @pytest.fixture
-def tokens(tmp_path: Path, clock: Clock) -> Tokens:
+def tokens(tmp_path: Path, clock: FakeClock) -> Tokens:
     return Tokens(tmp_path / FILE, clock=clock)
 
 
@@ -43,7 +43,7 @@ def test_the_file_opens_nothing_and_is_its_owners(tokens: Tokens, tmp_path: Path
 
 
 def test_one_that_is_taken_back_or_over_opens_nothing(
-    tokens: Tokens, tmp_path: Path, clock: Clock
+    tokens: Tokens, tmp_path: Path, clock: FakeClock
 ) -> None:
     kept, kept_word = tokens.add("ingest", days=2.0)
     gone, word = tokens.add("ingest")

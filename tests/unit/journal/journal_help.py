@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,29 +16,6 @@ from runwatch.record import START, Batch, Event, JournalId, Origin, Position, Se
 SECOND = 1_000_000_000
 SMALL = 1 << 20
 SOURCES = Path(__file__).parents[3] / "src"
-
-
-class FakeClock:
-    """A clock that stands still until told otherwise."""
-
-    def __init__(
-        self, wall_ns: int = 1_700_000_000 * SECOND, mono_ns: int = 5_000 * SECOND
-    ) -> None:
-        self.wall, self.mono = wall_ns, mono_ns
-
-    def wall_ns(self) -> int:
-        return self.wall
-
-    def mono_ns(self) -> int:
-        return self.mono
-
-    def wait(self, seconds: float, wake: Callable[[float], bool]) -> bool:
-        self.advance(seconds)
-        return wake(0)
-
-    def advance(self, seconds: float) -> None:
-        self.wall += int(seconds * SECOND)
-        self.mono += int(seconds * SECOND)
 
 
 def origin(journal: str = "6553f100-node-7-a1", *, host: str = "node", pid: int = 7) -> Origin:

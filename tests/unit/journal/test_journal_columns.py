@@ -45,7 +45,13 @@ from runwatch.journal.segment import (
 )
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import BEGIN, END, NO_STEP, Batch, Points, Position, Spans
-from tests.unit.journal.journal_help import SECOND, SMALL, FakeClock, origin, record_offsets
+from runwatch.testing import FakeClock
+from tests.unit.journal.journal_help import (
+    SECOND,
+    SMALL,
+    origin,
+    record_offsets,
+)
 
 LONG = 2 * ROWS + 300
 

@@ -15,10 +15,10 @@ from runwatch.journal.reader import HOLE_GRACE_SECONDS, JournalReader, count_rec
 from runwatch.journal.segment import HEADER_LENGTH, VERSION, Header, segment_name
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import BEGIN, START
+from runwatch.testing import FakeClock
 from tests.unit.journal.journal_help import (
     SMALL,
     Everything,
-    FakeClock,
     origin,
     read_everything,
     record_offsets,

@@ -13,7 +13,13 @@ from runwatch.journal.segment import Header, segment_indexes, segment_name
 from runwatch.journal.stored import STORED
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import JournalId, Origin, Position, position
-from tests.unit.journal.journal_help import SECOND, SMALL, FakeClock, origin, read_everything
+from runwatch.testing import FakeClock
+from tests.unit.journal.journal_help import (
+    SECOND,
+    SMALL,
+    origin,
+    read_everything,
+)
 
 KEEP = 3600.0
 PLENTY = 1 << 40

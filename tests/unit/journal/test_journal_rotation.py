@@ -22,11 +22,10 @@ from runwatch.journal.segment import (
     segment_name,
 )
 from runwatch.journal.writer import JournalWriter
-from runwatch.testing import until
+from runwatch.testing import FakeClock, until
 from tests.unit.journal.journal_help import (
     SMALL,
     Everything,
-    FakeClock,
     origin,
     read_everything,
     start_script,

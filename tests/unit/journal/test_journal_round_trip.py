@@ -14,7 +14,13 @@ from runwatch.journal.reader import JournalReader, read_origin
 from runwatch.journal.segment import MAX_RECORD
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import BEGIN, END, NO_STEP, RunId, RunScope, Series, SpanName
-from tests.unit.journal.journal_help import SMALL, Everything, FakeClock, origin, read_everything
+from runwatch.testing import FakeClock
+from tests.unit.journal.journal_help import (
+    SMALL,
+    Everything,
+    origin,
+    read_everything,
+)
 
 steps = st.one_of(st.just(NO_STEP), st.integers(-(2**63), 2**63 - 1))
 metrics = st.text(min_size=1, max_size=20)

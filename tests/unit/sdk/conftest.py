@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))  # for the reader that both k
 from runwatch.sdk import front, guard
 from runwatch.sdk.guard import tally
 from runwatch.sdk.run import Run
-from tests.integration.sdk_programs import Story, read_stories
+from runwatch.testing import Story, read_stories
 from tests.unit.leftovers import nothing_is_left
 
 _IDENTITY = ("RUN", "RANK", "WORLD_SIZE", "LOCAL_", "SLURM", "TORCHELASTIC", "GKE_DIAGON", "JOB",

@@ -8,7 +8,7 @@ import pytest
 
 import runwatch
 from runwatch.sdk.run import Run
-from tests.integration.sdk_programs import Story
+from runwatch.testing import Story
 
 Tell = Callable[[], Story]
 MISSING = object()

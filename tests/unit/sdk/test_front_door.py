@@ -14,9 +14,8 @@ from runwatch.journal.liveness import this_host
 from runwatch.sdk import launch
 from runwatch.sdk.guard import attempt, guarded, tally
 from runwatch.sdk.run import Run
-from runwatch.testing import until
+from runwatch.testing import FakeClock, until
 from tests.integration.sdk_programs import run_program
-from tests.unit.journal.journal_help import FakeClock
 
 
 def test_the_names_at_the_door() -> None:

@@ -22,8 +22,10 @@ from runwatch.sdk.hooks.install import Hooks, is_loaded, wanted
 from runwatch.sdk.hooks.teller import Teller
 from runwatch.sdk.identity import identify
 from runwatch.sdk.run import Run
-from tests.integration.sdk_programs import Story
-from tests.unit.journal.journal_help import SECOND, FakeClock
+from runwatch.testing import FakeClock, Story
+from tests.unit.journal.journal_help import (
+    SECOND,
+)
 
 Tell = Callable[[], Story]
 

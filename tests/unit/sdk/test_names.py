@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from runwatch.sdk.guard import tally
 from runwatch.sdk.run import Run
-from tests.integration.sdk_programs import Story
+from runwatch.testing import Story
 
 REFUSED = "record a value: SegmentError"
 

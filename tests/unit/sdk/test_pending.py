@@ -10,8 +10,7 @@ from runwatch.sdk.guard import tally
 from runwatch.sdk.run import Run
 from runwatch.sdk.values.numbers import Reading
 from runwatch.sdk.values.pending import MAX_PENDING, Collector, Said
-from runwatch.testing import until
-from tests.integration.sdk_programs import Story
+from runwatch.testing import Story, until
 
 
 class OnDevice:

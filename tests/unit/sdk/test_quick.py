@@ -15,8 +15,11 @@ from runwatch.sdk.guard import tally
 from runwatch.sdk.identity import identify
 from runwatch.sdk.quick import QuickStep
 from runwatch.sdk.run import Run
-from tests.integration.sdk_programs import Story, read_stories, run_program
-from tests.unit.journal.journal_help import SECOND, FakeClock
+from runwatch.testing import FakeClock, Story, read_stories
+from tests.integration.sdk_programs import run_program
+from tests.unit.journal.journal_help import (
+    SECOND,
+)
 
 Tell = Callable[[], Story]
 Take = Callable[[range], None]

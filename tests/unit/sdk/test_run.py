@@ -17,7 +17,7 @@ from runwatch.record import BEGIN, END
 from runwatch.sdk import front
 from runwatch.sdk.guard import record, tally
 from runwatch.sdk.run import Run
-from tests.integration.sdk_programs import Story, read_stories
+from runwatch.testing import Story, read_stories
 
 Tell = Callable[[], Story]
 

@@ -15,8 +15,10 @@ from runwatch.sdk.guard import tally
 from runwatch.sdk.identity import identify
 from runwatch.sdk.kinds import BACKGROUND, KINDS, USEFUL
 from runwatch.sdk.run import Run
-from tests.integration.sdk_programs import Edge, Story
-from tests.unit.journal.journal_help import SECOND, FakeClock
+from runwatch.testing import Edge, FakeClock, Story
+from tests.unit.journal.journal_help import (
+    SECOND,
+)
 
 Tell = Callable[[], Story]
 

@@ -21,7 +21,7 @@ from runwatch.sdk.values.numbers import (
     read,
     step_number,
 )
-from tests.integration.sdk_programs import Story
+from runwatch.testing import Story
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,10 @@ from runwatch.record import Origin
 from runwatch.ship import estates
 from runwatch.ship.estates import HOSTS_AT_ONCE, STILL_SECONDS, Estates
 from runwatch.ship.tail import Tail
-from tests.unit.journal.journal_help import FakeClock, origin
+from runwatch.testing import FakeClock
+from tests.unit.journal.journal_help import (
+    origin,
+)
 
 UNKNOWN = 12345
 """A pid namespace that we are not in: whether its processes live cannot be asked."""

@@ -21,7 +21,10 @@ from runwatch.ship.tail import (
     NotTaken,
     Tail,
 )
-from tests.unit.journal.journal_help import FakeClock, origin
+from runwatch.testing import FakeClock
+from tests.unit.journal.journal_help import (
+    origin,
+)
 
 
 class Listings:

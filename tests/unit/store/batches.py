@@ -1,99 +1,14 @@
-"""Builders for batches, and the plain-Python reduction that curves are compared with."""
+"""The plain-Python reduction that curves are compared with."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
-from runwatch.record import (
-    NO_STEP,
-    Batch,
-    Definition,
-    Event,
-    JournalId,
-    Origin,
-    Points,
-    Position,
-    RunId,
-    RunScope,
-    Series,
-    SpanName,
-    Spans,
-)
 from runwatch.rows import Curve
+from runwatch.testing import SECOND
 
-SECOND = 10**9
 DAY = 86_400 * SECOND
-EPOCH = 20_000 * DAY  # a midnight in 2024
-
-Point = tuple[int, int, int | None, float]
-"""Local series, time, step, value."""
-
-
-def origin(name: str = "journal-a", *, host: str = "host-a", pid: int = 100) -> Origin:
-    return Origin(JournalId(name), host, pid, EPOCH)
-
-
-def definitions(
-    run: str = "run-a", *, series: int = 3, rank: int = 0, metric: str = "metric"
-) -> list[Definition]:
-    """One scope, `series` series numbered from 1 on device '1', '2' …, one span name."""
-    found: list[Definition] = [RunScope(1, RunId(run), f"name of {run}", rank=rank, world_size=4)]
-    found += [Series(i, metric, scope=1, unit="u", device=str(i)) for i in range(1, series + 1)]
-    found.append(SpanName(1, "checkpoint_save", scope=1))
-    return found
-
-
-def points(rows: Iterable[Point]) -> Points:
-    made = Points()
-    for series, time_ns, step, value in rows:
-        made.append(series, time_ns, NO_STEP if step is None else step, value)
-    return made
-
-
-def spans(rows: Iterable[tuple[int, int, int, int, int | None]]) -> Spans:
-    made = Spans()
-    for name, span, edge, time_ns, step in rows:
-        made.append(name, span, edge, time_ns, NO_STEP if step is None else step)
-    return made
-
-
-@dataclass
-class Writer:
-    """A journal's side: hands out consecutive batches.  A record is 10 bytes long here."""
-
-    origin: Origin = field(default_factory=origin)
-    definitions: Sequence[Definition] = field(default_factory=definitions)
-    at: int = 0
-
-    def batch(
-        self,
-        rows: Iterable[Point] = (),
-        *,
-        events: Sequence[Event] = (),
-        edges: Iterable[tuple[int, int, int, int, int | None]] = (),
-        skipped: int = 0,
-    ) -> Batch:
-        made = Batch(
-            self.origin,
-            Position(self.at),
-            Position(self.at),
-            list(self.definitions),
-            points(rows),
-            spans(edges),
-            list(events),
-            skipped,
-        )
-        made.end = Position(self.at + 10 * max(made.records + skipped, 1))
-        self.at = made.end
-        return made
-
-
-def ramp(count: int, *, series: int = 1, start: int = EPOCH, first: int = 0) -> list[Point]:
-    """One point a second with step and value equal to its index."""
-    indices = range(first, first + count)
-    return [(series, start + i * SECOND, i, float(i)) for i in indices]
 
 
 def reduced(

@@ -26,18 +26,8 @@ from runwatch.record import (
     Series,
 )
 from runwatch.store.store import Retention, Store
-from tests.unit.store.batches import (
-    DAY,
-    EPOCH,
-    SECOND,
-    Point,
-    Writer,
-    as_rows,
-    definitions,
-    origin,
-    ramp,
-    reduced,
-)
+from runwatch.testing import EPOCH, SECOND, BatchWriter, Point, definitions, origin, ramp
+from tests.unit.store.batches import DAY, as_rows, reduced
 from tests.unit.store.conftest import Engine
 
 RUN = RunId("run-a")
@@ -66,7 +56,7 @@ def stored(store: Store) -> list[tuple[int, int, int | None, float]]:
 
 
 def test_a_batch_is_taken_once(store: Store) -> None:
-    batch = Writer().batch(ramp(5))
+    batch = BatchWriter().batch(ramp(5))
     first = store.write([batch])
     again = store.write([batch])
     assert [(v.accepted, v.position) for v in first + again] == [(True, 50), (False, 50)]
@@ -74,7 +64,7 @@ def test_a_batch_is_taken_once(store: Store) -> None:
 
 
 def test_a_gap_is_refused_and_told_where_to_send_from(store: Store) -> None:
-    writer = Writer()
+    writer = BatchWriter()
     first, second, third = (writer.batch(ramp(2, first=2 * i)) for i in range(3))
     assert not store.write([second])[0].accepted
     assert store.cursor(writer.origin.journal) == 0
@@ -85,7 +75,7 @@ def test_a_gap_is_refused_and_told_where_to_send_from(store: Store) -> None:
 
 
 def test_an_overlap_is_refused(store: Store) -> None:
-    batch = Writer().batch(ramp(4))
+    batch = BatchWriter().batch(ramp(4))
     store.write([batch])
     overlap = Batch(batch.origin, Position(10), Position(90), [], batch.points)
     verdict = store.write([overlap])[0]
@@ -94,7 +84,7 @@ def test_an_overlap_is_refused(store: Store) -> None:
 
 
 def test_a_chain_of_batches_in_one_call(store: Store) -> None:
-    a, b = Writer(), Writer(origin("journal-b"))
+    a, b = BatchWriter(), BatchWriter(origin("journal-b"))
     calls = [a.batch(ramp(2)), b.batch(ramp(3)), a.batch(ramp(2, first=2)), b.batch()]
     assert all(verdict.accepted for verdict in store.write(calls))
     assert len(stored(store)) == 7
@@ -108,7 +98,7 @@ def test_a_chain_of_batches_in_one_call(store: Store) -> None:
 def test_exactly_once_whatever_is_sent(engine: Engine, data: st.DataObject) -> None:
     """Reordered, repeated, overlapping, in calls of any size, with restarts between."""
     store = engine.fresh()
-    writers = [Writer(origin(f"journal-{i}"), definitions(series=1)) for i in range(2)]
+    writers = [BatchWriter(origin(f"journal-{i}"), definitions(series=1)) for i in range(2)]
     rows = [ramp(12, start=EPOCH + i * 1000) for i in range(2)]
     whole = [_cuts(writers[i], rows[i], data) for i in range(2)]
     pool = whole[0] + whole[1]
@@ -127,7 +117,7 @@ def test_exactly_once_whatever_is_sent(engine: Engine, data: st.DataObject) -> N
         assert mine == [row[1:] for row in rows[i]]
 
 
-def _cuts(writer: Writer, rows: Sequence[Point], data: st.DataObject) -> list[Batch]:
+def _cuts(writer: BatchWriter, rows: Sequence[Point], data: st.DataObject) -> list[Batch]:
     """All stretches [a, b) between drawn cut points, long ones included."""
     cuts = sorted(data.draw(st.sets(st.integers(1, len(rows) - 1), max_size=3)) | {0, len(rows)})
     made = []
@@ -159,7 +149,7 @@ def _send_all(store: Store, batches: list[Batch]) -> None:
 
 def test_definitions_sent_again_change_nothing(engine: Engine) -> None:
     store = engine.fresh()
-    writer = Writer()
+    writer = BatchWriter()
     for part in range(3):
         store.write([writer.batch(ramp(2, first=2 * part))])
         if engine.keeps:
@@ -170,8 +160,8 @@ def test_definitions_sent_again_change_nothing(engine: Engine) -> None:
 
 
 def test_series_and_processes_say_whose_they_are(store: Store) -> None:
-    store.write([Writer(definitions=definitions(rank=2)).batch(ramp(3))])
-    agent = Writer(
+    store.write([BatchWriter(definitions=definitions(rank=2)).batch(ramp(3))])
+    agent = BatchWriter(
         origin("agent", host="host-b", pid=7),
         [
             RunScope(1, RUN, "name of run-a", rank=0),
@@ -193,14 +183,14 @@ def test_series_and_processes_say_whose_they_are(store: Store) -> None:
 
 
 def test_a_journal_without_a_run(store: Store) -> None:
-    store.write([Writer(definitions=[Series(1, "load")]).batch([(1, EPOCH, None, 0.5)])])
+    store.write([BatchWriter(definitions=[Series(1, "load")]).batch([(1, EPOCH, None, 0.5)])])
     assert [(row.run, row.role, row.last_ns) for row in store.processes()] == [
         ("", "process", EPOCH)
     ]
 
 
 def test_a_point_of_an_undefined_series_is_not_lost(store: Store) -> None:
-    writer = Writer(definitions=definitions(series=1))
+    writer = BatchWriter(definitions=definitions(series=1))
     rows = [(1, EPOCH, None, 1.0), (77, EPOCH + 1, None, 2.0), (4_000_000_000, EPOCH + 2, 1, 3.0)]
     store.write([writer.batch(rows)])
     unknown = store.series(metric="unknown")
@@ -210,7 +200,7 @@ def test_a_point_of_an_undefined_series_is_not_lost(store: Store) -> None:
 
 
 def test_a_changed_definition_starts_a_new_series(store: Store) -> None:
-    writer = Writer(definitions=[Series(1, "before")])
+    writer = BatchWriter(definitions=[Series(1, "before")])
     store.write([writer.batch(ramp(1))])
     writer.definitions = [Series(1, "after")]
     store.write([writer.batch(ramp(1, first=1))])
@@ -220,8 +210,8 @@ def test_a_changed_definition_starts_a_new_series(store: Store) -> None:
 
 def test_series_follow_their_scope_to_another_run(engine: Engine) -> None:
     store = engine.fresh()
-    writer = Writer(definitions=definitions(rank=1))
-    store.write([writer.batch(ramp(1)), Writer(origin("other"), definitions("run-c")).batch()])
+    writer = BatchWriter(definitions=definitions(rank=1))
+    store.write([writer.batch(ramp(1)), BatchWriter(origin("other"), definitions("run-c")).batch()])
     assert [(row.device, row.rank) for row in store.series(RUN)] == [("1", 1), ("2", 1), ("3", 1)]
     assert [row.device for row in store.series(RUN, metric="metric")] == ["1", "2", "3"]
     writer.definitions = definitions("run-b", rank=2)
@@ -242,10 +232,10 @@ def test_series_follow_their_scope_to_another_run(engine: Engine) -> None:
 def test_text_of_any_kind_comes_back(engine: Engine) -> None:
     store = engine.fresh()
     odd = "é'\";--\\ \n 世界 \U0001f600"
-    writer = Writer(definitions=[RunScope(1, RunId(odd), odd), Series(1, odd, 1, odd, odd)])
+    writer = BatchWriter(definitions=[RunScope(1, RunId(odd), odd), Series(1, odd, 1, odd, odd)])
     event = Event(EPOCH, "log", {odd: [odd, None, 1.5, {"nul": "\0"}]}, scope=1)
     store.write([writer.batch(ramp(1), events=[event])])
-    lone = Writer(origin("lone"), [Series(1, "half \ud800")])
+    lone = BatchWriter(origin("lone"), [Series(1, "half \ud800")])
     store.write([lone.batch(ramp(1), events=[Event(EPOCH, "k\udfff", {"x": "\ud800"})])])
     if engine.keeps:
         store = engine.reopen()
@@ -260,7 +250,7 @@ def test_text_of_any_kind_comes_back(engine: Engine) -> None:
 
 def test_latest_is_newest_by_time_and_survives(engine: Engine) -> None:
     store = engine.fresh()
-    writer = Writer()
+    writer = BatchWriter()
     store.write([writer.batch([(1, EPOCH + 5, 5, 5.0), (1, EPOCH + 9, None, 9.0), (2, 1, 1, 1.0)])])
     store.write([writer.batch([(1, EPOCH + 7, 7, 7.0)])])
     for again in (False, True, True):
@@ -290,7 +280,7 @@ def test_curves_equal_a_plain_reduction(
 ) -> None:
     store = engine.fresh()
     rows = data.draw(_rows(scale))
-    writer = Writer()
+    writer = BatchWriter()
     half = len(rows) // 2
     store.write([writer.batch(rows[:half])])
     _compare(store, rows[:half], axis, data)
@@ -358,7 +348,7 @@ def _expected_grid(
 
 def test_curves_asked_for_together_share_their_buckets(store: Store) -> None:
     rows = ramp(10) + ramp(30, series=2, first=5)
-    store.write([Writer().batch(rows)])
+    store.write([BatchWriter().batch(rows)])
     one, two = store.curves(ids(store), buckets=4)
     assert one.width == two.width
     assert set(one.position) <= {EPOCH + i * one.width for i in range(4)}
@@ -368,14 +358,14 @@ def test_curves_asked_for_together_share_their_buckets(store: Store) -> None:
 def test_curves_of_nothing(store: Store) -> None:
     assert store.curves([]) == []
     assert store.curves([12345]) == []
-    store.write([Writer().batch([(1, EPOCH, None, 1.0)])])
+    store.write([BatchWriter().batch([(1, EPOCH, None, 1.0)])])
     assert store.curves(ids(store), axis="step") == []
     assert store.curves(ids(store), start=EPOCH, end=EPOCH) == []
     assert store.curves(ids(store), start=EPOCH + 1, end=EPOCH + 2) == []
 
 
 def test_extreme_ranges_and_wrong_buckets(store: Store) -> None:
-    store.write([Writer().batch(ramp(3))])
+    store.write([BatchWriter().batch(ramp(3))])
     for buckets in (1, 10):
         curve = store.curves(ids(store), start=-(2**70), end=2**70, buckets=buckets)[0]
         assert list(curve.count) == [3]
@@ -386,7 +376,7 @@ def test_extreme_ranges_and_wrong_buckets(store: Store) -> None:
 
 
 def test_a_long_range_after_compaction_counts_every_point_once(store: Store) -> None:
-    writer = Writer()
+    writer = BatchWriter()
     rows = [(1, EPOCH + i * 40 * SECOND, i, float(i % 17)) for i in range(8000)]
     for part in range(4):
         store.write([writer.batch(rows[part * 2000 : (part + 1) * 2000])])
@@ -406,7 +396,7 @@ def test_a_long_range_after_compaction_counts_every_point_once(store: Store) -> 
 
 
 def test_points_come_in_order_and_a_few_at_a_time(store: Store) -> None:
-    writer = Writer()
+    writer = BatchWriter()
     store.write([writer.batch(ramp(7, series=2))])
     store.compact(force=True)
     store.write([writer.batch(ramp(7, series=1) + ramp(3, series=2, first=7))])
@@ -420,7 +410,7 @@ def test_points_come_in_order_and_a_few_at_a_time(store: Store) -> None:
 
 
 def test_an_abandoned_reading_holds_nothing_up(store: Store) -> None:
-    store.write([Writer().batch(ramp(50))])
+    store.write([BatchWriter().batch(ramp(50))])
     reading = store.points(ids(store), rows=10)
     assert len(next(iter(reading)).value) == 10
     store.compact(force=True)
@@ -429,7 +419,7 @@ def test_an_abandoned_reading_holds_nothing_up(store: Store) -> None:
 
 
 def test_events_filtered_and_ordered(store: Store) -> None:
-    a, b = Writer(), Writer(origin("journal-b"), definitions("run-b"))
+    a, b = BatchWriter(), BatchWriter(origin("journal-b"), definitions("run-b"))
     kinds = ["start", "log", "log", "end"]
     happened = [Event(EPOCH + 5, kind, {"n": i}, scope=1) for i, kind in enumerate(kinds)]
     store.write([a.batch(events=happened[:2])])
@@ -448,7 +438,7 @@ def test_events_filtered_and_ordered(store: Store) -> None:
 
 @pytest.mark.parametrize("of_each", [None, 1])
 def test_events_about_journals(store: Store, of_each: int | None) -> None:
-    agent = Writer(origin("agent"))
+    agent = BatchWriter(origin("agent"))
     said: list[dict[str, Any]] = [
         {"journal": "a"}, {"journal": "b", "n": 1}, {"journal": 7}, {}, {"journal": "b'c"},
     ]  # fmt: skip
@@ -471,7 +461,7 @@ def test_events_about_journals(store: Store, of_each: int | None) -> None:
 
 def test_a_body_that_is_no_text_to_the_engine_hides_no_other(store: Store) -> None:
     """Half a character is JSON to Python alone."""
-    agent = Writer(origin("agent"))
+    agent = BatchWriter(origin("agent"))
     bodies: list[dict[str, Any]] = [
         {"journal": "a", "signal": "\ud800"},
         {"journal": "a", "x": math.nan},
@@ -484,7 +474,7 @@ def test_a_body_that_is_no_text_to_the_engine_hides_no_other(store: Store) -> No
 
 
 def test_spans_in_time_order(store: Store) -> None:
-    writer = Writer(definitions=definitions(rank=3))
+    writer = BatchWriter(definitions=definitions(rank=3))
     store.write([writer.batch(edges=[(1, 1, BEGIN, EPOCH + 1, 7), (1, 2, BEGIN, EPOCH + 3, None)])])
     store.compact(force=True)
     store.write([writer.batch(edges=[(1, 1, END, EPOCH + 2, 7), (9, 3, BEGIN, EPOCH, None)])])
@@ -501,7 +491,7 @@ def test_spans_in_time_order(store: Store) -> None:
 
 
 def test_a_gap_is_stated(store: Store) -> None:
-    store.write([Writer().batch(ramp(1), skipped=12)])
+    store.write([BatchWriter().batch(ramp(1), skipped=12)])
     assert [row.body["records"] for row in store.events(kinds=["records_skipped"])] == [12]
 
 
@@ -512,7 +502,7 @@ def test_everything_is_there_after_reopening(engine: Engine) -> None:
     if not engine.keeps:
         pytest.skip("this engine keeps nothing")
     store = engine.fresh()
-    writer = Writer()
+    writer = BatchWriter()
     event = Event(EPOCH, "start", {"a": [1, 2]}, scope=1)
     store.write([writer.batch(ramp(10), events=[event], edges=[(1, 1, BEGIN, EPOCH, None)])])
     before = (store.series(), store.processes(), store.events(), store.spans(RUN), stored(store))
@@ -525,7 +515,7 @@ def test_everything_is_there_after_reopening(engine: Engine) -> None:
 
 
 def test_retention_forgets_by_kind(store: Store) -> None:
-    writer = Writer()
+    writer = BatchWriter()
     old = Event(EPOCH, "old", {}, NO_STEP)
     store.write([writer.batch(ramp(100), events=[old])])
     taken_ns = system_clock.wall_ns()
@@ -546,12 +536,12 @@ def test_retention_forgets_by_kind(store: Store) -> None:
 def test_compacting_nothing_is_nothing(store: Store) -> None:
     assert store.compact() == 0
     assert store.compact(force=True) == 0
-    store.write([Writer().batch(ramp(3))])
+    store.write([BatchWriter().batch(ramp(3))])
     assert store.compact() == 0, "three fresh points are not ripe"
 
 
 def test_health_counts(store: Store) -> None:
-    store.write([Writer().batch(ramp(3))])
+    store.write([BatchWriter().batch(ramp(3))])
     health = store.health()
     assert health.problem == ""
     assert list(health.notes) == []

@@ -13,12 +13,12 @@ from typing import Final
 import pytest
 
 from runwatch.errors import NotFound, UsageError
-from runwatch.record import Batch, Event, JournalId, RunId, RunScope, Series
+from runwatch.record import Batch, Event, JournalId, Role, RunId, RunScope, Series
 from runwatch.store.deletion import Weight
 from runwatch.store.duck import hot
 from runwatch.store.duck.engine import DuckSettings, DuckStore
 from runwatch.store.store import Store, Wanted
-from tests.unit.store.batches import EPOCH, SECOND, Writer, definitions, origin, ramp
+from runwatch.testing import EPOCH, SECOND, BatchWriter, definitions, origin, ramp
 from tests.unit.store.conftest import Engine
 
 A, B = RunId("run-a"), RunId("run-b")
@@ -27,12 +27,14 @@ ROOT: Final = Path(__file__).parents[3]
 SMALL = DuckSettings(threads=1, merge_parts=3, reserve_bytes=0)
 
 
-def writer(run: str, name: str = "", *, start_ns: int = EPOCH, role: str = "process") -> Writer:
-    about = replace(origin(name or f"journal-of-{run}"), start_ns=start_ns, role=role)  # type: ignore[arg-type]
-    return Writer(about, definitions(run))
+def writer(
+    run: str, name: str = "", *, start_ns: int = EPOCH, role: Role = "process"
+) -> BatchWriter:
+    about = replace(origin(name or f"journal-of-{run}"), start_ns=start_ns, role=role)
+    return BatchWriter(about, definitions(run))
 
 
-def batch(journal: Writer, first: int = 0, count: int = 50) -> Batch:
+def batch(journal: BatchWriter, first: int = 0, count: int = 50) -> Batch:
     at = EPOCH + first * SECOND
     return journal.batch(
         ramp(count, first=first),
@@ -67,7 +69,7 @@ def is_gone(store: Store, run: RunId) -> bool:
     return not any(everything)
 
 
-def filled(store: Store) -> tuple[Writer, Writer]:
+def filled(store: Store) -> tuple[BatchWriter, BatchWriter]:
     """Two runs, in files and hot."""
     of_a, of_b = writer(A), writer(B)
     for first in (0, 50, 100):

@@ -25,25 +25,12 @@ from runwatch.store.duck.clustering import plan_merges
 from runwatch.store.duck.engine import DuckSettings, DuckStore
 from runwatch.store.duck.leases import Leases
 from runwatch.store.store import Retention
-from tests.unit.store.batches import DAY, EPOCH, SECOND, Writer, definitions, ramp
+from runwatch.testing import EPOCH, SECOND, BatchWriter, FakeClock, definitions, ramp
+from tests.unit.store.batches import DAY
 
 JOURNAL = JournalId("journal-a")
 SMALL = DuckSettings(threads=1, merge_parts=3, reserve_bytes=0)
 ROOT = Path(__file__).parents[3]
-
-
-class FixedClock:
-    def __init__(self, now_ns: int = EPOCH) -> None:
-        self.now_ns = now_ns
-
-    def wall_ns(self) -> int:
-        return self.now_ns
-
-    def mono_ns(self) -> int:
-        return self.now_ns
-
-    def wait(self, seconds: float, wake: Callable[[float], bool]) -> bool:
-        return wake(0)
 
 
 @pytest.fixture
@@ -57,7 +44,7 @@ def steps(store: DuckStore) -> list[int | None]:
 
 
 def consecutive(count: int, rows: int = 10) -> list[Batch]:
-    writer = Writer()
+    writer = BatchWriter()
     return [writer.batch(ramp(rows, first=rows * i)) for i in range(count)]
 
 
@@ -139,7 +126,7 @@ CHILD = """
 import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from tests.unit.store.batches import Writer, ramp
+from runwatch.testing import BatchWriter, ramp
 from runwatch.store.duck.engine import DuckSettings, DuckStore
 
 target = sys.argv[3]
@@ -149,7 +136,7 @@ def reached(place):
 
 settings = DuckSettings(threads=1, merge_parts=3, reserve_bytes=0, reached=reached)
 store = DuckStore.open(Path(sys.argv[2]), settings=settings)
-writer = Writer()
+writer = BatchWriter()
 for i in range(10_000):
     store.write([writer.batch(ramp(50, first=50 * i))])
     os.write(1, b"%d\\n" % (50 * (i + 1)))
@@ -290,7 +277,7 @@ def test_a_damaged_block_is_set_aside_and_the_rest_served(
     directory: Path, damage: str, when: str
 ) -> None:
     store = DuckStore.open(directory, settings=DuckSettings(threads=1, reserve_bytes=0))
-    writer = Writer()
+    writer = BatchWriter()
     for day in range(3):
         store.write([writer.batch(ramp(1000, start=EPOCH + day * DAY, first=1000 * day))])
         store.compact(force=True)
@@ -417,7 +404,7 @@ def test_compaction_on_a_full_disk_leaves_nothing_behind(small_disk: Path) -> No
     store = DuckStore.open(directory, settings=SMALL)
     random = Random(1)
     rows = [(1, EPOCH + i * SECOND, i, random.random()) for i in range(100_000)]
-    store.write([Writer().batch(rows)])
+    store.write([BatchWriter().batch(rows)])
     free = shutil.disk_usage(small_disk).free
     filler = small_disk / "filler"
     filler.write_bytes(bytes(free - (400 << 10)))
@@ -448,7 +435,7 @@ def _noisy(batch: Batch) -> Batch:
 
 
 def test_ripe_by_rows_and_by_age(directory: Path) -> None:
-    clock = FixedClock()
+    clock = FakeClock(EPOCH)
     settings = DuckSettings(threads=1, compact_rows=25, compact_seconds=100, reserve_bytes=0)
     store = DuckStore.open(directory, clock=clock, settings=settings)
     first, second, third, fourth = consecutive(4)
@@ -466,7 +453,7 @@ def test_ripe_by_rows_and_by_age(directory: Path) -> None:
 
 
 def test_parts_of_a_day_are_merged_and_a_closed_day_is_one(directory: Path) -> None:
-    clock = FixedClock(EPOCH + 3600 * SECOND)
+    clock = FakeClock(EPOCH + 3600 * SECOND)
     store = DuckStore.open(directory, clock=clock, settings=SMALL)
     for batch in consecutive(7):
         store.write([batch])
@@ -483,8 +470,8 @@ def test_parts_of_a_day_are_merged_and_a_closed_day_is_one(directory: Path) -> N
 
 def test_a_large_merge_is_cut_by_series(directory: Path) -> None:
     settings = DuckSettings(threads=1, merge_parts=2, merge_rows=25, reserve_bytes=0)
-    store = DuckStore.open(directory, clock=FixedClock(EPOCH + DAY // 2), settings=settings)
-    writer = Writer(definitions=definitions(series=5))
+    store = DuckStore.open(directory, clock=FakeClock(EPOCH + DAY // 2), settings=settings)
+    writer = BatchWriter(definitions=definitions(series=5))
     for part in range(2):
         rows = [row for s in range(1, 6) for row in ramp(5, series=s, first=5 * part)]
         store.write([writer.batch(rows)])
@@ -500,7 +487,7 @@ def test_a_large_merge_is_cut_by_series(directory: Path) -> None:
 def test_rows_of_very_many_days_share_a_file(directory: Path) -> None:
     store = DuckStore.open(directory, settings=SMALL)
     rows = [(1, day * DAY, day, 1.0) for day in range(-20, 40)]
-    store.write([Writer().batch(rows)])
+    store.write([BatchWriter().batch(rows)])
     store.compact(force=True)
     assert len([b for b in store.closed_blocks() if b.kind == "points"]) == 17
     assert steps(store) == list(range(-20, 40))
@@ -537,7 +524,7 @@ def test_which_parts_are_merged(
 
 def test_what_a_slow_clock_wrote_is_kept_as_long_as_the_rest(directory: Path) -> None:
     """A node's clock is 200 days behind: its points are old when they come, and came just now."""
-    clock = FixedClock(EPOCH + 200 * DAY)
+    clock = FakeClock(EPOCH + 200 * DAY)
     store = DuckStore.open(directory, settings=SMALL, clock=clock)
     batches = consecutive(4)
     for batch in batches:  # each a file, which become one
@@ -553,7 +540,7 @@ def test_what_a_slow_clock_wrote_is_kept_as_long_as_the_rest(directory: Path) ->
 
 
 def test_health_knows_when_the_newest_block_was_written(directory: Path) -> None:
-    clock = FixedClock(EPOCH + 200 * DAY)
+    clock = FakeClock(EPOCH + 200 * DAY)
     store = DuckStore.open(directory, settings=SMALL, clock=clock)
     assert store.health().newest_block_ns is None
     for batch in consecutive(2):
@@ -565,8 +552,8 @@ def test_health_knows_when_the_newest_block_was_written(directory: Path) -> None
 
 
 def test_roll_ups_outlive_their_points(directory: Path) -> None:
-    store = DuckStore.open(directory, settings=SMALL, clock=FixedClock())
-    store.write([Writer().batch(ramp(1000))])
+    store = DuckStore.open(directory, settings=SMALL, clock=FakeClock(EPOCH))
+    store.write([BatchWriter().batch(ramp(1000))])
     store.compact(force=True)
     store.retain(Retention(points_days=1), now_ns=EPOCH + 5 * DAY)
     ids = [row.series for row in store.series()]

@@ -24,7 +24,7 @@ from runwatch.record import (
 )
 from runwatch.store.duck.engine import DuckSettings, DuckStore
 from runwatch.store.store import Store, Wanted
-from tests.unit.store.batches import EPOCH, SECOND, Writer, origin
+from runwatch.testing import EPOCH, SECOND, BatchWriter, origin
 from tests.unit.store.conftest import Engine
 
 RUN = RunId("run-a")
@@ -33,7 +33,7 @@ ALL = Wanted(metric=lambda metric: metric.startswith("wait"), kinds=("told", "it
 Edge = tuple[int, int, int, int, int]
 
 
-def journal(name: str, *, rank: int = 0, run: str = RUN) -> Writer:
+def journal(name: str, *, rank: int = 0, run: str = RUN) -> BatchWriter:
     known: list[Definition] = [
         RunScope(1, RunId(run), "a", rank=rank),
         RunScope(2, RunId("other"), "b"),
@@ -44,10 +44,10 @@ def journal(name: str, *, rank: int = 0, run: str = RUN) -> Writer:
         Series(5, "loss", 1),
         Series(6, "wait_seconds", 2),
     ]
-    return Writer(origin(name), known)
+    return BatchWriter(origin(name), known)
 
 
-def write(store: Store, writer: Writer, first: int, steps: int, *, rank: int = 0) -> None:
+def write(store: Store, writer: BatchWriter, first: int, steps: int, *, rank: int = 0) -> None:
     """`steps` steps of half a second each: two edges, a wait, a loss; an event every tenth."""
     edges: list[tuple[int, int, int, int, int | None]] = []
     rows = []

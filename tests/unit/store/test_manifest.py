@@ -18,9 +18,10 @@ from runwatch.store.duck.blocks import Block
 from runwatch.store.duck.engine import DuckSettings, DuckStore
 from runwatch.store.duck.hot import Connection
 from runwatch.store.duck.manifest import JSON, LOG, Manifest, ManifestLog
-from tests.unit.store.batches import DAY, EPOCH, SECOND, Writer, definitions, origin, ramp
+from runwatch.testing import EPOCH, SECOND, BatchWriter, FakeClock, definitions, origin, ramp
+from tests.unit.store.batches import DAY
 from tests.unit.store.make_old_store import JOURNAL, POINTS, RUN
-from tests.unit.store.test_duck import SMALL, FixedClock, consecutive, send_rest, steps
+from tests.unit.store.test_duck import SMALL, consecutive, send_rest, steps
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "store"
 
@@ -62,7 +63,7 @@ def test_what_was_appended_is_what_the_database_has(
     monkeypatch.setattr(manifest, "SPARE_BYTES", spare)
     random, directory = Random(7), tmp_path / "store"
     store = DuckStore.open(directory, settings=SMALL)
-    writers = [Writer(origin(f"j{n}"), definitions(f"run-{n}")) for n in range(6)]
+    writers = [BatchWriter(origin(f"j{n}"), definitions(f"run-{n}")) for n in range(6)]
     values = [1.5, math.nan, math.inf, -math.inf, -0.0, 5e-324]
     for turn in range(25):
         for writer in random.sample(writers, random.randint(1, 3)):
@@ -82,7 +83,7 @@ def test_a_change_costs_what_it_changes(tmp_path: Path) -> None:
     grown = {}
     for series in (10, 3_000):
         store = DuckStore.open(tmp_path / str(series), settings=SMALL)
-        writer = Writer(definitions=definitions(series=series))
+        writer = BatchWriter(definitions=definitions(series=series))
         store.write([writer.batch([(n + 1, EPOCH, 1, 1.0) for n in range(series)])])
         store.compact(force=True)
         log = tmp_path / str(series) / LOG
@@ -110,7 +111,7 @@ def test_states_that_no_longer_hold_do_not_pile_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(manifest, "SPARE_BYTES", 2_000)
-    store, writer = DuckStore.open(tmp_path, settings=SMALL), Writer()
+    store, writer = DuckStore.open(tmp_path, settings=SMALL), BatchWriter()
     sizes = []
     for turn in range(40):
         store.write([writer.batch(ramp(2, first=2 * turn))])
@@ -134,14 +135,14 @@ def two_states(
     store.compact(force=True)
     before, length = said(directory), (directory / LOG).stat().st_size
     store.write(batches[2:])
-    store.write([Writer(origin("late"), definitions("late")).batch(ramp(1))])
+    store.write([BatchWriter(origin("late"), definitions("late")).batch(ramp(1))])
     store.compact(force=True)
     return store, before, length
 
 
 def test_a_torn_append_is_as_if_it_had_not_begun(tmp_path: Path) -> None:
     """Cut off at any byte, or with the rest of the frame as zeros: its length came, it did not."""
-    store, before, length = two_states(tmp_path / "store", FixedClock(EPOCH))
+    store, before, length = two_states(tmp_path / "store", FakeClock(EPOCH))
     store.close()
     whole = (tmp_path / "store" / LOG).read_bytes()
     ends = [frame.end for frame in manifest._frames(whole) if frame.end > length]
@@ -189,7 +190,7 @@ def test_with_a_torn_manifest_and_no_database_no_block_is_deleted(
     tmp_path: Path, merged: bool
 ) -> None:
     """Where the files that it names are gone by then, nothing of it is believed."""
-    clock = FixedClock(EPOCH + 3 * DAY if merged else EPOCH)
+    clock = FakeClock(EPOCH + 3 * DAY if merged else EPOCH)
     store, before, length = two_states(tmp_path, clock)
     there = {block.file for block in store.closed_blocks()}
     aside = there if merged else there - before["blocks"].keys()
@@ -210,7 +211,7 @@ def test_with_a_torn_manifest_and_no_database_no_block_is_deleted(
 def test_an_append_that_failed_half_way_is_no_part_of_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, writer = DuckStore.open(tmp_path, settings=SMALL), Writer()
+    store, writer = DuckStore.open(tmp_path, settings=SMALL), BatchWriter()
     store.write([writer.batch(ramp(2))])
     store.compact(force=True)
     with monkeypatch.context() as full, store._base.cursor() as cursor:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from runwatch.errors import UsageError
 from runwatch.store.store import Store
-from tests.unit.store.batches import EPOCH, SECOND, Point, Writer
+from runwatch.testing import EPOCH, SECOND, BatchWriter, Point
 from tests.unit.store.conftest import Engine
 
 MINUTE = 60 * SECOND
@@ -56,7 +56,7 @@ def test_a_matrix_is_what_a_loop_says(
     how: Any,
     compact: bool,
 ) -> None:
-    store, writer = engine.fresh(), Writer()
+    store, writer = engine.fresh(), BatchWriter()
     for part in parts:
         store.write([writer.batch(part)])
         if compact:
@@ -73,7 +73,7 @@ def test_a_matrix_is_what_a_loop_says(
 def test_of_nothing_there_is_nothing(store: Store) -> None:
     found = store.matrix({}, start=EPOCH, end=EPOCH + MINUTE, buckets=6)
     assert found.shape == (0, 6)
-    store.write([Writer().batch([(1, EPOCH, None, 1.0)])])
+    store.write([BatchWriter().batch([(1, EPOCH, None, 1.0)])])
     (series,) = [row.series for row in store.series() if row.device == "1"]
     later = store.matrix({series: 0}, start=EPOCH + 1, end=EPOCH + MINUTE, buckets=2)
     assert later.shape == (1, 2) and np.isnan(later).all()

@@ -15,8 +15,9 @@ from runwatch.store.duck.blocks import BlockFiles
 from runwatch.store.duck.engine import DuckSettings, DuckStore
 from runwatch.store.duck.named import Named
 from runwatch.store.store import AGENTS_SAY, Store
+from runwatch.testing import EPOCH, BatchWriter, origin
 from tests.integration.head_history import Producer
-from tests.unit.store.batches import DAY, EPOCH, Writer, origin
+from tests.unit.store.batches import DAY
 from tests.unit.store.conftest import Engine
 
 KINDS = ["process_exit", "job_queued"]
@@ -35,7 +36,7 @@ def test_only_files_that_can_name_the_journal_are_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = DuckStore.open(tmp_path, settings=DuckSettings(threads=1, reserve_bytes=0))
-    agent, days = Writer(origin("agent"), []), 12
+    agent, days = BatchWriter(origin("agent"), []), 12
     for day in range(days):
         store.write([agent.batch(events=[exit_of(f"j{day}", day * DAY)])])
     store.compact(force=True)
@@ -94,7 +95,7 @@ def test_of_too_many_about_one_journal_the_newest_are_told(engine: Engine, in_fi
 
 
 def test_what_is_stored_after_the_first_question_is_found(engine: Engine) -> None:
-    store, agent = engine.fresh(), Writer(origin("agent"), [])
+    store, agent = engine.fresh(), BatchWriter(origin("agent"), [])
     store.write([agent.batch(events=[exit_of("a")])])
     assert about(store, "a", "b") == [{"journal": "a"}]
     queued = Event(EPOCH + 3, "job_queued", {"journal": "a", "by": "slurm"})
@@ -112,7 +113,7 @@ def test_what_is_stored_after_the_first_question_is_found(engine: Engine) -> Non
 
 
 def test_a_body_that_names_nobody_is_no_ones(engine: Engine) -> None:
-    store, agent = engine.fresh(), Writer(origin("agent"), [])
+    store, agent = engine.fresh(), BatchWriter(origin("agent"), [])
     bodies: list[dict[str, Any]] = [{}, {"journal": None}, {"journal": "\ud800"}, {"journal": "a"}]
     long = {"journal": "a", "text": "x" * 20_000}
     for _ in range(2):

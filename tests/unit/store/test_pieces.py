@@ -12,7 +12,7 @@ from runwatch.record import Event, JournalId, RunId
 from runwatch.store.duck import pieces
 from runwatch.store.duck.engine import DuckSettings, DuckStore
 from runwatch.store.store import Store, Wanted
-from tests.unit.store.batches import EPOCH, Writer, origin
+from runwatch.testing import EPOCH, BatchWriter, origin
 from tests.unit.store.conftest import Engine
 
 NAMES = ("journal", "place", "body")
@@ -51,7 +51,7 @@ def test_one_with_a_piece_missing_is_left_out() -> None:
 @pytest.mark.parametrize("in_files", [False, True])
 def test_what_is_asked_is_told_whole(engine: Engine, in_files: bool) -> None:
     store: Store = engine.fresh()
-    writer, said = Writer(), bodies()
+    writer, said = BatchWriter(), bodies()
     store.write([writer.batch(events=[Event(EPOCH, "e", body, scope=1) for body in said[:3]])])
     if in_files:
         store.compact(force=True)
@@ -77,7 +77,7 @@ def test_of_an_instant_with_very_much_a_part_is_told_at_a_time(
     engine: Engine, in_files: bool
 ) -> None:
     store: Store = engine.fresh()
-    writers = [Writer(origin(name)) for name in ("a", "b")]
+    writers = [BatchWriter(origin(name)) for name in ("a", "b")]
     for first in range(0, 40, 10):
         for writer in writers:
             happened = [
@@ -103,7 +103,7 @@ def test_of_an_instant_with_very_much_a_part_is_told_at_a_time(
 
 def test_who_a_large_one_names_is_not_looked_for(store: Store) -> None:
     large = {"journal": "a", "text": "x" * 50_000}
-    store.write([Writer(origin("agent")).batch(events=[Event(EPOCH, "end", large)])])
+    store.write([BatchWriter(origin("agent")).batch(events=[Event(EPOCH, "end", large)])])
     assert store.events(None, kinds=["end"], about=[JournalId("a")]) == []
 
 
@@ -116,7 +116,7 @@ def test_many_large_ones_are_told_and_put_into_files_in_little_memory(
         threads=1, memory_limit="100MB", reserve_bytes=0, merge_parts=2, slice_bytes=16 << 20
     )
     store = DuckStore.open(tmp_path, settings=settings)
-    writer, text, count = Writer(), "x" * 500_000, 0
+    writer, text, count = BatchWriter(), "x" * 500_000, 0
     for _ in range(2):
         for _ in range(6):
             happened = [

@@ -18,7 +18,7 @@ from runwatch.record import Origin, Points
 from runwatch.store.duck import hot
 from runwatch.store.duck.catalog import TABLES
 from runwatch.store.duck.engine import DuckSettings, DuckStore
-from tests.unit.store.batches import EPOCH, Writer, definitions, origin, ramp
+from runwatch.testing import EPOCH, BatchWriter, definitions, origin, ramp
 
 ROOT = Path(__file__).parents[3]
 SETTINGS = DuckSettings(threads=1, reserve_bytes=0, spare_bytes=1 << 20)
@@ -31,7 +31,7 @@ def burst(store: DuckStore, first: int = 0) -> None:
     """Runs that come one after the other: the catalogue grows while the file does."""
     steps = np.arange(ROWS)
     for number in range(first, first + RUNS):
-        writer = Writer(origin(f"j{number}"), definitions(f"run-{number}"))
+        writer = BatchWriter(origin(f"j{number}"), definitions(f"run-{number}"))
         batch = writer.batch()
         batch.points = Points(
             array("I", np.ones(ROWS, np.uint32).tobytes()),
@@ -98,7 +98,7 @@ def test_who_reads_meanwhile_reads_on_and_the_space_comes_later(tmp_path: Path) 
         store.compact(force=True)
         assert size(tmp_path) > full / 2
         assert reader.execute("SELECT count(*) FROM series").fetchall() == known
-        writer = Writer(origin("later"), definitions("later"))
+        writer = BatchWriter(origin("later"), definitions("later"))
         assert store.write([writer.batch(ramp(3))])[0].accepted
         reader.rollback()
     store.compact()
@@ -128,7 +128,7 @@ def test_the_writers_connection_is_used_by_one_at_a_time(
 def test_tables_that_are_written_anew_have_the_same_rows_in_order(tmp_path: Path) -> None:
     store = DuckStore.open(tmp_path, settings=SETTINGS)
     for number in range(100):
-        writer = Writer(origin(f"j{number}"), definitions(f"run-{number}"))
+        writer = BatchWriter(origin(f"j{number}"), definitions(f"run-{number}"))
         store.write([writer.batch(ramp(50))])
         if number == 50:
             store.compact(force=True)
@@ -190,6 +190,6 @@ def test_killed_while_space_is_given_back(tmp_path: Path, place: str) -> None:
     for number in (0, RUNS):
         made: Origin = origin(f"j{number}")
         cursor = store.cursor(made.journal)
-        batch = Writer(made, definitions(f"run-{number}"), at=cursor).batch(ramp(1))
+        batch = BatchWriter(made, definitions(f"run-{number}"), at=cursor).batch(ramp(1))
         assert store.write([batch])[0].accepted
     store.close()

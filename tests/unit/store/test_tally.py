@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runwatch.record import Batch, JournalId
 from runwatch.store.store import Replay, Store, Tally
-from tests.unit.store.batches import EPOCH, SECOND
+from runwatch.testing import EPOCH, SECOND
 from tests.unit.store.conftest import Engine
 from tests.unit.store.test_goodput_replay import ALL, RUN, journal, write
 

@@ -10,8 +10,7 @@ from runwatch.agent.collectors.base import Target
 from runwatch.agent.queues import desk
 from runwatch.agent.queues.base import Job, QueueUnknown, Waited
 from runwatch.agent.queues.desk import QueueDesk, Said
-from runwatch.testing import until
-from tests.unit.agent.hand_clock import HandClock
+from runwatch.testing import FakeClock, until
 
 
 class Clerk:
@@ -41,7 +40,7 @@ class Clerk:
 class World:
     def __init__(self, proc: Path) -> None:
         self.proc = proc
-        self.clock = HandClock()
+        self.clock = FakeClock()
         self.clerk = Clerk()
         self.desk = QueueDesk((self.clerk,), clock=self.clock, proc=proc)
         self.targets: list[Target] = []
@@ -122,10 +121,10 @@ def test_a_failure_is_tried_again_and_counted(world: World, error: Exception) ->
     for tries in range(1, desk.TRIES + 1):
         until(lambda tries=tries: world.look() or world.desk.failures == tries)
         assert len(world.clerk.asked) == tries
-        world.clock.pass_seconds(desk.RETRY_SECONDS - 1)
+        world.clock.advance(desk.RETRY_SECONDS - 1)
         world.look()
         assert len(world.clerk.asked) == tries, "not before its time"
-        world.clock.pass_seconds(1)
+        world.clock.advance(1)
     [said] = world.said
     assert (said.kind, said.body["tries"]) == (desk.QUEUE_UNKNOWN, desk.TRIES)
     assert str(error) in said.body["why"]
@@ -135,7 +134,7 @@ def test_one_that_tells_late_is_heard(world: World) -> None:
     world.process(1, CLERK_JOB="7")
     until(lambda: world.look() or world.desk.failures)
     world.clerk.answers["7"] = Waited(5)
-    world.clock.pass_seconds(desk.RETRY_SECONDS)
+    world.clock.advance(desk.RETRY_SECONDS)
     until(world.look)
     assert [said.kind for said in world.said] == [desk.JOB_QUEUED]
 

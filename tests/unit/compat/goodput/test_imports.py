@@ -22,7 +22,7 @@ from runwatch.compat.goodput.log.imports import (
 )
 from runwatch.compat.goodput.log.recorder import GoodputRecorder
 from runwatch.errors import NotFound, UsageError
-from tests.integration.sdk_programs import read_stories
+from runwatch.testing import read_stories
 
 T0 = 1_767_322_800.0  # 2026-01-02T03:00:00Z
 

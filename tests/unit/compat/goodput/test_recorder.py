@@ -16,7 +16,8 @@ from runwatch.compat.goodput.log.backend import JournalLogger
 from runwatch.compat.goodput.log.entries import Entry
 from runwatch.compat.goodput.log.recorder import ElasticGoodputRecorder, GoodputRecorder
 from runwatch.sdk.guard import tally
-from tests.integration.sdk_programs import read_stories, run_program
+from runwatch.testing import read_stories
+from tests.integration.sdk_programs import run_program
 
 WHEN = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 SECONDS = WHEN.timestamp()

@@ -8,7 +8,7 @@ import pytest
 import runwatch
 from runwatch.compat.mldiagnostics import metrics
 from runwatch.compat.mldiagnostics.custom_types.metric_types import METRIC_UNITS, MetricType
-from tests.integration.sdk_programs import Story
+from runwatch.testing import Story
 
 Tell = Callable[[], Story]
 

@@ -22,7 +22,7 @@ from runwatch.compat.mldiagnostics.custom_types.mlrun_types import (
     RunPhase,
     ServingEngine,
 )
-from tests.integration.sdk_programs import Story, read_stories
+from runwatch.testing import Story, read_stories
 
 Tell = Callable[[], Story]
 
