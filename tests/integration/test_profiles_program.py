@@ -86,7 +86,10 @@ def kineto(file: Path) -> list[dict[str, Any]]:
 
 
 def marks(file: Path) -> list[str]:
-    return sorted(e["name"] for e in kineto(file) if str(e.get("name")).startswith("ProfilerStep"))
+    """In the order of the steps: as text, 100 comes before 99."""
+    named = [str(e.get("name")) for e in kineto(file)]
+    steps = [name for name in named if name.startswith("ProfilerStep#")]
+    return sorted(steps, key=lambda name: int(name.partition("#")[2]))
 
 
 @jax
