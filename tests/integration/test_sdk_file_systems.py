@@ -144,6 +144,19 @@ def test_who_records_on_a_disk_that_stands_still_waits_alone(
     assert story.values("loss")[-1] == -1.0
 
 
+@pytest.mark.parametrize("kind", ["ext4", "tmpfs"])
+def test_without_mapped_memory_a_file_made_shorter_kills_nobody(kind: str, tmp_path: Path) -> None:
+    cut = """
+    with run._writer._keeping:  # the keeper does not see it first
+        os.truncate(run._writer._segment.path, 0)
+        run.log(loss=-1.0)
+    print("goes on")
+    run.finish()
+    """
+    done = run_on(kind, _LOG + dedent(cut), tmp_path, RUNWATCH_MAPPED="off")
+    assert (done.returncode, done.stdout) == (0, "goes on\n"), done.stderr
+
+
 def test_a_file_that_somebody_makes_shorter_is_left(tmp_path: Path) -> None:
     """As soon as the keeper looks.  Who records in that moment before cannot be saved: so a program
     has several tries here, and every one of them would die if nobody looked."""
