@@ -8,7 +8,7 @@ import pytest
 
 from runwatch.profile_event import DONE, PROFILE, STARTED, ProfileEvent, read
 from runwatch.record import Event
-from runwatch.shapes import BODIES, event_problem
+from runwatch.record.door import BODIES, event_problem
 
 WHOLE = ProfileEvent(
     session="s1", state=DONE, why="so", frameworks=("jax", "torch"), files=("a.xplane.pb",),

@@ -19,6 +19,7 @@ from runwatch.agent.collectors.base import Sample
 from runwatch.errors import SegmentError
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import START, JournalId, Position, RunId, RunScope
+from runwatch.record.message import Message
 
 Labels = tuple[tuple[str, str], ...]
 Key = tuple[str, int, str, Labels]
@@ -89,6 +90,9 @@ class Book:
                 values = [v for v, id in zip(values, series, strict=True) if id != NO_ROOM]
                 series = [id for id in series if id != NO_ROOM]
             self._writer.points(series, values, mono_ns=mono_ns)
+
+    def tell(self, message: Message, scope: int = 0) -> None:
+        self.event(message.KIND, message.body(), scope)
 
     def event(self, kind: str, body: Mapping[str, Any], scope: int = 0) -> None:
         with self._lock:

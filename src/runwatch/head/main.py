@@ -61,7 +61,7 @@ from runwatch.journal.moved import told_of
 from runwatch.journal.reader import READ_BYTES
 from runwatch.journal.segment import journal_directories
 from runwatch.record import Batch, JournalId, RunId
-from runwatch.shapes import refused_records
+from runwatch.record.door import refused_records
 from runwatch.store.duck.engine import DuckStore
 from runwatch.store.folds import FoldFiles
 from runwatch.store.journals import JournalStore, stretch_bytes

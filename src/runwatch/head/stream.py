@@ -20,7 +20,7 @@ from runwatch.head.access.admission import PROJECTS, Admission, address_of
 from runwatch.head.ingest import Ingest
 from runwatch.head.keeping import Keeping
 from runwatch.record import Batch, Command, JournalId, Verdict
-from runwatch.shapes import is_host_name
+from runwatch.record.door import is_host_name
 from runwatch.wire import spine_pb2 as pb
 from runwatch.wire.commands import command_to_message
 from runwatch.wire.convert import (

@@ -71,8 +71,7 @@ from runwatch.journal.segment import (
 )
 from runwatch.journal.steps import STEP_LENGTH, Expander
 from runwatch.record import START, Batch, Event, Origin, Points, Position, position
-from runwatch.shapes import (
-    GAP,
+from runwatch.record.door import (
     Rejected,
     definition_problem,
     edges_problem,
@@ -80,6 +79,7 @@ from runwatch.shapes import (
     in_unicode,
     origin_problem,
 )
+from runwatch.record.losses import JournalGap
 
 READ_BYTES: Final = 1 << 20
 HEAD_BYTES: Final = HEADER_LENGTH + 4096
@@ -433,17 +433,13 @@ class JournalReader:
         self, batch: Batch, reason: str, segment: int, *, records: int = 0, size: int = 0
     ) -> None:
         """A gap is never silent.  Of unknown size it counts as one record until we know more."""
-        body: dict[str, Any] = {"reason": reason, "up_to_segment": segment}
-        if records:
-            body["records"] = records
-        if size:
-            body["bytes"] = size
+        gap = JournalGap(reason, segment, records or None, size or None)
         batch.skipped_records += records or 1
         if self._passed is not None:
             self._passed += records or 1
         # A process defines its run first, as 1: so the gap is seen with the run that it is in.
         scope = 0 if batch.origin.role == "agent" else 1
-        batch.events.append(Event(self._clock.wall_ns(), GAP, body, scope=scope))
+        batch.events.append(Event(self._clock.wall_ns(), gap.KIND, gap.body(), scope=scope))
 
     def _set_aside(self, batch: Batch, refused: Rejected) -> None:
         """Told as gaps, each cause once.  They were passed like those that are taken."""

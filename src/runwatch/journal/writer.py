@@ -82,6 +82,7 @@ from runwatch.record import (
     SpanName,
     position,
 )
+from runwatch.record.message import Message
 
 DEFAULT_BUDGET_BYTES: Final = 1 << 30
 KEEPER_SECONDS: Final = 1.0
@@ -355,6 +356,11 @@ class JournalWriter:
         body = SPAN_BODY.pack(5, SPAN, now, step, name, span, edge)
         self._append(PUT_40.pack(zlib.crc32(body), body))
         return now
+
+    def tell(
+        self, message: Message, step: int = NO_STEP, scope: int = 0, mono_ns: int | None = None
+    ) -> None:
+        self.event(message.KIND, message.body(), step, scope, mono_ns)
 
     def event(
         self,

@@ -22,7 +22,7 @@ from runwatch.errors import SegmentError
 from runwatch.journal.liveness import has_ended, is_alive
 from runwatch.journal.reader import READ_BYTES, JournalReader
 from runwatch.record import START, Batch, JournalId, Origin, Position
-from runwatch.shapes import origin_problem
+from runwatch.record.door import origin_problem
 from runwatch.ship.estates import Estates
 
 LIVENESS_SECONDS = 1.0

@@ -26,8 +26,8 @@ from runwatch.record import (
     SpanName,
     Spans,
 )
-from runwatch.shapes import (
-    LATEST_NS,
+from runwatch.record.checks import LATEST_NS
+from runwatch.record.door import (
     LONGEST_BODY,
     Rejected,
     definition_problem,

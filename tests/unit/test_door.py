@@ -7,13 +7,11 @@ from typing import Any
 import pytest
 
 from runwatch.record import Batch, Event, JournalId, Origin, Position, RunId, RunScope, Series
-from runwatch.shapes import (
+from runwatch.record.checks import LATEST_NS, MOST_ITEMS, MOST_RANKS
+from runwatch.record.door import (
     BODIES,
     DEEPEST,
-    LATEST_NS,
-    MOST_ITEMS,
     MOST_KINDS,
-    MOST_RANKS,
     Rejected,
     definition_problem,
     event_problem,
