@@ -44,7 +44,7 @@ from runwatch.head.local import LocalTail
 from runwatch.head.nodes import Nodes
 from runwatch.head.outbox import Outbox
 from runwatch.head.own_journal import OwnJournal
-from runwatch.head.quotas import LIMIT_REACHED, NO_LIMITS, Quotas, QuotaSettings
+from runwatch.head.quotas import NO_LIMITS, Quotas, QuotaSettings
 from runwatch.head.reading import LeftAlone, Reading, Standing
 from runwatch.head.settings import HeadSettings, ServingSettings
 from runwatch.head.state.accounts.accounts import Accounts
@@ -62,6 +62,7 @@ from runwatch.journal.reader import READ_BYTES
 from runwatch.journal.segment import journal_directories
 from runwatch.record import Batch, JournalId, RunId
 from runwatch.record.door import refused_records
+from runwatch.record.losses import LimitReached
 from runwatch.store.duck.engine import DuckStore
 from runwatch.store.folds import FoldFiles
 from runwatch.store.journals import JournalStore, stretch_bytes
@@ -176,7 +177,7 @@ class LocalHead:
         profiles = Profiles(
             reading,
             settings.profiles or (root / "profiles",),
-            note=self.sessions.note if lasts else None,
+            record=self._own.record if lasts else None,
             loose=settings.loose_profiles,
             journals=root / "journals",
         )
@@ -236,7 +237,7 @@ class LocalHead:
         return Standing(problem, aside, self._refused, notes, self.quotas.of_run)
 
     def _reached(self, run: RunId, what: str, why: str) -> None:
-        self._own.record(LIMIT_REACHED, [{"what": what, "why": why}], run)
+        self._own.record([LimitReached(what, why)], run)
 
     def _known_ns(self, host: str) -> int | None:
         """Until when what a host recorded is known to have come here; None: that is not known."""

@@ -49,8 +49,6 @@ class QuotaSettings:
 
 
 NO_LIMITS: Final = QuotaSettings(0, 0, 0, 0, 0, 0, 0)
-LIMIT_REACHED: Final = "limit_reached"
-"""An event of the run: `what` there is too much of, and `why` in words."""
 
 
 @dataclass(slots=True)

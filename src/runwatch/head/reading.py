@@ -13,6 +13,9 @@ from typing import Final
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import NotFound
 from runwatch.record import JournalId, RunId
+from runwatch.record.life import Fork, RunEnd, RunStart
+from runwatch.record.losses import JournalAside
+from runwatch.record.node import JobQueued, ProcessExit
 from runwatch.rows import EventRow, Latest, SeriesRow
 from runwatch.store.asking import heeded
 from runwatch.store.store import OF_EACH, Store
@@ -20,7 +23,6 @@ from runwatch.views.configs import Configs, merge_configs
 from runwatch.views.devices import count_devices
 from runwatch.views.goodput.figures import WITNESSES, Holding, holdings
 from runwatch.views.incidents import INCIDENT, incidents_of
-from runwatch.views.life import FORK
 from runwatch.views.runs import (
     ALIVE_WINDOW_SECONDS,
     ProcessState,
@@ -33,7 +35,6 @@ from runwatch.views.runs import (
 from runwatch.views.series import AttemptOf, Headline, Question, choose, headline
 from runwatch.views.steps import last_steps
 
-ASIDE: Final = "journal_aside"
 MOST_ASIDE: Final = 1_000
 INCIDENT_SECONDS: Final = 3600.0
 FEW_RUNS: Final = 200
@@ -108,15 +109,15 @@ class Reading:
     def aside(self) -> list[LeftAlone]:
         """Journals that are left alone, here or on a node, as was said of each last."""
         found = {(each.host, each.journal): each for each in self.standing().aside}
-        told = self.store.events(None, kinds=[ASIDE], limit=MOST_ASIDE, newest_first=True)
+        rows = self.store.events(
+            None, kinds=[JournalAside.KIND], limit=MOST_ASIDE, newest_first=True
+        )
         agents = {row.journal for row in self.store.processes() if row.role == "agent"}
-        for row in (row for row in told if row.journal in agents):
-            body, key = row.body, (row.host, str(row.body.get("journal")))
-            why, version = str(body.get("why") or ""), str(body.get("version") or "")
-            state = LeftAlone(*key, why, version, row.time_ns)
-            if body.get("state") == "back":
-                state = replace(state, why="")
-            found.setdefault(key, state)
+        for row in (row for row in rows if row.journal in agents):
+            told = JournalAside.of(row.body)
+            why = "" if told.state == JournalAside.BACK else told.why
+            left = LeftAlone(row.host, told.journal, why, told.version, row.time_ns)
+            found.setdefault((row.host, told.journal), left)
         return sorted((a for a in found.values() if a.why), key=lambda a: (a.host, a.journal))
 
     # ── runs ───────────────────────────────────────────────────────────────────────────────────
@@ -202,8 +203,10 @@ class Reading:
 
     def _life(self, run: RunId | None, about: Sequence[JournalId] | None) -> list[EventRow]:
         """What processes said of themselves, and what agents (under no run) said of them."""
-        events = self.store.events(run, kinds=["run_start", "run_end", FORK], of_each=OF_EACH)
-        others = ["process_exit", "job_queued"]
+        events = self.store.events(
+            run, kinds=[RunStart.KIND, RunEnd.KIND, Fork.KIND], of_each=OF_EACH
+        )
+        others = [ProcessExit.KIND, JobQueued.KIND]
         return events + self.store.events(None, kinds=others, about=about, of_each=OF_EACH)
 
     # ── the rest ───────────────────────────────────────────────────────────────────────────────

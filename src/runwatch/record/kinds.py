@@ -34,6 +34,7 @@ from runwatch.record.node import (
     CollectorResumed,
     CollectorStuck,
     DeviceAdded,
+    DeviceLimited,
     DeviceLost,
     DeviceOwner,
     DeviceUnreadable,
@@ -53,6 +54,6 @@ EVENTS: Final[tuple[type[Message], ...]] = (
     StacksTaken, IncidentTold, SessionStart, SessionStop, SessionResume, SessionClock,
     CaptureAsked, CommandResult, AgentStart, AgentEnd, GuestConnect, CollectorFailed,
     CollectorStuck, CollectorResumed, DeviceOwner, DeviceAdded, DeviceLost, DeviceUnreadable,
-    GpuXid,
+    DeviceLimited, GpuXid,
 )  # fmt: skip
 BY_KIND: Final[Mapping[str, type[Message]]] = {message.KIND: message for message in EVENTS}

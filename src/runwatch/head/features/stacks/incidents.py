@@ -19,6 +19,7 @@ from runwatch.head.outbox import Outbox, Sent
 from runwatch.head.own_journal import OwnJournal
 from runwatch.head.reading import Reading
 from runwatch.record import RunId
+from runwatch.record.stacks import IncidentTold
 from runwatch.store.store import OF_EACH
 from runwatch.views.diagnosis.evidence import RankEvidence
 from runwatch.views.diagnosis.hang import HangReport, diagnose
@@ -255,7 +256,7 @@ class Incidents:
 
     def _record(self, incident: Incident) -> Incident:
         try:
-            self._journal.record(INCIDENT, [incident.to_body()], incident.run)
+            self._journal.record([IncidentTold.of(incident.to_body())], incident.run)
         except RunwatchError as error:
             logger.error(
                 "the incident %s of %s is not stored: %s", incident.id, incident.run, error

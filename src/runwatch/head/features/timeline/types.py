@@ -9,8 +9,8 @@ import msgspec
 from runwatch.head.http.types import Answer, AttemptInfo, DisruptionInfo, JsonObject
 from runwatch.views.incidents import Kind as IncidentKind
 from runwatch.views.incidents import State as IncidentState
+from runwatch.views.life import State
 from runwatch.views.profiles import State as ProfileState
-from runwatch.views.runs import State
 from runwatch.views.severity import Severity
 
 
