@@ -70,7 +70,8 @@ from runwatch.journal.segment import DEFAULT_SEGMENT_BYTES, new_journal_id
 from runwatch.journal.stored import note_head
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import Batch, Command, JournalId, Origin, RunScope
-from runwatch.record.losses import JournalAside, JournalLoss
+from runwatch.record.life import JournalLoss
+from runwatch.record.losses import JournalAside
 from runwatch.record.node import AgentEnd, AgentStart, CollectorFailed, DeviceOwner, ProcessExit
 from runwatch.ship.client import Address, Shipper
 from runwatch.ship.courier import Courier

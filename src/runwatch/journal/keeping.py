@@ -14,7 +14,7 @@ from runwatch.clock import tick_shift
 from runwatch.journal.segment import HEARTBEAT_OFFSET, PREPARED, WORD, segment_name
 from runwatch.journal.segment_file import SegmentFile, populate
 from runwatch.journal.stored import count_unseen, stored_in
-from runwatch.record.losses import ClockJump, JournalLoss
+from runwatch.record.life import ClockJump, JournalLoss
 
 if TYPE_CHECKING:
     from runwatch.journal.writer import JournalWriter

@@ -7,20 +7,20 @@ from typing import Final
 
 from runwatch.record.captures import CaptureAsked, CommandResult, ProfileDeleted, ProfileTold
 from runwatch.record.life import (
+    ClockJump,
     Config,
     Elapsed,
     Fork,
     GoodputEntry,
+    JournalLoss,
     LogText,
     RunEnd,
     RunStart,
     SdkWarning,
 )
 from runwatch.record.losses import (
-    ClockJump,
     JournalAside,
     JournalGap,
-    JournalLoss,
     LimitReached,
     PointsNotRecorded,
     RecordsSkipped,

@@ -19,6 +19,7 @@ from runwatch.record.checks import (
     either,
     fields,
     flag,
+    number,
     whole,
 )
 from runwatch.record.message import Message, checked, listed, mapping
@@ -155,3 +156,24 @@ class SdkWarning(Message):
 
     what: str = checked(TEXT, "")
     count: int = checked(COUNT, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class JournalLoss(Message):
+    """How many records a journal has dropped since it was opened."""
+
+    KIND: ClassVar[str] = "journal_loss"
+
+    dropped_records: int = checked(COUNT, 0)
+    """They were in the journal; its budget was used up."""
+    lost_records: int | None = checked(COUNT)
+    """They never reached the journal: there was no room."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClockJump(Message):
+    """Somebody set the wall clock.  A process's own records stay in order."""
+
+    KIND: ClassVar[str] = "clock_jump"
+
+    seconds: float = checked(number(), 0.0)

@@ -20,8 +20,8 @@ from runwatch.cli import source
 from runwatch.cli.pictures import tables
 from runwatch.cli.pictures.chart import draw
 from runwatch.errors import NotFound
-from runwatch.record.life import SdkWarning
-from runwatch.record.losses import ClockJump, JournalGap, JournalLoss, LimitReached
+from runwatch.record.life import ClockJump, JournalLoss, SdkWarning
+from runwatch.record.losses import JournalGap, LimitReached
 
 REFRESH_SECONDS: Final = 1.0
 MOST_CURVES: Final = 4

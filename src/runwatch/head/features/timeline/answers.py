@@ -32,10 +32,8 @@ from runwatch.head.state.accounts.warming import Warming
 from runwatch.head.state.board import RunBoard
 from runwatch.profile_event import PROFILE
 from runwatch.record import JournalId, RunId
-from runwatch.record.life import Fork, LogText, RunEnd, RunStart, SdkWarning
+from runwatch.record.life import ClockJump, Fork, JournalLoss, LogText, RunEnd, RunStart, SdkWarning
 from runwatch.record.losses import (
-    ClockJump,
-    JournalLoss,
     LimitReached,
     PointsNotRecorded,
     RecordsSkipped,
