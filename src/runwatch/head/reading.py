@@ -38,7 +38,7 @@ from runwatch.views.steps import last_steps
 MOST_ASIDE: Final = 1_000
 INCIDENT_SECONDS: Final = 3600.0
 FEW_RUNS: Final = 200
-"""For so many it is quicker to ask for the series of each than for all there are."""
+"""Up to this many runs, asking for the series of each is quicker than asking for all series."""
 
 
 class Ambiguous(NotFound):
@@ -58,7 +58,7 @@ class Card:
     summary: RunSummary
     headline: Headline | None
     devices: int = 0
-    """How many accelerators were seen to be its."""
+    """How many accelerators the run holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +74,11 @@ class LeftAlone:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How it goes with taking data in; the store knows the rest."""
+    """How well data is taken in."""
 
     problem: str = ""
     aside: Sequence[LeftAlone] = ()
-    """By this head itself."""
+    """Records that this head refused."""
     records_refused: int = 0
     notes: Sequence[str] = ()
     limit: Callable[[RunId], str] = lambda run: ""
@@ -107,7 +107,7 @@ class Reading:
         self.standing = standing
 
     def aside(self) -> list[LeftAlone]:
-        """Journals that are left alone, here or on a node, as was said of each last."""
+        """Journals that this head or an agent leaves alone, by the newest word about each."""
         found = {(each.host, each.journal): each for each in self.standing().aside}
         rows = self.store.events(
             None, kinds=[JournalAside.KIND], limit=MOST_ASIDE, newest_first=True
@@ -123,9 +123,9 @@ class Reading:
     # ── runs ───────────────────────────────────────────────────────────────────────────────────
 
     def run(self, key: str, sees: Callable[[str], bool] | None = None) -> RunId:
-        """The id of the run that has this id, or else alone has this name, of those that `sees`
-        lets be seen: there are no others then.  A run has a process: of some only a forked child
-        is known yet, or an agent that spoke of them."""
+        """The run with this id, or else the only run with this name.  Runs that `sees` does not
+        let through do not exist for the caller.  A run has a process; of some runs only a forked
+        child is known yet, or what an agent told."""
         of_id = self.store.processes(RunId(key)) if key and (sees is None or sees(key)) else ()
         if any(row.role == "process" for row in of_id):
             return RunId(key)
@@ -143,7 +143,7 @@ class Reading:
         return next(iter(named))
 
     def project(self, run: str) -> str:
-        """Its group; empty if it names none, or if there is no such run."""
+        """The run's group; empty if it has none, or if there is no such run."""
         return project_of(self.store.processes(RunId(run))) or "" if run else ""
 
     def processes(self, run: RunId | None = None) -> list[ProcessState]:
@@ -151,7 +151,7 @@ class Reading:
         processes = self.store.processes(run)
         if run is not None and not processes:
             return []
-        gone = self.gone()  # before their last words are read
+        gone = self.gone()  # ask before the last words are read
         about = None if run is None else list({row.journal for row in processes})
         life = self._life(run, about)
         return process_states(processes, life, now_ns, self.window_s, alive=self.alive(), gone=gone)
@@ -187,10 +187,10 @@ class Reading:
         return self.cards(self.told(runs_of(self.processes(run), {}), run))[0]
 
     def told(self, summaries: list[RunSummary], run: RunId | None = None) -> list[RunSummary]:
-        """With what is known of those that stand still now."""
+        """With what is known of runs that stand still now."""
         if not any(summary.state == "running" for summary in summaries):
             return summaries
-        # One that stays open is told anew every few minutes.
+        # An open incident is recorded again every few minutes.
         since_ns = self.clock.wall_ns() - int(INCIDENT_SECONDS * 1e9)
         events = self.store.events(run, kinds=[INCIDENT], start_ns=since_ns, of_each=OF_EACH)
         still = {i.run: i for i in reversed(incidents_of(events)) if i.is_open and i.is_alarm}
@@ -212,7 +212,7 @@ class Reading:
     # ── the rest ───────────────────────────────────────────────────────────────────────────────
 
     def series(self, run: RunId, question: Question, attempts: AttemptOf) -> list[SeriesRow]:
-        """Those that answer the question.  Asked by metric, a store need not look at all."""
+        """The series that answer the question.  Asked by metric, a store reads only some."""
         if not question.metrics:
             return choose(self.store.series(run), question, attempts)
         named = (self.store.series(run, metric=metric) for metric in set(question.metrics))
