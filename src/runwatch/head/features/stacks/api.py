@@ -39,7 +39,7 @@ from runwatch.head.http.access import CALLER
 from runwatch.head.http.answering import answered, body_of
 from runwatch.head.http.guests import Sees, seen
 from runwatch.head.http.openapi import JSON, Operation
-from runwatch.head.http.parameters import RUN, Given, Parameter
+from runwatch.head.http.parameters import END, RUN, START, Given, Parameter
 from runwatch.head.http.patience import for_caller
 from runwatch.head.http.replies import json_reply
 from runwatch.head.http.types import plain
@@ -59,6 +59,7 @@ TOGETHER_NS: Final = 60 * 10**9
 _CLOCKS_NS: Final = 120 * 10**9
 """Clocks of nodes may be off by so much."""
 
+_FORMATS: Final = ("speedscope", "collapsed")
 _INCIDENT: Final = Parameter("incident", "string", "an incident's id", "path", shortest=1)
 _COMMAND: Final = Parameter("command", "string", "a command's id", "path", shortest=1)
 _RANK: Final = Parameter("rank", "integer", "only these ranks", repeated=True)
@@ -67,22 +68,16 @@ _WHICH: Final = (
     _RANK,
     Parameter("incident", "string", "those taken for this incident", shortest=1),
     Parameter("command", "string", "those taken by this command", shortest=1),
-    Parameter("time", "integer", "the last until then, in nanoseconds since the epoch"),
+    Parameter("time", "integer", "the newest until then, in nanoseconds since the epoch"),
 )
 _FLAME: Final = (
     RUN,
     _RANK,
-    Parameter("start", "integer", "from here on, in nanoseconds since the epoch"),
-    Parameter("end", "integer", "up to but without here, in nanoseconds since the epoch"),
+    START,
+    END,
     Parameter("incident", "string", "only those taken for this incident", shortest=1),
     Parameter("command", "string", "only those taken by this command", shortest=1),
-    Parameter(
-        "format",
-        "string",
-        "the file format",
-        choices=("speedscope", "collapsed"),
-        default="speedscope",
-    ),
+    Parameter("format", "string", "the file's format", choices=_FORMATS, default=_FORMATS[0]),
 )
 
 
