@@ -43,7 +43,7 @@ _TRIES: Final = 3
 _STUCK_SECONDS: Final = 0.05
 # The process is paused for most of it.
 _NATIVE_SECONDS: Final = 4.0
-# Else a failure is told with a page of Rust's own stack.
+# Without it py-spy tells of a failure with a page of Rust's own stack.
 _PLAIN: Final = {"RUST_BACKTRACE": "0"}
 _ADDRESS: Final = re.compile(r"0x[0-9a-f]+$")
 _GRANT: Final = (

@@ -49,13 +49,13 @@ def request(project: str, entries: Iterable[Mapping[str, Any]]) -> dict[str, Any
 
 def send(client: Any, entries: Iterable[Mapping[str, Any]]) -> int:
     """Through a `google.cloud.logging.Client`; returns how many there were."""
-    body = request(str(client.project), entries)
-    named = [{**each, "logName": body["logName"]} for each in body["entries"]]
+    written = request(str(client.project), entries)
+    named = [{**each, "logName": written["logName"]} for each in written["entries"]]
     if named:
         client.logging_api.write_entries(
             named,
-            logger_name=body["logName"],
-            resource=body["resource"],
+            logger_name=written["logName"],
+            resource=written["resource"],
             partial_success=True,
         )
     return len(named)

@@ -5,7 +5,7 @@ run's progress (`views/diagnosis/`) and asks for a verdict; on a stall another t
 take stacks (`incidents.py`), so that a run that hangs keeps nobody else waiting.
 
 Silence alone proves nothing: records may be on their way.  A verdict holds until the moment up
-to which the run's hosts are known to have told everything.
+to which the run's hosts are known to have sent everything.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ UNSEEN_SECONDS: Final = 5.0
 """If nobody could look at some ranks, we try again: first after so long, then half as often."""
 SWEEP_SECONDS: Final = 30.0
 FRESH_SECONDS: Final = 5.0
-"""A host that was heard of within this time has told what it had before."""
+"""A host that sent something within this time has sent all that it had before."""
 RECENT_SECONDS: Final = 60.0
 MOST_RECORDS: Final = 200_000
 LIFE: Final = frozenset((RunStart.KIND, RunEnd.KIND))
