@@ -131,6 +131,16 @@ def mapping(each: Check, most: int = 10_000) -> Any:
     return field(default_factory=dict, metadata={_FORM: _Form(mapped(each, most), read, dict)})
 
 
+def part(kind: type[Message]) -> Any:
+    """Another message, or None."""
+
+    def read(value: Any) -> Any:
+        return kind.of(value) if isinstance(value, Mapping) else None
+
+    form = _Form(fields(**checks_of(kind)), read, lambda value: value.body())
+    return field(default=None, metadata={_FORM: form})
+
+
 def parts(kind: type[Message], most: int = 10_000) -> Any:
     """A tuple of other messages."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Literal, get_args
 
@@ -16,7 +16,9 @@ from runwatch.record.checks import (
     TEXT,
     TIME,
     anything,
+    either,
     flag,
+    many,
     whole,
 )
 from runwatch.record.message import (
@@ -25,6 +27,7 @@ from runwatch.record.message import (
     listed,
     mapping,
     one_of,
+    part,
     parts,
     unless_empty,
 )
@@ -72,6 +75,31 @@ class Thread(Message):
 
 
 @dataclass(frozen=True, slots=True)
+class Beat(Message):
+    """What a process has had of the cores until one moment.
+
+    `all` and each of `threads` are numbers: how often it came onto a core, and for how many
+    nanoseconds.  Of the main thread there is a third: the bytes that it has written.
+    """
+
+    ns: int = checked(COUNT, 0)
+    """The moment, by the monotonic clock."""
+    all: tuple[int, ...] = listed(COUNT, 2)
+    threads: Mapping[str, Sequence[int]] = mapping(many(COUNT, 3))
+    """By the kernel's id; only those that have a stack."""
+    children: Mapping[str, Sequence[str | int]] = mapping(many(either(NAME, COUNT), 4))
+    """By pid: name, state, how often, nanoseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse(Message):
+    """A look wakes threads up: so there is a beat before it and one after it."""
+
+    before: Beat | None = part(Beat)
+    after: Beat | None = part(Beat)
+
+
+@dataclass(frozen=True, slots=True)
 class Stacks(Message):
     """All threads of one process.  Without threads, `problems` say why nobody could look.
 
@@ -105,8 +133,7 @@ class Stacks(Message):
     """The id of the command that asked for them."""
     child_of: int | None = checked(COUNT)
     """The pid of the rank's own process, for a process that it started."""
-    pulse: Mapping[str, Any] | None = checked(anything)
-    """What the threads had of the cores before and after the look (`capture/pulse.py`)."""
+    pulse: Pulse | None = part(Pulse)
     answers: bool | None = checked(flag)
     """Whether it answered at its control socket; None: it was not asked."""
 

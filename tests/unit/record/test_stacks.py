@@ -18,7 +18,7 @@ from runwatch.record.commands import StacksResult, StacksWanted
 from runwatch.record.door import event_problem
 from runwatch.record.kinds import BY_KIND, COMMANDS
 from runwatch.record.message import Message
-from runwatch.record.stacks import AsyncTask, Frame, Incident, Stacks, Thread
+from runwatch.record.stacks import AsyncTask, Beat, Frame, Incident, Pulse, Stacks, Thread
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 OLD: Mapping[str, dict[str, Any]] = json.loads((FIXTURES / "messages" / "stacks.json").read_text())
@@ -94,6 +94,9 @@ def test_odd_fields_read_as_absent() -> None:
         "threads": [{"name": 7, "frames": [{"line": "a", "native": 1}], "tasks": "none"}, 3],
     }  # fmt: skip
     assert Stacks.of(odd) == Stacks(problems=("one",), threads=(Thread(frames=(Frame(),)),))
+    beat = Beat.of({"ns": 4, "all": "none", "threads": {"7": [1, 2], "8": 3, "9": ["a"]}})
+    assert beat == Beat(4, threads={"7": [1, 2]})
+    assert Stacks.of({"pulse": 7}) == Stacks() and Pulse.of({"after": [1]}) == Pulse()
 
 
 @pytest.mark.parametrize(
