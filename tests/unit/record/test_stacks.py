@@ -19,6 +19,7 @@ from runwatch.record.door import event_problem
 from runwatch.record.kinds import BY_KIND, COMMANDS
 from runwatch.record.message import Message
 from runwatch.record.stacks import AsyncTask, Beat, Frame, Incident, Pulse, Stacks, Thread
+from tests.integration.sdk_programs import run_program
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 OLD: Mapping[str, dict[str, Any]] = json.loads((FIXTURES / "messages" / "stacks.json").read_text())
@@ -119,6 +120,24 @@ def test_stacks_are_for_a_command_or_an_incident() -> None:
     assert Stacks.was_for(body, command="c1", incident="i1")
     assert not Stacks.was_for(body, command="c1", incident="i2")
     assert not Stacks.was_for(OLD["answer"], command="c1", incident=None)
+
+
+def test_a_training_process_loads_them_only_when_somebody_asks(tmp_path: Path) -> None:
+    done = run_program(
+        """
+        import sys, runwatch
+        from runwatch.sdk.control import _stacks
+        shapes = "runwatch.record.stacks"
+        with runwatch.init("light") as run:
+            run.log(loss=1.0)
+            before = shapes in sys.modules
+            answer = _stacks({})
+        print(before, shapes in sys.modules, answer["how"], list(answer))
+        """,
+        tmp_path,
+    )
+    fields = ["pid", "time_ns", "how", "state", "problems", "threads"]
+    assert done.stdout == f"False True asked {fields}\n", done.stderr
 
 
 # ── incidents ─────────────────────────────────────────────────────────────────────────────────

@@ -50,29 +50,10 @@ class Subject:
 
 
 def errand(command: Command, context: Context) -> Mapping[str, Any]:
-    wanted = bounded(StacksWanted.of(command.body))
-    targets = [target for target in context.targets() if is_wanted(target, wanted)]
-    looking = _Looking(command, wanted, context)
-    pids: set[int] = set()
-    looked: set[int] = set()
-    problems: dict[int, str] = {}
-    pause = threading.Event()
+    looking = _Looking(command, bounded(StacksWanted.of(command.body)), context)
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="runwatch-stacks") as pool:
-        for number in range(wanted.rounds):
-            due_ns = context.clock.mono_ns() + int(wanted.gap_seconds * 1e9)
-            processes = subjects(targets, context.targets())
-            pids |= {each.pid for each in processes}
-            for stacks in pool.map(partial(looking.at, number=number), processes):
-                if stacks.threads:
-                    looked.add(stacks.pid)
-                else:
-                    problems[stacks.pid] = "; ".join(stacks.problems[:2])
-            if number + 1 < wanted.rounds:
-                left = (due_ns - context.clock.mono_ns()) / 1e9
-                # The process that was looked at last is not looked at again at once.
-                context.clock.wait(max(left, wanted.gap_seconds / 2), pause.wait)
-    reasons = {str(pid): why for pid, why in sorted(problems.items())[:_MAX_PROBLEMS]}
-    return StacksResult(len(pids), len(looked), reasons).body()
+        looking.at_all(pool)
+    return looking.result().body()
 
 
 def bounded(wanted: StacksWanted) -> StacksWanted:
@@ -93,12 +74,46 @@ def is_wanted(target: Target, wanted: StacksWanted) -> bool:
 
 
 class _Looking:
+    """At the processes that one command asks for."""
+
     def __init__(self, command: Command, wanted: StacksWanted, context: Context) -> None:
         self._command = command
         self._wanted = wanted
         self._context = context
         # A process and its forked children write to one file when they are asked by signal.
         self._files: dict[Path, threading.Lock] = {}
+        self._pids: set[int] = set()
+        self._looked: set[int] = set()
+        self._problems: dict[int, str] = {}
+
+    def at_all(self, pool: ThreadPoolExecutor) -> None:
+        """In every round, at each process that is wanted."""
+        clock, wanted, pause = self._context.clock, self._wanted, threading.Event()
+        targets = [each for each in self._context.targets() if is_wanted(each, wanted)]
+        for number in range(wanted.rounds):
+            due_ns = clock.mono_ns() + int(wanted.gap_seconds * 1e9)
+            processes = subjects(targets, self._context.targets())
+            for stacks in pool.map(partial(self.at, number=number), processes):
+                self._count(stacks)
+            if number + 1 < wanted.rounds:
+                left = (due_ns - clock.mono_ns()) / 1e9
+                # The process that was looked at last is not looked at again at once.
+                clock.wait(max(left, wanted.gap_seconds / 2), pause.wait)
+
+    def _count(self, stacks: Stacks) -> None:
+        self._pids.add(stacks.pid)
+        if stacks.threads:
+            self._looked.add(stacks.pid)
+        else:
+            self._problems[stacks.pid] = "; ".join(stacks.problems[:2])
+
+    def result(self) -> StacksResult:
+        reasons = sorted(self._problems.items())[:_MAX_PROBLEMS]
+        return StacksResult(
+            processes=len(self._pids),
+            looked=len(self._looked),
+            problems={str(pid): why for pid, why in reasons},
+        )
 
     def at(self, subject: Subject, *, number: int) -> Stacks:
         before = self._pulse(subject)
