@@ -30,6 +30,7 @@ from runwatch.record import (
     SpanName,
     Spans,
 )
+from runwatch.record.life import Config, RunEnd
 
 T = TypeVar("T")
 SECOND = 1_000_000_000
@@ -138,13 +139,13 @@ class Story:
 
     def config(self, part: str) -> Mapping[str, Any]:
         """As recorded last."""
-        values: Mapping[str, Any] = [b for b in self.bodies("config") if b["part"] == part][-1]
+        values: Mapping[str, Any] = [b for b in self.bodies(Config.KIND) if b["part"] == part][-1]
         return values["values"]  # type: ignore[no-any-return]
 
     @property
     def end(self) -> Mapping[str, Any]:
         """The one `run_end`."""
-        (body,) = self.bodies("run_end")
+        (body,) = self.bodies(RunEnd.KIND)
         return body
 
     @property

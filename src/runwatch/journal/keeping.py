@@ -14,6 +14,7 @@ from runwatch.clock import tick_shift
 from runwatch.journal.segment import HEARTBEAT_OFFSET, PREPARED, WORD, segment_name
 from runwatch.journal.segment_file import SegmentFile, populate
 from runwatch.journal.stored import count_unseen, stored_in
+from runwatch.record.life import ClockJump, JournalLoss
 
 if TYPE_CHECKING:
     from runwatch.journal.writer import JournalWriter
@@ -142,15 +143,14 @@ def report(journal: JournalWriter) -> None:
     """Losses are records too, so that a person sees them."""
     counts = (journal.dropped_records, journal.lost_records)
     if counts != journal._reported and journal._segment is not None and not journal.closed:
-        body = {"dropped_records": counts[0], "lost_records": counts[1]}
-        journal.event("journal_loss", body, scope=journal._own_scope)
+        journal.tell(JournalLoss(*counts), scope=journal._own_scope)
         if journal.lost_records == counts[1]:  # else it is lost itself
             journal._reported = counts
     offset = journal._clock.wall_ns() - journal._clock.mono_ns()
     moved = (offset - journal._clock_offset) / 1e9
     if abs(moved) > 1.0 and not journal.closed:
         journal._clock_offset = offset
-        journal.event("clock_jump", {"seconds": round(moved, 3)}, scope=journal._own_scope)
+        journal.tell(ClockJump(round(moved, 3)), scope=journal._own_scope)
 
 
 def _mind_sleep(journal: JournalWriter) -> None:

@@ -8,20 +8,20 @@ from typing import Final
 from runwatch.record.captures import CaptureAsked, CommandResult, ProfileDeleted, ProfileTold
 from runwatch.record.commands import StacksWanted
 from runwatch.record.life import (
+    ClockJump,
     Config,
     Elapsed,
     Fork,
     GoodputEntry,
+    JournalLoss,
     LogText,
     RunEnd,
     RunStart,
     SdkWarning,
 )
 from runwatch.record.losses import (
-    ClockJump,
     JournalAside,
     JournalGap,
-    JournalLoss,
     LimitReached,
     PointsNotRecorded,
     RecordsSkipped,
@@ -35,6 +35,7 @@ from runwatch.record.node import (
     CollectorResumed,
     CollectorStuck,
     DeviceAdded,
+    DeviceLimited,
     DeviceLost,
     DeviceOwner,
     DeviceUnreadable,
@@ -54,7 +55,7 @@ EVENTS: Final[tuple[type[Message], ...]] = (
     Stacks, Incident, SessionStart, SessionStop, SessionResume, SessionClock,
     CaptureAsked, CommandResult, AgentStart, AgentEnd, GuestConnect, CollectorFailed,
     CollectorStuck, CollectorResumed, DeviceOwner, DeviceAdded, DeviceLost, DeviceUnreadable,
-    GpuXid,
+    DeviceLimited, GpuXid,
 )  # fmt: skip
 BY_KIND: Final[Mapping[str, type[Message]]] = {message.KIND: message for message in EVENTS}
 COMMANDS: Final[tuple[type[Message], ...]] = (StacksWanted,)

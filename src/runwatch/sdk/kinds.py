@@ -35,6 +35,5 @@ USEFUL: Final = "/useful"
 """Ends the name of a stretch whose time is the run's purpose though it is no step (the rollouts of
 reinforcement learning): it counts as productive."""
 
-ELAPSED: Final = "elapsed"
 """The event that stands for a stretch known only at its end: `{"name": kind, "seconds": …}` at that
 end, the same as a span from that much earlier."""

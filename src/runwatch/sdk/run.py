@@ -13,6 +13,7 @@ from runwatch.clock import Clock, system_clock
 from runwatch.journal.liveness import this_host
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import NO_STEP, Role, RunScope
+from runwatch.record.life import Config, Fork, LogText, RunEnd, RunStart, SdkWarning
 from runwatch.sdk import collect, farewell, launch
 from runwatch.sdk.ending import EndWatch, describe, when_worker_ends
 from runwatch.sdk.faults import mind_faults, unwatch_faults, watch_faults
@@ -244,32 +245,27 @@ class Run(Intake):
             return
         watch_faults(writer.directory)
         identity = self._identity
-        body = {
-            "run": identity.run,
-            "name": identity.name,
-            "group": self.group,
-            "rank": identity.rank,
-            "local_rank": identity.local_rank,
-            "world_size": identity.world_size,
-            "attempt_key": identity.attempt_key,
-            "orchestrator": identity.orchestrator,
-            "argv": masking.command_line(text(word) for word in sys.argv),
-            "cwd": text(collect.working_directory()),
-            "python": sys.version.split()[0],
-            "executable": text(sys.executable or ""),
+        start = RunStart(
+            run=identity.run,
+            name=identity.name,
+            group=self.group,
+            rank=identity.rank,
+            local_rank=identity.local_rank,
+            world_size=identity.world_size,
+            attempt_key=identity.attempt_key,
+            orchestrator=identity.orchestrator,
+            argv=tuple(masking.command_line(text(word) for word in sys.argv)),
+            cwd=text(collect.working_directory()),
+            python=sys.version.split()[0],
+            executable=text(sys.executable or ""),
             **attempt("find out whose run it is", dict[str, Any](), collect.circumstances),
-            **mapping(self._details()),
-        }
-        writer.event("run_start", body, scope=self._scope)
+        )
+        writer.tell(start, scope=self._scope)
         if self.config:
             self._record_config()
         self._hooks.look()
         self._report()
         self._ask_for_agent()
-
-    def _details(self) -> Mapping[str, Any]:
-        """More for `run_start`."""
-        return {}
 
     def _open(self) -> JournalWriter | None:
         """This process's journal.  A forked child opens its own at its first record."""
@@ -306,8 +302,8 @@ class Run(Intake):
         self._writer = writer
         self._directory = writer.directory.parents[1]  # a child's journal belongs there, too
         if self._is_child:
-            body = {"parent_journal": self._parent_journal, "parent_pid": self._pid}
-            writer.event("fork", {**body, "detached": self._is_detached}, scope=self._scope)
+            fork = Fork(self._parent_journal, self._pid, self._is_detached)
+            writer.tell(fork, scope=self._scope)
             when_worker_ends(self._close_child)
         return writer
 
@@ -347,8 +343,9 @@ class Run(Intake):
             lag = (said.there_ns - said.mono_ns) / 1e9
             writer.points((self._own_series(DEVICE_LAG_SECONDS),), (lag,), said.step, moment)
         if isinstance(reading, Text):
-            body = masking.named_values({"name": said.name, "value": plain(reading.value)})
-            writer.event("log", body, said.step, self._scope, moment)
+            logged = LogText(said.name, plain(reading.value))
+            body = masking.named_values(logged.body())
+            writer.event(logged.KIND, body, said.step, self._scope, moment)
         elif isinstance(reading, PerDevice):
             devices = ["", *(str(i) for i in range(len(reading.values)))]
             ids = tuple(self._series_id(writer, said, device) for device in devices)
@@ -406,8 +403,7 @@ class Run(Intake):
     def _config_event(self, part: str, values: Mapping[str, Any]) -> None:
         writer = self._open()
         if writer is not None:
-            body = {"part": part, "values": masking.named_values(values)}
-            writer.event("config", body, scope=self._scope)
+            writer.tell(Config(part, masking.named_values(values)), scope=self._scope)
 
     # ── in the keeper's thread ────────────────────────────────────────────────────────────────
 
@@ -460,7 +456,7 @@ class Run(Intake):
         if writer is None or writer.closed:
             return
         for what, count in tally.news():
-            writer.event("warning", {"what": text(what), "count": count}, scope=self._scope)
+            writer.tell(SdkWarning(text(what), count), scope=self._scope)
 
     def _listen(self) -> None:
         """Answer those who ask this process something, from now on."""
@@ -561,15 +557,15 @@ class Run(Intake):
         writer = self._open()
         if writer is None:
             return
-        body: dict[str, Any] = {"status": status, "explicit": explicit}
-        if reason:
-            body["reason"] = text(text_of(reason))[:2000]
-        if exception:
-            body["exception"] = text(exception)
-        if status == "completed" and (explicit or done is not None):
-            body["done"] = done
+        end = RunEnd(
+            status,
+            explicit,
+            done if status == "completed" else None,
+            text(text_of(reason))[:2000] if reason else None,
+            text(exception) if exception else None,
+        )
         self._report()
-        writer.event("run_end", body, scope=self._scope)
+        writer.tell(end, scope=self._scope)
 
     def _shut(self) -> None:
         self._finished = True

@@ -11,8 +11,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, cast
 
 from runwatch.record import BEGIN, END
+from runwatch.record.life import Elapsed
 from runwatch.sdk.guard import guarded
-from runwatch.sdk.kinds import BACKGROUND, DATA_LOADING, ELAPSED
+from runwatch.sdk.kinds import BACKGROUND, DATA_LOADING
 
 if TYPE_CHECKING:
     from runwatch.journal.writer import JournalWriter
@@ -256,10 +257,9 @@ def elapsed(
     writer = run._writer
     if writer is None or end_ns - begin_ns < short_ns:
         return
-    body: dict[str, Any] = {"name": name, "seconds": (end_ns - begin_ns) / 1e9}
+    seconds, ago_seconds = (end_ns - begin_ns) / 1e9, None
     now_ns = run._clock.mono_ns()
     if now_ns - end_ns > LATE_NS:
-        body["ago_seconds"], end_ns = (now_ns - end_ns) / 1e9, now_ns
-    if source:
-        body["source"] = source
-    writer.event(ELAPSED, body, run._step, run._scope, end_ns)
+        ago_seconds, end_ns = (now_ns - end_ns) / 1e9, now_ns
+    stretch = Elapsed(name, seconds, ago_seconds, source or None)
+    writer.tell(stretch, run._step, run._scope, end_ns)

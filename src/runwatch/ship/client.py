@@ -25,6 +25,7 @@ from runwatch.errors import HeadUnreachable, UsageError, WireError
 from runwatch.journal.liveness import this_host
 from runwatch.journal.stored import note_stored
 from runwatch.record import Command, JournalId, Position
+from runwatch.record.life import RunEnd
 from runwatch.ship.credentials import Token, metadata
 from runwatch.ship.estates import Estates
 from runwatch.ship.tail import FAILURES, Aside, Followed, NotTaken, Tail
@@ -39,7 +40,7 @@ from runwatch.wire.convert import (
 )
 
 METHOD: Final = "/runwatch.v1.Spine/Stream"
-GOODBYE: Final = "run_end"
+GOODBYE: Final = RunEnd.KIND
 """The event by which a process says that it has no more to tell of a run."""
 logger = logging.getLogger("runwatch.ship")
 

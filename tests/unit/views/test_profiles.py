@@ -6,8 +6,9 @@ import pytest
 
 from runwatch.record import JournalId, RunId
 from runwatch.rows import EventRow
+from runwatch.views.life import State
 from runwatch.views.profiles import BadSession, Session, check_session, fold, gone_of
-from runwatch.views.runs import ProcessState, State
+from runwatch.views.runs import ProcessState
 
 
 def told(

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 from urllib.parse import unquote, urlsplit
 
 from runwatch.errors import NotFound, RunwatchError, UsageError
@@ -24,6 +24,8 @@ from runwatch.files import Folder, journal_folder, shelf
 from runwatch.head.reading import Reading
 from runwatch.profile_event import PROFILE
 from runwatch.record import JournalId, RunId
+from runwatch.record.captures import ProfileDeleted
+from runwatch.record.message import Message
 from runwatch.store.deletion import Deletion
 from runwatch.store.store import OF_EACH
 from runwatch.views import profiles as view
@@ -41,7 +43,7 @@ _HIGHEST_RATIO: Final = 200
 _LOOKED_AT: Final = 256 << 10
 
 Kind = Literal["xplane", "trace", "other"]
-Note = Callable[[str, Mapping[str, Any]], None]
+Record = Callable[[Sequence[Message]], object]
 
 
 class SessionRunning(RunwatchError):
@@ -137,7 +139,7 @@ class Profiles:
         reading: Reading,
         places: Sequence[Path],
         *,
-        note: Note | None = None,
+        record: Record | None = None,
         loose: bool = False,
         journals: Path | None = None,
     ) -> None:
@@ -146,7 +148,7 @@ class Profiles:
         self.reading = reading
         self._journals = journals
         self._places = tuple(places)
-        self._note = note
+        self._record = record
         self._loose = loose
 
     def all(self) -> list[Kept]:
@@ -208,9 +210,9 @@ class Profiles:
             if not _is_session(folder, kept.id):
                 raise UsageError(f"{folder} is no session's own folder; delete it by hand")
         if kept.told is not None:
-            if self._note is None:
+            if self._record is None:
                 raise UsageError("what is known of it can only be read here")
-            self._note(view.DELETED, {"run": kept.run, "session": kept.id})
+            self._record([ProfileDeleted(kept.run, kept.id)])
         for place in kept.places:
             try:
                 place.remove()

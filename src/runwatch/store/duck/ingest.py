@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from runwatch.record import NO_STEP, Batch, Event, Points, Position, Spans, Verdict
+from runwatch.record.losses import RecordsSkipped
 from runwatch.store.duck import pieces
 from runwatch.store.duck.catalog import Catalog
 from runwatch.store.duck.latest import Floats
@@ -23,9 +24,6 @@ from runwatch.store.entries import Integers, Journal
 
 Columns = dict[str, npt.NDArray[Any]]
 Mask = npt.NDArray[np.bool_]
-
-SKIPPED = "records_skipped"
-"""Kind of the event that states a gap: body `records`, `start`, `end`."""
 
 
 @dataclass(slots=True)
@@ -150,9 +148,10 @@ def _event(catalog: Catalog, journal: Journal, event: Event, place: int) -> list
 
 
 def _skipped(catalog: Catalog, journal: Journal, batch: Batch, newest: int) -> list[Row]:
-    body = {"records": batch.skipped_records, "start": batch.start, "end": batch.end}
+    skipped = RecordsSkipped(batch.skipped_records, batch.start, batch.end)
     time_ns = newest or journal.last_ns or batch.origin.start_ns
-    return _event(catalog, journal, Event(time_ns, SKIPPED, body, NO_STEP), batch.end - 1)
+    event = Event(time_ns, skipped.KIND, skipped.body(), NO_STEP)
+    return _event(catalog, journal, event, batch.end - 1)
 
 
 # ── of deleted runs ────────────────────────────────────────────────────────────────────────────

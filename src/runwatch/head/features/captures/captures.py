@@ -23,6 +23,7 @@ from runwatch.head.own_journal import OwnJournal
 from runwatch.head.reading import Reading
 from runwatch.profile_event import PROFILE
 from runwatch.record import RunId
+from runwatch.record.captures import CaptureAsked
 from runwatch.rows import EventRow
 from runwatch.store.store import OF_EACH
 from runwatch.views import profiles as profile_view
@@ -222,7 +223,7 @@ class Captures:
             "processes": [_kept(process) for process in ready.processes],
         }  # fmt: skip
         assert self._journal is not None
-        (row,) = self._journal.record(CAPTURE, [told], run)
+        (row,) = self._journal.record([CaptureAsked.of(told)], run)
         return self._capture(row)
 
     def _way_down(self) -> Outbox:

@@ -246,7 +246,7 @@ class Incidents:
 
     def _record(self, run: RunId, incident: Incident) -> Incident:
         try:
-            self._journal.record(incident.KIND, [incident.body()], run)
+            self._journal.record([incident], run)
         except RunwatchError as error:
             logger.error("the incident %s of %s is not stored: %s", incident.id, run, error)
         return incident

@@ -8,8 +8,8 @@ import msgspec
 
 from runwatch.head.http.types import Answer, AttemptInfo, DisruptionInfo, JsonObject
 from runwatch.record.stacks import IncidentKind, IncidentState, Severity
+from runwatch.views.life import State
 from runwatch.views.profiles import State as ProfileState
-from runwatch.views.runs import State
 
 
 class PieceColumns(Answer):
