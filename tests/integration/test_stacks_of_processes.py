@@ -22,8 +22,9 @@ from runwatch.agent.errands.control import ask
 from runwatch.capture import outside, process
 from runwatch.capture.asking import ask_stacks
 from runwatch.capture.outside import look
-from runwatch.capture.stacks import STACK_SIGNAL, Stacks, Thread
+from runwatch.capture.stacks import STACK_SIGNAL
 from runwatch.journal.liveness import read_stat, start_ticks
+from runwatch.record.stacks import Stacks, Thread
 from runwatch.testing import until
 from tests.integration import stuck
 
@@ -375,7 +376,7 @@ def test_the_errand_tells_of_a_rank_and_its_workers(start: Start, tmp_path: Path
     for event, line in ((own, "fork"), (forked, "fork-worker")):
         assert (event["rank"], event["host"], event["journal"]) == (3, "here", "j")
         assert (event["incident"], event["round"], event["command"]) == ("", 0, "c1")
-        assert place(Stacks.from_json(event).threads[0]) == LINES[line]
+        assert place(Stacks.of(event).threads[0]) == LINES[line]
 
 
 @pytest.mark.parametrize("kind", ["gil", "read_socket", "fork"])
@@ -390,11 +391,11 @@ def test_the_errand_asks_where_it_may_not_look(start: Start, tmp_path: Path, kin
         )
     )
     events = sorted(said["events"], key=lambda event: "child_of" in event)
-    own = Stacks.from_json(events[0])
+    own = Stacks.of(events[0])
     assert own.how == ("signalled" if kind == "gil" else "asked")
     assert any(problem.startswith("from outside: process") for problem in own.problems)
     if kind == "fork":
-        worker = Stacks.from_json(events[1])
+        worker = Stacks.of(events[1])
         assert (worker.how, place(worker.threads[0])) == ("signalled", LINES["fork-worker"])
 
 
@@ -402,7 +403,7 @@ def _if_there(said: dict[str, Any], kind: str) -> dict[str, Any] | None:
     """Once it, and the worker that it forked, are where they get stuck."""
 
     def there(event: dict[str, Any]) -> bool:
-        threads = Stacks.from_json(event).threads
+        threads = Stacks.of(event).threads
         line = LINES["fork-worker" if "child_of" in event else kind]
         return bool(threads) and place(threads[0]) == line
 
@@ -410,7 +411,7 @@ def _if_there(said: dict[str, Any], kind: str) -> dict[str, Any] | None:
 
 
 def _looker(how: str, *rest: str, before: list[str] | None = None) -> list[Stacks]:
-    return [Stacks.from_json(each) for each in _run_looker(how, *rest, before=before)]
+    return [Stacks.of(each) for each in _run_looker(how, *rest, before=before)]
 
 
 def _run_looker(how: str, *rest: str, before: list[str] | None = None) -> Any:

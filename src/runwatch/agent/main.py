@@ -366,8 +366,8 @@ class Agent:
         journal = self.settings.root / "journals" / target.labels["journal"]
         rank = int(target.labels["rank"])
         try:
-            for body in dumps.collect(journal, rank=rank, host=self.host, ended=ended):
-                self._book.event("stacks", body, scope=target.scope)
+            for stacks in dumps.collect(journal, rank=rank, host=self.host, ended=ended):
+                self._book.tell(stacks, scope=target.scope)
         except Exception as error:
             self._has_failed("dumps", error)
 

@@ -21,12 +21,13 @@ from typing import Any, Final
 from runwatch.capture import process
 from runwatch.capture.process import Facts
 from runwatch.capture.stack_signal import STACK_SIGNAL
-from runwatch.capture.stacks import Dump, Stacks, Thread, read_dumps
+from runwatch.capture.stacks import Dump, read_dumps
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import RunwatchError
 from runwatch.files import journal_folder
 from runwatch.identity import once_as
 from runwatch.journal.liveness import PROC
+from runwatch.record.stacks import Stacks, Thread
 
 Ask = Callable[[Path, str, Mapping[str, Any], float], Mapping[str, Any]]
 """`agent.control.ask`: journal directory, kind, body, seconds; raises a RunwatchError."""
@@ -61,7 +62,7 @@ def ask_stacks(
     `ask` None: do not try the socket (it is another process's, the parent's).
     """
     facts = process.look_up(pid, proc=proc)
-    empty = Stacks(pid, clock.wall_ns(), "asked", (), state="" if facts is None else facts.state)
+    empty = Stacks(pid, clock.wall_ns(), "asked", "" if facts is None else facts.state)
     if why := _why_not(facts, pid, start_ticks):
         return empty.with_problems(why)
     assert facts is not None
@@ -90,32 +91,33 @@ def with_answer(
 ) -> tuple[Stacks, bool]:
     """Stacks seen from outside, with what only the process itself can tell; whether it answered.
 
-    An answer takes the interpreter's lock for a moment: who gives none does not get it.
+    To answer, its thread needs the interpreter's lock for a moment: a process that does not answer
+    does not get the lock.
     """
     try:
-        told = Stacks.from_json(ask("stacks", {}, SOON_SECONDS))
+        answer = Stacks.of(ask(Stacks.KIND, {}, SOON_SECONDS))
     except RunwatchError as error:
         if runs_a_loop(seen):
             seen = seen.with_problems(no_tasks(seen.pid, str(error), version))
         return seen, False
-    known = {thread.ident: thread for thread in told.threads}
-    main = next((thread for thread in told.threads if thread.is_main), None)
+    own_words = {thread.ident: thread for thread in answer.threads}
+    main = next((thread for thread in answer.threads if thread.is_main), None)
     threads = []
     for thread in seen.threads:
-        own = known.get(thread.ident, main if thread.is_main else None)
-        more = thread if own is None else replace(thread, tasks=own.tasks, spins=own.spins)
-        threads.append(more)
+        own = own_words.get(thread.ident, main if thread.is_main else None)
+        threads.append(thread if own is None else replace(thread, tasks=own.tasks, spins=own.spins))
     return replace(seen, threads=tuple(threads)), True
 
 
 def no_tasks(pid: int, why: str, version: str) -> str:
     """Why an event loop's tasks are missing.  From Python 3.14 on, an interpreter of the same
     version can read them from outside."""
-    said = f"{NO_TASKS} ({why})"
+    problem = f"{NO_TASKS} ({why})"
     minor = version.partition(".")[2]
     if minor.isdigit() and int(minor) < 14:
-        return f"{said}; Python {version} shows them to nobody else"
-    return f"{said}; its own Python, if it is 3.14 or later, shows them: python -m asyncio ps {pid}"
+        return f"{problem}; Python {version} shows them to nobody else"
+    advice = f"its own Python, if it is 3.14 or later, shows them: python -m asyncio ps {pid}"
+    return f"{problem}; {advice}"
 
 
 def _why_not(facts: Facts | None, pid: int, start_ticks: int) -> str:
@@ -127,7 +129,7 @@ def _why_not(facts: Facts | None, pid: int, start_ticks: int) -> str:
 
 
 def _answered(ask: Ask, journal_dir: Path, empty: Stacks, seconds: float) -> Stacks:
-    answer = Stacks.from_json(ask(journal_dir, "stacks", {}, seconds))
+    answer = Stacks.of(ask(journal_dir, Stacks.KIND, {}, seconds))
     if not answer.threads:
         raise RunwatchError("it answered without stacks")
     return replace(answer, how="asked", pid=empty.pid, state=empty.state)
@@ -168,7 +170,7 @@ class _Signalling:
             with journal_folder(self.journal) as folder:
                 return folder.stat(STACKS_FILE).st_size
         except FileNotFoundError:
-            return 0  # it may be made when the signal comes
+            return 0  # the process may create it when the signal comes
         except OSError as error:
             raise NotSignalled(f"cannot look at {self.path}: {error.strerror}") from error
 
@@ -253,12 +255,12 @@ class _Signalling:
             raise NotSignalled(f"cannot read {self.path}: {error.strerror}") from error
 
     def _opened(self) -> int:
-        """What lies there is of the journal's owner's choice: a link, a pipe."""
+        """The journal's owner may have put anything in its place: a link, a pipe."""
         with journal_folder(self.journal) as folder:
             return folder.open(STACKS_FILE, owners=(folder.uid,))
 
     def _named(self, dump: Dump) -> tuple[Thread, ...]:
-        """faulthandler tells no names before Python 3.14; the main thread's we know."""
+        """faulthandler writes no names before Python 3.14; we know the main thread's."""
         threads = (
             replace(thread, name="MainThread", native_id=self.pid) if thread.is_main else thread
             for thread in dump.threads
@@ -272,7 +274,7 @@ def _has(status: Mapping[str, str], field: str) -> bool:
 
 @contextmanager
 def _same_process(pid: int, start_ticks: int, proc: Path) -> Iterator[int]:
-    """A descriptor of that process and no later one of its number."""
+    """A descriptor of that very process: a later one may have its pid."""
     try:
         pidfd = os.pidfd_open(pid)
     except ProcessLookupError:

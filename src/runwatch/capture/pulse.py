@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from runwatch.capture import process
 from runwatch.journal.liveness import PROC, read_stat
+from runwatch.record.stacks import Beat, Pulse
 
 MAX_TASKS: Final = 1024
 MAX_CHILDREN: Final = 32
@@ -37,28 +38,26 @@ def feel(pid: int, mono_ns: int, *, proc: Path = PROC) -> dict[str, Any]:
     }
 
 
-def both(
-    before: dict[str, Any], after: dict[str, Any], known: Collection[int]
-) -> dict[str, Any] | None:
+def both(before: dict[str, Any], after: dict[str, Any], known: Collection[int]) -> Pulse | None:
     """As it goes into an event: single threads only of those that have a stack."""
     if not before or not after:
         return None
-    return {"before": _plain(before, known), "after": _plain(after, known)}
+    return Pulse(_beat(before, known), _beat(after, known))
 
 
-def _plain(felt: dict[str, Any], known: Collection[int]) -> dict[str, Any]:
+def _beat(felt: dict[str, Any], known: Collection[int]) -> Beat:
     threads: dict[int, Pair] = felt["threads"]
     everyone = list(threads.values())
-    return {
-        "ns": felt["ns"],
-        "all": [sum(often for often, _ in everyone), sum(ns for _, ns in everyone)],
-        "threads": {
+    return Beat(
+        ns=felt["ns"],
+        all=(sum(often for often, _ in everyone), sum(ns for _, ns in everyone)),
+        threads={
             str(tid): [*pair, felt["wrote"]] if tid == felt["main"] else list(pair)
             for tid, pair in threads.items()
             if tid in known
         },
-        "children": {str(pid): each for pid, each in felt["children"].items()},
-    }
+        children={str(pid): each for pid, each in felt["children"].items()},
+    )
 
 
 def _threads(pid: int, proc: Path) -> Iterator[tuple[int, Pair]]:

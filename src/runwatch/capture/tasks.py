@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Final
 
-from runwatch.capture.stacks import AsyncTask, Frame
+from runwatch.record.stacks import AsyncTask, Frame
 
 MAX_TASKS: Final = 64
 MAX_DEPTH: Final = 100
@@ -63,7 +63,7 @@ def _told(task: Any, is_root: bool) -> AsyncTask:
         Frame(f.f_code.co_qualname, f.f_code.co_filename, f.f_lineno or 0) for f in reversed(chain)
     )
     names = dict.fromkeys((*_awaited(task), *_grouped(chain)))
-    return AsyncTask(task.get_name(), frames, tuple(names), is_root)
+    return AsyncTask(task.get_name(), tuple(names), is_root, frames)
 
 
 def _chain(coroutine: Any) -> Iterator[FrameType]:

@@ -16,13 +16,14 @@ from runwatch.record import JournalId, RunId
 from runwatch.record.life import Fork, RunEnd, RunStart
 from runwatch.record.losses import JournalAside
 from runwatch.record.node import JobQueued, ProcessExit
+from runwatch.record.stacks import Incident
 from runwatch.rows import EventRow, Latest, SeriesRow
 from runwatch.store.asking import heeded
 from runwatch.store.store import OF_EACH, Store
 from runwatch.views.configs import Configs, merge_configs
 from runwatch.views.devices import count_devices
 from runwatch.views.goodput.figures import WITNESSES, Holding, holdings
-from runwatch.views.incidents import INCIDENT, incidents_of
+from runwatch.views.incidents import incidents_of
 from runwatch.views.runs import (
     ALIVE_WINDOW_SECONDS,
     ProcessState,
@@ -192,8 +193,9 @@ class Reading:
             return summaries
         # An open incident is recorded again every few minutes.
         since_ns = self.clock.wall_ns() - int(INCIDENT_SECONDS * 1e9)
-        events = self.store.events(run, kinds=[INCIDENT], start_ns=since_ns, of_each=OF_EACH)
-        still = {i.run: i for i in reversed(incidents_of(events)) if i.is_open and i.is_alarm}
+        events = self.store.events(run, kinds=[Incident.KIND], start_ns=since_ns, of_each=OF_EACH)
+        newest_last = reversed(incidents_of(events))
+        still = {name: each for name, each in newest_last if each.is_open and each.is_alarm}
         return [
             replace(summary, stalled=True, reason=f"stalled: {still[summary.run].text}")
             if summary.state == "running" and summary.run in still

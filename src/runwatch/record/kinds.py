@@ -1,4 +1,4 @@
-"""Every kind of event there is.  A new message is a dataclass in its file and a line here."""
+"""Every kind of event and of command.  A new one is a dataclass in its file, and a line here."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from runwatch.record.captures import CaptureAsked, CommandResult, ProfileDeleted, ProfileTold
+from runwatch.record.commands import StacksWanted
 from runwatch.record.life import (
     ClockJump,
     Config,
@@ -45,15 +46,17 @@ from runwatch.record.node import (
     QueueUnknown,
 )
 from runwatch.record.sessions import SessionClock, SessionResume, SessionStart, SessionStop
-from runwatch.record.stacks import IncidentTold, StacksTaken
+from runwatch.record.stacks import Incident, Stacks
 
 EVENTS: Final[tuple[type[Message], ...]] = (
     RunStart, RunEnd, ProcessExit, Fork, Config, LogText, Elapsed, GoodputEntry, SdkWarning,
     ClockJump, JournalLoss, JournalGap, JournalAside, RecordsSkipped, SeriesNotRecorded,
     PointsNotRecorded, LimitReached, JobQueued, QueueUnknown, ProfileTold, ProfileDeleted,
-    StacksTaken, IncidentTold, SessionStart, SessionStop, SessionResume, SessionClock,
+    Stacks, Incident, SessionStart, SessionStop, SessionResume, SessionClock,
     CaptureAsked, CommandResult, AgentStart, AgentEnd, GuestConnect, CollectorFailed,
     CollectorStuck, CollectorResumed, DeviceOwner, DeviceAdded, DeviceLost, DeviceUnreadable,
     DeviceLimited, GpuXid,
 )  # fmt: skip
 BY_KIND: Final[Mapping[str, type[Message]]] = {message.KIND: message for message in EVENTS}
+COMMANDS: Final[tuple[type[Message], ...]] = (StacksWanted,)
+"""What a head may ask of an agent.  The answer is an event `command_result`."""

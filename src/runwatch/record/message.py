@@ -21,7 +21,7 @@ from dataclasses import field
 from dataclasses import fields as fields_of
 from typing import Any, ClassVar, NamedTuple, Self
 
-from runwatch.record.checks import Check, fields, many, mapped
+from runwatch.record.checks import NAME, Check, fields, many, mapped
 
 _FORM = "form"
 
@@ -35,6 +35,8 @@ class _Form(NamedTuple):
     """The value that a reader gets; None: as if nobody had said it."""
     write: Callable[[Any], Any] | None = None
     """What goes into the body; without one, the value itself."""
+    unless_empty: bool = False
+    """It is left out of the body while it is empty or false."""
 
 
 class Message:
@@ -57,7 +59,7 @@ class Message:
         body = {}
         for name, form in _forms(type(self)):
             value = getattr(self, name)
-            if value is not None:
+            if value is not None and (value or not form.unless_empty):
                 body[name] = value if form.write is None else form.write(value)
         return body
 
@@ -90,7 +92,24 @@ def checked(check: Check, default: Any = None) -> Any:
     return field(default=default, metadata={_FORM: _Form(check, read)})
 
 
-def listed(each: Check, most: int = 10_000) -> Any:
+def unless_empty(declared: Any) -> Any:
+    """The same field, which is left out of the body while it is empty or false."""
+    form = declared.metadata[_FORM]._replace(unless_empty=True)
+    default, factory = declared.default, declared.default_factory
+    return field(default=default, default_factory=factory, metadata={_FORM: form})
+
+
+def one_of(words: tuple[str, ...], default: str) -> Any:
+    """One of these words.  A newer writer may know others: the door lets them in, and a reader
+    takes them for the default."""
+
+    def read(value: Any) -> Any:
+        return value if value in words else None
+
+    return field(default=default, metadata={_FORM: _Form(NAME, read)})
+
+
+def listed(each: Check, most: int = 10_000, default: tuple[Any, ...] | None = ()) -> Any:
     """A tuple of plain values; a reader passes over those that are wrong."""
 
     def read(value: Any) -> Any:
@@ -98,7 +117,7 @@ def listed(each: Check, most: int = 10_000) -> Any:
             return None
         return tuple(item for item in value[:most] if not each(item))
 
-    return field(default=(), metadata={_FORM: _Form(many(each, most), read, list)})
+    return field(default=default, metadata={_FORM: _Form(many(each, most), read, list)})
 
 
 def mapping(each: Check, most: int = 10_000) -> Any:
@@ -110,6 +129,16 @@ def mapping(each: Check, most: int = 10_000) -> Any:
         return {str(name): item for name, item in value.items() if not each(item)}
 
     return field(default_factory=dict, metadata={_FORM: _Form(mapped(each, most), read, dict)})
+
+
+def part(kind: type[Message]) -> Any:
+    """Another message, or None."""
+
+    def read(value: Any) -> Any:
+        return kind.of(value) if isinstance(value, Mapping) else None
+
+    form = _Form(fields(**checks_of(kind)), read, lambda value: value.body())
+    return field(default=None, metadata={_FORM: form})
 
 
 def parts(kind: type[Message], most: int = 10_000) -> Any:

@@ -149,9 +149,9 @@ class Control:
 
 
 def _stacks(question: Mapping[str, Any]) -> Mapping[str, Any]:
-    from runwatch.capture.stacks import own_stacks  # nobody asks most processes
+    from runwatch.capture.stacks import own_stacks, shortened  # nobody asks most processes
 
-    return own_stacks().shortened().to_json()
+    return shortened(own_stacks()).body()
 
 
 def _listen(journal: Path) -> _Listening:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from runwatch.capture.stacks import Frame, Thread
 from runwatch.cli.stacks_pid import groups, is_waiting_for_work, show_pid
+from runwatch.record.stacks import Frame, Thread
 from runwatch.testing import until
 
 PROGRAM = """
@@ -112,7 +112,7 @@ def thread(
     name: str, *files: str, idle: bool = True, is_main: bool = False, holds_gil: bool = False
 ) -> Thread:
     frames = tuple(Frame("f", file, 1) for file in files)
-    return Thread(name, 1, frames, idle=idle, is_main=is_main, holds_gil=holds_gil)
+    return Thread(name, 1, idle=idle, is_main=is_main, holds_gil=holds_gil, frames=frames)
 
 
 def test_whose_threads_are_folded() -> None:

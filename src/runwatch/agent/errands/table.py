@@ -8,6 +8,7 @@ from typing import Any, Final
 from runwatch.agent.errands import stacks
 from runwatch.agent.errands.commands import Context, Errand
 from runwatch.record import Command
+from runwatch.record.commands import StacksWanted
 
 
 def ping(command: Command, context: Context) -> Mapping[str, Any]:
@@ -15,4 +16,4 @@ def ping(command: Command, context: Context) -> Mapping[str, Any]:
     return {"processes": len(context.targets())}
 
 
-ERRANDS: Final[Mapping[str, Errand]] = {"ping": ping, "stacks": stacks.errand}
+ERRANDS: Final[Mapping[str, Errand]] = {"ping": ping, StacksWanted.KIND: stacks.errand}

@@ -52,12 +52,14 @@ from runwatch.record.node import (
     ProcessExit,
     QueueUnknown,
 )
+from runwatch.record.stacks import Incident
 from runwatch.rows import Curve, EventRow
 from runwatch.store.store import OF_EACH
-from runwatch.views import incidents, profiles
+from runwatch.views import profiles
 from runwatch.views.goodput.account import Goodput
 from runwatch.views.goodput.classes import Spent
 from runwatch.views.goodput.pixels import Drawn, drawn
+from runwatch.views.incidents import incidents_of
 from runwatch.views.runs import ProcessState, RunSummary, runs_of
 from runwatch.views.series import Question, attempt_of
 
@@ -366,7 +368,7 @@ def _profiles(
 
 
 def _incidents(reading: Reading, run: RunId, window: Window) -> list[TimelineIncident]:
-    told = reading.store.events(run, kinds=[incidents.INCIDENT], of_each=OF_EACH)
+    events = reading.store.events(run, kinds=[Incident.KIND], of_each=OF_EACH)
     return [
         TimelineIncident(
             id=plain(incident.id),
@@ -380,6 +382,6 @@ def _incidents(reading: Reading, run: RunId, window: Window) -> list[TimelineInc
             ranks=list(incident.ranks),
             severity=incident.severity,
         )
-        for incident in reversed(incidents.incidents_of(told))
+        for _, incident in reversed(incidents_of(events))
         if window.overlaps(incident.since_ns, incident.closed_ns)
     ]
