@@ -353,7 +353,7 @@ def test_a_host_called_like_a_path_is_none(shared: Path, tmp_path: Path) -> None
 def test_dumps_go_through_no_link(shared: Path, precious: Path) -> None:
     about = About("host", 0, os.getpid())
     do_as(MALLORY, 'ln -s "$1" "$2"; mkdir -m 777 "$3"', precious, shared / "link", shared / "own")
-    with pytest.raises(OSError, match="somebody else"):
+    with pytest.raises(OSError, match="another user"):
         DumpFile.create(shared / "link", about, 10**18)
     file = DumpFile.create(shared / "own", about, 10**18, max_bytes=1000)
     try:
