@@ -76,11 +76,11 @@ def load(
     hints = get_type_hints(kind)
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
-    known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
-    if unknown := sorted(set(table) - known):
+    names = {f.name for f in fields(kind)}  # type: ignore[arg-type]
+    if unknown := sorted(set(table) - names):
         raise UsageError(
             f"{path}: [{section}] has {unknown[0]!r}, which is not a setting "
-            f"(settings are {', '.join(sorted(known))})"
+            f"(settings are {', '.join(sorted(names))})"
         )
     for item in fields(kind):  # type: ignore[arg-type]
         name, env = item.name, item.metadata.get("env", "")

@@ -86,13 +86,13 @@ def until(condition: Callable[..., T | None], seconds: float = 30.0, what: str =
     A slow condition is checked less often: the code that we wait for needs the processor too.
     """
     deadline = time.monotonic() + seconds
-    asked = time.monotonic()
+    checked = time.monotonic()
     while not (value := condition()):
         now = time.monotonic()
         if now > deadline:
             raise AssertionError(f"not within {seconds} s: {what or condition}")
-        time.sleep(min(max(0.005, 3 * (now - asked)), 0.1))
-        asked = time.monotonic()
+        time.sleep(min(max(0.005, 3 * (now - checked)), 0.1))
+        checked = time.monotonic()
     return value
 
 
@@ -172,11 +172,17 @@ def _read(path: Path) -> Story:
         for series, time_ns, step, value in zip(
             points.series, points.time_ns, points.step, points.value, strict=True
         ):
-            what = defined[series]
-            assert isinstance(what, Series)
+            metric = defined[series]
+            assert isinstance(metric, Series)
             story.numbers.append(
                 Number(
-                    what.metric, what.device, _step(step), value, time_ns, what.labels, what.unit
+                    metric.metric,
+                    metric.device,
+                    _step(step),
+                    value,
+                    time_ns,
+                    metric.labels,
+                    metric.unit,
                 )
             )
         for name, span, edge, time_ns, step in zip(

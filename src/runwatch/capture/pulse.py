@@ -38,15 +38,15 @@ def feel(pid: int, mono_ns: int, *, proc: Path = PROC) -> dict[str, Any]:
 
 
 def both(
-    before: dict[str, Any], after: dict[str, Any], known: Collection[int]
+    before: dict[str, Any], after: dict[str, Any], with_stacks: Collection[int]
 ) -> dict[str, Any] | None:
     """Both measurements as they go into an event: only threads that have a stack."""
     if not before or not after:
         return None
-    return {"before": _plain(before, known), "after": _plain(after, known)}
+    return {"before": _plain(before, with_stacks), "after": _plain(after, with_stacks)}
 
 
-def _plain(felt: dict[str, Any], known: Collection[int]) -> dict[str, Any]:
+def _plain(felt: dict[str, Any], with_stacks: Collection[int]) -> dict[str, Any]:
     threads: dict[int, Pair] = felt["threads"]
     everyone = list(threads.values())
     return {
@@ -55,7 +55,7 @@ def _plain(felt: dict[str, Any], known: Collection[int]) -> dict[str, Any]:
         "threads": {
             str(tid): [*pair, felt["wrote"]] if tid == felt["main"] else list(pair)
             for tid, pair in threads.items()
-            if tid in known
+            if tid in with_stacks
         },
         "children": {str(pid): child for pid, child in felt["children"].items()},
     }

@@ -37,12 +37,12 @@ def _loop_of(innermost: FrameType, asyncio: Any) -> tuple[Any, Any]:
         name = frame.f_code.co_name
         if name in ("run_forever", "run_until_complete", "run"):
             held = frame.f_locals
-            this = held.get("self")
-            if loop is None and isinstance(this, asyncio.AbstractEventLoop):
-                loop = this
-            elif loop is None and isinstance(this, asyncio.Runner):
-                loop, root = this.get_loop(), held.get("task")
-            if name == "run_until_complete" and this is loop:
+            runner = held.get("self")
+            if loop is None and isinstance(runner, asyncio.AbstractEventLoop):
+                loop = runner
+            elif loop is None and isinstance(runner, asyncio.Runner):
+                loop, root = runner.get_loop(), held.get("task")
+            if name == "run_until_complete" and runner is loop:
                 root = held.get("future")
         frame = frame.f_back  # type: ignore[assignment]
     return loop, root

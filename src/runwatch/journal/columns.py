@@ -172,8 +172,8 @@ def append_points(block: bytes, shift: int, points: Points) -> None:
         columns[1].append(shifted(words[1::5], shift))
         columns[2].append(words[2::5])
         columns[3].append(words[4::5])
-    wanted: list[array[Any]] = [points.series, points.time_ns, points.step, points.value]
-    for column, pieces in zip(wanted, columns, strict=True):
+    targets: list[array[Any]] = [points.series, points.time_ns, points.step, points.value]
+    for column, pieces in zip(targets, columns, strict=True):
         column.frombytes(b"".join(pieces))  # in one go: a growing column is copied repeatedly
 
 

@@ -226,8 +226,8 @@ def definition_from_json(fields: Mapping[str, Any]) -> Definition:
     kind = _TYPES.get(str(fields.get("type")))
     if kind is None:
         raise SegmentError(f"definition of unknown type {fields.get('type')!r}")
-    known = {k: v for k, v in fields.items() if k in kind.__dataclass_fields__}
-    return kind(**known)
+    accepted = {k: v for k, v in fields.items() if k in kind.__dataclass_fields__}
+    return kind(**accepted)
 
 
 def origin_to_json(origin: Origin) -> dict[str, Any]:

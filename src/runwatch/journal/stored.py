@@ -41,13 +41,13 @@ def stored_in(directory: Path) -> Position:
         return START
 
 
-def note_head(root: Path, host: str, there: bool | None) -> None:
+def note_head(root: Path, host: str, answers: bool | None) -> None:
     """Note whether the head answers the agent of this host; None removes the note."""
     with contextlib.suppress(OSError), shelf(root, _AGENTS) as folder:
-        if there is None:
+        if answers is None:
             folder.remove(_head_note(host))
         else:
-            folder.write(_head_note(host), b"connected" if there else _AWAY.encode())
+            folder.write(_head_note(host), b"connected" if answers else _AWAY.encode())
 
 
 def has_head(root: Path, host: str) -> bool | None:

@@ -410,9 +410,9 @@ class JournalWriter:
 
     def _define(self, key: object, definition: Definition) -> int:
         with self._lock:
-            known = self._known.get(key)
-            if known is not None:
-                return known
+            existing = self._known.get(key)
+            if existing is not None:
+                return existing
             if not self._definition_room:
                 raise SegmentError("too many metrics and spans")  # without trying again
             # Taken before anything else: a signal handler may define something meanwhile.
@@ -482,9 +482,9 @@ class JournalWriter:
     def _begin(self, segment: SegmentFile) -> None:
         # `records_before` is known only now, and the header's crc covers it: write it again.
         segment.write(0, self._header(segment.index).pack())
-        known = len(self._definitions)
-        segment.put(b"".join(self._definitions[segment.definitions : known]))
-        segment.definitions = known
+        defined = len(self._definitions)
+        segment.put(b"".join(self._definitions[segment.definitions : defined]))
+        segment.definitions = defined
         name = self.directory / segment_name(segment.index)
         os.rename(segment.path, name)
         segment.path = name

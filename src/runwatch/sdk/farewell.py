@@ -79,8 +79,8 @@ def _wait(deadline: float) -> None:
                 _see_to_agent(root, host, is_named)
         look += 1
         launch.reap()
-        there = [has_head(root, host) for root in roots]
-        if "agent" in tally.counts or False in there or not (is_named or any(there)):
+        answers = [has_head(root, host) for root in roots]
+        if "agent" in tally.counts or False in answers or not (is_named or any(answers)):
             return
         time.sleep(_LOOK_SECONDS)
 

@@ -149,8 +149,10 @@ def forget() -> None:
 
 def is_on_its_way(root: Path, host: str) -> bool:
     """Whether we have started an agent that has not taken the lock yet."""
-    asked, asked_ns = _asked.get(root, (-LOOK_SECONDS, 0))
-    return time.monotonic() < asked + LOOK_SECONDS and not agents.came_since(root, host, asked_ns)
+    asked_seconds, asked_ns = _asked.get(root, (-LOOK_SECONDS, 0))
+    return time.monotonic() < asked_seconds + LOOK_SECONDS and not agents.came_since(
+        root, host, asked_ns
+    )
 
 
 def _inheritable() -> Iterator[int]:

@@ -37,9 +37,9 @@ def ship_once(
     reached, deadline_ns = -1, 0
     try:
         while any(shipper.acknowledged.get(name, -1) < end for name, end in ends.items()):
-            now_ns, got = clock.mono_ns(), sum(shipper.acknowledged.values())
-            if got != reached:
-                reached, deadline_ns = got, now_ns + int(seconds * 1e9)
+            now_ns, stored = clock.mono_ns(), sum(shipper.acknowledged.values())
+            if stored != reached:
+                reached, deadline_ns = stored, now_ns + int(seconds * 1e9)
             if now_ns > deadline_ns or shipper.problem.startswith(_REFUSED):
                 raise HeadUnreachable(f"the head at {address.target}: {shipper.problem}")
             pause.wait(LOOK_SECONDS)

@@ -192,8 +192,8 @@ class Tail:
             self.journals.pop(gone).reader.close()
         if self._estates is not None:
             self._estates.forget(names)
-        known = self.journals.keys() | self._ignored | (self._aside.keys() - due)
-        new = sorted(names - known)
+        seen = self.journals.keys() | self._ignored | (self._aside.keys() - due)
+        new = sorted(names - seen)
         return [followed for name in new if (followed := self._try_to_follow(name)) is not None]
 
     def _due(self) -> set[str]:

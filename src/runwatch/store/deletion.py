@@ -41,8 +41,8 @@ class Deletion:
     def means(self, origin: Origin, journal: int, scope: int) -> bool:
         """Whether the deletion covers this process's part in the run.  `journal` and `scope` are
         the store's numbers."""
-        known = journal < self.journals
-        return scope < self.scopes or (not known and origin.start_ns <= self.at_ns)
+        existed = journal < self.journals
+        return scope < self.scopes or (not existed and origin.start_ns <= self.at_ns)
 
     def row(self) -> tuple[Any, ...]:
         return (

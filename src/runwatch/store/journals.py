@@ -108,21 +108,21 @@ class JournalStore(DuckStore):
         for journal, mine in by_journal(journals, series):
             defined = definitions(self._catalog, journal, mine, run, wanted)
             name = journal.origin.journal
-            known = self._known.get(name, _Known())
+            notes = self._known.get(name, _Known())
             introduction = Batch(journal.origin, START, START, defined)
             since = LOWEST if wanted.since is None else wanted.since[name]
             reader = JournalReader(self._root / "journals" / name, clock=self._clock)
-            parts.append(_Part(introduction, reader, tuple(known.stretches), wanted.kinds, since))
+            parts.append(_Part(introduction, reader, tuple(notes.stretches), wanted.kinds, since))
         return JournalReplay(parts)
 
     def _thinned(self, batch: Batch) -> Batch:
-        known = self._known.setdefault(batch.origin.journal, _Known())
+        notes = self._known.setdefault(batch.origin.journal, _Known())
         for definition in batch.definitions:
             if isinstance(definition, Series) and self._keeps(definition.metric):
-                known.kept.add(definition.id)
+                notes.kept.add(definition.id)
         return Batch(
             batch.origin, batch.start, batch.end, batch.definitions,
-            _newest_points(batch.points, known.kept), _newest_edge(batch.spans),
+            _newest_points(batch.points, notes.kept), _newest_edge(batch.spans),
             batch.events, batch.skipped_records,
         )  # fmt: skip
 

@@ -254,10 +254,10 @@ class _Reading:
         self._push(_known(f"{module}.{name}"))
 
     def _reduce(self, _: Any) -> None:
-        arguments, what = self._pop(), self._pop()
-        if what is _DEQUE and isinstance(arguments, tuple) and arguments[:1] in ((), ((),)):
+        arguments, function = self._pop(), self._pop()
+        if function is _DEQUE and isinstance(arguments, tuple) and arguments[:1] in ((), ((),)):
             self._push([])  # its items follow
-        elif what is _MESSAGE and arguments == ():
+        elif function is _MESSAGE and arguments == ():
             self._push(_Message())
         else:
             raise NotABuffer("damaged: it calls something other than a deque or a message")

@@ -20,10 +20,10 @@ Reading = tuple[str, int, str, str, float]
 """Metric, GPU index (-1: the host), GPU name, unit, value."""
 
 
-def sampled_ns(told: float) -> int | None:
+def sampled_ns(seconds: float) -> int | None:
     """The sample's time; None if the message has none (gswarm 0.2.1 sends none)."""
-    if math.isfinite(told) and _EARLIEST < told < _LATEST:
-        return round(told * 1e6) * 1000
+    if math.isfinite(seconds) and _EARLIEST < seconds < _LATEST:
+        return round(seconds * 1e6) * 1000
     return None
 
 

@@ -99,8 +99,8 @@ class BlockFiles:
         self.temporary(file).unlink(missing_ok=True)
         self.path(file).unlink(missing_ok=True)
 
-    def delete_others(self, known: Iterable[str]) -> None:
-        keep = set(known)
+    def delete_others(self, listed: Iterable[str]) -> None:
+        keep = set(listed)
         self.delete(path.name for path in self.directory.iterdir() if path.name not in keep)
 
 

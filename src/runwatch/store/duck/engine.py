@@ -213,11 +213,11 @@ class DuckStore:
         if shortage:
             raise StoreFull(shortage)
 
-    def _shortage(self, wanted: int = 0) -> str:
+    def _shortage(self, needed: int = 0) -> str:
         if self._directory is None or not self._settings.reserve_bytes:
             return ""
         free = self._free_bytes()
-        if free >= self._settings.reserve_bytes + wanted:
+        if free >= self._settings.reserve_bytes + needed:
             return ""
         return f"no space left for {self._directory}: {free} bytes free"
 
@@ -236,8 +236,8 @@ class DuckStore:
         raise self._translated(error) from error
 
     def _translated(self, error: duckdb.Error | OSError) -> RunwatchError:
-        if isinstance(error, duckdb.InterruptException) and (asked := question()) is not None:
-            return Abandoned(asked.why or "the question was interrupted")
+        if isinstance(error, duckdb.InterruptException) and (current := question()) is not None:
+            return Abandoned(current.why or "the question was interrupted")
         if opening.no_space(error):
             free = self._free_bytes() if self._directory else 0
             return StoreFull(f"no space left for {self._directory}: {free} bytes free ({error})")

@@ -41,10 +41,10 @@ class LatestValues:
     def of(self, slots: Sequence[int], ids: Sequence[int]) -> list[Latest]:
         """The latest points of the series in these slots, with these ids, if they have any."""
         at, times = np.array(slots, np.int64), self._time_ns
-        there = at < len(times)
-        there[there] = times[at[there]] != _NEVER
-        if not there.all():
-            at, ids = at[there], np.array(ids, np.int64)[there].tolist()
+        has_point = at < len(times)
+        has_point[has_point] = times[at[has_point]] != _NEVER
+        if not has_point.all():
+            at, ids = at[has_point], np.array(ids, np.int64)[has_point].tolist()
         # Reading the arrays cell by cell would take most of the time.
         steps = self._step[at]
         shown_steps: list[int | None] = [None] * len(at)

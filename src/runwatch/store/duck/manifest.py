@@ -375,10 +375,10 @@ def _changed(old: Integers, new: Integers) -> Integers | None:
     if new is old or not len(old):
         return new[len(old) :]
     at = np.minimum(np.searchsorted(old[:, 0], new[:, 0]), len(old) - 1)
-    known = old[at, 0] == new[:, 0]
-    if int(known.sum()) < len(old):
+    existing = old[at, 0] == new[:, 0]
+    if int(existing.sum()) < len(old):
         return None
-    changed: Integers = new[~(known & (old[at] == new).all(axis=1))]
+    changed: Integers = new[~(existing & (old[at] == new).all(axis=1))]
     return changed
 
 

@@ -119,14 +119,14 @@ def _open_or_recover(
         except (duckdb.Error, _LostTail) as error:
             _raise_if_not_damage(directory, error)
             aside = set_aside(directory, doomed, stamp(clock))
-            what = " and ".join(file.name for file in doomed)
-            notes.append(f"{what} could not be read and was set aside in {aside.name}: {error}")
+            names = " and ".join(file.name for file in doomed)
+            notes.append(f"{names} could not be read and was set aside in {aside.name}: {error}")
     if changes.is_torn and not _has_its_blocks(files, changes.load()):
         changes.distrust()
     manifest = changes.load()
     if manifest is None or changes.is_torn:
-        known = () if manifest is None else (block.file for block in manifest.blocks)
-        _set_blocks_aside(directory, files, set(known), clock, notes)
+        listed = () if manifest is None else (block.file for block in manifest.blocks)
+        _set_blocks_aside(directory, files, set(listed), clock, notes)
     return _begin_again(path, config, clock, manifest)
 
 
@@ -175,9 +175,9 @@ def _latest(connection: Connection, catalog: Catalog, seed: Seed) -> LatestValue
     latest.update(*seed.latest)
     series, time_ns, step, value = hot.newest_in(connection, seed.generation)
     slots = catalog.find_slots(series.tolist())
-    known = np.array([slot is not None for slot in slots], np.bool_)
+    has_slot = np.array([slot is not None for slot in slots], np.bool_)
     at = np.array([slot for slot in slots if slot is not None], np.int64)
-    latest.update(at, time_ns[known], step[known], value[known])
+    latest.update(at, time_ns[has_slot], step[has_slot], value[has_slot])
     return latest
 
 
@@ -225,12 +225,12 @@ def _has_its_blocks(files: BlockFiles, manifest: Manifest | None) -> bool:
 
 
 def _set_blocks_aside(
-    directory: Path, files: BlockFiles, known: Collection[str], clock: Clock, notes: list[str]
+    directory: Path, files: BlockFiles, listed: Collection[str], clock: Clock, notes: list[str]
 ) -> None:
     """Nobody knows which rows they hold: there is neither a database nor a manifest, or the
     manifest has lost its last change."""
     unlisted = [
-        p for p in files.directory.iterdir() if p.suffix == ".parquet" and p.name not in known
+        p for p in files.directory.iterdir() if p.suffix == ".parquet" and p.name not in listed
     ]
     if unlisted:
         aside = set_aside(directory, unlisted, stamp(clock))

@@ -178,10 +178,10 @@ class Reader:
 
     def _points(self, page: Page, columns: str, where: str) -> Columns:
         """The given columns, and `series`."""
-        one = len(page.keys.ids) == 1
-        selected = columns if one else f"series, {columns}"
+        is_single = len(page.keys.ids) == 1
+        selected = columns if is_single else f"series, {columns}"
         points = self._columns(self._source("points", selected, where, page.chosen("points")))
-        if one:  # fetching a constant column would cost a third of a long curve
+        if is_single:  # fetching a constant column would cost a third of a long curve
             points["series"] = np.broadcast_to(page.keys.ids, len(points["time_ns"]))
         return points
 
