@@ -324,8 +324,7 @@ def checked(name: str, where: Path) -> str:
 
 
 def safe_name(text: str, otherwise: str = "host") -> str:
-    """Text from a record as a file name: the same name for the same text, and another for other
-    text."""
+    """Text from a record as a file name; different texts get different names."""
     plain = "".join(c if c.isascii() and (c.isalnum() or c in "-._") else "-" for c in text)
     plain = plain.lstrip(".-")[:LONGEST_NAME]
     if plain == text:

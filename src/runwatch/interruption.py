@@ -96,8 +96,7 @@ def _is_set_from_outside(error: BaseException, last: TracebackType) -> bool:
 
 
 def _finds_own_words(kind: type[BaseException]) -> bool:
-    """Whether an exception of the user's class may have arguments although only the class was
-    set."""
+    """Whether the user's class may add arguments itself, although only the class was set."""
     return kind.__module__ != "builtins" and any(
         isinstance(vars(base).get("__init__"), FunctionType) for base in kind.__mro__
     )

@@ -34,8 +34,7 @@ Ask = Callable[[Path, str, Mapping[str, Any], float], Mapping[str, Any]]
 STACKS_FILE: Final = "stacks.txt"
 ANSWER_SECONDS: Final = 1.0
 SOON_SECONDS: Final = 0.5
-"""A thread that wants the interpreter lock gets it within milliseconds, unless somebody keeps
-it."""
+"""A thread gets the interpreter lock within milliseconds, unless somebody keeps it."""
 NO_TASKS: Final = "the tasks of its event loop cannot be seen from outside"
 _LOOPS: Final = ("run_forever", "run_until_complete")
 MAX_DUMP_BYTES: Final = 4 << 20
@@ -72,7 +71,7 @@ def ask_stacks(
         try:
             return _answered(ask, journal_dir, empty, min(seconds, ANSWER_SECONDS))
         except RunwatchError as error:
-            problems.append(f"process {pid} did not answer with stacks: {error}")
+            problems.append(f"process {pid} gave no stacks at its control socket: {error}")
     try:
         threads = _Signalling(journal_dir, facts, seconds, clock, proc).threads()
     except NotSignalled as error:
@@ -189,8 +188,7 @@ class _Signalling:
             raise NotSignalled(f"{why}: it will write its stacks when it continues")
 
     def _signal(self, pidfd: int) -> None:
-        """As the user who owned the process when we looked: the kernel checks that it still
-        does."""
+        """As the process's owner when we looked: the kernel checks that this is still the owner."""
         send = partial(signal.pidfd_send_signal, pidfd, STACK_SIGNAL)
         if self.facts.user is None:
             send()

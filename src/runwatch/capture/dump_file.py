@@ -140,8 +140,7 @@ class DumpFile(Target):
         for more in ("", *(f"_{n}" for n in range(2, 100))):
             path = directory / f"{stem}{more}.txt"
             try:
-                # Anyone may write in this directory: never open a file that somebody else put
-                # there.
+                # Anyone may write in this directory: never open somebody else's file.
                 fd = os.open(path.name, _APPEND | os.O_EXCL, 0o600, dir_fd=folder.fd)
             except FileExistsError:
                 continue

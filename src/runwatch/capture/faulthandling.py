@@ -32,8 +32,7 @@ FATAL: Final = (signal.SIGSEGV, signal.SIGFPE, signal.SIGABRT, signal.SIGBUS, si
 
 
 class Handle:
-    """A file as faulthandler wants it.  Only faulthandler holds it: if it is gone, it was
-    replaced."""
+    """A file for faulthandler, which alone holds it: if it is gone, it was replaced."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd

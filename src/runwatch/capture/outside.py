@@ -137,10 +137,10 @@ def _why_not(facts: Facts, start_ticks: int, proc: Path) -> str:
 
 def _absent(pid: int, proc: Path) -> str:
     namespace = process.link_at(proc / "self/ns/pid")
-    here = f" ({namespace})" if namespace else ""
+    here = f" (ours is {namespace})" if namespace else ""
     return (
         f"process {pid} cannot be seen from here: it has ended, belongs to another user, "
-        f"or is in a PID namespace other than ours{here}"
+        f"or is in another PID namespace{here}"
     )
 
 
@@ -376,12 +376,12 @@ def _complaint(text: str) -> str:
 
 def _threads(text: str, numbers: frozenset[int]) -> tuple[Thread, ...]:
     try:
-        threads_or_none = json.loads(text)
+        reported = json.loads(text)
     except ValueError as error:
         raise CannotLook(f"py-spy's answer is not JSON: {error}") from error
-    if not isinstance(threads_or_none, list) or not threads_or_none:
+    if not isinstance(reported, list) or not reported:
         raise CannotLook("py-spy found no Python thread")
-    threads = [_thread(plain, numbers) for plain in threads_or_none if isinstance(plain, Mapping)]
+    threads = [_thread(plain, numbers) for plain in reported if isinstance(plain, Mapping)]
     return tuple(sorted(threads, key=lambda thread: not thread.is_main))
 
 

@@ -217,8 +217,7 @@ def journal_of(pid: int, *, proc: Path = PROC) -> Path | None:
 
 
 def is_bookkeeper(pid: int, *, proc: Path = PROC) -> bool:
-    """A helper process of multiprocessing or ours, for which no rank waits; or one that has
-    ended."""
+    """A helper process of multiprocessing or ours, for which no rank waits; or an ended one."""
     try:
         words = (proc / str(pid) / "cmdline").read_bytes()
     except OSError:

@@ -119,8 +119,7 @@ def _drop_beyond_budget(journal: JournalWriter) -> None:
 
 
 def _drop_oldest(journal: JournalWriter) -> bool | None:
-    """Whether dropping freed space; None if no segment can be dropped.  Unlinks without the
-    lock."""
+    """Whether that freed space; None if no segment can be dropped.  Unlinks without the lock."""
     with journal._lock:
         if len(journal._kept) < 2:
             return None

@@ -181,8 +181,7 @@ def segments_in(directory: Path) -> list[int]:
 
 
 def open_segment(path: Path) -> int:
-    """A descriptor for reading.  The journal's folder may hold anything, so this checks the
-    file."""
+    """A descriptor for reading.  Checks the file, since the folder may hold anything."""
     with journal_folder(path.parent) as folder:
         return folder.open(path.name)
 

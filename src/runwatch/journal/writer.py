@@ -150,8 +150,7 @@ class JournalWriter:
         self.lost_records = 0
         """Records not stored because no segment could be allocated (a full disk)."""
         self.dropped_records = 0
-        """Records that no head had stored, in segments that were dropped to stay within the
-        budget."""
+        """Records not stored by a head, in segments dropped to stay within the budget."""
         self.acknowledged = START
         """How far a head has stored this journal.  The shipper may set it."""
         self._reported = (0, 0)
@@ -395,8 +394,7 @@ class JournalWriter:
         return self._define(("span", name, scope), SpanName(0, name, scope))
 
     def stands_for(self, name: int, seconds: int, wait: int) -> None:
-        """Set which span and series STEP records stand for.  STEP records may follow from here
-        on."""
+        """Set which span and series STEP records stand for.  Call it before the first of them."""
         with self._lock:
             self._step_ids = (name, seconds, wait)
             if self._segment is not None:

@@ -39,8 +39,7 @@ def _here(identity: Identity) -> Run | None:
 
 
 class Elsewhere(Run):
-    """Everything can be called.  Records go to this process's own part in the run, if it has
-    one."""
+    """Everything can be called.  Records go to this process's own part in the run, if any."""
 
     def __init__(self, identity: Identity, about: Mapping[str, Any]) -> None:
         super().__init__(identity)

@@ -213,7 +213,6 @@ def _any(run: Run, number: int, item: T, asked_ns: int) -> Iterator[tuple[int, T
 
 @guarded("record a step")
 def _append(run: Run, journal: JournalWriter, record: bytes, count: int = 1) -> None:
-    """For a full segment, a journal that takes no plain steps, or a journal that the run has
-    replaced."""
+    """For a full segment, a journal without plain steps, or one that the run has replaced."""
     if run._writer is journal:
         journal._append_slowly(record, count)

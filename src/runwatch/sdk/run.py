@@ -590,8 +590,7 @@ class Run(Intake):
 
     @guarded("release the parent's journal")
     def _after_fork(self) -> None:
-        """In the child: the journal belongs to the parent, the run is shared, its end is not
-        ours."""
+        """In the child: the journal is the parent's, the run is shared, its end is not ours."""
         writer, self._writer = self._writer, None
         self._forget_ids()
         self._span_ids, self._own_ids = {}, {}

@@ -149,8 +149,7 @@ class Shipper:
         self._stop = threading.Event()
         self._cursors: dict[JournalId, Position] = {}
         self._ending: set[JournalId] = set()
-        """Journals of processes that are ending and may wait for their last records to be
-        stored."""
+        """Journals of ending processes, which may wait for their last records to be stored."""
 
     def _cursor(self, journal: JournalId) -> Position | None:
         return self._cursors.get(journal)

@@ -17,8 +17,7 @@ from typing import Final, NamedTuple, TypeAlias
 from runwatch.store.store import AGENTS_SAY
 
 OF_EACH_BYTES: Final = 16 << 20
-"""Limit for the event bodies of one journal and kind; as Python objects they take about 5 times as
-much."""
+"""Limit for the event bodies of one journal and kind; in Python they take 5 times as much."""
 OF_ALL_BYTES: Final = 48 << 20
 ALWAYS_BYTES: Final = 16 << 10
 """Every journal may have this much: what a process records about itself is less."""

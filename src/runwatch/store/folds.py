@@ -62,8 +62,7 @@ class FoldFiles:
         if len(content) > self._most_bytes or len(content) > self._free_bytes():
             self.delete(run)
             return False
-        # Not fsynced: the checksum shows a file torn by a power cut, and the fold is computed
-        # again.
+        # Not fsynced: the checksum shows a file torn by a power cut; it is then made again.
         temporary = self.path(run).with_suffix(".tmp")
         try:
             temporary.write_bytes(content)

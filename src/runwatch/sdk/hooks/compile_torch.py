@@ -80,6 +80,6 @@ class Listener:
 def _lists() -> list[list[Any]]:
     """Both lists, or none if this version does not have them or has not loaded them."""
     handler = getattr(sys.modules.get(_CALLBACKS), "callback_handler", None)
-    lists_or_none = [getattr(handler, name, None) for name in _LISTS]
-    lists = [callbacks for callbacks in lists_or_none if isinstance(callbacks, list)]
+    candidates = [getattr(handler, name, None) for name in _LISTS]
+    lists = [callbacks for callbacks in candidates if isinstance(callbacks, list)]
     return lists if len(lists) == len(_LISTS) else []

@@ -351,8 +351,8 @@ class DuckStore:
                     yield part
             return
         except duckdb.Error as error:
-            # Rows already yielded cannot be taken back.  The bad file is set aside: asking again
-            # helps.
+            # Rows already yielded cannot be taken back.  The bad file is set aside, so
+            # asking again helps.
             if not self._repaired(error) or begun:
                 raise self._translated(error) from error
         yield from self.points(series, start_ns=start_ns, end_ns=end_ns, rows=rows)
@@ -427,8 +427,8 @@ class DuckStore:
         return self.replay(run, wanted, attempts=attempts - 1)
 
     def _replay_failed(self, error: duckdb.Error) -> Exception:
-        # Batches already yielded cannot be taken back.  The bad file is set aside: asking again
-        # helps.
+        # Batches already yielded cannot be taken back.  The bad file is set aside, so
+        # asking again helps.
         self._repaired(error)
         return self._translated(error)
 

@@ -157,8 +157,7 @@ class Reader:
     def matrix(
         self, keys: Keys, rows: Integers, height: int, cells: Grid, statistic: Statistic
     ) -> Floats:
-        """The engine computes ranks and buckets: that is half the cost of fetching ids and
-        times."""
+        """The engine computes ranks and buckets: half the cost of fetching ids and times."""
         sheet = Sheet(rows, height, cells, statistic)
         blocks = self._view.parts("rollup" if cells.by_minutes else "points")
         for page in self._pages(Page.of(keys, cells.start, cells.end, blocks), self._page_rows):
@@ -341,8 +340,7 @@ class Reader:
     def _whole(
         self, query: str, parameters: Any, names: Sequence[str], most_bytes: int | None
     ) -> tuple[list[Row], int]:
-        """Events, with about `most_bytes` of bodies but at least one event, and how many rows were
-        read."""
+        """At least one event, with about `most_bytes` of bodies, and how many rows were read."""
         result, count = self._connection.execute(query, parameters), 0
 
         def rows() -> Iterator[Row]:
