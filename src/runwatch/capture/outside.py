@@ -1,13 +1,13 @@
-"""Looking at a process from outside, without its help: py-spy reads its memory.
+"""Looks at a process from outside, without its help: py-spy reads its memory.
 
 The ways, in the order in which they are tried:
 
-1. paused, with native frames: py-spy holds the process for some milliseconds by ptrace;
+1. paused, with native frames: py-spy holds the process for some milliseconds with ptrace;
 2. paused, Python frames only, when native frames cannot be unwound;
-3. not paused, when ptrace is refused or the process is stopped: Python frames only, read while
-   it runs, so that a busy thread's stack may be a mixture of two moments.
+3. not paused, when ptrace is refused or the process is stopped: Python frames only.  They are read
+   while the process runs, so a busy thread's stack may mix two moments.
 
-py-spy attaches by PTRACE_SEIZE: if it is killed, the kernel lets the process go on.
+py-spy attaches with PTRACE_SEIZE: if it is killed, the kernel lets the process continue.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ WITHOUT_PAUSE: Final = "read without pausing it, Python frames only"
 _CAN_PTRACE: Final = 1 << 19  # CAP_SYS_PTRACE
 _TRIES: Final = 3
 _STUCK_SECONDS: Final = 0.05
-# The process is paused for most of it.
+# The process is paused for most of this time.
 _NATIVE_SECONDS: Final = 4.0
 # Without it py-spy tells of a failure with a page of Rust's own stack.
 _PLAIN: Final = {"RUST_BACKTRACE": "0"}
@@ -53,11 +53,11 @@ _GRANT: Final = (
 
 
 class CannotLook(Exception):
-    """Why one way did not work; never leaves this file."""
+    """Why one way did not work.  Never leaves this file."""
 
 
 def py_spy(environment: Mapping[str, str] = os.environ) -> str | None:
-    """The program: the one installed with us, else one on the path."""
+    """The py-spy that is installed with us, else one on the path."""
     beside = Path(sys.executable).with_name("py-spy")
     if beside.is_file():
         return str(beside)
@@ -88,9 +88,9 @@ def look(
     clock: Clock = system_clock,
     proc: Path = PROC,
 ) -> Stacks:
-    """The stacks of all Python threads of `pid`; without threads when that cannot be, and why.
+    """The stacks of all Python threads of `pid`; without threads if that fails, and why.
 
-    `start_ticks`, if known, keeps a later process of the same number from being taken for it.
+    Give `start_ticks` if known, so that a later process with the same pid is not mistaken for it.
     """
     time_ns = clock.wall_ns()
     facts = process.look_up(pid, proc=proc)
@@ -109,7 +109,7 @@ def look(
 def may_look(pid: int, *, proc: Path = PROC) -> str:
     """Why the kernel would not let us look at the process; "" if it would.
 
-    Opening its memory passes the same check as reading it, and costs microseconds.
+    Opening its memory needs the same permission as reading it, and costs microseconds.
     """
     try:
         with (
@@ -125,7 +125,7 @@ def may_look(pid: int, *, proc: Path = PROC) -> str:
 
 def _why_not(facts: Facts, start_ticks: int, proc: Path) -> str:
     if start_ticks and start_ticks != facts.start_ticks:
-        return f"process {facts.pid} has ended; another process has its number now"
+        return f"process {facts.pid} has ended; another process has its pid now"
     if facts.state in process.DEAD:
         return process.why_silent(facts)
     if why := may_look(facts.pid, proc=proc):
@@ -137,10 +137,10 @@ def _why_not(facts: Facts, start_ticks: int, proc: Path) -> str:
 
 def _absent(pid: int, proc: Path) -> str:
     namespace = process.link_at(proc / "self/ns/pid")
-    here = f" ({namespace})" if namespace else ""
+    here = f" (ours is {namespace})" if namespace else ""
     return (
-        f"no process {pid} is to be seen here: it has ended, belongs to another user, "
-        f"or lives in another PID namespace than ours{here}"
+        f"process {pid} cannot be seen from here: it has ended, belongs to another user, "
+        f"or is in another PID namespace{here}"
     )
 
 
@@ -152,7 +152,7 @@ def _not_python(facts: Facts) -> str:
 
 
 def why_refused(pid: int, *, proc: Path = PROC) -> str:
-    """The kernel does not let us look: by which rule, and what to do about it."""
+    """Why the kernel does not let us look: which rule, and what to do about it."""
     own, other = process.read_status("self", proc=proc), process.read_status(pid, proc=proc)
     our_uid, its_uid = own.get("Uid", "").split()[1:2], other.get("Uid", "").split()[:1]
     if process.signals(own.get("CapEff", "")) & _CAN_PTRACE:
@@ -169,8 +169,8 @@ def why_refused(pid: int, *, proc: Path = PROC) -> str:
     if _owner(proc / str(pid)) not in (None, *map(int, our_uid)):
         return f"process {pid} is closed to inspection (not dumpable: it changed its user?)"
     return (
-        f"the kernel refuses to let us look at process {pid}, though user and ptrace scope would: "
-        f"a container's security profile (seccomp, AppArmor)?  Then {_GRANT}"
+        f"the kernel does not let us look at process {pid}, though user and ptrace scope would: is "
+        f"it a container's security profile (seccomp, AppArmor)?  Then {_GRANT}"
     )
 
 
@@ -187,17 +187,17 @@ def _refused_by_scope(pid: int, proc: Path) -> str:
             f"`sudo sysctl kernel.yama.ptrace_scope=0`, or {_GRANT}"
         )
     if scope == 2:
-        return f"kernel.yama.ptrace_scope is 2, which lets only CAP_SYS_PTRACE look: {_GRANT}"
-    return "kernel.yama.ptrace_scope is 3: nobody may look until the next boot with another value"
+        return f"kernel.yama.ptrace_scope is 2: looking needs CAP_SYS_PTRACE: {_GRANT}"
+    return "kernel.yama.ptrace_scope is 3: nobody may look; set another value and reboot"
 
 
 def _refused_with_ptrace(pid: int, proc: Path) -> str:
     ours, theirs = (process.link_at(proc / who / "ns/user") for who in ("self", str(pid)))
     if ours and theirs and ours != theirs:
-        return f"process {pid} lives in another user namespace ({theirs}, ours {ours})"
+        return f"process {pid} is in another user namespace ({theirs}, ours is {ours})"
     return (
-        f"the kernel refuses process {pid} to us in spite of CAP_SYS_PTRACE: a security module "
-        "(SELinux, AppArmor), kernel.yama.ptrace_scope=3, or a user namespace"
+        f"the kernel does not let us look at process {pid} although we have CAP_SYS_PTRACE: a "
+        "security module (SELinux, AppArmor), kernel.yama.ptrace_scope=3, or a user namespace"
     )
 
 
@@ -262,8 +262,8 @@ class _Looking:
             return f"process {facts.pid} is traced by process {facts.tracer}"
         stuck = facts.in_kernel
         if stuck:
-            # A thread reading its disk is there for a moment; one that stays would keep py-spy,
-            # and with it the whole process, waiting.
+            # A thread that reads its disk is there for a moment.  One that stays would make py-spy
+            # wait, and with it the whole process.
             threading.Event().wait(_STUCK_SECONDS)
             again = process.look_up(facts.pid, proc=self.proc)
             stuck &= frozenset() if again is None else again.in_kernel
@@ -289,7 +289,7 @@ class _Looking:
         return left
 
     def _try(self, way: tuple[str, ...], share: float) -> tuple[Thread, ...]:
-        # Without pausing, a look at a busy process may fail where the next one does not.
+        # Without pausing, looking at a busy process may fail once and then succeed.
         for attempt in range(1, _TRIES + 1):
             try:
                 return _threads(self._ask(way, share), self._pids())
@@ -343,7 +343,7 @@ class _Looking:
         return (uid, groups[0]) if groups and not guarded else None
 
     def _why(self) -> str:
-        """After the last way failed."""
+        """The reason, after the last way failed."""
         now = process.look_up(self.facts.pid, proc=self.proc)
         if now is None or now.start_ticks != self.facts.start_ticks:
             return f"process {self.facts.pid} ended while we looked"
@@ -400,6 +400,6 @@ def _thread(plain: Mapping[str, Any], pids: frozenset[int]) -> Thread:
 def _frames(frames: Iterable[Mapping[str, Any]]) -> Iterable[Frame]:
     for plain in frames:
         name, native = str(plain.get("name", "")), plain.get("module") is not None
-        # Addresses differ from process to process and would keep equal stacks apart.
+        # Addresses differ between processes and would keep equal stacks apart.
         name = NO_SYMBOL if native and _ADDRESS.match(name) else name
         yield Frame(name, str(plain.get("filename", "")), int(plain.get("line") or 0), native)

@@ -69,8 +69,8 @@ class Keeping:
         found = self._projects_of(folder)
         if not found or not set(found) <= set(projects):
             raise UsageError(
-                f"no run {folder[:80]!r} is known here in {words(projects)}: the token of this node "
-                "is for that alone"
+                f"no run {folder[:80]!r} is known here in {words(projects)}: this node's token is "
+                "for nothing else"
             )
 
     def _check_room(self, header: pb.FileHeader) -> None:

@@ -85,7 +85,7 @@ def test_rounds_and_reasons(tmp_path: Path) -> None:
     body = {"rounds": 2, "gap_seconds": 0.01, "incident": "i1"}
     answer = errand(Command("c1", "stacks", body), context)
     assert (answer["processes"], answer["looked"]) == (1, 0)
-    assert "no process 4000000" in answer["problems"]["4000000"]
+    assert "process 4000000 cannot be seen" in answer["problems"]["4000000"]
     assert [(e["round"], e["incident"], e["rank"], e["threads"]) for e in events] == [
         (0, "i1", 2, []), (1, "i1", 2, []),
     ]  # fmt: skip
