@@ -120,6 +120,11 @@ class Shared:
         self._gate = threading.Lock()
         self._together = _Together()
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for the lock, or has it, by `held`."""
+        return bool(self._together.members) and not self._together.is_over
+
     @contextmanager
     def held(self) -> Iterator[Question]:
         """The lock, and the question of all who want it: what is asked in its name is given up

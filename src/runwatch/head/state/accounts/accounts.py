@@ -1,8 +1,8 @@
-"""The accounts of runs, kept up as their records come in.
+"""The accounts of runs: whoever asks for one comes here.
 
-An account is a fold over a run's records (`goodput_fold.py`).  The first question about a run has
-it told again by the store, from where an earlier head had saved it if one did; from then on every
-stored batch is passed on, so that a later question costs what is new.
+An account is a fold over a run's records (`fold.py`).  For the first question about a run the store
+replays them, from where an earlier head saved the fold if one did.  From then on every stored batch
+is passed on, so a later question costs only what is new.
 """
 
 from __future__ import annotations
@@ -10,18 +10,22 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 from runwatch.errors import RunwatchError
 from runwatch.exports.prometheus import RunGoodput
 from runwatch.head.reading import Reading
+from runwatch.head.state.accounts.arrivals import Arrivals
 from runwatch.head.state.accounts.devices import worked
-from runwatch.head.state.accounts.fold import Fold, GaveUp, TooLong
-from runwatch.head.state.accounts.upkeep import Arrivals, Upkeep
+from runwatch.head.state.accounts.fold import Fold, TooLong
+from runwatch.head.state.accounts.slices import BLOCKED, WORKED, Slices
+from runwatch.head.state.accounts.waiters import PATIENCE_SECONDS, Waiters
+from runwatch.head.state.accounts.worker import Job, Priority, Worker
 from runwatch.record import Batch, JournalId, RunId
-from runwatch.store.asking import look
+from runwatch.store.asking import LOOK_SECONDS, look, question
 from runwatch.store.folds import FoldFiles
 from runwatch.views.goodput import figures
 from runwatch.views.goodput.account import Goodput
@@ -63,10 +67,12 @@ class Accounts:
         """The one asked for last is the last."""
         self._long: set[RunId] = set()
         """Too long to begin with in a scrape."""
-        self._lightener: threading.Thread | None = None
         self._arrivals = Arrivals()
-        self._upkeep = Upkeep(self._tend, self._runs_of, reading.clock)
+        self._changed: set[JournalId] = set()
+        """Journals whose runs are to be looked at."""
+        self._waited_for: dict[RunId, tuple[Job, Waiters]] = {}
         self._swept = False
+        self.worker = Worker(reading.clock)
 
     @contextmanager
     def of(self, run: RunId, states: list[ProcessState] | None = None) -> Iterator[Goodput | None]:
@@ -85,7 +91,7 @@ class Accounts:
             yield goodput
             due = fold.is_worth_saving
         if due:
-            self._upkeep.want([run])
+            self._want(run, Priority.TIDY)
 
     @contextmanager
     def in_passing(self, run: RunId, states: list[ProcessState]) -> Iterator[Goodput | None]:
@@ -120,23 +126,35 @@ class Accounts:
             return None
 
     def want(self, run: RunId) -> None:
-        """Have the account drawn up beside, by and by, and saved; if it can be."""
+        """Have the account drawn up and saved when there is time for it; if it can be saved."""
         if self._files is not None:
-            self._upkeep.want([run])
+            self._want(run, Priority.CHANGED)
+
+    def wait(self, run: RunId) -> bool:
+        """Wait a moment for an account that takes long; whether it can be asked for now.
+
+        It is drawn up beside, for as long as somebody asks for it now and then.
+        """
+        if not self.keeps or self.at_hand(run):
+            return True
+        job, clock = self._first_account(run), self._reading.clock
+        until_ns = clock.mono_ns() + int(PATIENCE_SECONDS * 1e9)
+        while not job.ended.wait(LOOK_SECONDS) and clock.mono_ns() < until_ns:
+            look()
+        return job.ended.is_set()
 
     def stored(self, batches: Sequence[Batch]) -> None:
         """To be called with `still` held, for the batches just stored."""
         with self._lock:
             folds = list(self._folds.values())
-        heavy = [fold for fold in folds if fold.stored(batches)]
-        if heavy and (self._lightener is None or not self._lightener.is_alive()):
-            # Not in this thread: whatever goes wrong with an account, records are taken in.
-            self._lightener = threading.Thread(
-                target=_lighten, args=(heavy,), name="runwatch-goodput", daemon=True
-            )
-            self._lightener.start()
+        # Not in this thread: whatever goes wrong with an account, records are taken in.
+        for fold in folds:
+            if fold.stored(batches):
+                self.worker.want(f"new records of run {fold.run}", partial(_lighten, fold), _tidy)
         if self._files is not None and (due := self._arrivals.stored(batches)):
-            self._upkeep.want(journals=due)
+            with self._lock:
+                self._changed.update(due)
+            self.worker.want("runs with many new records", self._want_changed, _changed)
 
     def forget(self, run: RunId) -> None:
         """It was deleted, or is there again: what was made of it is worth nothing."""
@@ -148,9 +166,7 @@ class Accounts:
 
     def close(self) -> None:
         """After the last batch: what is not saved yet is saved now, if that takes not too long."""
-        self._upkeep.close()
-        if self._lightener is not None:
-            self._lightener.join()
+        self.worker.close()
         clock = self._reading.clock
         deadline_ns = clock.mono_ns() + int(LAST_SECONDS * 1e9)
         with self._lock:
@@ -194,30 +210,66 @@ class Accounts:
 
     # ── beside ────────────────────────────────────────────────────────────────────────────────
 
-    def _runs_of(self, journals: Collection[JournalId]) -> list[RunId]:
-        rows = self._reading.store.processes()
-        return [row.run for row in rows if row.journal in journals and row.run]
+    def _first_account(self, run: RunId) -> Job:
+        """The job that draws it up; whoever asks is one who waits for it."""
+        with self._lock:
+            waited_for = self._waited_for = {
+                run: pair for run, pair in self._waited_for.items() if not pair[0].ended.is_set()
+            }
+            if run in waited_for:
+                job, waiters = waited_for[run]
+                waiters.add(question())
+                return job
+            waiters = Waiters(self._reading.clock)
+            waiters.add(question())
+            name = f"first account of run {run}"
+            job = self.worker.want(name, lambda: self._begin(run), waiters.priority)
+            waited_for[run] = job, waiters
+            return job
 
-    def _tend(self, run: RunId) -> None:
+    def _begin(self, run: RunId) -> Slices[None]:
+        fold = self._fold(run)
+        yield from _holding(fold, fold.in_slices())
+
+    def _want(self, run: RunId, priority: Priority) -> None:
+        def current() -> Priority:
+            return Priority.WAITED_FOR if self._is_waited_for(run) else priority
+
+        self.worker.want(f"account of run {run}", lambda: self._tend(run), current)
+
+    def _is_waited_for(self, run: RunId) -> bool:
+        fold, waited_for = self._folds.get(run), self._waited_for.get(run)
+        if fold is not None and fold.shared.is_wanted:
+            return True
+        return waited_for is not None and not waited_for[0].ended.is_set()
+
+    def _want_changed(self) -> Slices[None]:
+        with self._lock:
+            journals, self._changed = self._changed, set()
+        rows = self._reading.store.processes()
+        for run in dict.fromkeys(row.run for row in rows if row.journal in journals and row.run):
+            self._want(run, Priority.CHANGED)
+        yield WORKED
+
+    def _tend(self, run: RunId) -> Slices[None]:
         """Draw up an account and save it; if nobody asked for it, that is all."""
         with self._lock:
             fold = self._known(run)
         try:
             self._sweep()
-            with fold.lock:
-                goodput = fold.prepare(lambda: self._upkeep.breathe(lambda: fold.asked))
-                if fold.is_worth_saving:
-                    self._save(fold)
-                if goodput is not None:
-                    self.on_account(run, goodput)
-        except GaveUp:
-            pass
-        except (RunwatchError, OSError) as error:  # a store that cannot be read now
-            logger.warning("account of run %s: %s", run, error)
+            yield from _holding(fold, self._draw_up_and_save(fold))
         finally:
             with self._lock:
                 if not fold.asked and self._folds.get(run) is fold:
                     self._drop(run)
+
+    def _draw_up_and_save(self, fold: Fold) -> Slices[None]:
+        goodput = yield from fold.in_slices()
+        if fold.is_worth_saving:
+            yield WORKED
+            self._save(fold)
+        if goodput is not None:
+            self.on_account(fold.run, goodput)
 
     def _save(self, fold: Fold) -> None:
         try:
@@ -271,13 +323,31 @@ class Accounts:
             fold.lock.release()
 
 
-def _lighten(folds: Iterable[Fold]) -> None:
-    for fold in folds:
-        if fold.lock.acquire(blocking=False):
-            try:
-                fold.lighten()
-            finally:
-                fold.lock.release()
+def _changed() -> Priority:
+    return Priority.CHANGED
+
+
+def _tidy() -> Priority:
+    return Priority.TIDY
+
+
+def _holding(fold: Fold, work: Slices[object]) -> Slices[None]:
+    """Work that needs the fold's lock, begun as soon as nobody else has it."""
+    while not fold.lock.acquire(blocking=False):
+        yield BLOCKED
+    try:
+        yield from work
+    finally:
+        fold.lock.release()
+
+
+def _lighten(fold: Fold) -> Slices[None]:
+    if fold.lock.acquire(blocking=False):  # whoever else has it folds them
+        try:
+            fold.lighten()
+        finally:
+            fold.lock.release()
+    yield WORKED
 
 
 def _is_recent(run: RunSummary, since_ns: int) -> bool:

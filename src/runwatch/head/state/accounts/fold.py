@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from typing import Final
@@ -17,6 +17,7 @@ from typing import Final
 from runwatch.buckets import LOWEST
 from runwatch.head.reading import Reading
 from runwatch.head.state.accounts.saved import FoldState, Mark, Unfit
+from runwatch.head.state.accounts.slices import WORKED, Slices, finish
 from runwatch.record import Batch, JournalId, RunId
 from runwatch.store.asking import Shared, look
 from runwatch.store.folds import FoldFiles
@@ -64,10 +65,6 @@ class TooLong(Exception):
     """More would have to be told again than the one who asks can wait for."""
 
 
-class GaveUp(Exception):
-    """Whoever wanted it wants it no more."""
-
-
 class Fold:
     """One run's ledger.  `lock` is held by whoever asks; batches come in beside.
 
@@ -93,7 +90,6 @@ class Fold:
         """So many when it was last saved."""
         self._telling = (0, 0)
         """Records told again by now, and how many there are."""
-        self._give_up: Callable[[], bool] = _never
         self._reading = reading
         self._still = still
         self._files = files
@@ -137,19 +133,17 @@ class Fold:
 
         `TooLong` if more than `at_most` records had to be told again.
         """
-        states = self._catch_up(states, at_most)
+        return finish(self.in_slices(states, at_most))
+
+    def in_slices(
+        self, states: list[ProcessState] | None = None, at_most: int | None = None
+    ) -> Slices[Goodput | None]:
+        """As `account`, a stretch of records at a time.  The lock is held from first to last."""
+        states = yield from self._catch_up(states, at_most)
         now_ns = self._reading.clock.wall_ns()
         goodput = draw_up(self._ledger, self._lives(states), now_ns)
         self._wait_for_those_who_may_speak(states)
         return goodput
-
-    def prepare(self, give_up: Callable[[], bool]) -> Goodput | None:
-        """The account, unless the one who wants it gives up first: that is `GaveUp`."""
-        self._give_up = give_up
-        try:
-            return self.account()
-        finally:
-            self._give_up = _never
 
     @property
     def progress(self) -> float:
@@ -165,16 +159,16 @@ class Fold:
 
     def _catch_up(
         self, known: list[ProcessState] | None, at_most: int | None
-    ) -> list[ProcessState]:
+    ) -> Slices[list[ProcessState]]:
         if not self.begun and at_most is None:
-            self._resume()
+            yield from self._resume()
         for _ in range(_PATIENCE):
             states = self._reading.processes(self.run) if known is None else known
             known = None
             due, afresh = self._due(states)
             if due:
                 replay = self._begin(due, states, afresh, at_most)
-                self._tell_again(due, states, afresh, replay)
+                yield from self._tell_again(due, states, afresh, replay)
             self.lighten()
             self._let_go(states)
             self._set_clocks()
@@ -227,7 +221,7 @@ class Fold:
 
     def _tell_again(
         self, due: set[int], states: Sequence[ProcessState], afresh: bool, replay: Replay
-    ) -> None:
+    ) -> Slices[None]:
         if afresh:
             self._ledger, self._scribes = Ledger(), {}
             self._started_ns, self._lenient, self._gone = {}, set(), set()
@@ -236,20 +230,19 @@ class Fold:
         self.begun = False  # should the store fail us half-way
         with replay:
             self._announce(due, states)
-            self._listen(replay)
+            yield from self._listen(replay)
         # In order of time, and yet too late: some rank went its own way.  It has no say then.
         self._lenient |= self._torn & due
         self.begun = True
 
-    def _listen(self, replay: Replay) -> None:
+    def _listen(self, replay: Replay) -> Slices[None]:
         told = 0
         for stretch in replay:
-            if self._give_up():
-                raise GaveUp
             self._telling = told, replay.records
             self._take(_heeded(stretch))
             told += sum(batch.records for batch in stretch)
             del stretch  # before the next is read
+            yield WORKED
 
     def _announce(self, attempts: set[int], states: Sequence[ProcessState]) -> None:
         for key in [key for key in self._ledger.attempts if key[0] in attempts]:
@@ -329,17 +322,23 @@ class Fold:
         self._files.write(self.run, state.to_bytes())
         self._saved = self.told
 
-    def _resume(self) -> None:
+    def _resume(self) -> Slices[None]:
         """Go on from what was saved, if there is something and it is of any use."""
         if self._files is None or (saved := self._files.read(self.run)) is None:
             return
         try:
-            self._go_on(FoldState.of_bytes(self.run, saved))
+            rest = self._go_on(FoldState.of_bytes(self.run, saved))
         except (ValueError, Unfit) as error:
             logger.info("the account of run %s begins afresh: %s", self.run, error)
             self._files.delete(self.run)
+            return
+        with rest or nullcontext():
+            if rest is not None:
+                yield from self._listen(rest)
+        self.begun = True
 
-    def _go_on(self, saved: FoldState) -> None:
+    def _go_on(self, saved: FoldState) -> Replay | None:
+        """Take over what was saved; what the store has beyond it is still to be told."""
         store = self._reading.store
         with ExitStack() as held:
             with self._still or nullcontext(), self._gate:
@@ -357,8 +356,9 @@ class Fold:
             self._ahead, self._set = saved.clocks, dict.fromkeys(saved.scribes, _TURNS)
             self.told = self._saved = saved.told
             if rest is not None:
-                self._listen(rest)
-        self.begun = True
+                held.pop_all()  # the caller closes `rest`
+                whole.__exit__(None, None, None)
+        return rest
 
     # ── who has gone ──────────────────────────────────────────────────────────────────────────
 
@@ -401,10 +401,6 @@ def _heeded(stretch: Iterable[Batch]) -> Iterator[Batch]:
     for batch in stretch:
         look()
         yield batch
-
-
-def _never() -> bool:
-    return False
 
 
 def _journal(key: str) -> str:
