@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from runwatch.errors import StoreDamaged
+from runwatch.head.state.accounts import accounts as module
 from runwatch.head.state.accounts import fold as goodput_fold
 from runwatch.head.state.accounts.notes import GoodputKeeper
 from runwatch.head.state.accounts.slices import BLOCKED, WORKED, Slices
@@ -91,7 +92,19 @@ def test_a_long_job_gives_way_after_a_slice(bench: Bench) -> None:
 def test_jobs_that_people_wait_for_take_turns(bench: Bench) -> None:
     bench.want("long", Priority.WAITED_FOR, slices=4)
     bench.want("short", Priority.WAITED_FOR, slices=2)
-    assert bench.finish() == ["long", "short", "long", "short", "long", "long"]
+    assert bench.finish() == ["short", "long", "short", "long", "long", "long"]
+
+
+def test_a_newcomer_gets_as_many_slices_as_the_others_had(bench: Bench) -> None:
+    def long() -> Slices[None]:
+        for number in range(4):
+            bench.done.append("long")
+            if number == 2:
+                bench.want("newcomer", Priority.WAITED_FOR, slices=3)
+            yield WORKED
+
+    bench.worker.want("long", long, lambda: Priority.WAITED_FOR)
+    assert bench.finish() == ["long"] * 3 + ["newcomer"] * 3 + ["long"]
 
 
 def test_of_the_others_the_oldest_is_finished_first(bench: Bench) -> None:
@@ -159,10 +172,11 @@ def test_a_job_that_nobody_wants_any_more_is_given_up(bench: Bench) -> None:
         finally:
             left.append("its lock")
 
-    wanted = [Priority.WAITED_FOR, Priority.WAITED_FOR, None]
     bench.gate.set()
     until(lambda: bench.worker.is_idle)
-    job = bench.worker.want("unwanted", work, lambda: wanted.pop(0))
+    job = bench.worker.want(
+        "unwanted", work, lambda: Priority.WAITED_FOR if len(bench.done) < 2 else None
+    )
     assert job.ended.wait(20)
     assert bench.done == ["slice"] * 2
     assert left == ["its lock"]
@@ -316,6 +330,12 @@ def watched(monkeypatch: pytest.MonkeyPatch, gate: threading.Event) -> Iterator[
         yield turns
 
 
+@pytest.fixture
+def nothing_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs are long enough for the worker."""
+    monkeypatch.setattr(module, "FEW_RECORDS", 0)
+
+
 def wait_for(head: Head, runs: list[str]) -> list[threading.Thread]:
     """Somebody for each of them."""
     people = [
@@ -327,6 +347,7 @@ def wait_for(head: Head, runs: list[str]) -> list[threading.Thread]:
     return people
 
 
+@pytest.mark.usefixtures("nothing_is_short")
 def test_one_thread_for_all_who_wait_and_all_upkeep(
     head: Lasting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -350,6 +371,7 @@ def test_one_thread_for_all_who_wait_and_all_upkeep(
     assert not threads()
 
 
+@pytest.mark.usefixtures("nothing_is_short")
 def test_two_who_wait_take_turns_with_one_large_run(
     head: Lasting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -371,6 +393,7 @@ def test_two_who_wait_take_turns_with_one_large_run(
     assert all(head.accounts.at_hand(RunId(run)) for run in ("large", "small"))
 
 
+@pytest.mark.usefixtures("nothing_is_short")
 def test_who_waits_is_served_before_upkeep(head: Lasting, monkeypatch: pytest.MonkeyPatch) -> None:
     for run in ("changed-1", "changed-2", "waited-for"):
         head.record(book_of(run))
@@ -412,6 +435,7 @@ def test_upkeep_of_a_run_that_somebody_asks_for_does_not_rest(
     assert steps == [88]
 
 
+@pytest.mark.usefixtures("nothing_is_short")
 def test_a_head_that_ends_gives_up_a_first_account(
     head: Lasting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -433,3 +457,23 @@ def test_a_head_that_ends_gives_up_a_first_account(
     assert not one.is_alive() and not threads()
     assert not head.accounts._folds[RunId("a")].lock.locked()
     assert head.store.cursor(JournalId("a-0")) > 0
+
+
+def test_who_waits_for_a_short_run_does_not_wait_for_the_worker(
+    head: Lasting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book = book_of("short")
+    head.record(book, 60)
+    gate = threading.Event()
+
+    def busy() -> Slices[None]:
+        assert gate.wait(20)
+        yield WORKED
+
+    head.accounts.worker.want("busy", busy, lambda: Priority.WAITED_FOR)
+    assert head.accounts.wait(RunId("short"))
+    assert head.accounts.at_hand(RunId("short"))
+    gate.set()
+    head.record(book)
+    with head.accounts.of(RunId("short")) as goodput:
+        assert goodput is not None and goodput.steps == 88, "it is kept up from then on"

@@ -36,6 +36,8 @@ MOST_FOLDS: Final = 50
 BRIEF_SECONDS: Final = 0.5
 BRIEF_RECORDS: Final = 30_000
 """What a scrape may cost: it never begins with a long run."""
+FEW_RECORDS: Final = 100_000
+"""Whoever asks about a run with no more folds them without the worker, in a tenth of a second."""
 LEAST_UNSAVED: Final = 10_000
 """What is worth saving when the head ends; less is read again in no time."""
 LAST_SECONDS: Final = 3.0
@@ -135,7 +137,7 @@ class Accounts:
 
         It is drawn up beside, for as long as somebody asks for it now and then.
         """
-        if not self.keeps or self.at_hand(run):
+        if not self.keeps or self.at_hand(run) or self._is_begun_at_once(run):
             return True
         job, clock = self._first_account(run), self._reading.clock
         until_ns = clock.mono_ns() + int(PATIENCE_SECONDS * 1e9)
@@ -207,25 +209,37 @@ class Accounts:
         fold = self._folds.pop(run, None)
         if fold is not None:
             fold.fed = False
+        self._waited_for.pop(run, None)
 
     # ── beside ────────────────────────────────────────────────────────────────────────────────
 
     def _first_account(self, run: RunId) -> Job:
         """The job that draws it up; whoever asks is one who waits for it."""
         with self._lock:
-            waited_for = self._waited_for = {
-                run: pair for run, pair in self._waited_for.items() if not pair[0].ended.is_set()
-            }
-            if run in waited_for:
-                job, waiters = waited_for[run]
+            if (waited_for := self._waited_for.get(run)) is not None:
+                job, waiters = waited_for
                 waiters.add(question())
-                return job
+                if not job.ended.is_set():
+                    return job
             waiters = Waiters(self._reading.clock)
             waiters.add(question())
             name = f"first account of run {run}"
             job = self.worker.want(name, lambda: self._begin(run), waiters.priority)
-            waited_for[run] = job, waiters
+            self._waited_for[run] = job, waiters
             return job
+
+    def _is_begun_at_once(self, run: RunId) -> bool:
+        """One with few records is drawn up here: it need not wait for its turn."""
+        fold = self._fold(run)
+        if self._is_queued(run) or not fold.lock.acquire(blocking=False):
+            return False
+        try:
+            fold.account(at_most=FEW_RECORDS)
+        except TooLong:
+            pass
+        finally:
+            fold.lock.release()
+        return fold.begun
 
     def _begin(self, run: RunId) -> Slices[None]:
         fold = self._fold(run)
@@ -238,9 +252,12 @@ class Accounts:
         self.worker.want(f"account of run {run}", lambda: self._tend(run), current)
 
     def _is_waited_for(self, run: RunId) -> bool:
-        fold, waited_for = self._folds.get(run), self._waited_for.get(run)
-        if fold is not None and fold.shared.is_wanted:
-            return True
+        fold = self._folds.get(run)
+        return self._is_queued(run) or (fold is not None and fold.shared.is_wanted)
+
+    def _is_queued(self, run: RunId) -> bool:
+        """Whether somebody waits for a job that draws it up."""
+        waited_for = self._waited_for.get(run)
         return waited_for is not None and not waited_for[0].ended.is_set()
 
     def _want_changed(self) -> Slices[None]:

@@ -242,7 +242,8 @@ class Fold:
             self._take(_heeded(stretch))
             told += sum(batch.records for batch in stretch)
             del stretch  # before the next is read
-            yield WORKED
+            if 0 < told < replay.records:
+                yield WORKED
 
     def _announce(self, attempts: set[int], states: Sequence[ProcessState]) -> None:
         for key in [key for key in self._ledger.attempts if key[0] in attempts]:

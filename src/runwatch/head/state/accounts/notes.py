@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from runwatch.clock import Clock, system_clock
-from runwatch.head.state.accounts.accounts import Accounts
+from runwatch.head.state.accounts.accounts import FEW_RECORDS, Accounts
 from runwatch.head.state.accounts.slices import WORKED, Slices
 from runwatch.head.state.accounts.worker import Priority
 from runwatch.head.state.board import GoodputNote, RunBoard
@@ -20,7 +20,6 @@ from runwatch.record import RunId
 from runwatch.views.goodput.account import Account, Goodput
 from runwatch.views.goodput.figures import shares
 
-MOST_RECORDS: Final = 100_000
 MOST_WANTED: Final = 200
 AGAIN_SECONDS: Final = 60.0
 """A run that goes on is looked at again after so long."""
@@ -58,7 +57,7 @@ class GoodputKeeper:
 
     def _look(self, run: RunId, last_ns: int) -> Slices[None]:
         try:
-            goodput = self._accounts.short(run, MOST_RECORDS)
+            goodput = self._accounts.short(run, FEW_RECORDS)
         finally:
             with self._lock:
                 self._wanted.discard(run)

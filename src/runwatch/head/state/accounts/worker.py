@@ -1,9 +1,10 @@
 """The one thread that keeps accounts up, and its queue.
 
 A job is done in slices (`slices.py`).  Each slice goes to the most urgent job that can go on, so a
-long job holds nobody up for longer than one slice.  Jobs that people wait for take turns; of the
-others the oldest is finished first.  Work that nobody waits for pauses after each slice, so that
-it takes a part of one core only.
+long job holds nobody up for longer than one slice.  Of the jobs that people wait for, the one with
+the fewest slices so far is next (of several such, the newest): a short job does not wait for a long
+one.  Of the others the oldest is finished first.  Work that nobody waits for pauses after each
+slice, so that it takes only a part of one core.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class Job:
     ended: threading.Event = field(default_factory=threading.Event)
     """It is done, has failed, or was given up."""
     slices: Slices[object] | None = None
+    slices_done: int = 0
     is_blocked: bool = False
 
     def end(self) -> None:
@@ -68,7 +70,7 @@ class Worker:
         self._clock = clock
         self._changed = threading.Condition()
         self._jobs: list[Job] = []
-        """In the order of their turns."""
+        """The oldest first."""
         self._resting: dict[Priority, int] = {}
         """Until when, by the monotonic clock."""
         self._thread: threading.Thread | None = None
@@ -134,21 +136,25 @@ class Worker:
                 if (turn := self._most_urgent()) is not None:
                     return turn
                 self._changed.wait(LOOK_SECONDS if self._jobs else None)
-                for job in self._jobs:
-                    job.is_blocked = False
+                self._unblock()
         return None
 
     def _most_urgent(self) -> tuple[Job, Priority | None] | None:
-        best: tuple[Job, Priority] | None = None
         now_ns = self._clock.mono_ns()
-        for job in self._jobs:
+        ready: list[tuple[tuple[int, ...], Job, Priority]] = []
+        for age, job in enumerate(self._jobs):
             priority = job.priority()
             if priority is None:
                 return job, None
-            can_go_on = not job.is_blocked and self._resting.get(priority, now_ns) <= now_ns
-            if can_go_on and (best is None or priority < best[1]):
-                best = job, priority
-        return best
+            if not job.is_blocked and self._resting.get(priority, now_ns) <= now_ns:
+                takes_turns = priority is Priority.WAITED_FOR
+                turn = (job.slices_done, -age) if takes_turns else (age,)
+                ready.append(((priority, *turn), job, priority))
+        return min(ready)[1:] if ready else None
+
+    def _unblock(self) -> None:
+        for job in self._jobs:
+            job.is_blocked = False
 
     def _do(self, job: Job, priority: Priority | None) -> None:
         """One slice."""
@@ -161,7 +167,10 @@ class Worker:
         except (RunwatchError, OSError) as error:  # a store that cannot be read now
             logger.warning("%s: %s", job.name, error)
         finally:
-            self._put_back(job, priority, is_over)
+            if is_over:
+                job.end()
+                with self._changed:
+                    self._jobs.remove(job)
         if priority is not None:
             times = (REST if is_over else PAUSE).get(priority, 0.0)
             now_ns = self._clock.mono_ns()
@@ -172,14 +181,10 @@ class Worker:
         if job.slices is None:
             job.slices = job.begin()
         outcome = next(job.slices, None)
-        job.is_blocked = outcome is BLOCKED
+        if outcome is BLOCKED:
+            job.is_blocked = True
+        else:
+            job.slices_done += 1
+            with self._changed:
+                self._unblock()
         return outcome is None
-
-    def _put_back(self, job: Job, priority: Priority | None, is_over: bool) -> None:
-        if is_over:
-            job.end()
-        with self._changed:
-            if is_over or priority is Priority.WAITED_FOR or job.is_blocked:
-                self._jobs.remove(job)
-                if not is_over:
-                    self._jobs.append(job)
