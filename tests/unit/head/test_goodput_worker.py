@@ -161,6 +161,26 @@ def test_a_job_that_has_begun_is_queued_again(bench: Bench) -> None:
     assert bench.finish() == ["a", "a"]
 
 
+def test_a_job_that_cannot_begin_yet_is_queued_once(bench: Bench) -> None:
+    lock = threading.Lock()
+    lock.acquire()
+    tried = threading.Event()
+
+    def work() -> Slices[None]:
+        while not lock.acquire(blocking=False):
+            tried.set()
+            yield BLOCKED
+        bench.done.append("a")
+
+    bench.gate.set()
+    first = bench.worker.want("a", work, lambda: Priority.WAITED_FOR)
+    assert tried.wait(20)
+    until(lambda: bench.worker.want("a", work, lambda: Priority.WAITED_FOR) is first)
+    lock.release()
+    bench.finish()
+    assert first.ended.is_set() and set(bench.done) == {"a"}
+
+
 def test_a_job_that_nobody_wants_any_more_is_given_up(bench: Bench) -> None:
     left: list[str] = []
 
@@ -185,18 +205,18 @@ def test_a_job_that_nobody_wants_any_more_is_given_up(bench: Bench) -> None:
 def test_a_page_that_does_not_ask_again_waits_no_more() -> None:
     clock = FakeClock()
     waiters, page, closed = Waiters(clock), Question(), Question()
-    assert waiters.priority() is None
+    assert not waiters.are_there
     waiters.add(page)
     waiters.add(closed)
     clock.advance(WANTED_SECONDS - 1)
     waiters.add(closed)
-    assert waiters.priority() is Priority.WAITED_FOR
+    assert waiters.are_there
     clock.advance(2)
-    assert waiters.priority() is Priority.WAITED_FOR
+    assert waiters.are_there
     closed.give_up("the page was closed")
-    assert waiters.priority() is None
+    assert not waiters.are_there
     waiters.add(page)
-    assert waiters.priority() is Priority.WAITED_FOR
+    assert waiters.are_there
 
 
 # ── how much of a core ─────────────────────────────────────────────────────────────────────────
@@ -359,7 +379,7 @@ def test_one_thread_for_all_who_wait_and_all_upkeep(
         for run in runs:
             head.accounts.want(RunId(run))
         GoodputKeeper(head.accounts, RunBoard(head.reading)).want((run, 1) for run in runs)
-        until(lambda: turns and len(head.accounts._waited_for) == len(runs))
+        until(lambda: turns and len(head.accounts._waiters) == len(runs))
         assert [thread.name for thread in threads()] == [THREAD]
         gate.set()
         for one in people:
@@ -383,7 +403,7 @@ def test_two_who_wait_take_turns_with_one_large_run(
         large = wait_for(head, ["large"])
         until(lambda: turns)
         small = wait_for(head, ["small"])
-        until(lambda: RunId("small") in head.accounts._waited_for)
+        until(lambda: RunId("small") in head.accounts._waiters)
         gate.set()
         for one in small + large:
             one.join(20)
@@ -403,7 +423,7 @@ def test_who_waits_is_served_before_upkeep(head: Lasting, monkeypatch: pytest.Mo
         head.accounts.want(RunId("changed-2"))
         until(lambda: turns)
         people = wait_for(head, ["waited-for"])
-        until(lambda: head.accounts._waited_for)
+        until(lambda: head.accounts._waiters)
         gate.set()
         people[0].join(20)
         until(lambda: head.accounts.worker.is_idle)

@@ -72,7 +72,7 @@ class Accounts:
         self._arrivals = Arrivals()
         self._changed: set[JournalId] = set()
         """Journals whose runs are to be looked at."""
-        self._waited_for: dict[RunId, tuple[Job, Waiters]] = {}
+        self._waiters: dict[RunId, Waiters] = {}
         self._swept = False
         self.worker = Worker(reading.clock)
 
@@ -137,13 +137,19 @@ class Accounts:
 
         It is drawn up beside, for as long as somebody asks for it now and then.
         """
-        if not self.keeps or self.at_hand(run) or self._is_begun_at_once(run):
+        if not self.keeps or self.at_hand(run):
             return True
-        job, clock = self._first_account(run), self._reading.clock
+        if run not in self._waiters and self._is_begun_at_once(run):
+            return True
+        clock = self._reading.clock
+        self._waiters.setdefault(run, Waiters(clock)).add(question())
+        job = self._want(run)
         until_ns = clock.mono_ns() + int(PATIENCE_SECONDS * 1e9)
-        while not job.ended.wait(LOOK_SECONDS) and clock.mono_ns() < until_ns:
+        while not self.at_hand(run) and clock.mono_ns() < until_ns:
+            if job.ended.wait(LOOK_SECONDS):
+                return True  # at hand, or the caller learns why not
             look()
-        return job.ended.is_set()
+        return self.at_hand(run)
 
     def stored(self, batches: Sequence[Batch]) -> None:
         """To be called with `still` held, for the batches just stored."""
@@ -152,11 +158,15 @@ class Accounts:
         # Not in this thread: whatever goes wrong with an account, records are taken in.
         for fold in folds:
             if fold.stored(batches):
-                self.worker.want(f"new records of run {fold.run}", partial(_lighten, fold), _tidy)
+                self.worker.want(
+                    f"new records of run {fold.run}", partial(_lighten, fold), lambda: Priority.TIDY
+                )
         if self._files is not None and (due := self._arrivals.stored(batches)):
             with self._lock:
                 self._changed.update(due)
-            self.worker.want("runs with many new records", self._want_changed, _changed)
+            self.worker.want(
+                "runs with many new records", self._want_changed, lambda: Priority.CHANGED
+            )
 
     def forget(self, run: RunId) -> None:
         """It was deleted, or is there again: what was made of it is worth nothing."""
@@ -209,29 +219,14 @@ class Accounts:
         fold = self._folds.pop(run, None)
         if fold is not None:
             fold.fed = False
-        self._waited_for.pop(run, None)
+        self._waiters.pop(run, None)
 
     # ── beside ────────────────────────────────────────────────────────────────────────────────
-
-    def _first_account(self, run: RunId) -> Job:
-        """The job that draws it up; whoever asks is one who waits for it."""
-        with self._lock:
-            if (waited_for := self._waited_for.get(run)) is not None:
-                job, waiters = waited_for
-                waiters.add(question())
-                if not job.ended.is_set():
-                    return job
-            waiters = Waiters(self._reading.clock)
-            waiters.add(question())
-            name = f"first account of run {run}"
-            job = self.worker.want(name, lambda: self._begin(run), waiters.priority)
-            self._waited_for[run] = job, waiters
-            return job
 
     def _is_begun_at_once(self, run: RunId) -> bool:
         """One with few records is drawn up here: it need not wait for its turn."""
         fold = self._fold(run)
-        if self._is_queued(run) or not fold.lock.acquire(blocking=False):
+        if not fold.lock.acquire(blocking=False):
             return False
         try:
             fold.account(at_most=FEW_RECORDS)
@@ -241,24 +236,19 @@ class Accounts:
             fold.lock.release()
         return fold.begun
 
-    def _begin(self, run: RunId) -> Slices[None]:
-        fold = self._fold(run)
-        yield from _holding(fold, fold.in_slices())
+    def _want(self, run: RunId, priority: Priority | None = None) -> Job:
+        """Without a priority it is drawn up only for as long as somebody waits for it."""
 
-    def _want(self, run: RunId, priority: Priority) -> None:
-        def current() -> Priority:
+        def current() -> Priority | None:
             return Priority.WAITED_FOR if self._is_waited_for(run) else priority
 
-        self.worker.want(f"account of run {run}", lambda: self._tend(run), current)
+        return self.worker.want(f"account of run {run}", lambda: self._tend(run), current)
 
     def _is_waited_for(self, run: RunId) -> bool:
-        fold = self._folds.get(run)
-        return self._is_queued(run) or (fold is not None and fold.shared.is_wanted)
-
-    def _is_queued(self, run: RunId) -> bool:
-        """Whether somebody waits for a job that draws it up."""
-        waited_for = self._waited_for.get(run)
-        return waited_for is not None and not waited_for[0].ended.is_set()
+        fold, waiters = self._folds.get(run), self._waiters.get(run)
+        if fold is None or fold.begun:
+            return False
+        return fold.shared.is_wanted or (waiters is not None and waiters.are_there)
 
     def _want_changed(self) -> Slices[None]:
         with self._lock:
@@ -338,14 +328,6 @@ class Accounts:
             return []
         finally:
             fold.lock.release()
-
-
-def _changed() -> Priority:
-    return Priority.CHANGED
-
-
-def _tidy() -> Priority:
-    return Priority.TIDY
 
 
 def _holding(fold: Fold, work: Slices[object]) -> Slices[None]:

@@ -45,8 +45,11 @@ class GoodputKeeper:
                 run = RunId(name)
                 if run not in self._wanted and self._is_due(run, last_ns):
                     self._wanted.add(run)
-                    look = partial(self._look, run, last_ns)
-                    self._accounts.worker.want(f"goodput of run {run} for the list", look, _listed)
+                    self._accounts.worker.want(
+                        f"goodput of run {run} for the list",
+                        partial(self._look, run, last_ns),
+                        lambda: Priority.LISTED,
+                    )
 
     def _is_due(self, run: RunId, last_ns: int) -> bool:
         looked = self._looked.get(run)
@@ -74,7 +77,3 @@ class GoodputKeeper:
 
 def noted(account: Account) -> GoodputNote:
     return GoodputNote(account.end_ns, account.goodput, shares(account.spent_ns))
-
-
-def _listed() -> Priority:
-    return Priority.LISTED

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from runwatch.clock import Clock
-from runwatch.head.state.accounts.worker import Priority
 from runwatch.store.asking import Question
 
 PATIENCE_SECONDS: Final = 0.7
@@ -27,9 +26,10 @@ class Waiters:
         still_there = {one: until for one, until in self._until_ns.items() if until > now_ns}
         self._until_ns = still_there | {caller: now_ns + int(WANTED_SECONDS * 1e9)}
 
-    def priority(self) -> Priority | None:
+    @property
+    def are_there(self) -> bool:
         now_ns = self._clock.mono_ns()
-        for caller, until_ns in self._until_ns.items():
-            if until_ns >= now_ns and not (caller and caller.is_over):
-                return Priority.WAITED_FOR
-        return None
+        return any(
+            until_ns >= now_ns and not (caller and caller.is_over)
+            for caller, until_ns in self._until_ns.items()
+        )

@@ -55,6 +55,7 @@ class Job:
     """It is done, has failed, or was given up."""
     slices: Slices[object] | None = None
     slices_done: int = 0
+    has_begun: bool = False
     is_blocked: bool = False
 
     def end(self) -> None:
@@ -85,7 +86,7 @@ class Worker:
     ) -> Job:
         with self._changed:
             for job in self._jobs:
-                if job.name == name and job.slices is None:
+                if job.name == name and not job.has_begun:
                     return job
             job = Job(name, begin, priority)
             if self._question.is_over:
@@ -180,11 +181,13 @@ class Worker:
         """Whether the job is done."""
         if job.slices is None:
             job.slices = job.begin()
+        job.has_begun = True
         outcome = next(job.slices, None)
-        if outcome is BLOCKED:
-            job.is_blocked = True
-        else:
-            job.slices_done += 1
-            with self._changed:
+        with self._changed:
+            if outcome is BLOCKED:
+                job.is_blocked = True
+                job.has_begun = job.slices_done > 0
+            else:
+                job.slices_done += 1
                 self._unblock()
         return outcome is None
