@@ -27,7 +27,9 @@ from tests.unit.head.test_goodput_accounts import Head
 from tests.unit.head.test_goodput_folds import Lasting, a_lasting_head
 from tests.unit.views.goodput.story import Notebook
 
-ORDER = (Priority.WAITED_FOR, Priority.LISTED, Priority.CHANGED, Priority.TIDY)
+ORDER = (
+    Priority.WAITED_FOR, Priority.LISTED, Priority.CHANGED, Priority.HEAVY, Priority.UNSAVED,
+)  # fmt: skip
 
 
 class Bench:
@@ -108,8 +110,8 @@ def test_a_newcomer_gets_as_many_slices_as_the_others_had(bench: Bench) -> None:
 
 
 def test_of_the_others_the_oldest_is_finished_first(bench: Bench) -> None:
-    bench.want("first", Priority.TIDY, slices=3)
-    bench.want("second", Priority.TIDY, slices=2)
+    bench.want("first", Priority.UNSAVED, slices=3)
+    bench.want("second", Priority.UNSAVED, slices=2)
     assert bench.finish() == ["first"] * 3 + ["second"] * 2
 
 
@@ -131,7 +133,7 @@ def test_a_job_that_is_blocked_holds_nobody_up(bench: Bench) -> None:
         bench.done.append("blocked")
 
     bench.worker.want("blocked", blocked, lambda: Priority.WAITED_FOR)
-    other = bench.want("other", Priority.TIDY)
+    other = bench.want("other", Priority.UNSAVED)
     bench.gate.set()
     assert other.wait(20)
     assert not bench.worker.is_idle
@@ -260,7 +262,7 @@ def test_closing_gives_up_what_is_under_way_and_drops_the_rest(bench: Bench) -> 
             look()
 
     long = bench.worker.want("long", endless, lambda: Priority.WAITED_FOR)
-    dropped = bench.want("dropped", Priority.TIDY)
+    dropped = bench.want("dropped", Priority.UNSAVED)
     bench.gate.set()
     assert under_way.wait(20)
     bench.worker.close()
@@ -278,7 +280,7 @@ def test_a_store_that_fails_costs_one_job(bench: Bench, caplog: pytest.LogCaptur
 
     with caplog.at_level(logging.WARNING, "runwatch.head"):
         failed = bench.worker.want("account of run a", fails, lambda: Priority.CHANGED)
-        bench.want("other", Priority.TIDY)
+        bench.want("other", Priority.UNSAVED)
         assert bench.finish() == ["other"]
     assert failed.ended.is_set()
     assert caplog.messages == ["account of run a: a file is gone"]
@@ -293,7 +295,7 @@ def test_a_bug_costs_one_job(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> N
         raise KeyError("nobody foresaw it")
 
     failed = bench.worker.want("bug", bug, lambda: Priority.CHANGED)
-    bench.want("other", Priority.TIDY)
+    bench.want("other", Priority.UNSAVED)
     assert bench.finish() == ["other"]
     assert failed.ended.is_set()
     until(lambda: [type(each) for each in shown] == [KeyError])

@@ -93,7 +93,7 @@ class Accounts:
             yield goodput
             due = fold.is_worth_saving
         if due:
-            self._want(run, Priority.TIDY)
+            self._want(run, Priority.UNSAVED)
 
     @contextmanager
     def in_passing(self, run: RunId, states: list[ProcessState]) -> Iterator[Goodput | None]:
@@ -159,7 +159,7 @@ class Accounts:
         for fold in folds:
             if fold.stored(batches):
                 self.worker.want(
-                    f"new records of run {fold.run}", partial(_lighten, fold), lambda: Priority.TIDY
+                    f"new records of run {fold.run}", partial(_lighten, fold), lambda: Priority.HEAVY
                 )
         if self._files is not None and (due := self._arrivals.stored(batches)):
             with self._lock:

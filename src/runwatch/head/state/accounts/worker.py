@@ -34,13 +34,15 @@ class Priority(IntEnum):
     """The list of runs shows a run without its goodput."""
     CHANGED = 2
     """A run has many new records."""
-    TIDY = 3
-    """An account is to be saved, or holds too much that is not folded yet."""
+    HEAVY = 3
+    """An account holds too many records that are not folded yet."""
+    UNSAVED = 4
+    """An account that somebody asked for has grown since it was saved."""
 
 
-PAUSE: Final = {Priority.CHANGED: 2.0}
+PAUSE: Final = {Priority.CHANGED: 2.0, Priority.UNSAVED: 2.0}
 """Between two slices of a job: so many times as long as the slice took."""
-REST: Final = {Priority.LISTED: 4.0, Priority.CHANGED: 9.0}
+REST: Final = {Priority.LISTED: 4.0, Priority.CHANGED: 9.0, Priority.UNSAVED: 9.0}
 """After a job."""
 
 
