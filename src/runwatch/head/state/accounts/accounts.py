@@ -41,16 +41,16 @@ FEW_RECORDS: Final = 100_000
 LEAST_UNSAVED: Final = 10_000
 """What is worth saving when the head ends; less is read again in no time."""
 LAST_SECONDS: Final = 3.0
-"""That may take so long."""
+"""Saving at the end may take so long."""
 logger = logging.getLogger("runwatch.head")
 
 
 class Accounts:
     """The folds of the runs that were asked for.
 
-    With `still` (`Ingest.still`) they are kept, and `stored` must be told of every batch; without,
-    nobody says what is stored, and every question is answered from the beginning.  With `files`
-    they outlive this head, and long ones are drawn up before anybody asks.
+    With `still` (`Ingest.still`) they are kept, and `stored` must be called with every batch.
+    Without it nobody says what is stored, and every question is answered from the beginning.  With
+    `files` they outlive this head, and those of long runs are drawn up before anybody asks.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Accounts:
         self._still = still
         self._files = files if still is not None else None
         self.on_account: Callable[[RunId, Goodput], None] = lambda run, goodput: None
-        """Told of accounts that were drawn up beside."""
+        """Called with every account that the worker has drawn up."""
         self._lock = threading.Lock()
         self._folds: OrderedDict[RunId, Fold] = OrderedDict()
         """The one asked for last is the last."""
@@ -97,8 +97,8 @@ class Accounts:
 
     @contextmanager
     def in_passing(self, run: RunId, states: list[ProcessState]) -> Iterator[Goodput | None]:
-        """As `of`, for one run of many: unless it is at hand, nothing is kept of it, for others
-        would have to make room."""
+        """As `of`, for one run of many.  An account that is not at hand is not kept: others would
+        have to make room for it."""
         if self.at_hand(run):
             with self.of(run, states) as goodput:
                 yield goodput
@@ -158,9 +158,8 @@ class Accounts:
         # Not in this thread: whatever goes wrong with an account, records are taken in.
         for fold in folds:
             if fold.stored(batches):
-                self.worker.want(
-                    f"new records of run {fold.run}", partial(_lighten, fold), lambda: Priority.HEAVY
-                )
+                name, lighten = f"new records of run {fold.run}", partial(_lighten, fold)
+                self.worker.want(name, lighten, lambda: Priority.HEAVY)
         if self._files is not None and (due := self._arrivals.stored(batches)):
             with self._lock:
                 self._changed.update(due)
@@ -169,7 +168,7 @@ class Accounts:
             )
 
     def forget(self, run: RunId) -> None:
-        """It was deleted, or is there again: what was made of it is worth nothing."""
+        """The run was deleted or restored: its account is no longer right."""
         with self._lock:
             self._drop(run)
             self._long.discard(run)
@@ -177,7 +176,7 @@ class Accounts:
             self._files.delete(run)
 
     def close(self) -> None:
-        """After the last batch: what is not saved yet is saved now, if that takes not too long."""
+        """After the last batch.  What is not saved yet is saved now, for a few seconds at most."""
         self.worker.close()
         clock = self._reading.clock
         deadline_ns = clock.mono_ns() + int(LAST_SECONDS * 1e9)
@@ -221,7 +220,7 @@ class Accounts:
             fold.fed = False
         self._waiters.pop(run, None)
 
-    # ── beside ────────────────────────────────────────────────────────────────────────────────
+    # ── jobs of the worker ────────────────────────────────────────────────────────────────────
 
     def _is_begun_at_once(self, run: RunId) -> bool:
         """One with few records is drawn up here: it need not wait for its turn."""
@@ -259,7 +258,7 @@ class Accounts:
         yield WORKED
 
     def _tend(self, run: RunId) -> Slices[None]:
-        """Draw up an account and save it; if nobody asked for it, that is all."""
+        """Draw up an account and save it.  It is kept in memory only if somebody asked for it."""
         with self._lock:
             fold = self._known(run)
         try:
@@ -301,13 +300,13 @@ class Accounts:
         states: dict[RunId, list[ProcessState]] = {}
         for state in self._reading.processes():
             states.setdefault(state.run, []).append(state)
-        everyone = runs_of((state for found in states.values() for state in found), {})
-        found: list[RunGoodput] = []
+        everyone = runs_of((state for of_run in states.values() for state in of_run), {})
+        briefs: list[RunGoodput] = []
         for run in [summary.run for summary in everyone if _is_recent(summary, recent_ns)]:
             late = clock.mono_ns() > deadline_ns
-            if len(found) < MOST_FOLDS and not (late and run not in self._folds):
-                found += self._briefly(run, states[run])
-        return found
+            if len(briefs) < MOST_FOLDS and not (late and run not in self._folds):
+                briefs += self._briefly(run, states[run])
+        return briefs
 
     def _briefly(self, run: RunId, states: list[ProcessState]) -> list[RunGoodput]:
         if run in self._long and run not in self._folds:

@@ -11,13 +11,13 @@ from typing import Final
 from runwatch.record import Batch, JournalId
 
 MANY_RECORDS: Final = 50_000
-"""Of one journal since its run was last looked at, and a tenth of what it has."""
+"""A run is looked at when one of its journals has so many new ones, and a tenth of all it has."""
 LAST_RECORDS: Final = 10_000
-"""At its end so many are enough."""
+"""When a journal ends, so many are enough."""
 
 
 class Arrivals:
-    """Counts what is stored of each journal; told by the writer's thread, so it is quick."""
+    """Counts what is stored of each journal.  The writer's thread calls it, so it is quick."""
 
     def __init__(self) -> None:
         self._new: dict[JournalId, int] = {}
@@ -45,6 +45,6 @@ class Arrivals:
 
 def _ended(batch: Batch) -> list[JournalId]:
     """The journals that an event of the batch says are at their end."""
-    found = [batch.origin.journal for event in batch.events if event.kind == "run_end"]
+    ended = [batch.origin.journal for event in batch.events if event.kind == "run_end"]
     exits = [event.body.get("journal") for event in batch.events if event.kind == "process_exit"]
-    return found + [JournalId(name) for name in exits if isinstance(name, str)]
+    return ended + [JournalId(name) for name in exits if isinstance(name, str)]
