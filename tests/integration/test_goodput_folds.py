@@ -23,9 +23,10 @@ def gone_on(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     go_on = goodput_fold.Fold._go_on
 
-    def counted(fold: goodput_fold.Fold, saved: Any) -> None:
-        go_on(fold, saved)
+    def counted(fold: goodput_fold.Fold, saved: Any) -> Any:
+        rest = go_on(fold, saved)
         found.append(saved.told)
+        return rest
 
     monkeypatch.setattr(goodput_fold.Fold, "_go_on", counted)
     monkeypatch.setattr(goodput_fold, "WORTH_SAVING", 3_000)
@@ -77,7 +78,7 @@ def test_from_one_head_to_the_next(tmp_path: Path, gone_on: list[int]) -> None:
 def test_a_run_that_nobody_asks_for_is_ready_when_somebody_does(
     tmp_path: Path, gone_on: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runwatch.head.state.accounts.upkeep.MANY_RECORDS", 4_000)
+    monkeypatch.setattr("runwatch.head.state.accounts.arrivals.MANY_RECORDS", 4_000)
     book = Notebook().steps(0, *range(1, STEPS))
     head = LocalHead(tmp_path)
     try:

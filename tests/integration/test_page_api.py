@@ -145,7 +145,7 @@ def test_goodput_is_noted_beside_the_list(tmp_path: Path) -> None:
         assert found["goodput"]["share"] == pytest.approx(share) and share > 0
     finally:
         head.close()
-    assert not [t for t in threading.enumerate() if t.name == "runwatch-goodput-notes"]
+    assert not [t for t in threading.enumerate() if t.name == "runwatch-goodput"]
 
 
 def test_long_runs_are_not_read_for_a_list(store: Store) -> None:
@@ -161,8 +161,9 @@ def test_a_keeper_that_was_closed_begins_nothing(store: Store) -> None:
     fill(store)
     reading = Reading(store, clock=FakeClock(NOW))
     board = RunBoard(reading)
-    keeper = GoodputKeeper(Accounts(reading), board)
-    keeper.close()
+    accounts = Accounts(reading)
+    keeper = GoodputKeeper(accounts, board)
+    accounts.close()
     with browser(store, board=board, notes=keeper) as client:
         get(client, "runs")
     assert board.noted(RunId("run-1")) is None

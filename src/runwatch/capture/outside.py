@@ -165,7 +165,7 @@ def why_refused(pid: int, *, proc: Path = PROC) -> str:
     if why := _refused_by_scope(pid, proc):
         return why
     if process.signals(other.get("CapPrm", "")) & ~process.signals(own.get("CapEff", "")):
-        return f"process {pid} has capabilities that we have not: {_GRANT}"
+        return f"process {pid} has capabilities that we do not have: {_GRANT}"
     if _owner(proc / str(pid)) not in (None, *map(int, our_uid)):
         return f"process {pid} is closed to inspection (not dumpable: it changed its user?)"
     return (

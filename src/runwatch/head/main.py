@@ -252,8 +252,6 @@ class LocalHead:
         self.live.close()
         for feature in self.features:
             feature.close()
-        if self.context.notes is not None:
-            self.context.notes.close()
         self.tail.close()
         self.context.sessions.close()
         self.ingest.close()

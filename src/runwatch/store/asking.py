@@ -119,6 +119,11 @@ class Shared:
         self._gate = threading.Lock()
         self._together = _Together()
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for the lock, or has it, by `held`."""
+        return bool(self._together.members) and not self._together.is_over
+
     @contextmanager
     def held(self) -> Iterator[Question]:
         """Hold the lock.  Yields the common question of all who wait: it is given up when the last

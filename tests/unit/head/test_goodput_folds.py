@@ -15,15 +15,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from runwatch.head.state.accounts import accounts as module
+from runwatch.head.state.accounts import arrivals as goodput_arrivals
 from runwatch.head.state.accounts import fold as goodput_fold
 from runwatch.head.state.accounts import saved as goodput_state
-from runwatch.head.state.accounts import upkeep as goodput_upkeep
+from runwatch.head.state.accounts import worker as goodput_worker
 from runwatch.head.state.accounts.accounts import Accounts
-from runwatch.head.state.accounts.upkeep import Arrivals, Upkeep
+from runwatch.head.state.accounts.arrivals import Arrivals
+from runwatch.head.state.accounts.slices import Slices, finish
 from runwatch.record import Batch, Event, JournalId, Origin, Position, RunId
+from runwatch.store.asking import question
 from runwatch.store.folds import FoldFiles
 from runwatch.store.store import Retention
-from runwatch.testing import FakeClock, until
+from runwatch.testing import until
 from tests.unit.head.test_goodput_accounts import Answer, Head, everything, steady
 from tests.unit.views.goodput.histories import FORMS, histories
 from tests.unit.views.goodput.story import RUN, SECOND, Notebook
@@ -47,11 +50,11 @@ class Lasting(Head):
 
     def crash(self) -> None:
         """Nothing is saved any more."""
-        self.accounts._upkeep.close()
+        self.accounts.worker.close()
         self._begin()
 
     def tend(self) -> None:
-        self.accounts._tend(RUN)
+        finish(self.accounts._tend(RUN))
 
     def since(self) -> list[dict[JournalId, int]]:
         """What the store is asked to tell again, from now on."""
@@ -71,8 +74,8 @@ def small_is_enough() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(goodput_fold, "WORTH_SAVING", 1)
         patch.setattr(module, "LEAST_UNSAVED", 1)
-        patch.setattr(goodput_upkeep, "REST", 0.0)
-        patch.setattr(goodput_upkeep, "BREATH", 0.0)
+        patch.setattr(goodput_worker, "REST", {})
+        patch.setattr(goodput_worker, "PAUSE", {})
         yield
 
 
@@ -106,9 +109,10 @@ gone_on: list[RunId] = []
 def _count_resumptions(monkeypatch: pytest.MonkeyPatch) -> None:
     go_on = goodput_fold.Fold._go_on
 
-    def counted(fold: goodput_fold.Fold, saved: goodput_state.FoldState) -> None:
-        go_on(fold, saved)
+    def counted(fold: goodput_fold.Fold, saved: goodput_state.FoldState) -> Any:
+        rest = go_on(fold, saved)
         gone_on.append(fold.run)
+        return rest
 
     monkeypatch.setattr(goodput_fold.Fold, "_go_on", counted)
 
@@ -345,14 +349,14 @@ def test_a_full_disk_costs_the_file_only(head: Lasting, monkeypatch: pytest.Monk
 def test_a_long_run_is_folded_as_it_comes_in(
     head: Lasting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(goodput_upkeep, "MANY_RECORDS", 30)
+    monkeypatch.setattr(goodput_arrivals, "MANY_RECORDS", 30)
     told: list[Answer | None] = []
     head.accounts.on_account = lambda run, goodput: told.append(everything(goodput))
     book = steady(count=90)
     head.record(book, 20)
-    assert not head.accounts._upkeep._busy
+    assert head.accounts.worker.is_idle
     head.record(book, 61)
-    until(lambda: head.files.path(RUN).exists() and not head.accounts._upkeep._busy)
+    until(lambda: head.files.path(RUN).exists() and head.accounts.worker.is_idle)
     assert told and told[0] is not None
     assert not head.accounts._folds  # nobody asked
     before = len(gone_on)
@@ -370,8 +374,8 @@ def test_an_account_that_is_asked_for_is_saved_beside(head: Lasting) -> None:
 
 
 def test_the_end_of_a_process_is_reason_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(goodput_upkeep, "MANY_RECORDS", 100)
-    monkeypatch.setattr(goodput_upkeep, "LAST_RECORDS", 20)
+    monkeypatch.setattr(goodput_arrivals, "MANY_RECORDS", 100)
+    monkeypatch.setattr(goodput_arrivals, "LAST_RECORDS", 20)
     arrivals, book = Arrivals(), steady(count=90)
     assert arrivals.stored([book.batch(0, 60)]) == []
     assert arrivals.stored([book.batch(60, 110)]) == [book.journal]
@@ -382,7 +386,7 @@ def test_the_end_of_a_process_is_reason_enough(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_longer_a_run_the_rarer_it_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(goodput_upkeep, "MANY_RECORDS", 10)
+    monkeypatch.setattr(goodput_arrivals, "MANY_RECORDS", 10)
     arrivals, book = Arrivals(), steady(count=500)
     looked = [n for n in range(1000) if arrivals.stored([book.batch(n, n + 1)])]
     apart = [b - a for a, b in zip(looked, looked[1:], strict=False)]
@@ -401,10 +405,10 @@ def test_a_head_that_ends_does_not_wait_for_a_long_fold(
     head.record(steady(count=90))
     begun, listen = threading.Event(), goodput_fold.Fold._listen
 
-    def stuck(fold: goodput_fold.Fold, replay: Any) -> None:
+    def stuck(fold: goodput_fold.Fold, replay: Any) -> Slices[None]:
         begun.set()
-        until(fold._give_up)
-        listen(fold, replay)
+        until(lambda: (asked := question()) is not None and asked.is_over)
+        yield from listen(fold, replay)
 
     monkeypatch.setattr(goodput_fold.Fold, "_listen", stuck)
     head.accounts.want(RUN)
@@ -420,46 +424,6 @@ def test_runs_that_are_gone_leave_nothing(head: Lasting) -> None:
     head.tend()
     assert not head.files.path(RunId("gone")).exists()
     assert head.files.path(RUN).exists()
-
-
-def test_upkeep_looks_after_each_run_once() -> None:
-    gate, tended = threading.Event(), []
-
-    def tend(run: RunId) -> None:
-        tended.append(run)
-        assert gate.wait(20)
-
-    upkeep = Upkeep(tend, lambda journals: [RunId("of " + name) for name in journals], FakeClock())
-    upkeep.want([RunId("a")])
-    until(lambda: tended == ["a"])
-    upkeep.want([RunId("b"), RunId("c")], [JournalId("j")])
-    upkeep.want([RunId("b")])
-    gate.set()
-    until(lambda: not upkeep._busy)
-    assert tended == ["a", "b", "c", "of j"]
-    upkeep.close()
-    upkeep.want([RunId("d")])
-    assert tended == ["a", "b", "c", "of j"]
-
-
-def test_a_long_one_rests_now_and_then_unless_somebody_waits(
-    head: Lasting, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Ticking(FakeClock):
-        def mono_ns(self) -> int:
-            self.advance(0.01)
-            return self.mono
-
-    monkeypatch.setattr(goodput_upkeep, "BREATH", 4.0)
-    clock, waits = Ticking(mono_ns=0), [False, False, True]
-    upkeep = Upkeep(lambda run: None, lambda journals: [], clock)
-    upkeep._since_ns = -SECOND // 2
-    assert not upkeep.breathe(lambda: waits.pop(0))
-    assert waits == []
-    assert clock.mono < SECOND
-    assert not upkeep.breathe(lambda: False)
-    upkeep.close()
-    assert upkeep.breathe(lambda: False)
 
 
 def test_progress_is_told_while_it_is_drawn_up(

@@ -19,7 +19,7 @@ import pytest
 
 from runwatch.errors import StoreBusy, StoreDamaged, StoreFull
 from runwatch.record import Batch, Event, JournalId
-from runwatch.store.duck import hot
+from runwatch.store.duck import engine, hot
 from runwatch.store.duck.blocks import CLOSED, Block
 from runwatch.store.duck.clustering import plan_merges
 from runwatch.store.duck.engine import DuckSettings, DuckStore
@@ -623,6 +623,34 @@ def test_what_a_reader_may_need_waits_for_it() -> None:
     with leases.shared():
         leases.sweep()
         assert gone == ["file"], "a reader that came later does not need it"
+
+
+def test_who_holds_a_lease_does_not_wait_for_itself() -> None:
+    leases = Leases()
+    with leases.shared():
+        with leases.exclusive(0.01) as is_alone:
+            assert not is_alone
+        with leases.shared():
+            pass  # nobody waits any more
+    with leases.exclusive(0.01) as is_alone:
+        assert is_alone
+
+
+def test_a_reading_that_stands_still_does_not_block_a_store_that_must_be_reopened(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "REOPEN_SECONDS", 0.01)
+    store = DuckStore.open(directory, settings=SMALL)
+    first, second = consecutive(2)
+    store.write([first])
+    reading = store.points([store.series()[0].series], rows=5)
+    next(reading)
+    assert not store._repaired(duckdb.FatalException("the engine refuses everything"))
+    with pytest.raises(StoreDamaged):
+        store.write([second])
+    assert list(reading)
+    assert store.write([second])[0].accepted
+    store.close()
 
 
 def test_a_reading_begun_before_a_merge_goes_on_after_it(directory: Path) -> None:

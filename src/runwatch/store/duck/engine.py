@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import duckdb
 import numpy as np
@@ -58,6 +58,8 @@ __all__ = ["DuckSettings", "DuckStore"]
 
 Answer = TypeVar("Answer")
 
+REOPEN_SECONDS: Final = 5.0
+"""After a fatal error, for readers to notice it."""
 _NOT_A_FILE = (
     duckdb.OutOfMemoryException,
     duckdb.InterruptException,
@@ -254,7 +256,9 @@ class DuckStore:
             raise self._translated(self._broken) from self._broken
 
     def _reopen_if_possible(self) -> None:
-        with self._leases.exclusive():
+        with self._leases.exclusive(REOPEN_SECONDS) as is_alone:
+            if not is_alone:
+                return  # the readers fail at their next query, and whoever comes then tries again
             self._writer.close()
             self._base.close()
             try:

@@ -35,14 +35,18 @@ class Leases:
                 self._changed.notify_all()
 
     @contextmanager
-    def exclusive(self) -> Iterator[None]:
-        """Alone: waits until all leases end, and new ones wait for us."""
+    def exclusive(self, seconds: float | None = None) -> Iterator[bool]:
+        """Alone: waits until all leases end, and new ones wait for us.
+
+        Yields whether they ended within `seconds`.  A lease may be held by this very thread, or by
+        one that waits for this one: without a limit both would wait for ever.
+        """
         with self._changed:
             self._changed.wait_for(lambda: not self._exclusive)
             self._exclusive = True
-            self._changed.wait_for(lambda: not self._active)
+            is_alone = self._changed.wait_for(lambda: not self._active, seconds)
         try:
-            yield
+            yield is_alone
         finally:
             with self._changed:
                 self._exclusive = False

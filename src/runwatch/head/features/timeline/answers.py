@@ -28,7 +28,6 @@ from runwatch.head.http.types import plain
 from runwatch.head.reading import Reading
 from runwatch.head.state.accounts.accounts import Accounts
 from runwatch.head.state.accounts.notes import noted
-from runwatch.head.state.accounts.warming import Warming
 from runwatch.head.state.board import RunBoard
 from runwatch.profile_event import PROFILE
 from runwatch.record import JournalId, RunId
@@ -96,13 +95,12 @@ class Timelines:
         self._reading = reading
         self._accounts = accounts
         self._board = board
-        self._warm = Warming(accounts, reading.clock)
 
     def of(self, given: Given) -> TimelineInfo:
         reading, run = self._reading, self._reading.run(given["run"])
         states = reading.processes(run)
         (summary,) = reading.told(runs_of(states, {}), run)
-        ready = self._warm.wait(run)
+        ready = self._accounts.wait(run)
         with self._accounts.of(run) if ready else nullcontext() as goodput:
             whole = _whole(summary, goodput, reading.clock.wall_ns())
             window = _window(given, whole)

@@ -1,8 +1,8 @@
-"""The accounts of runs, kept up as their records come in.
+"""The accounts of runs: whoever asks for one comes here.
 
-An account is a fold over a run's records (`goodput_fold.py`).  The first question about a run has
-it told again by the store, from where an earlier head had saved it if one did; from then on every
-stored batch is passed on, so that a later question costs what is new.
+An account is a fold over a run's records (`fold.py`).  For the first question about a run the store
+replays them, from where an earlier head saved the fold if one did.  From then on every stored batch
+is passed on, so a later question costs only what is new.
 """
 
 from __future__ import annotations
@@ -10,18 +10,22 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 from runwatch.errors import RunwatchError
 from runwatch.exports.prometheus import RunGoodput
 from runwatch.head.reading import Reading
+from runwatch.head.state.accounts.arrivals import Arrivals
 from runwatch.head.state.accounts.devices import worked
-from runwatch.head.state.accounts.fold import Fold, GaveUp, TooLong
-from runwatch.head.state.accounts.upkeep import Arrivals, Upkeep
+from runwatch.head.state.accounts.fold import Fold, TooLong
+from runwatch.head.state.accounts.slices import BLOCKED, WORKED, Slices
+from runwatch.head.state.accounts.waiters import PATIENCE_SECONDS, Waiters
+from runwatch.head.state.accounts.worker import Job, Priority, Worker
 from runwatch.record import Batch, JournalId, RunId
-from runwatch.store.asking import look
+from runwatch.store.asking import LOOK_SECONDS, look, question
 from runwatch.store.folds import FoldFiles
 from runwatch.views.goodput import figures
 from runwatch.views.goodput.account import Goodput
@@ -32,19 +36,21 @@ MOST_FOLDS: Final = 50
 BRIEF_SECONDS: Final = 0.5
 BRIEF_RECORDS: Final = 30_000
 """What a scrape may cost: it never begins with a long run."""
+FEW_RECORDS: Final = 100_000
+"""Whoever asks about a run with no more folds them without the worker, in a tenth of a second."""
 LEAST_UNSAVED: Final = 10_000
 """What is worth saving when the head ends; less is read again in no time."""
 LAST_SECONDS: Final = 3.0
-"""That may take so long."""
+"""Saving at the end may take so long."""
 logger = logging.getLogger("runwatch.head")
 
 
 class Accounts:
     """The folds of the runs that were asked for.
 
-    With `still` (`Ingest.still`) they are kept, and `stored` must be told of every batch; without,
-    nobody says what is stored, and every question is answered from the beginning.  With `files`
-    they outlive this head, and long ones are drawn up before anybody asks.
+    With `still` (`Ingest.still`) they are kept, and `stored` must be called with every batch.
+    Without it nobody says what is stored, and every question is answered from the beginning.  With
+    `files` they outlive this head, and those of long runs are drawn up before anybody asks.
     """
 
     def __init__(
@@ -57,16 +63,18 @@ class Accounts:
         self._still = still
         self._files = files if still is not None else None
         self.on_account: Callable[[RunId, Goodput], None] = lambda run, goodput: None
-        """Told of accounts that were drawn up beside."""
+        """Called with every account that the worker has drawn up."""
         self._lock = threading.Lock()
         self._folds: OrderedDict[RunId, Fold] = OrderedDict()
         """The one asked for last is the last."""
         self._long: set[RunId] = set()
         """Too long to begin with in a scrape."""
-        self._lightener: threading.Thread | None = None
         self._arrivals = Arrivals()
-        self._upkeep = Upkeep(self._tend, self._runs_of, reading.clock)
+        self._changed: set[JournalId] = set()
+        """Journals whose runs are to be looked at."""
+        self._waiters: dict[RunId, Waiters] = {}
         self._swept = False
+        self.worker = Worker(reading.clock)
 
     @contextmanager
     def of(self, run: RunId, states: list[ProcessState] | None = None) -> Iterator[Goodput | None]:
@@ -85,12 +93,12 @@ class Accounts:
             yield goodput
             due = fold.is_worth_saving
         if due:
-            self._upkeep.want([run])
+            self._want(run, Priority.UNSAVED)
 
     @contextmanager
     def in_passing(self, run: RunId, states: list[ProcessState]) -> Iterator[Goodput | None]:
-        """As `of`, for one run of many: unless it is at hand, nothing is kept of it, for others
-        would have to make room."""
+        """As `of`, for one run of many.  An account that is not at hand is not kept: others would
+        have to make room for it."""
         if self.at_hand(run):
             with self.of(run, states) as goodput:
                 yield goodput
@@ -120,26 +128,47 @@ class Accounts:
             return None
 
     def want(self, run: RunId) -> None:
-        """Have the account drawn up beside, by and by, and saved; if it can be."""
+        """Have the account drawn up and saved when there is time for it; if it can be saved."""
         if self._files is not None:
-            self._upkeep.want([run])
+            self._want(run, Priority.CHANGED)
+
+    def wait(self, run: RunId) -> bool:
+        """Wait a moment for an account that takes long; whether it can be asked for now.
+
+        It is drawn up beside, for as long as somebody asks for it now and then.
+        """
+        if not self.keeps or self.at_hand(run):
+            return True
+        if run not in self._waiters and self._is_begun_at_once(run):
+            return True
+        clock = self._reading.clock
+        self._waiters.setdefault(run, Waiters(clock)).add(question())
+        job = self._want(run)
+        until_ns = clock.mono_ns() + int(PATIENCE_SECONDS * 1e9)
+        while not self.at_hand(run) and clock.mono_ns() < until_ns:
+            if job.ended.wait(LOOK_SECONDS):
+                return True  # at hand, or the caller learns why not
+            look()
+        return self.at_hand(run)
 
     def stored(self, batches: Sequence[Batch]) -> None:
         """To be called with `still` held, for the batches just stored."""
         with self._lock:
             folds = list(self._folds.values())
-        heavy = [fold for fold in folds if fold.stored(batches)]
-        if heavy and (self._lightener is None or not self._lightener.is_alive()):
-            # Not in this thread: whatever goes wrong with an account, records are taken in.
-            self._lightener = threading.Thread(
-                target=_lighten, args=(heavy,), name="runwatch-goodput", daemon=True
-            )
-            self._lightener.start()
+        # Not in this thread: whatever goes wrong with an account, records are taken in.
+        for fold in folds:
+            if fold.stored(batches):
+                name, lighten = f"new records of run {fold.run}", partial(_lighten, fold)
+                self.worker.want(name, lighten, lambda: Priority.HEAVY)
         if self._files is not None and (due := self._arrivals.stored(batches)):
-            self._upkeep.want(journals=due)
+            with self._lock:
+                self._changed.update(due)
+            self.worker.want(
+                "runs with many new records", self._want_changed, lambda: Priority.CHANGED
+            )
 
     def forget(self, run: RunId) -> None:
-        """It was deleted, or is there again: what was made of it is worth nothing."""
+        """The run was deleted or restored: its account is no longer right."""
         with self._lock:
             self._drop(run)
             self._long.discard(run)
@@ -147,10 +176,8 @@ class Accounts:
             self._files.delete(run)
 
     def close(self) -> None:
-        """After the last batch: what is not saved yet is saved now, if that takes not too long."""
-        self._upkeep.close()
-        if self._lightener is not None:
-            self._lightener.join()
+        """After the last batch.  What is not saved yet is saved now, for a few seconds at most."""
+        self.worker.close()
         clock = self._reading.clock
         deadline_ns = clock.mono_ns() + int(LAST_SECONDS * 1e9)
         with self._lock:
@@ -191,33 +218,64 @@ class Accounts:
         fold = self._folds.pop(run, None)
         if fold is not None:
             fold.fed = False
+        self._waiters.pop(run, None)
 
-    # ── beside ────────────────────────────────────────────────────────────────────────────────
+    # ── jobs of the worker ────────────────────────────────────────────────────────────────────
 
-    def _runs_of(self, journals: Collection[JournalId]) -> list[RunId]:
+    def _is_begun_at_once(self, run: RunId) -> bool:
+        """One with few records is drawn up here: it need not wait for its turn."""
+        fold = self._fold(run)
+        if not fold.lock.acquire(blocking=False):
+            return False
+        try:
+            fold.account(at_most=FEW_RECORDS)
+        except TooLong:
+            pass
+        finally:
+            fold.lock.release()
+        return fold.begun
+
+    def _want(self, run: RunId, priority: Priority | None = None) -> Job:
+        """Without a priority it is drawn up only for as long as somebody waits for it."""
+
+        def current() -> Priority | None:
+            return Priority.WAITED_FOR if self._is_waited_for(run) else priority
+
+        return self.worker.want(f"account of run {run}", lambda: self._tend(run), current)
+
+    def _is_waited_for(self, run: RunId) -> bool:
+        fold, waiters = self._folds.get(run), self._waiters.get(run)
+        if fold is None or fold.begun:
+            return False
+        return fold.shared.is_wanted or (waiters is not None and waiters.are_there)
+
+    def _want_changed(self) -> Slices[None]:
+        with self._lock:
+            journals, self._changed = self._changed, set()
         rows = self._reading.store.processes()
-        return [row.run for row in rows if row.journal in journals and row.run]
+        for run in dict.fromkeys(row.run for row in rows if row.journal in journals and row.run):
+            self._want(run, Priority.CHANGED)
+        yield WORKED
 
-    def _tend(self, run: RunId) -> None:
-        """Draw up an account and save it; if nobody asked for it, that is all."""
+    def _tend(self, run: RunId) -> Slices[None]:
+        """Draw up an account and save it.  It is kept in memory only if somebody asked for it."""
         with self._lock:
             fold = self._known(run)
         try:
             self._sweep()
-            with fold.lock:
-                goodput = fold.prepare(lambda: self._upkeep.breathe(lambda: fold.asked))
-                if fold.is_worth_saving:
-                    self._save(fold)
-                if goodput is not None:
-                    self.on_account(run, goodput)
-        except GaveUp:
-            pass
-        except (RunwatchError, OSError) as error:  # a store that cannot be read now
-            logger.warning("account of run %s: %s", run, error)
+            yield from _holding(fold, self._draw_up_and_save(fold))
         finally:
             with self._lock:
                 if not fold.asked and self._folds.get(run) is fold:
                     self._drop(run)
+
+    def _draw_up_and_save(self, fold: Fold) -> Slices[None]:
+        goodput = yield from fold.in_slices()
+        if fold.is_worth_saving:
+            yield WORKED
+            self._save(fold)
+        if goodput is not None:
+            self.on_account(fold.run, goodput)
 
     def _save(self, fold: Fold) -> None:
         try:
@@ -242,13 +300,13 @@ class Accounts:
         states: dict[RunId, list[ProcessState]] = {}
         for state in self._reading.processes():
             states.setdefault(state.run, []).append(state)
-        everyone = runs_of((state for found in states.values() for state in found), {})
-        found: list[RunGoodput] = []
+        everyone = runs_of((state for of_run in states.values() for state in of_run), {})
+        briefs: list[RunGoodput] = []
         for run in [summary.run for summary in everyone if _is_recent(summary, recent_ns)]:
             late = clock.mono_ns() > deadline_ns
-            if len(found) < MOST_FOLDS and not (late and run not in self._folds):
-                found += self._briefly(run, states[run])
-        return found
+            if len(briefs) < MOST_FOLDS and not (late and run not in self._folds):
+                briefs += self._briefly(run, states[run])
+        return briefs
 
     def _briefly(self, run: RunId, states: list[ProcessState]) -> list[RunGoodput]:
         if run in self._long and run not in self._folds:
@@ -271,13 +329,23 @@ class Accounts:
             fold.lock.release()
 
 
-def _lighten(folds: Iterable[Fold]) -> None:
-    for fold in folds:
-        if fold.lock.acquire(blocking=False):
-            try:
-                fold.lighten()
-            finally:
-                fold.lock.release()
+def _holding(fold: Fold, work: Slices[object]) -> Slices[None]:
+    """Work that needs the fold's lock, begun as soon as nobody else has it."""
+    while not fold.lock.acquire(blocking=False):
+        yield BLOCKED
+    try:
+        yield from work
+    finally:
+        fold.lock.release()
+
+
+def _lighten(fold: Fold) -> Slices[None]:
+    if fold.lock.acquire(blocking=False):  # whoever else has it folds them
+        try:
+            fold.lighten()
+        finally:
+            fold.lock.release()
+    yield WORKED
 
 
 def _is_recent(run: RunSummary, since_ns: int) -> bool:

@@ -1,15 +1,15 @@
-"""One run's account as it is kept up: told again by the store at first, then fed what is stored.
+"""One run's account as it is kept up: the store replays the run once, then new batches are added.
 
-Each attempt has a scribe of its own: should one no longer be right (a process turned up, or a batch
-came that tells of time already booked), only that attempt is told again.  What took long to fold is
-saved, and gone on from by the next head.
+Each attempt has its own scribe.  If one is no longer right (a new process appeared, or a batch is
+about time that is booked already), only that attempt is replayed again.  What took long to fold is
+saved, and the next head continues from there.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from typing import Final
@@ -17,6 +17,7 @@ from typing import Final
 from runwatch.buckets import LOWEST
 from runwatch.head.reading import Reading
 from runwatch.head.state.accounts.saved import FoldState, Mark, Unfit
+from runwatch.head.state.accounts.slices import WORKED, Slices, finish
 from runwatch.record import Batch, JournalId, RunId
 from runwatch.store.asking import Shared, look
 from runwatch.store.folds import FoldFiles
@@ -35,15 +36,15 @@ from runwatch.views.goodput.ledger import Ledger, Stale
 from runwatch.views.runs import ProcessState
 
 NO_OFFSET_NS: Final = 20_000_000
-"""What an agent finds out about its clock is not more exact than this."""
+"""An agent knows no better than this how far its clock is ahead."""
 _TURNS: Final = 2
-"""So often the clocks of an attempt's hosts are set by its own steps."""
+"""The clocks of an attempt's hosts are corrected by its own steps so many times at most."""
 MOST_WAITING: Final = 50_000
-"""Records that wait for a question; then they are folded without one."""
+"""Records that wait for a question.  With more they are folded without one."""
 SURELY_GONE_SECONDS: Final = 60.0
 """After its end a process's last records may still be on their way."""
 _PATIENCE: Final = 4
-"""So often an attempt is told again for one question: each time something came late meanwhile."""
+"""An attempt is replayed so many times for one question: each time because a record came late."""
 WORTH_SAVING: Final = 30_000
 """Records; fewer are folded again in a tenth of a second."""
 logger = logging.getLogger("runwatch.head")
@@ -55,23 +56,19 @@ def counts(metric: str) -> bool:
 
 
 STRETCH_ROWS: Final = 400_000
-"""Of many ranks each then has some hundred steps in it; each stretch is a look through all there
-is, and what is told of one takes about 100 MB."""
+"""With many ranks each has some hundred steps in a stretch.  Each stretch is one query over all of
+the run, and takes about 100 MB."""
 WANTED: Final = Wanted(metric=counts, kinds=TOLD_KINDS, rows=STRETCH_ROWS)
 
 
 class TooLong(Exception):
-    """More would have to be told again than the one who asks can wait for."""
-
-
-class GaveUp(Exception):
-    """Whoever wanted it wants it no more."""
+    """More records would have to be replayed than the caller can wait for."""
 
 
 class Fold:
-    """One run's ledger.  `lock` is held by whoever asks; batches come in beside.
+    """One run's ledger.  Whoever asks holds `lock`; batches come in meanwhile.
 
-    `fed` says that `stored` is told of every batch; once it is not, nothing is saved any more.
+    `fed` says that `stored` is called with every batch.  Once it is not, nothing is saved any more.
     """
 
     def __init__(
@@ -88,12 +85,11 @@ class Fold:
         self.asked_ns = 0
         self.fed = still is not None
         self.told = 0
-        """Records that it was made of, as far as they were looked at."""
+        """How many records are folded."""
         self._saved = 0
-        """So many when it was last saved."""
+        """How many were, when it was last saved."""
         self._telling = (0, 0)
-        """Records told again by now, and how many there are."""
-        self._give_up: Callable[[], bool] = _never
+        """How many records are replayed by now, and how many there are."""
         self._reading = reading
         self._still = still
         self._files = files
@@ -112,7 +108,7 @@ class Fold:
         self._members: dict[JournalId, int] = {}
         """The attempt of every process that was announced."""
         self._torn: set[int] = set()
-        """Attempts to be told again."""
+        """Attempts to be replayed again."""
         self._waiting: list[Batch] = []
         self._records = 0
 
@@ -135,25 +131,23 @@ class Fold:
     ) -> Goodput | None:
         """As of now; `states` if they are known.
 
-        `TooLong` if more than `at_most` records had to be told again.
+        Raises `TooLong` if more than `at_most` records would have to be replayed.
         """
-        states = self._catch_up(states, at_most)
+        return finish(self.in_slices(states, at_most))
+
+    def in_slices(
+        self, states: list[ProcessState] | None = None, at_most: int | None = None
+    ) -> Slices[Goodput | None]:
+        """As `account`, a stretch of records at a time.  The lock is held from first to last."""
+        states = yield from self._catch_up(states, at_most)
         now_ns = self._reading.clock.wall_ns()
         goodput = draw_up(self._ledger, self._lives(states), now_ns)
         self._wait_for_those_who_may_speak(states)
         return goodput
 
-    def prepare(self, give_up: Callable[[], bool]) -> Goodput | None:
-        """The account, unless the one who wants it gives up first: that is `GaveUp`."""
-        self._give_up = give_up
-        try:
-            return self.account()
-        finally:
-            self._give_up = _never
-
     @property
     def progress(self) -> float:
-        """How much is told, of what has to be before it can be asked; for anyone."""
+        """How much of the replay is done, 0 to 1.  Anyone may ask, without the lock."""
         told, records = self._telling
         return min(told / records, 1.0) if records else 0.0
 
@@ -165,16 +159,16 @@ class Fold:
 
     def _catch_up(
         self, known: list[ProcessState] | None, at_most: int | None
-    ) -> list[ProcessState]:
+    ) -> Slices[list[ProcessState]]:
         if not self.begun and at_most is None:
-            self._resume()
+            yield from self._resume()
         for _ in range(_PATIENCE):
             states = self._reading.processes(self.run) if known is None else known
             known = None
             due, afresh = self._due(states)
             if due:
                 replay = self._begin(due, states, afresh, at_most)
-                self._tell_again(due, states, afresh, replay)
+                yield from self._tell_again(due, states, afresh, replay)
             self.lighten()
             self._let_go(states)
             self._set_clocks()
@@ -183,8 +177,8 @@ class Fold:
         return states
 
     def _set_clocks(self) -> None:
-        """Where steps show that hosts' clocks are apart, the attempt is told again by the right
-        time."""
+        """Where steps show that hosts' clocks are apart, the attempt is replayed with the clocks
+        corrected."""
         for attempt, hosts in self._ledger.ahead_ns().items():
             if attempt in self._torn or self._set.get(attempt, 0) >= _TURNS:
                 continue
@@ -194,7 +188,7 @@ class Fold:
             self._tear(attempt)
 
     def _due(self, states: Sequence[ProcessState]) -> tuple[set[int], bool]:
-        """The attempts to be told again, and whether that is all there is."""
+        """The attempts to be replayed, and whether that is all there is."""
         known = self._members
         renumbered = any(known.get(s.journal, s.attempt) != s.attempt for s in states)
         if not self.begun or renumbered:
@@ -206,7 +200,7 @@ class Fold:
     def _begin(
         self, due: set[int], states: Sequence[ProcessState], afresh: bool, at_most: int | None
     ) -> Replay:
-        """Of all that is stored by now; what is stored from now on is kept for us."""
+        """A replay of all that is stored by now.  Later batches come by `stored`."""
         mine = {state.journal: state.attempt for state in states if state.attempt in due}
         with self._still or nullcontext(), self._gate:
             replay = self._replay(dict.fromkeys(mine, LOWEST))
@@ -227,29 +221,30 @@ class Fold:
 
     def _tell_again(
         self, due: set[int], states: Sequence[ProcessState], afresh: bool, replay: Replay
-    ) -> None:
+    ) -> Slices[None]:
         if afresh:
             self._ledger, self._scribes = Ledger(), {}
             self._started_ns, self._lenient, self._gone = {}, set(), set()
             self._ahead, self._set = {}, {}
             self.told = self._saved = 0
-        self.begun = False  # should the store fail us half-way
+        self.begun = False  # in case the store fails half-way
         with replay:
             self._announce(due, states)
-            self._listen(replay)
-        # In order of time, and yet too late: some rank went its own way.  It has no say then.
+            yield from self._listen(replay)
+        # A replay is in order of time.  A record that is late even so is of a rank that went its
+        # own way: from now on such ranks do not count.
         self._lenient |= self._torn & due
         self.begun = True
 
-    def _listen(self, replay: Replay) -> None:
+    def _listen(self, replay: Replay) -> Slices[None]:
         told = 0
         for stretch in replay:
-            if self._give_up():
-                raise GaveUp
             self._telling = told, replay.records
             self._take(_heeded(stretch))
             told += sum(batch.records for batch in stretch)
             del stretch  # before the next is read
+            if 0 < told < replay.records:
+                yield WORKED
 
     def _announce(self, attempts: set[int], states: Sequence[ProcessState]) -> None:
         for key in [key for key in self._ledger.attempts if key[0] in attempts]:
@@ -262,12 +257,13 @@ class Fold:
                 self._gone.discard(state.journal)
                 self._started_ns[state.journal] = state.started_ns
                 at = state.attempt, state.host
-                told = offsets.get(state.host, 0)
-                known = self._ahead.setdefault(at, told if abs(told) > NO_OFFSET_NS else 0)
+                offset_ns = offsets.get(state.host, 0)
+                reported_ns = offset_ns if abs(offset_ns) > NO_OFFSET_NS else 0
+                ahead_ns = self._ahead.setdefault(at, reported_ns)
                 scribe = self._scribe(state.attempt)
                 scribe.enter(
                     state.journal, state.attempt, state.rank, state.started_ns,
-                    host=state.host, ahead_ns=known + state.ahead_ns,
+                    host=state.host, ahead_ns=ahead_ns + state.ahead_ns,
                 )  # fmt: skip
         done = {s.attempt for s in states} - {s.attempt for s in states if s.done is not True}
         self._ledger.fresh = {attempt + 1 for attempt in done}
@@ -329,17 +325,23 @@ class Fold:
         self._files.write(self.run, state.to_bytes())
         self._saved = self.told
 
-    def _resume(self) -> None:
-        """Go on from what was saved, if there is something and it is of any use."""
+    def _resume(self) -> Slices[None]:
+        """Continue from what was saved, if something was and the store still fits it."""
         if self._files is None or (saved := self._files.read(self.run)) is None:
             return
         try:
-            self._go_on(FoldState.of_bytes(self.run, saved))
+            rest = self._go_on(FoldState.of_bytes(self.run, saved))
         except (ValueError, Unfit) as error:
             logger.info("the account of run %s begins afresh: %s", self.run, error)
             self._files.delete(self.run)
+            return
+        with rest or nullcontext():
+            if rest is not None:
+                yield from self._listen(rest)
+        self.begun = True
 
-    def _go_on(self, saved: FoldState) -> None:
+    def _go_on(self, saved: FoldState) -> Replay | None:
+        """Take over what was saved.  Returns the replay of what the store has beyond it."""
         store = self._reading.store
         with ExitStack() as held:
             with self._still or nullcontext(), self._gate:
@@ -357,21 +359,23 @@ class Fold:
             self._ahead, self._set = saved.clocks, dict.fromkeys(saved.scribes, _TURNS)
             self.told = self._saved = saved.told
             if rest is not None:
-                self._listen(rest)
-        self.begun = True
+                held.pop_all()  # the caller closes `rest`
+                whole.__exit__(None, None, None)
+        return rest
 
     # ── who has gone ──────────────────────────────────────────────────────────────────────────
 
     def _let_go(self, states: Iterable[ProcessState]) -> None:
-        """Nobody need wait for those who are surely gone; should one speak, all is told again."""
+        """Do not wait for processes that are surely gone.  If one of them has a record after all,
+        its attempt is replayed."""
         before_ns = self._reading.clock.wall_ns() - int(SURELY_GONE_SECONDS * 1e9)
         gone = {s.journal for s in states if s.ended_ns is not None and s.ended_ns < before_ns}
         new = gone - self._gone
         if not new:
             return
         self._gone |= new
-        for (attempt, _), found in list(self._ledger.attempts.items()):
-            mine = [track for key, track in found.tracks.items() if _journal(key) in new]
+        for (attempt, _), booked in list(self._ledger.attempts.items()):
+            mine = [track for key, track in booked.tracks.items() if _journal(key) in new]
             try:
                 for track in mine:
                     track.flush()
@@ -381,7 +385,8 @@ class Fold:
         self._ledger.settle()
 
     def _wait_for_those_who_may_speak(self, states: Iterable[ProcessState]) -> None:
-        """Drawing up takes for gone who has ended; its last records may still be on their way."""
+        """`draw_up` takes every process that has ended for gone.  Its last records may still be on
+        their way, so it is taken back here."""
         for state in states:
             attempt = self._ledger.attempts.get((state.attempt, 0))
             track = None if attempt is None else attempt.tracks.get(state.journal)
@@ -389,24 +394,20 @@ class Fold:
                 track.ended = state.journal in self._gone
 
     def _lives(self, states: Iterable[ProcessState]) -> list[Life]:
-        found: list[Life] = []
+        lives: list[Life] = []
         for state in states:
             scribe = self._scribes.get(state.attempt)
-            found += [life_of(state)] if scribe is None else scribe.lives([state])
-        return found
+            lives += [life_of(state)] if scribe is None else scribe.lives([state])
+        return lives
 
 
 def _heeded(stretch: Iterable[Batch]) -> Iterator[Batch]:
-    """With a look before each: what is told again may be given up, what is new is folded."""
+    """The same batches, with a look before each whether anybody still waits."""
     for batch in stretch:
         look()
         yield batch
 
 
-def _never() -> bool:
-    return False
-
-
 def _journal(key: str) -> str:
-    """Whose track it is; a program that starts over in place has several."""
+    """The journal that a track belongs to.  A program that restarts in place has several tracks."""
     return key.partition("#")[0]

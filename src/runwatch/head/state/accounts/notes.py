@@ -1,31 +1,28 @@
-"""Goodput for the list of runs: drawn up beside, by and by, never while somebody waits for a list.
+"""Goodput for the list of runs: drawn up when there is time, never while somebody waits for a list.
 
-Of runs that are listed.  One with few records is read for this alone; the account of a long one is
-drawn up and saved beside, so that it is there when somebody asks.
+Only for runs that are listed.  One with few records is read for this alone.  The account of a long
+one is drawn up and saved, so that it is there when somebody asks.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from runwatch.clock import Clock, system_clock
-from runwatch.errors import RunwatchError
-from runwatch.head.state.accounts.accounts import Accounts
+from runwatch.head.state.accounts.accounts import FEW_RECORDS, Accounts
+from runwatch.head.state.accounts.slices import WORKED, Slices
+from runwatch.head.state.accounts.worker import Priority
 from runwatch.head.state.board import GoodputNote, RunBoard
 from runwatch.record import RunId
 from runwatch.views.goodput.account import Account, Goodput
 from runwatch.views.goodput.figures import shares
 
-MOST_RECORDS: Final = 100_000
 MOST_WANTED: Final = 200
 AGAIN_SECONDS: Final = 60.0
 """A run that goes on is looked at again after so long."""
-REST: Final = 4.0
-"""It rests so many times as long as it worked."""
-logger = logging.getLogger("runwatch.head")
 
 
 class GoodputKeeper:
@@ -34,34 +31,25 @@ class GoodputKeeper:
         self._board = board
         self._clock = clock
         self._lock = threading.Lock()
-        self._wanted: dict[RunId, int] = {}
-        """And when it had last been heard of."""
+        self._wanted: set[RunId] = set()
         self._looked: dict[RunId, tuple[int, int]] = {}
-        """When we last did, and what it had been heard of by then."""
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-        accounts.on_account = self._told
+        """When we last looked at a run, and when it had last been heard of by then."""
+        accounts.on_account = self._note
 
     def want(self, listed: Iterable[tuple[str, int]]) -> None:
         """Runs, each with the time at which it was last heard of."""
         with self._lock:
-            for run, last_ns in listed:
+            for name, last_ns in listed:
                 if len(self._wanted) >= MOST_WANTED:
                     break
-                if self._is_due(RunId(run), last_ns):
-                    self._wanted[RunId(run)] = last_ns
-            if self._wanted and self._thread is None and not self._stop.is_set():
-                self._thread = threading.Thread(
-                    target=self._run, name="runwatch-goodput-notes", daemon=True
-                )
-                self._thread.start()
-
-    def close(self) -> None:
-        self._stop.set()
-        with self._lock:
-            thread = self._thread
-        if thread is not None:
-            thread.join()
+                run = RunId(name)
+                if run not in self._wanted and self._is_due(run, last_ns):
+                    self._wanted.add(run)
+                    self._accounts.worker.want(
+                        f"goodput of run {run} for the list",
+                        partial(self._look, run, last_ns),
+                        lambda: Priority.LISTED,
+                    )
 
     def _is_due(self, run: RunId, last_ns: int) -> bool:
         looked = self._looked.get(run)
@@ -70,32 +58,20 @@ class GoodputKeeper:
         at_ns, had_ns = looked
         return last_ns > had_ns and self._clock.mono_ns() - at_ns > AGAIN_SECONDS * 1e9
 
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            with self._lock:
-                if not self._wanted:
-                    self._thread = None
-                    return
-                run, last_ns = self._wanted.popitem()
-            began_ns = self._clock.mono_ns()
-            self._note(run)
-            ended_ns = self._clock.mono_ns()
-            with self._lock:
-                self._looked[run] = ended_ns, last_ns
-            self._stop.wait((ended_ns - began_ns) / 1e9 * REST)
-
-    def _note(self, run: RunId) -> None:
+    def _look(self, run: RunId, last_ns: int) -> Slices[None]:
         try:
-            goodput = self._accounts.short(run, MOST_RECORDS)
-        except RunwatchError as error:  # a store that cannot be read now
-            logger.warning("goodput of run %s for the list: %s", run, error)
-            return
+            goodput = self._accounts.short(run, FEW_RECORDS)
+        finally:
+            with self._lock:
+                self._wanted.discard(run)
+                self._looked[run] = self._clock.mono_ns(), last_ns
         if goodput is not None:
-            self._told(run, goodput)
+            self._note(run, goodput)
         else:
             self._accounts.want(run)
+        yield WORKED
 
-    def _told(self, run: RunId, goodput: Goodput) -> None:
+    def _note(self, run: RunId, goodput: Goodput) -> None:
         self._board.note(run, noted(goodput.account()))
 
 

@@ -1,10 +1,10 @@
 """A fold as it is kept between two lives of a head, and whether a store still fits it.
 
-A fold is of certain records: all that a store held of some journals at one moment.  That moment is
-kept as a mark for each journal: its cursor, and a tally of the records that counted.  Later the
-store is asked for the tally up to the newest record of then.  If it is the same, what the journal
-has beyond is all that is missing; if not (something came late, or is gone), the fold is worth
-nothing.
+A fold was made of certain records: all that the store held of some journals at one moment.  Each
+journal has a mark of that moment: its cursor, and a tally of the records that counted.  Later the
+store is asked for the tally up to the newest of those records.  If it is the same, only the
+journal's newer records are missing.  If not (a record came late, or is gone), the fold is of no
+use.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ class FoldState:
 
     def ahead(self, cursor: Callable[[JournalId], Position]) -> dict[JournalId, int]:
         """The journals that have more by now, and since when; `Unfit` if one has less."""
-        found: dict[JournalId, int] = {}
+        since_ns: dict[JournalId, int] = {}
         for journal, mark in self.marks.items():
             at = cursor(journal)
             if at < mark.position:
                 raise Unfit(f"{journal} ends at {at}, before {mark.position}")
             if at > mark.position:
-                found[journal] = mark.tally.newest_ns + 1
-        return found
+                since_ns[journal] = mark.tally.newest_ns + 1
+        return since_ns
 
     @property
     def until(self) -> dict[JournalId, int]:
@@ -103,7 +103,7 @@ class FoldState:
         ledger = Ledger.of_state(state["ledger"])
         return cls(
             ledger,
-            {n: scribe_of_state(run, ledger, found) for n, found in state["scribes"]},
+            {n: scribe_of_state(run, ledger, scribe) for n, scribe in state["scribes"]},
             set(state["lenient"]),
             dict(state["started"]),
             set(state["gone"]),
