@@ -1,7 +1,7 @@
-"""Who is to blame when a run stands still: the ranks' stacks, compared.
+"""Who is to blame when a run stands still: the stacks of its ranks, compared.
 
-`blame.py` has the rules.  Where the evidence does not decide, the report says `cannot tell` and
-shows the groups of ranks that are at the same.
+The rules are in `rules/`.  Where the evidence does not decide, the report says `cannot tell` and
+shows the ranks in groups, by what they are at.
 """
 
 from __future__ import annotations
@@ -11,17 +11,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from runwatch.views.diagnosis.blame import RULES, Blame, Confidence, by_flight
+from runwatch.views.diagnosis.blame import Blame, Confidence
 from runwatch.views.diagnosis.evidence import RankEvidence, Seat
 from runwatch.views.diagnosis.flight import Finding
 from runwatch.views.diagnosis.progress import ranks_in_words
+from runwatch.views.diagnosis.rules import first_blame
 from runwatch.views.diagnosis.saying import MOST_GROUPS, seats_in_words
 from runwatch.views.diagnosis.scene import Group, Scene, grouped
 from runwatch.views.diagnosis.standing import Standing, most_lenient, standing
+from runwatch.views.diagnosis.weighing import weighed
 from runwatch.views.severity import Bearing
-
-_BY_THEMSELVES: Final = frozenset(("ended", "stopped", "flight"))
-"""Rules whose evidence needs no stack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +80,16 @@ def diagnose(
         if rank not in evidence
     }
     scene = Scene({**evidence, **unknown}, flight)
-    found = next(blame for rule in RULES if (blame := rule(scene)) is not None)
-    blame = _weighed(found, by_flight(scene))
+    blame = weighed(first_blame(scene), scene)
     groups = _groups(scene, blame.ranks)
     how = _standing(scene, blame)
-    unsure = blame.rule == "alone" and how.bearing != "stuck"
+    # A rank without others to compare it with is to blame only if it is stuck itself.
+    unsure = len(scene.seats) == 1 and how.bearing != "stuck"
     return HangReport(
         rule=blame.rule,
         ranks=blame.ranks,
         confidence="cannot tell" if unsure else blame.confidence,
-        text=_sentence(blame, groups, how),
+        text=_sentence(blame, groups, how, alone=len(scene.seats) == 1),
         groups=tuple(groups),
         evidence=blame.evidence,
         look_at=blame.look_at,
@@ -99,29 +98,14 @@ def diagnose(
     )
 
 
-def _weighed(stacks: Blame, flight: Blame | None) -> Blame:
-    """Two witnesses: together they are sure, apart neither is believed."""
-    if flight is None or stacks.confidence == "certain":
-        return stacks
-    told = stacks.evidence + flight.evidence
-    if stacks.confidence == "cannot tell":
-        return Blame("flight", flight.ranks, "likely", told, stacks.look_at)
-    if stacks.ranks == flight.ranks:
-        return Blame(stacks.rule, stacks.ranks, "certain", told, stacks.look_at)
-    return Blame(stacks.rule, (), "cannot tell", told, ("both: stacks and flight recorder differ",))
-
-
 def _standing(scene: Scene, blame: Blame) -> Standing:
-    """Of those that everyone waits for; who waits for others has no say."""
-    if blame.rule == "running":
-        return Standing("busy", "stacks change from one look to the next")
-    if blame.rule in _BY_THEMSELVES:
-        return Standing("stuck")
-    if blame.rule in ("mismatch", "step"):
+    """Of the ranks that everyone waits for; the ranks that wait have no say."""
+    if blame.standing is not None:
+        return blame.standing
+    if blame.in_collectives:
         return _in_collectives(scene, Standing("stuck" if blame.ranks else "unsure"))
     named = [seat for seat in scene.seen if seat.rank in blame.ranks] or scene.elsewhere
-    found = most_lenient(map(standing, named))
-    return found or _in_collectives(scene, Standing("unsure"))
+    return most_lenient(map(standing, named)) or _in_collectives(scene, Standing("unsure"))
 
 
 def _in_collectives(scene: Scene, otherwise: Standing) -> Standing:
@@ -151,7 +135,7 @@ def _by_end(seats: Iterable[Seat]) -> list[Group]:
     return [Group(tuple(members)) for members in found.values()]
 
 
-def _sentence(blame: Blame, groups: Sequence[Group], how: Standing) -> str:
+def _sentence(blame: Blame, groups: Sequence[Group], how: Standing, *, alone: bool) -> str:
     named = [group for group in groups if set(group.ranks) <= set(blame.ranks)]
     others = [group for group in groups if group not in named]
     parts = [seats_in_words(group.seats) for group in others[:MOST_GROUPS]]
@@ -165,6 +149,6 @@ def _sentence(blame: Blame, groups: Sequence[Group], how: Standing) -> str:
         return f"slow rather than stuck: {said}{why}" if how.bearing == "busy" else said + why
     if not blame.ranks:
         return f"cannot tell who holds the others up: {said}"
-    if blame.rule == "alone" and how.bearing == "unsure":
+    if alone and how.bearing == "unsure":
         return f"cannot tell whether it is stuck: {said}"
     return f"{said}; {how.why}" if how.why else said
