@@ -3,7 +3,8 @@
     python scripts/page_types.py
 
 The results are `web/src/lib/types.generated.ts`, and `tables.generated.ts` with the words and
-colours of the classes of an account, and what device metrics mean.  Both are checked in; a test
+colours of the classes of an account, the spans that are counted in them, and what device metrics
+mean.  Both are checked in; a test
 makes them again and compares.
 """
 
@@ -19,6 +20,7 @@ from typing import Any
 
 from runwatch.head.feature_table import api_document
 from runwatch.views.device_metrics import DEVICE_METRICS
+from runwatch.views.goodput.classes import SPAN_CLASSES, Spent
 from runwatch.views.goodput.looks import LOOKS
 
 WEB = Path(__file__).resolve().parents[1] / "web"
@@ -66,13 +68,21 @@ def tables() -> str:
         for look in LOOKS
     }
     shape = "{ words: string; meaning: string; light: string; dark: string }"
-    table = json.dumps(classes, indent=2, ensure_ascii=False)
-    meanings = json.dumps({m.name: m.meaning for m in DEVICE_METRICS}, indent=2, ensure_ascii=False)
-    heading = "// `make types` writes this file.\n\n"
+    spans = {name: Spent(spent).name.lower() for name, spent in SPAN_CLASSES.items()}
+    meanings = {metric.name: metric.meaning for metric in DEVICE_METRICS}
     return (
-        f"{heading}export const CLASSES: Readonly<Record<string, {shape}>> = {table};\n\n"
-        f"export const DEVICE_METRICS: Readonly<Record<string, string>> = {meanings};\n"
+        "// `make types` writes this file.\n\n"
+        + _constant("CLASSES", shape, classes)
+        + "\n/** The class that a span of this name is counted in. */\n"
+        + _constant("SPAN_CLASSES", "string", spans)
+        + "\n"
+        + _constant("DEVICE_METRICS", "string", meanings)
     )
+
+
+def _constant(name: str, shape: str, table: object) -> str:
+    text = json.dumps(table, indent=2, ensure_ascii=False)
+    return f"export const {name}: Readonly<Record<string, {shape}>> = {text};\n"
 
 
 def main() -> int:

@@ -66,8 +66,12 @@ class Cluster:
 
     @property
     def environment(self) -> dict[str, str]:
+        return self.environment_of(self.node_root)
+
+    @staticmethod
+    def environment_of(directory: Path) -> dict[str, str]:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("RUNWATCH_")}
-        return inherited | {"RUNWATCH_DIR": str(self.node_root), "RUNWATCH_AGENT": "off"}
+        return inherited | {"RUNWATCH_DIR": str(directory), "RUNWATCH_AGENT": "off"}
 
     def start_head(self, *options: str) -> Listening:
         self.head = self._python(

@@ -23,7 +23,7 @@ from runwatch.head.features.tokens.api import TokensApi
 from runwatch.head.http.app import operations_of
 from runwatch.head.http.openapi import document
 from runwatch.head.reading import Reading
-from runwatch.store.duck.engine import DuckStore
+from runwatch.store.engines import USUAL, open_store
 
 FEATURES: Final[tuple[Callable[[Context], Feature], ...]] = (
     RunsApi,
@@ -48,7 +48,7 @@ def features_of(context: Context) -> list[Feature]:
 
 def api_document() -> dict[str, Any]:
     """The OpenAPI document, as every head answers with it."""
-    store = DuckStore.open(None)
+    store = open_store(USUAL, None)
     try:
         context = Context.of(Reading(store))
         operations = operations_of(context, features_of(context))

@@ -63,7 +63,7 @@ from runwatch.journal.segment import journal_directories
 from runwatch.record import Batch, JournalId, RunId
 from runwatch.record.door import refused_records
 from runwatch.record.losses import LimitReached
-from runwatch.store.duck.engine import DuckStore
+from runwatch.store.engines import engine_in_use, open_store
 from runwatch.store.folds import FoldFiles
 from runwatch.store.journals import JournalStore, stretch_bytes
 from runwatch.store.store import Retention
@@ -88,6 +88,8 @@ class LocalSettings:
     loose_profiles: bool = False
     """Show traces outside a profile's own folder, too."""
     serving: ServingSettings = field(default_factory=ServingSettings)
+    engine: str = field(default_factory=engine_in_use)
+    """Of the store."""
 
 
 class LocalHead:
@@ -120,7 +122,7 @@ class LocalHead:
         self.store = (
             JournalStore(root, keeps=LOOKED_UP.__contains__, clock=clock)
             if bare
-            else DuckStore.open(root / "store" if lasts else None, clock=clock)
+            else open_store(settings.engine, root / "store" if lasts else None, clock=clock)
         )
         self.quotas = Quotas(
             settings.quotas or NO_LIMITS, self.store, tell=self._reached, clock=clock

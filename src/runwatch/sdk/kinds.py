@@ -6,20 +6,10 @@ under exactly that name.  Nothing is guessed: "eval" is not "evaluation".
 
 from __future__ import annotations
 
-from typing import Final, Literal, get_args
+from typing import Final, get_args
 
-Kind = Literal[
-    "accelerator_init",
-    "training_preparation",
-    "data_loading",
-    "checkpoint_save",
-    "checkpoint_restore",
-    "evaluation",
-    "compile",
-    "elastic_slice_down",
-    "elastic_scale_up",
-    "elastic_reinitialization",
-]
+from runwatch.views.goodput.classes import Kind as Kind
+
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 DATA_LOADING: Final = "data_loading"

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from runwatch.cli.pictures import devices as device_picture
 from runwatch.journal.liveness import boot_id
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import JournalId, Origin
+from runwatch.views.device_metrics import DEVICE_METRICS
 
 SECOND = 10**9
 NOW = 1_700_000_000 * SECOND
@@ -184,6 +186,22 @@ def test_no_devices_and_what_to_do(
     said = capsys.readouterr().out
     assert " ".join(part.split()) in " ".join(said.split())
     assert "runwatch agent --head" in said
+
+
+def test_what_is_sampled_and_what_it_means(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["devices", "--dir", str(root), "--metrics"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["metric", "unit", "called", "what", "it", "means"]
+    power = next(line for line in lines if line.startswith("gpu_power_watts "))
+    assert re.split(r"  +", power.strip()) == [
+        "gpu_power_watts", "W", "power", "Power that the board draws.",
+    ]  # fmt: skip
+    assert main(["devices", "--dir", str(root), "--metrics", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert [metric["name"] for metric in answer["metrics"]] == [m.name for m in DEVICE_METRICS]
 
 
 def test_an_unknown_run_is_an_error(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

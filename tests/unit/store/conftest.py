@@ -1,4 +1,4 @@
-"""Engines under the conformance suite: each is a way to open a store, and to open it again."""
+"""Engines under the conformance suite: every one in the table, in memory and on disk."""
 
 from __future__ import annotations
 
@@ -8,18 +8,22 @@ from pathlib import Path
 import pytest
 
 from runwatch.store.duck.engine import DuckSettings, DuckStore
+from runwatch.store.engines import ENGINES, open_store
 from runwatch.store.store import Store
+
+PLACES = ("memory", "disk")
 
 
 class Engine:
     """Opens stores and closes what a test left open."""
 
-    def __init__(self, kind: str, root: Path) -> None:
-        self.keeps = kind == "duck-disk"
+    def __init__(self, name: str, place: str, root: Path) -> None:
+        self.keeps = place == "disk"
         """Whether what was written is there after `reopen`."""
+        self._name = name
         self._root = root
         self._count = 0
-        self._store: DuckStore | None = None
+        self._store: Store | None = None
 
     def fresh(self) -> Store:
         """A new, empty store."""
@@ -34,21 +38,27 @@ class Engine:
             self._store.close()
             self._store = None
 
-    def _open(self) -> DuckStore:
+    def _open(self) -> Store:
         self.close()
         directory = self._root / str(self._count) if self.keeps else None
+        self._store = (
+            self._duck(directory) if self._name == "duckdb" else open_store(self._name, directory)
+        )
+        return self._store
+
+    def _duck(self, directory: Path | None) -> Store:
         # Every other store answers from tiny pages: a question must not tell the difference.
         page_rows = 5 if self._count % 2 else 4_000_000
         settings = DuckSettings(threads=1, merge_parts=3, reserve_bytes=0, page_rows=page_rows)
-        self._store = DuckStore.open(directory, settings=settings)
-        return self._store
+        return DuckStore.open(directory, settings=settings)
 
 
-@pytest.fixture(params=["duck-memory", "duck-disk"])
+@pytest.fixture(params=[f"{name}-{place}" for name in ENGINES for place in PLACES])
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    made = Engine(request.param, tmp_path)
-    yield made
-    made.close()
+    name, _, place = request.param.rpartition("-")
+    opener = Engine(name, place, tmp_path)
+    yield opener
+    opener.close()
 
 
 @pytest.fixture

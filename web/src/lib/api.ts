@@ -1,4 +1,5 @@
-// One function per endpoint, and the only file that calls fetch.
+// What the page asks the head, and the only file that calls fetch.  An endpoint that several places ask for has a
+// function here; one place alone may use `ask`.
 
 import { unitOf } from "./model/units";
 import type {
@@ -76,7 +77,8 @@ function written(value: Value): string {
   return typeof value === "number" && !Number.isInteger(value) ? String(Math.round(value)) : String(value);
 }
 
-async function ask<T>(path: string, query: Query = {}, signal?: AbortSignal, init: RequestInit = {}): Promise<T> {
+/** A path below api/v1.  `T` is the shape of its answer: `components["schemas"][…]` of types.generated.ts. */
+export async function ask<T>(path: string, query: Query = {}, signal?: AbortSignal, init: RequestInit = {}): Promise<T> {
   let reply: Response;
   try {
     reply = await fetch(address(`api/v1/${path}`, query), { ...init, ...(signal ? { signal } : {}) });

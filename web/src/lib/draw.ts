@@ -9,6 +9,7 @@ import type { Cluster, Sort, Tone } from "./model/moments";
 import { worst } from "./model/moments";
 import { timeTicks } from "./model/ticks";
 import { span, toPixel, type Range } from "./model/zoom";
+import { SPAN_CLASSES } from "./tables.generated";
 import type { Theme } from "./theme.svelte";
 
 export type Context = CanvasRenderingContext2D;
@@ -228,7 +229,7 @@ export function drawBars(all: readonly Bar[], rows: number, range: Range, theme:
       const to = toPixel(bar.end, range, width);
       if (to < 0 || from > width) continue;
       const isStep = bar.name === "step";
-      context.fillStyle = isStep ? (theme === "dark" ? "#4a86ba" : "#7fb0de") : classColour(bar.useful ? "productive" : (SPAN_CLASS[bar.name] ?? `custom:${bar.name}`), theme);
+      context.fillStyle = isStep ? (theme === "dark" ? "#4a86ba" : "#7fb0de") : classColour(bar.useful ? "productive" : (SPAN_CLASSES[bar.name] ?? `custom:${bar.name}`), theme);
       const inset = isStep ? room : room + Math.min(3, size * 0.25);
       context.fillRect(from, bar.row * size + inset, Math.max(to - from - (to - from > 3 ? 1 : 0), 0.7), size - 2 * inset);
       const text = isStep ? `${bar.step ?? ""}` : bar.name;
@@ -239,11 +240,6 @@ export function drawBars(all: readonly Bar[], rows: number, range: Range, theme:
     }
   };
 }
-
-const SPAN_CLASS: Record<string, string> = {
-  checkpoint_save: "checkpoint_save", checkpoint_restore: "checkpoint_restore", evaluation: "evaluation",
-  data_loading: "data_loading", compile: "program_startup", training_preparation: "training_preparation", accelerator_init: "accelerator_init",
-};
 
 /** The least and most of all series as an area, their mean as a line; gaps stay gaps. */
 export function drawBand(band: Band, range: Range, { low, high }: Limits, colour: string, theme: Theme): Draw {

@@ -111,6 +111,20 @@ export const CLASSES: Readonly<Record<string, { words: string; meaning: string; 
   }
 };
 
+/** The class that a span of this name is counted in. */
+export const SPAN_CLASSES: Readonly<Record<string, string>> = {
+  "compile": "program_startup",
+  "accelerator_init": "accelerator_init",
+  "training_preparation": "training_preparation",
+  "data_loading": "data_loading",
+  "checkpoint_save": "checkpoint_save",
+  "checkpoint_restore": "checkpoint_restore",
+  "evaluation": "evaluation",
+  "elastic_slice_down": "elastic_slice_down",
+  "elastic_scale_up": "elastic_scale_up",
+  "elastic_reinitialization": "elastic_reinitialization"
+};
+
 export const DEVICE_METRICS: Readonly<Record<string, string>> = {
   "gpu_utilization_percent": "Share of the time in which at least one kernel ran. A kernel on one of many cores counts.",
   "gpu_sm_activity_percent": "Share of the cores (SMs) that had work, averaged over the time.",

@@ -22,9 +22,14 @@ from runwatch.agent.settings import AgentSettings
 from runwatch.cli.pictures import tables
 from runwatch.head.settings import HeadSettings
 from runwatch.settings import load, runwatch_dir
+from runwatch.store.engines import StoreSettings
 
 WIDE: Final = 120
-SECTIONS: dict[str, type[Any]] = {"agent": AgentSettings, "head": HeadSettings}
+SECTIONS: dict[str, type[Any]] = {
+    "agent": AgentSettings,
+    "head": HeadSettings,
+    "store": StoreSettings,
+}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,6 +7,7 @@ example:
   runwatch devices
   runwatch devices --watch --run llama-7b
   runwatch devices --sort temperature --limit 10
+  runwatch devices --metrics
 """
 
 from __future__ import annotations
@@ -47,11 +48,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="those heard of in the last so many seconds (default 3600)",
     )
     parser.add_argument("--watch", action="store_true", help="follow; end with Ctrl-C")
+    parser.add_argument(
+        "--metrics", action="store_true", help="list what is sampled of devices, and what it means"
+    )
     parser.add_argument("--json", action="store_true", help="print what the API answers")
 
 
 def run(arguments: argparse.Namespace) -> int:
     with source.open_source(arguments) as head:
+        if arguments.metrics:
+            return _metrics(head, arguments)
         if arguments.json:
             tables.print_json(_ask(head, arguments, arguments.limit))
             return 0
@@ -59,6 +65,18 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.watch and sys.stdout.isatty():
             return _watch(head, arguments, out)
         out.print(_picture(head, arguments, out))
+    return 0
+
+
+def _metrics(head: source.Source, arguments: argparse.Namespace) -> int:
+    answer = head.get("/devices/metrics")
+    if arguments.json:
+        tables.print_json(answer)
+        return 0
+    shown = tables.table("metric", "unit", "called", "what it means", fold="what it means")
+    for metric in answer["metrics"]:
+        shown.add_row(metric["name"], metric["unit"], metric["words"], Text(metric["meaning"]))
+    tables.console().print(shown)
     return 0
 
 

@@ -27,29 +27,33 @@ from runwatch.views.diagnosis.progress import Ended, Progress
 from runwatch.views.diagnosis.pulses import Ran, of_others, of_thread
 
 FOR_OTHERS: Final = frozenset(("collective", "peer", "device", "backward"))
+"""Waits that other ranks may end."""
 _TELLING: Final = frozenset(("collective", "peer", "data", "checkpoint", "compile", "device"))
-"""What a thread is at that the main thread waits for."""
+"""What another thread does while the main thread waits for it."""
 _WAITS_FOR_A_THREAD: Final = frozenset(("lock", "unknown", "backward", "device"))
+"""Waits of the main thread behind which another thread may be."""
 _STOPPED: Final = "T"
-"""Not `t`: so a process looks while somebody reads its stacks from outside."""
+"""Not `t`: a process is in that state while somebody reads its stacks from outside."""
 _GONE: Final = frozenset("ZX")
 LOOKS: Final = 4
-"""So many of the newest looks say where a rank is; earlier ones, whether it ever moved."""
+"""Where a rank is comes from so many of its newest looks; earlier ones only say if it moved."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankEvidence:
+    """What is known of one rank.  A *look* (or round) is one reading of its stacks."""
+
     rank: int
     rounds: Sequence[Mapping[str, Any]] = ()
     """`Stacks.to_json()` of its process, oldest first; one or two are enough."""
     state: str = ""
-    """The letter of /proc/PID/stat; that of the newest round if not given."""
+    """The letter of /proc/PID/stat; if empty, the newest round's."""
     last_step: int | None = None
-    """The last that it completed."""
+    """The last step that it completed."""
     open_spans: Mapping[str, int] = field(default_factory=dict)
     """The spans it is in, `step` among them, and since when."""
     since_ns: int | None = None
-    """Its last progress."""
+    """When it last made progress."""
     ended: Ended | None = None
     problems: tuple[str, ...] = ()
     """Why it could not be looked at."""
@@ -57,9 +61,9 @@ class RankEvidence:
     """Stacks of the processes it started: a data loader's workers."""
     host: str = ""
     histories: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
-    """By their number: all rounds of the processes it started, oldest first."""
+    """By pid: all rounds of the processes that it started, oldest first."""
     speaks: bool = False
-    """Values or texts came from it after its last progress, and not long ago."""
+    """It recorded values or texts after its last progress, and not long ago."""
 
 
 def gather(
@@ -67,9 +71,9 @@ def gather(
     progress: Progress | None = None,
     now_ns: int | None = None,
 ) -> dict[int, RankEvidence]:
-    """From the bodies of one incident's `stacks` events, and how the run got on until then.
+    """What is known of each rank, from the `stacks` events of one incident and the progress so far.
 
-    A body with `child_of` is that of a process which a rank started.
+    A body with `child_of` is about a process that a rank started.
     """
     rounds: dict[int, dict[int, Mapping[str, Any]]] = defaultdict(dict)
     children: dict[int, dict[int, dict[int, Mapping[str, Any]]]] = defaultdict(dict)
@@ -130,30 +134,30 @@ class Seat:
 
     evidence: RankEvidence
     thread: Thread | None
-    """The one that matters; None if nobody could look."""
+    """The thread that tells what the rank does; None if there are no stacks."""
     wait: Wait | None
     key: Signature
-    """Equal for ranks that are at the same."""
+    """Equal for ranks that are at the same place."""
     moves: bool
-    """Its stack changed between two rounds."""
+    """Its stack changed between two looks."""
     loops: bool = False
-    """It changed, but is still in the same functions of the user's."""
+    """Its stack changed, but the user's functions on it are the same."""
     threads: tuple[Thread, ...] = ()
     state: str = ""
     looks: int = 0
-    """How often it was looked at."""
+    """How many of the newest looks show its thread."""
     ran: Ran | None = None
-    """The thread that matters, between the looks; None if that is not known."""
+    """How much `thread` ran between the looks; None if that is not known."""
     others_ran: Ran | None = None
-    """All other threads of the process but ours, native ones among them."""
+    """How much all other threads ran, native ones too, without those of Runwatch."""
     in_circles: bool = False
-    """It stays in a loop that nothing in it can end."""
+    """It is in a loop that nothing inside the loop can end."""
     moved_before: bool = False
-    """Its stack was another at an earlier look at the same stall."""
+    """Its stack changed between any two looks at this stall, old ones too."""
     keeps_gil: bool | None = None
-    """Nobody else got the interpreter's lock at any look; None: that was not tried."""
+    """True: no other thread got the interpreter's lock (GIL) at any look.  None: not tried."""
     native_seen: bool = False
-    """Native frames were read at a look."""
+    """At least one look has native frames."""
 
     @property
     def waits_for(self) -> Wait:
@@ -187,26 +191,25 @@ class Seat:
 
 
 def seat(evidence: RankEvidence) -> Seat:
-    everything = [list(threads_of(stacks)) for stacks in evidence.rounds]
-    everything = [threads for threads in everything if threads]
-    looked = everything[-LOOKS:]
+    all_looks = [threads for stacks in evidence.rounds if (threads := threads_of(stacks))]
+    newest_looks = all_looks[-LOOKS:]
     state = evidence.state or next(
         (str(s["state"]) for s in reversed(evidence.rounds) if s.get("state")), ""
     )
-    thread = _that_matters(looked[-1]) if looked else None
+    thread = _that_matters(newest_looks[-1]) if newest_looks else None
     if thread is None:
         return Seat(evidence, None, None, ("unseen", why_unseen(evidence)), False, state=state)
-    earlier = [found for each in looked[:-1] if (found := _counterpart(each, thread)) is not None]
+    earlier = _same_thread(newest_looks[:-1], thread)
     changed = [before for before in earlier if differ(before, thread)]
     moves = any(not _stays(before, thread) for before in changed)
     wait = _as_seen([*earlier, thread])
     for before in changed:
         wait = _while_moving(before, wait)
     rounds = evidence.rounds[-LOOKS:]
-    keeps = _keeps_gil(rounds)
-    if keeps is not None and wait.kind == "running":
-        what = "native code" if keeps or wait.what == "native code" else "Python code"
-        wait = Wait("running", what, wait.where, HOLDS_GIL if keeps else "")
+    keeps_gil = _keeps_gil(rounds)
+    if keeps_gil is not None and wait.kind == "running":
+        what = "native code" if keeps_gil or wait.what == "native code" else "Python code"
+        wait = Wait("running", what, wait.where, HOLDS_GIL if keeps_gil else "")
     return Seat(
         evidence,
         thread,
@@ -214,25 +217,29 @@ def seat(evidence: RankEvidence) -> Seat:
         signature(thread, wait),
         moves,
         loops=moves and all(path(before) == path(thread) for before in changed),
-        threads=tuple(looked[-1]),
+        threads=tuple(newest_looks[-1]),
         state=state,
         looks=len(earlier) + 1,
         ran=of_thread(rounds, thread.native_id) if thread.native_id else None,
         others_ran=of_others(rounds, _ours(rounds) | {thread.native_id}),
-        in_circles=not changed and sum(each.spins for each in (*earlier, thread)) > 1,
-        moved_before=_moved(everything, thread),
-        keeps_gil=keeps,
-        native_seen=any(each.whole for each in (*earlier, thread)),
+        in_circles=not changed and sum(look.spins for look in (*earlier, thread)) > 1,
+        moved_before=_moved(_same_thread(all_looks, thread)),
+        keeps_gil=keeps_gil,
+        native_seen=any(look.whole for look in (*earlier, thread)),
     )
 
 
-def _moved(everything: Sequence[Sequence[Thread]], thread: Thread) -> bool:
-    known = [found for each in everything if (found := _counterpart(each, thread)) is not None]
-    return any(differ(one, other) for one, other in zip(known, known[1:], strict=False))
+def _same_thread(looks: Sequence[Sequence[Thread]], thread: Thread) -> list[Thread]:
+    """The thread as it was at each of these looks, where it was there."""
+    return [same for threads in looks if (same := _counterpart(threads, thread)) is not None]
+
+
+def _moved(looks: Sequence[Thread]) -> bool:
+    return any(differ(one, other) for one, other in zip(looks, looks[1:], strict=False))
 
 
 def _keeps_gil(rounds: Sequence[Mapping[str, Any]]) -> bool | None:
-    """One who did not answer may have been slow; nobody is slow each time."""
+    """A process that did not answer once may have been slow; one that never answers is not."""
     answers = [answer for each in rounds if isinstance(answer := each.get("answers"), bool)]
     if any(answers):
         return False
@@ -240,7 +247,8 @@ def _keeps_gil(rounds: Sequence[Mapping[str, Any]]) -> bool | None:
 
 
 def _as_seen(looks: Sequence[Thread]) -> Wait:
-    """By the newest look; of a stack that stays the same, by the newest with native frames."""
+    """From the newest look.  If the stack did not change, an earlier look may have native frames,
+    which tell more."""
     newest = looks[-1]
     if not newest.whole:
         for before in reversed(looks[:-1]):
@@ -252,16 +260,18 @@ def _as_seen(looks: Sequence[Thread]) -> Wait:
 
 
 def _ours(rounds: Sequence[Mapping[str, Any]]) -> set[int]:
-    """The numbers of our own threads in that process."""
+    """The thread ids of Runwatch's own threads in that process."""
     threads = [t for each in rounds for t in each.get("threads") or () if isinstance(t, Mapping)]
     ours = (t for t in threads if str(t.get("name", "")).startswith("runwatch"))
     return {n for t in ours if isinstance(n := t.get("native_id"), int)}
 
 
 def why_unseen(evidence: RankEvidence) -> str:
-    said = [stacks.get("problems") for stacks in evidence.rounds]
-    problems = [str(each) for found in said if isinstance(found, list | tuple) for each in found]
-    return next(iter((*evidence.problems, *problems)), "no stacks came back")
+    lists = [stacks.get("problems") for stacks in evidence.rounds]
+    of_rounds = [
+        str(problem) for each in lists if isinstance(each, list | tuple) for problem in each
+    ]
+    return next(iter((*evidence.problems, *of_rounds)), "no stacks came back")
 
 
 def _that_matters(threads: Sequence[Thread]) -> Thread | None:
@@ -291,7 +301,7 @@ def _counterpart(threads: Sequence[Thread], of: Thread) -> Thread | None:
 
 
 def _while_moving(before: Thread, wait: Wait) -> Wait:
-    """Caught at some instant: a thread that was elsewhere before runs, whatever it looks like."""
+    """A thread whose stack changed runs, even if the newest look caught it in a lock."""
     if wait.kind in ("unknown", "lock") and wait_of(before).kind != wait.kind:
         return Wait("running", "Python code", wait.where)
     if wait.kind == "unknown":
@@ -300,7 +310,7 @@ def _while_moving(before: Thread, wait: Wait) -> Wait:
 
 
 def _stays(before: Thread, now: Thread) -> bool:
-    """Still at the same: a loader that polls, a collective that spins."""
+    """Whether two different stacks show the same wait: a loader that polls, say."""
     first, second = wait_of(before), wait_of(now)
     if second.kind in ("running", "unknown", "compile", "checkpoint") or first.kind != second.kind:
         return False
@@ -308,8 +318,8 @@ def _stays(before: Thread, now: Thread) -> bool:
 
 
 def child_waits(seat: Seat) -> list[tuple[int, Wait]]:
-    """What the processes that a rank started are at; those that wait for work are left out."""
-    found = []
+    """By pid, what the processes that a rank started do; those that wait for work are left out."""
+    waits = []
     for stacks in seat.evidence.children:
         thread = main_thread(threads_of(stacks))
         if thread is None:
@@ -317,12 +327,12 @@ def child_waits(seat: Seat) -> list[tuple[int, Wait]]:
         wait = wait_of(thread)
         if not is_idle_worker(thread):
             pid = stacks.get("pid")
-            found.append((pid if isinstance(pid, int) else 0, wait))
-    return found
+            waits.append((pid if isinstance(pid, int) else 0, wait))
+    return waits
 
 
 def is_idle_worker(thread: Thread) -> bool:
-    """A worker whose innermost Python is its loop's wait for the next index."""
+    """A worker of a data loader that waits to be told which samples to fetch."""
     for frame in thread.frames:
         if frame.native:
             continue
@@ -334,13 +344,13 @@ def is_idle_worker(thread: Thread) -> bool:
 
 
 def locked_threads(seat: Seat) -> list[tuple[Thread, Frame]]:
-    """Threads that wait for a lock in the user's code."""
-    found = []
+    """Threads that wait for a lock in the user's code, and where."""
+    locked = []
     for thread in seat.threads:
         wait = wait_of(thread)
         if wait.kind == "lock" and wait.where is not None and _acquires(thread, wait):
-            found.append((thread, wait.where))
-    return found
+            locked.append((thread, wait.where))
+    return locked
 
 
 def _acquires(thread: Thread, wait: Wait) -> bool:

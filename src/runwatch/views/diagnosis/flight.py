@@ -1,8 +1,8 @@
-"""Torch's flight recorder: the last collectives of a rank, as it dumps them.
+"""Reads the dumps of torch's flight recorder: the last collectives that a rank called.
 
 A dump is a pickled dict (`TORCH_FR_DUMP_TEMP_FILE`, `TORCH_NCCL_DEBUG_INFO_TEMP_FILE`) or the same
-as JSON.  Collectives of one process group are numbered in the order in which a rank called them;
-the rank that lacks a number which others have is the one they wait for.
+as JSON.  Each rank numbers the collectives of one process group in the order of its calls.  A rank
+that lacks a number which the others have is the one that they wait for.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FIXED: Final[Mapping[int, int]] = {
 }
 """Opcodes of plain values, and how many bytes follow."""
 _COUNTED: Final[Mapping[int, int]] = {ord("X"): 4, 0x8C: 1, 0x8D: 8, 0x8A: 1}
-"""Text and long integers: in how many bytes their length is told."""
+"""Text and long integers: how many bytes their length takes."""
 _REMEMBER_FAR: Final = ord("r")
 _DONE: Final = frozenset(("completed",))
 
@@ -69,7 +69,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Where the ranks of one group part."""
+    """The first collective of a group at which its ranks differ."""
 
     group: str
     sequence: int
@@ -77,10 +77,10 @@ class Finding:
     missing: tuple[int, ...] = ()
     """Ranks that never called it, though others did."""
     different: tuple[int, ...] = ()
-    """Ranks, fewer than the others, that called something else at its place."""
+    """The minority of ranks that called something else in its place."""
     calls: Mapping[int, Call] | None = None
     decided: bool = True
-    """Whether the others are clearly more."""
+    """Whether these ranks are a clear minority, and every rank has dumped."""
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -91,14 +91,14 @@ class Finding:
 
 
 class _Plain(pickle.Unpickler):
-    """Nothing that a dump needs has a class of its own."""
+    """A dump has plain values only: whatever names a class is refused."""
 
     def find_class(self, module: str, name: str) -> Any:
         raise UnreadableDump(f"the dump names {module}.{name}: only plain values are read")
 
 
 def _check(dump: bytes) -> None:
-    """Before anything is made of it: a few bytes could ask for a class, or for all memory."""
+    """Before anything is loaded: a few bytes could ask for a class, or for all memory."""
     at = 0
     while at < len(dump):
         opcode, at = dump[at], at + 1
@@ -131,7 +131,7 @@ def _loads(dump: bytes) -> Any:
         return _Plain(io.BytesIO(dump)).load()
     except UnreadableDump:
         raise
-    # What a damaged pickle raises is not documented to be less than this.
+    # A damaged pickle may raise any of these; Python documents no shorter list.
     except (
         pickle.UnpicklingError,
         EOFError,
@@ -227,10 +227,10 @@ def _int(value: Any) -> int:
 
 
 def compare(traces: Mapping[int, Trace]) -> list[Finding]:
-    """Where the ranks part, group by group; empty if they do not, or if too few have dumped."""
+    """Where the ranks differ, group by group; empty if they do not, or if too few have dumped."""
     groups: dict[tuple[str, tuple[int, ...]], dict[int, GroupTrace]] = defaultdict(dict)
-    for rank, found in traces.items():
-        for group in found.groups.values():
+    for rank, one_trace in traces.items():
+        for group in one_trace.groups.values():
             groups[group.name, group.ranks][rank] = group
     findings = []
     for (name, _), members in sorted(groups.items()):
@@ -244,19 +244,19 @@ def _part(name: str, members: Mapping[int, GroupTrace]) -> Finding | None:
 
 
 def _missing(name: str, members: Mapping[int, GroupTrace]) -> Finding | None:
-    """Who never called the first collective that is not done, though others did."""
+    """Ranks that never called the first collective that is not done, though others did."""
     due = max(group.completed for group in members.values()) + 1
     behind = tuple(sorted(rank for rank, group in members.items() if group.enqueued < due))
     if not behind or len(behind) == len(members):
         return None
     calls = {rank: group.calls[due] for rank, group in members.items() if due in group.calls}
     operation = _commonest(call.operation for call in calls.values())
-    told = _all_told(members) and len(behind) * 2 <= len(members)
-    return Finding(name, due, operation, missing=behind, calls=calls, decided=told)
+    decided = _all_dumped(members) and len(behind) * 2 <= len(members)
+    return Finding(name, due, operation, missing=behind, calls=calls, decided=decided)
 
 
-def _all_told(members: Mapping[int, GroupTrace]) -> bool:
-    """Whether every rank of the group has dumped: whoever has not may be the one."""
+def _all_dumped(members: Mapping[int, GroupTrace]) -> bool:
+    """Whether every rank of the group has dumped: one that has not may be the one to blame."""
     ranks = next(iter(members.values())).ranks
     return set(ranks) <= set(members)
 
@@ -272,11 +272,13 @@ def _different(name: str, members: Mapping[int, GroupTrace]) -> Finding | None:
         elif len(kinds) == 1 or not _must_agree(next(iter(kinds))[0]):
             continue
         by_name = len({operation for operation, _ in kinds}) > 1
-        return _odd(name, sequence, calls, by_name, _all_told(members))
+        return _odd(name, sequence, calls, by_name, _all_dumped(members))
     return None
 
 
-def _odd(name: str, sequence: int, calls: Mapping[int, Call], by_name: bool, told: bool) -> Finding:
+def _odd(
+    name: str, sequence: int, calls: Mapping[int, Call], by_name: bool, all_dumped: bool
+) -> Finding:
     def kind(call: Call) -> str:
         return call.operation if by_name else call.sizes
 
@@ -289,7 +291,7 @@ def _odd(name: str, sequence: int, calls: Mapping[int, Call], by_name: bool, tol
         operation,
         different=odd,
         calls=calls,
-        decided=len(calls) >= 3 and len(odd) * 2 <= len(calls) - len(odd) and told,
+        decided=len(calls) >= 3 and len(odd) * 2 <= len(calls) - len(odd) and all_dumped,
     )
 
 
@@ -298,5 +300,5 @@ def _must_agree(operation: str) -> bool:
 
 
 def _commonest(names: Iterable[str]) -> str:
-    found = Counter(names).most_common(1)
-    return found[0][0] if found else ""
+    commonest = Counter(names).most_common(1)
+    return commonest[0][0] if commonest else ""

@@ -1,7 +1,7 @@
 """A run's progress, read from what its processes recorded.
 
-`Follower` takes batches as they are stored.  It understands Runwatch's own spans, the entries of
-`GoodputRecorder`, and, of a process that tells neither, the step numbers of its points.
+`Follower` takes batches as they are stored.  It reads Runwatch's own spans and the entries of
+`GoodputRecorder`; of a process that records neither, the step numbers of its points.
 """
 
 from __future__ import annotations
@@ -45,18 +45,19 @@ class _Journal:
     spans: dict[int, str] = field(default_factory=dict)
     entries: dict[int, str] = field(default_factory=dict)
     begun: dict[int, tuple[int, int | None]] = field(default_factory=dict)
-    """Steps that have begun: when, and their number."""
+    """By span: when a step began, and its number."""
     step: int = NO_STEP
-    """The highest among its points, or the one that began last."""
+    """The highest step number among its points, or the step that began last."""
     step_ns: int = 0
     tells_steps: bool = False
+    """It records steps as spans: then the step numbers of its points do not matter."""
 
 
 class Follower:
     """Feeds one run's batches into its progress, each journal's in order.
 
-    A journal counts once its process is announced.  `offset_ns` is what must be added to the times
-    of its host to have ours.
+    A journal counts once its process is announced.  `offset_ns` is added to the times of its host
+    to make them times of this head.
     """
 
     def __init__(self, run: RunId, limits: Limits | None = None) -> None:
@@ -65,7 +66,7 @@ class Follower:
         self._journals: dict[JournalId, _Journal] = {}
 
     def enter(self, state: ProcessState, offset_ns: int = 0) -> None:
-        """Announce a process, or tell how it stands now."""
+        """Announce a process, or say how it is now."""
         journal = self._journals.get(state.journal)
         if journal is None:
             journal = self._journals[state.journal] = _Journal(state.rank)
@@ -122,7 +123,7 @@ class Follower:
                 self._edge(journal, name, span, edge, time_ns, number)
 
     def _left_out(self, journal: _Journal) -> None:
-        """So much comes at once only after an outage: the last steps tell as much as all."""
+        """So many steps come at once only after an outage: the last ones tell as much as all."""
         journal.begun.clear()
         self.progress.saw_gap(journal.rank)
 
@@ -136,7 +137,7 @@ class Follower:
         journal.tells_steps = True
         if edge == BEGIN:
             journal.begun[span] = time_ns, step
-            if len(journal.begun) > MOST_BEGUN:  # a begin alone was cut short
+            if len(journal.begun) > MOST_BEGUN:  # its end never came
                 del journal.begun[next(iter(journal.begun))]
             self.progress.saw_step_begin(journal.rank, time_ns)
         elif (begun := journal.begun.pop(span, None)) is not None:
@@ -173,7 +174,7 @@ class Follower:
                 self._came_to(journal, newest, points.time_ns[-1] + journal.offset_ns)
 
     def _came_to(self, journal: _Journal, step: int, time_ns: int) -> None:
-        """A later step number than before: the step until then is done."""
+        """A later step number than before: the step before it is done."""
         if journal.step != NO_STEP:
             self.progress.saw_step(journal.rank, journal.step, journal.step_ns, time_ns)
         journal.step, journal.step_ns = step, time_ns

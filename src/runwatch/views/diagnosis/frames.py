@@ -1,8 +1,8 @@
-"""What a thread waits for, told from its frames.
+"""What a thread waits for, recognised from its frames.
 
 Frames are read from the inside out.  What a wait is *for* (a collective, data, a checkpoint)
-counts more than how it is done (a lock, a socket), so the first frame that tells a purpose decides,
-and only where none does, the innermost frames say how.
+counts more than how the thread waits (in a lock, a socket).  So the first frame that shows a
+purpose decides; only where none does, the innermost frames say how.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Frame:
 
     @property
     def name(self) -> str:
-        """Without the class or function that it lies in: not every source knows them."""
+        """Without the class or function around it: not every source of stacks knows them."""
         return self.function if self.native else self.function.rpartition(".")[2]
 
     @property
@@ -55,16 +55,16 @@ class Thread:
     idle: bool = False
     native_id: int = 0
     whole: bool = False
-    """Native frames were read, too, also if they said nothing and are left out."""
+    """Native frames were read, too, even if none was worth keeping."""
     spins: bool = False
-    """In a loop that nothing in it can end."""
+    """It is in a loop that nothing inside the loop can end."""
     awaits: str = ""
-    """The task of its event loop whose frames were put before its own."""
+    """The task of its event loop whose frames stand before its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What a thread is at.  `where` is the innermost line of the user's own code."""
+    """What a thread does.  `where` is the innermost line of the user's own code."""
 
     kind: Kind
     what: str
@@ -104,21 +104,22 @@ _ADDRESS: Final = re.compile(r"\s*(\+?0x[0-9a-f]+|\[clone [^]]*\]|\(.*\))")
 _LEFT_OUT: Final = "<left out>"
 _BOOTSTRAP: Final = frozenset(("_bootstrap", "_bootstrap_inner"))
 _MOST_HOW: Final = 6
-"""How a thread waits is seen in its innermost frames, or nowhere."""
+"""So many of the innermost frames show how a thread waits."""
 
 
 HOLDS_GIL: Final = "holding the GIL"
 _SERVES: Final = frozenset(("socket", "transfer", "files", "subprocess", "data"))
+"""Means: what they are used for, if a frame further out shows it, says more …"""
 _SERVED: Final[Mapping[str, int]] = {"transfer": 1, "evaluation": 2, "compile": 2, "checkpoint": 2}
-"""What says more of a purpose than what it is done with."""
+"""… and these are the purposes; of several the highest number decides."""
 
 
 # ── reading ────────────────────────────────────────────────────────────────────────────────────
 
 
 def threads_of(stacks: Mapping[str, Any]) -> list[Thread]:
-    """The threads of the user's program; ours, and frames that say nothing, are left out."""
-    found = []
+    """The threads of the user's program.  Frames that say nothing are left out."""
+    threads = []
     for plain in _mappings(stacks.get("threads")):
         name = str(plain.get("name", ""))
         frames = tuple(_frames(plain.get("frames")))
@@ -129,14 +130,14 @@ def threads_of(stacks: Mapping[str, Any]) -> list[Thread]:
         whole = any(bool(frame.get("native")) for frame in _mappings(plain.get("frames")))
         own = number if isinstance(number, int) else 0
         thread = Thread(name, frames, is_main, gil, idle, own, whole, bool(plain.get("spins")))
-        found.append(_through_tasks(thread, list(_mappings(plain.get("tasks")))))
-    return found
+        threads.append(_through_tasks(thread, list(_mappings(plain.get("tasks")))))
+    return threads
 
 
 def _through_tasks(thread: Thread, tasks: Sequence[Mapping[str, Any]]) -> Thread:
-    """A thread whose event loop waits is where its tasks are: their frames go before its own.
+    """If the thread's event loop waits, its tasks show where: their frames go before its own.
 
-    Followed is the task that the loop runs until the end of, down to the one it waits for.
+    It begins with the task that the loop runs until complete, and follows what each awaits.
     """
     purpose = _purpose(thread.frames)
     if not tasks or not _loop_waits(thread.frames) or (purpose and purpose[0] == "idle"):
@@ -155,13 +156,13 @@ def _through_tasks(thread: Thread, tasks: Sequence[Mapping[str, Any]]) -> Thread
 
 
 def _telling(tasks: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """The first that is in the user's own code, else the first."""
+    """The first task that is in the user's own code, else the first."""
     users = (t for t in tasks if any(not is_library(f) for f in _frames(t.get("frames"))))
     return next(users, tasks[0] if tasks else None)
 
 
 def _loop_waits(frames: Sequence[Frame]) -> bool:
-    """Whether its innermost Python is an event loop's wait, and not a callback of it."""
+    """Whether its innermost Python frame is an event loop's wait, not a callback."""
     for frame in frames:
         if frame.native:
             continue
@@ -173,7 +174,7 @@ def _loop_waits(frames: Sequence[Frame]) -> bool:
 
 
 def main_thread(threads: Sequence[Thread]) -> Thread | None:
-    """Not every source says which it is: then the one that no thread started."""
+    """Not every source of stacks says which it is: then the one that no thread started."""
     for thread in threads:
         if thread.is_main:
             return thread
@@ -197,7 +198,7 @@ def _frames(plain: Any) -> Iterable[Frame]:
 
 
 def _is_ours(frames: Sequence[Frame]) -> bool:
-    """A thread of ours has nothing left but how threads begin; our frames are already gone."""
+    """Runwatch's own frames are left out already: of its threads only their start remains."""
     rest = [f for f in frames if not f.native and f.name != _LEFT_OUT]
     started = any(frame.name in _BOOTSTRAP for frame in rest)
     return started and all(f.name in _BOOTSTRAP | {"run"} and is_library(f) for f in rest)
@@ -231,21 +232,21 @@ def wait_of(thread: Thread) -> Wait:
 
 
 def hint_of(thread: Thread) -> Kind | None:
-    """What the user's own functions are called for, from the inside out."""
+    """What the names of the user's own functions say, from the inside out."""
     for frame in thread.frames:
         if not frame.native and not is_library(frame):
-            found = _match(BY_NAME, frame)
-            if found is not None:
-                return found[0]
+            match = _match(BY_NAME, frame)
+            if match is not None:
+                return match[0]
     return None
 
 
 def _purpose(frames: Sequence[Frame]) -> tuple[Kind, str] | None:
     for at, frame in enumerate(frames):
-        found = _match(NATIVE if frame.native else PYTHON, frame)
-        if found is None:
+        match = _match(NATIVE if frame.native else PYTHON, frame)
+        if match is None:
             continue
-        kind, what = found
+        kind, what = match
         if kind == "running":
             return None
         if kind in _SERVES and (outer := _served(frames[at:])) is not None:
@@ -261,38 +262,38 @@ def _purpose(frames: Sequence[Frame]) -> tuple[Kind, str] | None:
 
 
 def _has_users(frames: Sequence[Frame]) -> bool:
-    """A hook of the user's that the backward pass calls waits by itself."""
+    """The backward pass called a hook of the user's, and that is what waits."""
     return any(not frame.native and not is_library(frame) for frame in frames)
 
 
 def _served(outer: Sequence[Frame]) -> tuple[Kind, str] | None:
-    """What a transfer, a file or a child process is for, if something further out tells."""
+    """What a transfer, a file or a child process is for, if a frame further out shows it."""
     best: tuple[Kind, str] | None = None
     for frame in outer:
-        found = None if frame.native else _match(PYTHON, frame)
-        if found is not None and found[0] == "running":
+        match = None if frame.native else _match(PYTHON, frame)
+        if match is not None and match[0] == "running":
             break
-        if found is not None and _SERVED.get(found[0], 0) > (_SERVED[best[0]] if best else 0):
-            best = found
+        if match is not None and _SERVED.get(match[0], 0) > (_SERVED[best[0]] if best else 0):
+            best = match
     return best
 
 
 def _named(kind: Kind, what: str, outer: Sequence[Frame]) -> tuple[Kind, str]:
-    """A native wait under the name of the Python call that began it, if there is one."""
+    """A native wait, named after the Python call that began it, if there is one."""
     for frame in outer:
         if frame.native:
-            found = _match(NATIVE, frame)
-            if found is not None and found[0] == "collective" and found[1] == "gradient all_reduce":
-                return found
-        elif (found := _match(PYTHON, frame)) is not None and found[0] in ("collective", "peer"):
-            return found[0], _entrance(found[0], found[1], outer)
-        elif found is not None and found[0] == "device":
-            return kind, found[1]
+            match = _match(NATIVE, frame)
+            if match is not None and match[0] == "collective" and match[1] == "gradient all_reduce":
+                return match
+        elif (match := _match(PYTHON, frame)) is not None and match[0] in ("collective", "peer"):
+            return match[0], _entrance(match[0], match[1], outer)
+        elif match is not None and match[0] == "device":
+            return kind, match[1]
     return kind, what or "a collective"
 
 
 def _entrance(kind: Kind, what: str, outer: Sequence[Frame]) -> str:
-    """Of calls inside one another, what the user called: `barrier`, not the `all_reduce` in it."""
+    """Of nested calls the one that the user made: `barrier`, not the `all_reduce` inside it."""
     inner = next((at for at, f in enumerate(outer) if not f.native and not is_library(f)), None)
     # A dataset is the user's and is called by the loader, which the user calls.
     for frame in outer if kind == "data" else outer[:inner]:
@@ -300,9 +301,9 @@ def _entrance(kind: Kind, what: str, outer: Sequence[Frame]) -> str:
             continue
         if frame.name == "_worker_loop":
             return "DataLoader worker"  # a fork: what is further out is its parent's past
-        found = _match(PYTHON, frame)
-        if found is not None and found[0] == kind:
-            what = found[1]
+        match = _match(PYTHON, frame)
+        if match is not None and match[0] == kind:
+            what = match[1]
     return what
 
 
@@ -322,14 +323,14 @@ def _how(thread: Thread) -> tuple[Kind, str] | None:
     native: tuple[Kind, str] | None = None
     for frame in thread.frames[:_MOST_HOW]:
         if frame.native:
-            found = _match(HOW_NATIVE, frame)
+            match = _match(HOW_NATIVE, frame)
             # A futex is what a lock, a condition and the GIL all end in: further out is better.
-            if native is None or (found is not None and native[0] == found[0] == "lock"):
-                native = found
+            if native is None or (match is not None and native[0] == match[0] == "lock"):
+                native = match
             continue
-        found = _match(HOW_PYTHON, frame)
-        if found is not None and (native is None or native[0] in ("lock", found[0])):
-            return found
+        match = _match(HOW_PYTHON, frame)
+        if match is not None and (native is None or native[0] in ("lock", match[0])):
+            return match
         break
     return native
 
@@ -359,9 +360,9 @@ Signature = tuple[Any, ...]
 
 
 def signature(thread: Thread, wait: Wait | None = None) -> Signature:
-    """Equal for threads that are at the same: the user's lines, and what Python called there.
+    """Equal for threads at the same place: the user's lines, and what Python called there.
 
-    Native frames are left out, which not every source has; so are the lines of a thread that runs.
+    Native frames do not count: not every source has them.  Nor do lines of a thread that runs.
     """
     wait = wait or wait_of(thread)
     python = [frame for frame in thread.frames if not frame.native]
@@ -373,15 +374,15 @@ def signature(thread: Thread, wait: Wait | None = None) -> Signature:
 
 
 def path(thread: Thread) -> tuple[tuple[str, str], ...]:
-    """The user's functions on the way to where it is, innermost first."""
+    """The user's functions on its stack, innermost first."""
     users = (f for f in thread.frames if not f.native and not is_library(f))
     return tuple((frame.name, frame.file) for frame in users)
 
 
 def differ(one: Thread, other: Thread) -> bool:
-    """Whether anything changed between two looks: a thread that runs, not one that is stuck.
+    """Whether anything changed between two looks: then the thread runs, and is not stuck.
 
-    Native frames are costly to read: not every look has them.
+    Native frames are compared if both looks have them: they are costly to read.
     """
     native = one.whole and other.whole
     return _exact(one, native) != _exact(other, native)

@@ -1,7 +1,7 @@
-"""Who is to blame when a run stands still: the ranks' stacks, compared.
+"""Who is to blame when a run stands still: the stacks of its ranks, compared.
 
-`blame.py` has the rules.  Where the evidence does not decide, the report says `cannot tell` and
-shows the groups of ranks that are at the same.
+The rules are in `rules/`.  Where the evidence does not decide, the report says `cannot tell` and
+shows the ranks in groups, by what they are at.
 """
 
 from __future__ import annotations
@@ -11,39 +11,38 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from runwatch.views.diagnosis.blame import RULES, Blame, Confidence, by_flight
+from runwatch.views.diagnosis.blame import Blame, Confidence
 from runwatch.views.diagnosis.evidence import RankEvidence, Seat
 from runwatch.views.diagnosis.flight import Finding
 from runwatch.views.diagnosis.progress import ranks_in_words
+from runwatch.views.diagnosis.rules import first_blame
 from runwatch.views.diagnosis.saying import MOST_GROUPS, seats_in_words
 from runwatch.views.diagnosis.scene import Group, Scene, grouped
 from runwatch.views.diagnosis.standing import Standing, most_lenient, standing
+from runwatch.views.diagnosis.weighing import weighed
 from runwatch.views.severity import Bearing
-
-_BY_THEMSELVES: Final = frozenset(("ended", "stopped", "flight"))
-"""Rules whose evidence needs no stack."""
 
 
 @dataclass(frozen=True, slots=True)
 class HangReport:
     rule: str
     ranks: tuple[int, ...]
-    """Who everyone waits for; empty if that cannot be told."""
+    """The ranks that everyone waits for; empty if that cannot be told."""
     confidence: Confidence
     text: str
     """One sentence."""
     groups: tuple[Group, ...]
-    """The blamed first, then the largest."""
+    """The blamed ranks first, then the largest group."""
     evidence: tuple[str, ...]
     look_at: tuple[str, ...]
     bearing: Bearing
-    """Whether those to blame are stuck, or at work, or cannot be told."""
+    """Whether the blamed ranks are stuck or at work."""
     why: str = ""
-    """Why it is taken for that, if it is not stuck."""
+    """What shows the bearing; empty where the text says it already."""
 
     @property
     def stuck(self) -> bool:
-        """False if those to blame are seen at work: slow, perhaps, but not hung."""
+        """False if the blamed ranks are at work: perhaps slow, but not hung."""
         return self.bearing in ("stuck", "unsure")
 
     def to_json(self) -> dict[str, Any]:
@@ -62,6 +61,7 @@ class HangReport:
 
 
 MOST_UNKNOWN: Final = 1 << 16
+"""A run says itself how many ranks it has: of ranks without evidence no more are listed."""
 
 
 def diagnose(
@@ -72,8 +72,7 @@ def diagnose(
 ) -> HangReport:
     """Who keeps the run from getting on, as far as the evidence tells.
 
-    Of `world_size` ranks those without evidence count as not looked at; a process says itself how
-    many there are.
+    Ranks below `world_size` that have no evidence count as ranks that nobody could look at.
     """
     unknown = {
         rank: RankEvidence(rank, problems=("nothing is known of it",))
@@ -81,53 +80,38 @@ def diagnose(
         if rank not in evidence
     }
     scene = Scene({**evidence, **unknown}, flight)
-    found = next(blame for rule in RULES if (blame := rule(scene)) is not None)
-    blame = _weighed(found, by_flight(scene))
+    blame = weighed(first_blame(scene), scene)
     groups = _groups(scene, blame.ranks)
-    how = _standing(scene, blame)
-    unsure = blame.rule == "alone" and how.bearing != "stuck"
+    overall = _standing(scene, blame)
+    # A rank without others to compare it with is to blame only if it is stuck itself.
+    unsure = len(scene.seats) == 1 and overall.bearing != "stuck"
     return HangReport(
         rule=blame.rule,
         ranks=blame.ranks,
         confidence="cannot tell" if unsure else blame.confidence,
-        text=_sentence(blame, groups, how),
+        text=_sentence(blame, groups, overall, alone=len(scene.seats) == 1),
         groups=tuple(groups),
         evidence=blame.evidence,
         look_at=blame.look_at,
-        bearing=how.bearing,
-        why=how.why,
+        bearing=overall.bearing,
+        why=overall.why,
     )
 
 
-def _weighed(stacks: Blame, flight: Blame | None) -> Blame:
-    """Two witnesses: together they are sure, apart neither is believed."""
-    if flight is None or stacks.confidence == "certain":
-        return stacks
-    told = stacks.evidence + flight.evidence
-    if stacks.confidence == "cannot tell":
-        return Blame("flight", flight.ranks, "likely", told, stacks.look_at)
-    if stacks.ranks == flight.ranks:
-        return Blame(stacks.rule, stacks.ranks, "certain", told, stacks.look_at)
-    return Blame(stacks.rule, (), "cannot tell", told, ("both: stacks and flight recorder differ",))
-
-
 def _standing(scene: Scene, blame: Blame) -> Standing:
-    """Of those that everyone waits for; who waits for others has no say."""
-    if blame.rule == "running":
-        return Standing("busy", "stacks change from one look to the next")
-    if blame.rule in _BY_THEMSELVES:
-        return Standing("stuck")
-    if blame.rule in ("mismatch", "step"):
+    """Of the ranks that everyone waits for; the ranks that wait have no say."""
+    if blame.standing is not None:
+        return blame.standing
+    if blame.in_collectives:
         return _in_collectives(scene, Standing("stuck" if blame.ranks else "unsure"))
     named = [seat for seat in scene.seen if seat.rank in blame.ranks] or scene.elsewhere
-    found = most_lenient(map(standing, named))
-    return found or _in_collectives(scene, Standing("unsure"))
+    return most_lenient(map(standing, named)) or _in_collectives(scene, Standing("unsure"))
 
 
 def _in_collectives(scene: Scene, otherwise: Standing) -> Standing:
-    """Where all are in collectives, native threads may be at work on a long one.
+    """A collective may take long: it moves data as long as a rank's native threads are at work.
 
-    Who waits for the device says nothing by that: NCCL's threads spin while they wait, too.
+    Ranks that wait for the device do not count: NCCL's threads spin while they wait, too.
     """
     seats = [s for s in scene.waiting if s.wait is not None and s.wait.kind == "collective"]
     busy = any(seat.others_ran is not None and seat.others_ran.was_busy for seat in seats)
@@ -135,36 +119,39 @@ def _in_collectives(scene: Scene, otherwise: Standing) -> Standing:
 
 
 def _groups(scene: Scene, blamed: Sequence[int]) -> list[Group]:
-    """Everyone, once: the blamed, then others from the largest group on, then who was not seen."""
+    """Every rank once: the blamed, then other groups by size, then those unseen or gone."""
     named = [seat for seat in scene.seats if seat.rank in blamed]
     rest = [seat for seat in scene.seats if seat.rank not in blamed]
     seen = grouped(seat for seat in rest if seat.is_seen)
-    others = grouped(seat for seat in rest if not seat.is_seen and not seat.is_gone)
-    return grouped(named) + seen + others + _by_end(seat for seat in rest if seat.is_gone)
+    unseen = grouped(seat for seat in rest if not seat.is_seen and not seat.is_gone)
+    return grouped(named) + seen + unseen + _by_end(seat for seat in rest if seat.is_gone)
 
 
 def _by_end(seats: Iterable[Seat]) -> list[Group]:
-    found: dict[str, list[Seat]] = defaultdict(list)
-    for each in seats:
-        ended = each.evidence.ended
-        found[each.state if ended is None else ended.words].append(each)
-    return [Group(tuple(members)) for members in found.values()]
+    """Ranks that ended in the same way are one group."""
+    by_words: dict[str, list[Seat]] = defaultdict(list)
+    for seat in seats:
+        ended = seat.evidence.ended
+        by_words[seat.state if ended is None else ended.words].append(seat)
+    return [Group(tuple(members)) for members in by_words.values()]
 
 
-def _sentence(blame: Blame, groups: Sequence[Group], how: Standing) -> str:
+def _sentence(blame: Blame, groups: Sequence[Group], overall: Standing, *, alone: bool) -> str:
     named = [group for group in groups if set(group.ranks) <= set(blame.ranks)]
     others = [group for group in groups if group not in named]
     parts = [seats_in_words(group.seats) for group in others[:MOST_GROUPS]]
     if len(others) > MOST_GROUPS:
-        left = [rank for group in others[MOST_GROUPS:] for rank in group.ranks]
-        parts.append(f"{ranks_in_words(left)} {'is' if len(left) == 1 else 'are'} elsewhere")
+        rest = [rank for group in others[MOST_GROUPS:] for rank in group.ranks]
+        parts.append(f"{ranks_in_words(rest)} {'is' if len(rest) == 1 else 'are'} elsewhere")
     parts += [seats_in_words(group.seats, since=True) for group in named[:MOST_GROUPS]]
-    said = "; ".join(parts)
-    if how.bearing in ("busy", "idle"):
-        why = f"; {how.why}" if how.why else ""
-        return f"slow rather than stuck: {said}{why}" if how.bearing == "busy" else said + why
+    where = "; ".join(parts)
+    why = f"; {overall.why}" if overall.why else ""
+    if overall.bearing == "busy":
+        return f"slow rather than stuck: {where}{why}"
+    if overall.bearing == "idle":
+        return where + why
     if not blame.ranks:
-        return f"cannot tell who holds the others up: {said}"
-    if blame.rule == "alone" and how.bearing == "unsure":
-        return f"cannot tell whether it is stuck: {said}"
-    return f"{said}; {how.why}" if how.why else said
+        return f"cannot tell who holds the others up: {where}"
+    if alone and overall.bearing == "unsure":
+        return f"cannot tell whether it is stuck: {where}"
+    return where + why

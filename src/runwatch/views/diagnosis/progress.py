@@ -3,19 +3,18 @@
 A rank's *progress* is the last edge of a step or a span that it reached.  How long it may take to
 the next one is learned: a multiple of what its run's steps usually take, never below a floor, and
 never below what healthy pauses of this run have taken.  Spans that are known to take long have
-limits of their own.  The run stands still when every rank that takes steps is past its limit: as
+limits of their own.  The run stands still when every rank that takes steps is past its limit.  As
 long as one of them has an excuse, the others may be waiting for it.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from statistics import median
 from typing import Any, Final, Literal
 
 from runwatch.record import BEGIN
+from runwatch.views.diagnosis.usual import FEW, Usual
 from runwatch.views.pace import PAUSE_MARGIN, Limits, nanoseconds, stall_ns
 from runwatch.views.times import to_the_second
 
@@ -23,7 +22,7 @@ STEP: Final = "step"
 DATA_LOADING: Final = "data_loading"
 BACKGROUND: Final = "/background"
 USEFUL: Final = "/useful"
-"""Ends the names of spans that count as productive; people know them without it."""
+"""The end of the names of spans that count as productive; people see the name without it."""
 LONG_SPANS: Final = frozenset(
     (
         "accelerator_init",
@@ -39,17 +38,8 @@ LONG_SPANS: Final = frozenset(
 )
 """Spans during which a run is expected to take no step for a long time."""
 
-WINDOW: Final = 64
-"""So many steps say what is usual."""
-FEW: Final = 3
-"""With fewer of a kind, nothing is known of it yet."""
-FEW_ENOUGH: Final = 16
-"""So few are looked at anew each time."""
-MOST_PAUSES: Final = 32
 MOST_NAMES: Final = 1000
-"""Distinct span names that are learned from; programs that number theirs learn nothing more."""
-_MAD_SCALE: Final = 1.4826
-"""Median absolute deviation → standard deviation, were it a normal distribution."""
+"""So many span names are learned; some programs number theirs, and would fill the memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +71,11 @@ class Stall:
 
     kind: Literal["run", "rank"]
     ranks: tuple[int, ...]
-    """Who stands still, of those still alive and in reach."""
+    """The ranks that stand still, of those that are alive and heard from."""
     since_ns: int
-    """The last progress of any of them."""
+    """When one of them last made progress."""
     limit_ns: int
-    """How long that may take."""
+    """How long a rank may take from one progress to the next."""
     usual_ns: int | None
     """What a step usually takes; None before it is known."""
     last_steps: Mapping[int, int]
@@ -94,26 +84,29 @@ class Stall:
     """By rank: the spans it is in, and since when."""
     ended: Mapping[int, Ended] = field(default_factory=dict)
     silent: tuple[int, ...] = ()
-    """Ranks of which nothing at all is heard."""
+    """Ranks from which nothing at all comes."""
 
     @property
     def text(self) -> str:
-        who = "no rank has" if self.kind == "run" else f"{ranks_in_words(self.ranks)} made no"
-        said = f"{who} made progress" if self.kind == "run" else f"{who} progress"
-        said += f" since {to_the_second(self.since_ns)} (limit {self.limit_ns / 1e9:.0f} s"
+        if self.kind == "run":
+            words = "no rank has made progress"
+        else:
+            words = f"{ranks_in_words(self.ranks)} made no progress"
+        words += f" since {to_the_second(self.since_ns)} (limit {self.limit_ns / 1e9:.0f} s"
         if self.usual_ns is not None:
-            said += f", a step usually takes {seconds_in_words(self.usual_ns)}"
-        return said + ")" + self._others()
+            words += f", a step usually takes {seconds_in_words(self.usual_ns)}"
+        return words + ")" + self._others()
 
     def _others(self) -> str:
-        gone = [
-            f"rank {rank} {how.words}" for rank, how in sorted(self.ended.items()) if not how.ok
+        """What is known of ranks that ended or fell silent."""
+        bad = [
+            f"; rank {rank} {end.words}" for rank, end in sorted(self.ended.items()) if not end.ok
         ]
-        said = "".join(f"; {words}" for words in gone[:3])
-        said += f"; {len(gone) - 3} more ended badly" if len(gone) > 3 else ""
+        words = "".join(bad[:3])
+        words += f"; {len(bad) - 3} more ended badly" if len(bad) > 3 else ""
         if self.silent:
-            said += f"; nothing is heard of {ranks_in_words(self.silent)}"
-        return said
+            words += f"; nothing is heard of {ranks_in_words(self.silent)}"
+        return words
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -130,69 +123,22 @@ class Stall:
 
 def ranks_in_words(ranks: Iterable[int]) -> str:
     """`rank 7`, `ranks 0–6, 9`."""
-    found = sorted(set(ranks))
-    parts: list[list[int]] = []
-    for rank in found:
-        if parts and parts[-1][-1] == rank - 1:
-            parts[-1].append(rank)
+    ordered = sorted(set(ranks))
+    stretches: list[list[int]] = []
+    for rank in ordered:
+        if stretches and stretches[-1][-1] == rank - 1:
+            stretches[-1].append(rank)
         else:
-            parts.append([rank])
+            stretches.append([rank])
     words = []
-    for part in parts:
-        words += [str(rank) for rank in part] if len(part) < 3 else [f"{part[0]}–{part[-1]}"]
-    return ("rank " if len(found) == 1 else "ranks ") + ", ".join(words)
+    for each in stretches:
+        words += [str(rank) for rank in each] if len(each) < 3 else [f"{each[0]}–{each[-1]}"]
+    return ("rank " if len(ordered) == 1 else "ranks ") + ", ".join(words)
 
 
 def seconds_in_words(nanoseconds: int) -> str:
     seconds = nanoseconds / 1e9
     return f"{seconds * 1e3:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
-
-
-class Usual:
-    """What is usual of one thing, robustly: a few that took much longer change nothing."""
-
-    __slots__ = ("_added", "_known", "_middle", "_pauses", "_took")
-
-    def __init__(self) -> None:
-        # By key, so that the ranks of one step count once: with what the slowest took.
-        self._took: OrderedDict[Any, int] = OrderedDict()
-        self._pauses: deque[int] = deque(maxlen=MOST_PAUSES)
-        self._middle = 0.0
-        self._added = 0
-        self._known: int | None = None
-
-    def __len__(self) -> int:
-        return len(self._took)
-
-    def add(self, key: Any, took_ns: int) -> None:
-        before = self._took.get(key)
-        if before is None:
-            self._begin(key, took_ns)
-        elif took_ns <= before:
-            return
-        self._took[key] = took_ns
-        self._known = None
-        if len(self._took) > FEW and took_ns > 3 * self._middle:
-            self._pauses.append(took_ns)
-
-    def _begin(self, key: Any, took_ns: int) -> None:
-        self._took[key] = took_ns
-        if len(self._took) > WINDOW:
-            self._took.popitem(last=False)
-        self._added += 1
-        if len(self._took) < FEW_ENOUGH or self._added % FEW_ENOUGH == 0:  # sorting costs
-            self._middle = median(self._took.values())
-
-    def ns(self) -> int:
-        """The middle plus three deviations."""
-        if self._known is None:
-            middle = median(self._took.values())
-            spread = median(abs(took - middle) for took in self._took.values())
-            self._known = int(middle + 3 * _MAD_SCALE * spread)
-        return self._known
-
-    def longest_pause_ns(self) -> int:
-        return max(self._pauses, default=0)
 
 
 @dataclass(slots=True)
@@ -201,11 +147,11 @@ class _Open:
     since_ns: int
     in_step: bool
     holds_steps: bool = False
-    """A step was completed inside: it is no excuse for a step that is not."""
+    """A step was completed inside it: so it is no reason for a step to take long."""
 
     @property
     def excuses(self) -> bool:
-        """Whether its time is none of the step's, of which limits are made."""
+        """Whether its time does not count as time of the step, from which limits are learned."""
         beside = not self.in_step and self.name != DATA_LOADING
         return not self.holds_steps and (beside or self.name in LONG_SPANS)
 
@@ -213,18 +159,21 @@ class _Open:
 @dataclass(slots=True)
 class _Rank:
     since_ns: int
+    """Its last progress."""
     heard_ns: int
+    """Its last sign of life."""
     beats: bool = False
+    """Its agent reports that it is alive: then silence means something."""
     steps: int = 0
     last_step: int | None = None
     last_end_ns: int | None = None
     begun_ns: int | None = None
     """When the step that it is in began."""
     excused_ns: int = 0
-    """Of the time since its last step: spent in spans with limits of their own."""
+    """The part of the time since its last step that spans with limits of their own took."""
     open: dict[Any, _Open] = field(default_factory=dict)
     ended: Ended | None = None
-    told_ns: int = 0
+    spoke_ns: int = 0
     """When the program last recorded a value or a text."""
 
     def reached(self, time_ns: int) -> None:
@@ -233,7 +182,7 @@ class _Rank:
 
 
 class Progress:
-    """One run's.  Times are those of one clock: the caller corrects each host's first."""
+    """How one run gets on.  All times are of one clock: the caller corrects those of each host."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
@@ -259,9 +208,9 @@ class Progress:
         state.beats = state.beats or heartbeat
 
     def saw_word(self, rank: int, time_ns: int) -> None:
-        """A value or a text of the program's own: no progress, but somebody is at work."""
+        """The program recorded a value or a text: no progress, but it is at work."""
         state = self._rank(rank, time_ns)
-        state.told_ns = max(state.told_ns, time_ns)
+        state.spoke_ns = max(state.spoke_ns, time_ns)
         self.saw(rank, time_ns)
 
     def saw_step_begin(self, rank: int, time_ns: int) -> None:
@@ -270,7 +219,7 @@ class Progress:
         state.reached(time_ns)
 
     def saw_step(self, rank: int, step: int | None, begin_ns: int, end_ns: int) -> None:
-        """A completed step; without a number it is the next."""
+        """A completed step; one without a number is the next after the last."""
         state = self._rank(rank, begin_ns)
         number = step if step is not None else (state.last_step or 0) + 1
         if state.last_end_ns is not None:
@@ -289,13 +238,13 @@ class Progress:
         state.reached(end_ns)
 
     def saw_gap(self, rank: int) -> None:
-        """Steps of a rank were left out: how long it is since its last is not known."""
+        """Steps of a rank were left out: when its last one ended is not known."""
         state = self._ranks.get(rank)
         if state is not None:
             state.last_end_ns = None
 
     def saw_span(self, rank: int, name: str, edge: int, time_ns: int, span: Any = None) -> None:
-        """An edge of any other span; `span` tells two of one name apart."""
+        """The begin or end of any other span; `span` tells two of the same name apart."""
         state = self._rank(rank, time_ns)
         if name.endswith(BACKGROUND):  # beside the steps: nobody waits for it
             state.heard_ns = max(state.heard_ns, time_ns)
@@ -309,7 +258,7 @@ class Progress:
         state.reached(time_ns)
 
     def saw_elapsed(self, rank: int, name: str, end_ns: int, took_ns: int) -> None:
-        """A stretch that was only known at its end."""
+        """A stretch of time that was recorded only at its end."""
         state = self._rank(rank, end_ns)
         if name.endswith(BACKGROUND):
             return
@@ -329,13 +278,16 @@ class Progress:
         return self._steps.ns() if len(self._steps) else None
 
     def limit_ns(self) -> int:
-        """From one progress to the next, with no span open."""
+        """How long a rank may take from one progress to the next, with no span open."""
         if len(self._steps) < 1:
             return nanoseconds(self.limits.start_seconds)
         return stall_ns(self._steps.ns(), self._steps.longest_pause_ns(), self.limits)
 
     def verdict(self, now_ns: int) -> Stall | None:
-        """`now_ns`: until when all that was recorded is known to have been told here."""
+        """Whether the run, or a rank of it, stands still; None if not.
+
+        `now_ns` is the time up to which all records are known to have arrived here.
+        """
         silent = {rank for rank, state in self._alive() if self._is_silent(state, now_ns)}
         heard = {rank: state for rank, state in self._alive() if rank not in silent}
         ordinary_ns = self.limit_ns()
@@ -354,7 +306,10 @@ class Progress:
     def _is_run_late(
         self, heard: Mapping[int, _Rank], late: Mapping[int, _Rank], now_ns: int
     ) -> bool:
-        """Ranks that never took a step, where others did, take none; but they may have reasons."""
+        """Whether every rank that takes steps is late.
+
+        Where others took steps, a rank that took none is not on time, unless a span excuses it.
+        """
         if len(late) == len(heard):
             return True
         if not any(state.steps >= FEW for state in heard.values()):
@@ -426,18 +381,21 @@ class Progress:
     def open_spans(self, rank: int) -> dict[str, int]:
         """The spans that a rank is in, and since when; `step` among them."""
         state = self._ranks[rank]
-        found = {span.name: span.since_ns for span in state.open.values()}
-        return found if state.begun_ns is None else {STEP: state.begun_ns, **found}
+        spans = {span.name: span.since_ns for span in state.open.values()}
+        return spans if state.begun_ns is None else {STEP: state.begun_ns, **spans}
 
     def ended(self, rank: int) -> Ended | None:
         return self._ranks[rank].ended
 
     def speaks(self, rank: int, now_ns: int) -> bool:
-        """Well after its last progress, which has words of its own, and not long ago."""
+        """Whether it recorded values or texts well after its last progress, and not long ago.
+
+        What is recorded right after a step belongs to that step, and does not count.
+        """
         state, limits = self._ranks[rank], self.limits
-        late_ns = nanoseconds(limits.floor_seconds) // 2
-        lately = now_ns - state.told_ns <= nanoseconds(limits.doubt_seconds)
-        return lately and state.told_ns - state.since_ns > late_ns
+        well_after_ns = nanoseconds(limits.floor_seconds) // 2
+        lately = now_ns - state.spoke_ns <= nanoseconds(limits.doubt_seconds)
+        return lately and state.spoke_ns - state.since_ns > well_after_ns
 
     def _alive(self) -> list[tuple[int, _Rank]]:
         return [(rank, state) for rank, state in self._ranks.items() if state.ended is None]

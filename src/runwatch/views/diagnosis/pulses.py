@@ -1,6 +1,7 @@
-"""How much a process ran between two looks, from the pulses that were felt with them.
+"""How much a process ran between two looks at its stacks.
 
-`capture/pulse.py` felt them: how often a thread came onto a core, and for how long.
+Each look has a pulse, taken before and after it (`capture/pulse.py`): how often each thread came
+onto a core so far, and for how long.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 AT_REST_PER_SECOND: Final = 0.7
-"""Who wakes up less often waits with a timeout of seconds, if it wakes up at all."""
+"""A thread that wakes up less often waits with a timeout of seconds, or sleeps."""
 AT_REST_SHARE: Final = 0.002
 POLLS_SHARE: Final = 0.02
-"""Who takes less of a core looks whether something has come, again and again."""
+"""A thread that takes less of a core only polls: it looks whether something has come."""
 BUSY_SHARE: Final = 0.03
-"""Threads that look for news, Gloo's a hundred times a second, take a tenth of that."""
+"""Threads that poll take a tenth of that; Gloo's poll a hundred times a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +24,9 @@ class Ran:
     per_second: float
     """How often it came onto a core."""
     share: float
-    """Of one core."""
+    """The share of one core that it took."""
     wrote: bool = False
-    """To a file, a pipe or a terminal; known of main threads only."""
+    """It wrote to a file, a pipe or a terminal; known of main threads only."""
 
     @property
     def rested(self) -> bool:
@@ -49,41 +50,41 @@ class Child:
 
 
 def of_thread(rounds: Sequence[Mapping[str, Any]], number: int) -> Ran | None:
-    """One thread's, over all the looks; None if that is not known."""
+    """How much one thread ran, over all looks; None if that is not known."""
     return _between(rounds, lambda side: _pair(_mapping(side.get("threads")).get(str(number))))
 
 
 def of_others(rounds: Sequence[Mapping[str, Any]], without: Collection[int]) -> Ran | None:
-    """All threads' but those."""
+    """How much all threads but those ran."""
 
     def pair(side: Mapping[str, Any]) -> tuple[int, ...] | None:
         everyone = _pair(side.get("all"))
         if everyone is None:
             return None
         threads = _mapping(side.get("threads"))
-        left = [p for number in without if (p := _pair(threads.get(str(number)))) is not None]
-        return everyone[0] - sum(p[0] for p in left), everyone[1] - sum(p[1] for p in left)
+        those = [p for number in without if (p := _pair(threads.get(str(number)))) is not None]
+        return everyone[0] - sum(p[0] for p in those), everyone[1] - sum(p[1] for p in those)
 
     return _between(rounds, pair)
 
 
 def children_of(rounds: Sequence[Mapping[str, Any]]) -> list[Child]:
-    """Those that were there at the last look."""
+    """The child processes that were there at the last look."""
     last = next((p for p in (_pulse(r) for r in reversed(rounds)) if p), None)
     if last is None:
         return []
-    found = []
-    for pid, said in _mapping(last[1].get("children")).items():
-        if not isinstance(said, list | tuple) or len(said) != 4 or not str(pid).isdigit():
+    children = []
+    for pid, row in _mapping(last[1].get("children")).items():
+        if not isinstance(row, list | tuple) or len(row) != 4 or not str(pid).isdigit():
             continue
         ran = _between(rounds, lambda side, pid=pid: _child_pair(side, pid))
-        found.append(Child(int(pid), str(said[0]), str(said[1]), ran))
-    return found
+        children.append(Child(int(pid), str(row[0]), str(row[1]), ran))
+    return children
 
 
 def _child_pair(side: Mapping[str, Any], pid: Any) -> tuple[int, ...] | None:
-    said = _mapping(side.get("children")).get(pid)
-    return _pair(said[2:]) if isinstance(said, list | tuple) else None
+    row = _mapping(side.get("children")).get(pid)
+    return _pair(row[2:]) if isinstance(row, list | tuple) else None
 
 
 def _between(rounds: Sequence[Mapping[str, Any]], pair: Any) -> Ran | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -11,8 +11,10 @@ from runwatch.views.diagnosis.frames import HOLDS_GIL, Wait
 from runwatch.views.diagnosis.progress import ranks_in_words
 
 MOST_GROUPS: Final = 4
+"""A sentence names so many groups; the rest are "elsewhere"."""
 A_THREAD: Final = "a thread to end"
-_ONE: Final = {"wait": "waits", "are": "is", "sleep": "sleeps", "run": "runs"}
+_ONE: Final[Mapping[str, str]] = {"wait": "waits", "are": "is", "sleep": "sleeps", "run": "runs"}
+"""A verb for several ranks → the same for one."""
 
 
 def at(time_ns: int) -> str:
@@ -21,15 +23,16 @@ def at(time_ns: int) -> str:
 
 
 def doing(wait: Wait, one: bool = True) -> str:
-    """`waits in all_reduce (train.py:88)`."""
+    """`waits in all_reduce (train.py:88)`; `wait in …` of several ranks."""
     if wait.kind == "running" and wait.detail == HOLDS_GIL:
         return f"{'is' if one else 'are'} in native code, {HOLDS_GIL}{wait.place}"
     verb, rest = _doing(wait)
-    said = f"{_ONE[verb] if one else verb} {rest}".rstrip()
-    return f"{said}, {wait.detail}" if wait.detail == HOLDS_GIL else said
+    words = f"{_ONE[verb] if one else verb} {rest}".rstrip()
+    return f"{words}, {wait.detail}" if wait.detail == HOLDS_GIL else words
 
 
 def _doing(wait: Wait) -> tuple[str, str]:
+    """The verb, and what follows it."""
     what, place = wait.what, wait.place
     if wait.kind in ("collective", "peer"):
         return "wait", f"in {what}{place}"
@@ -57,13 +60,13 @@ def _within(wait: Wait) -> str:
 
 
 def seats_in_words(seats: Sequence[Seat], *, since: bool = False) -> str:
-    """All of them at the same: `ranks 0–6 wait in all_reduce (train.py:88)`."""
+    """Ranks that are at the same place: `ranks 0–6 wait in all_reduce (train.py:88)`."""
     first, one = seats[0], len(seats) == 1
-    said = f"{ranks_in_words(seat.rank for seat in seats)} {_state(first, one)}"
+    words = f"{ranks_in_words(seat.rank for seat in seats)} {_state(first, one)}"
     times = [seat.evidence.since_ns for seat in seats if seat.evidence.since_ns is not None]
     if since and times and first.evidence.ended is None:
-        said += f" since {at(min(times))}"
-    return said + (_more(first) if one else "")
+        words += f" since {at(min(times))}"
+    return words + (_more(first) if one else "")
 
 
 def _state(seat: Seat, one: bool) -> str:
@@ -81,14 +84,14 @@ def _state(seat: Seat, one: bool) -> str:
 
 
 def _more(seat: Seat) -> str:
-    """What else is known of a rank by itself: its workers, its other threads."""
-    said = ""
+    """What else is known of a rank: its worker processes, its other threads."""
+    words = ""
     if seat.wait is not None and seat.wait.kind in ("data", "subprocess", "pipe"):
         for pid, wait in child_waits(seat)[:2]:
-            said += f"; its {_child(wait)} {pid} {_inside(wait)}"
+            words += f"; its {_child(wait)} {pid} {_inside(wait)}"
     if seat.wait is not None and seat.wait.kind in ("lock", "unknown"):
-        said += _locks(seat)
-    return said
+        words += _locks(seat)
+    return words
 
 
 def _child(wait: Wait) -> str:
@@ -96,7 +99,7 @@ def _child(wait: Wait) -> str:
 
 
 def _inside(wait: Wait) -> str:
-    """In a worker, everything is data loading: what counts is the line of the dataset."""
+    """A worker always loads data: what a person wants to know is the line of the dataset."""
     if wait.kind != "data" or wait.where is None:
         return doing(wait)
     how = f", in {wait.detail}" if wait.detail else ""
@@ -113,8 +116,8 @@ def _locks(seat: Seat) -> str:
         )
     if others and seat.wait is not None and seat.wait.what == A_THREAD:
         one = len(others) == 1
-        said = f"; {also} {'waits' if one else 'wait'} for a lock"
-        return said if one else f"{said}: they may hold each other's"
+        words = f"; {also} {'waits' if one else 'wait'} for a lock"
+        return words if one else f"{words}: they may hold each other's"
     if seat.wait is not None and seat.wait.what == "a lock" and len(seat.threads) == 1:
         return "; no other thread is left that could release it"
     return ""

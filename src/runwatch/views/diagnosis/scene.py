@@ -15,7 +15,7 @@ from runwatch.views.diagnosis.saying import seats_in_words
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Ranks that are at the same."""
+    """Ranks that are at the same place, or ended in the same way."""
 
     seats: tuple[Seat, ...]
 
@@ -45,7 +45,7 @@ class Group:
 
 
 class Scene:
-    """All ranks at once."""
+    """All ranks of a run, and what their flight recorders show: what a rule is given."""
 
     def __init__(
         self, evidence: Mapping[int, RankEvidence], flight: Sequence[Finding] = ()
@@ -55,31 +55,38 @@ class Scene:
 
     @cached_property
     def seen(self) -> list[Seat]:
+        """Alive, not stopped, and with stacks."""
         return [seat for seat in self.seats if seat.is_seen]
 
     @cached_property
     def unseen(self) -> list[Seat]:
-        """Alive as far as is known, and nobody could look."""
+        """Alive as far as is known, but without stacks."""
         return [s for s in self.seats if s.thread is None and not s.is_gone and not s.is_stopped]
 
     @cached_property
     def gone(self) -> list[Seat]:
+        """Ended, or dead and not yet collected."""
         return [seat for seat in self.seats if seat.is_gone]
 
     @cached_property
     def waiting(self) -> list[Seat]:
-        """For others.  Who could not be looked into stands for what the same line is elsewhere."""
+        """Those that wait for other ranks.
+
+        A stack may not show what it waits for.  Then it counts as waiting if a rank in the same
+        line is known to wait.
+        """
         keys = {seat.key for seat in self.seen if seat.waits_for_others}
         return [s for s in self.seen if s.waits_for_others or (_is_blank(s) and s.key in keys)]
 
     @cached_property
     def elsewhere(self) -> list[Seat]:
+        """Seen, and not waiting for other ranks."""
         waiting = {seat.rank for seat in self.waiting}
         return [seat for seat in self.seen if seat.rank not in waiting]
 
     @cached_property
     def groups(self) -> list[Group]:
-        """Of those seen, largest first."""
+        """The ranks seen, by where they are, the largest group first."""
         return grouped(self.seen)
 
 
@@ -88,8 +95,9 @@ def _is_blank(seat: Seat) -> bool:
 
 
 def grouped(seats: Iterable[Seat]) -> list[Group]:
-    found: dict[Any, list[Seat]] = defaultdict(list)
-    for each in seats:
-        found[each.key].append(each)
-    groups = [Group(tuple(members)) for members in found.values()]
+    """Ranks with the same key are one group; the largest group comes first."""
+    by_key: dict[Any, list[Seat]] = defaultdict(list)
+    for member in seats:
+        by_key[member.key].append(member)
+    groups = [Group(tuple(members)) for members in by_key.values()]
     return sorted(groups, key=lambda group: (-len(group.seats), group.ranks))

@@ -1,14 +1,15 @@
-"""What an instant of a run can be spent on.
+"""What an instant of a run can be spent on, and the spans that say so.
 
 Inside the fold a class is a small number; everywhere else it is its name.  A span whose name is
-not in `SPAN_CLASSES` is a class of its own, `custom:<name>`.
+not in `SPAN_CLASSES` is a class of its own, `custom:<name>`.  What a class is called and
+how it looks is next door in `looks.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Final
+from typing import Final, Literal
 
 
 class Spent(IntEnum):
@@ -34,7 +35,7 @@ class Spent(IntEnum):
     UNATTRIBUTED = 17
 
 
-FIRST_CUSTOM: Final = 18
+FIRST_CUSTOM: Final = len(Spent)
 MOST_CLASSES: Final = 250
 """A class fits a byte; custom names beyond this many share one class."""
 OTHER_CUSTOM: Final = "other"
@@ -45,6 +46,19 @@ _ELASTIC: Final = frozenset(
 WORK: Final = (Spent.PRODUCTIVE, Spent.DEGRADED_CAPACITY)
 """Time in which steps are worked on: wasted, if they are done again."""
 
+Kind = Literal[
+    "accelerator_init",
+    "training_preparation",
+    "data_loading",
+    "checkpoint_save",
+    "checkpoint_restore",
+    "evaluation",
+    "compile",
+    "elastic_slice_down",
+    "elastic_scale_up",
+    "elastic_reinitialization",
+]
+"""Span names with a meaning of their own …"""
 SPAN_CLASSES: Final[Mapping[str, int]] = {
     "compile": Spent.PROGRAM_STARTUP,
     "accelerator_init": Spent.ACCELERATOR_INIT,
@@ -57,7 +71,7 @@ SPAN_CLASSES: Final[Mapping[str, int]] = {
     "elastic_scale_up": Spent.ELASTIC_SCALE_UP,
     "elastic_reinitialization": Spent.ELASTIC_REINITIALIZATION,
 }
-"""Span names with a meaning of their own."""
+"""… and the class that each is counted in."""
 
 
 def is_elastic(spent: int) -> bool:

@@ -12,6 +12,7 @@ from typing import Final
 
 from runwatch.views.goodput.account import AttemptAccount, Goodput
 from runwatch.views.goodput.hand_over import HAND_OVER_NS
+from runwatch.views.goodput.looks import LOOKS
 from runwatch.views.times import to_the_second
 
 
@@ -178,23 +179,16 @@ def _unattributed(at: _Instant) -> Iterator[str]:
 
 _CUSTOM: Final = _recorded("a span with a name of the program's own was open")
 _RULES: Final[Mapping[str, Callable[[_Instant], Iterator[str]]]] = {
+    **{look.name: _recorded(look.recorded) for look in LOOKS if look.recorded},
     "productive": _productive,
     "program_startup": _startup,
-    "accelerator_init": _recorded("devices were being initialised"),
     "training_preparation": _preparation,
-    "data_loading": _recorded("the next batch was waited for, and the device had nothing to do"),
-    "checkpoint_save": _recorded("a checkpoint was being saved, and training waited for it"),
-    "checkpoint_restore": _recorded("a checkpoint was being restored"),
-    "evaluation": _recorded("an evaluation was running"),
     "wasted_progress": _wasted,
     "infrastructure_recovery": _recovery,
     "stall": _stall,
     "slow_steps": _slow,
     "degraded_capacity": _degraded,
     "excluded": _excluded,
-    "elastic_slice_down": _recorded("the job was waiting to go on with fewer ranks"),
-    "elastic_scale_up": _recorded("the job was waiting for ranks to join"),
-    "elastic_reinitialization": _recorded("the job was starting over with other ranks"),
     "unattributed": _unattributed,
 }
 

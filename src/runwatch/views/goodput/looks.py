@@ -1,7 +1,7 @@
 """What the classes of an account are called, and how they look: on the page and in the terminal.
 
-A class is a member of `Spent` and a line here.  `/api/v1/goodput/classes` serves the table, and
-`make types` writes it for the page.
+A class is a member of `Spent` (`classes.py`) and an entry here.  `/api/v1/goodput/classes` serves
+the table, and `make types` writes it for the page.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ class ClassLook(NamedTuple):
     """Its colour in a terminal, as rich names it."""
     sign: str
     """Tells it apart where there is no colour."""
+    recorded: str = ""
+    """Of a class that a span claims: what the span shows, after "It was recorded:"."""
 
 
 LOOKS: Final = (
@@ -38,6 +40,7 @@ LOOKS: Final = (
         "accelerator_init", "accelerator initialisation",
         "Waiting for the accelerators to come up.",
         "#a9c7a0", "#7d9f74", "blue", "▓",
+        recorded="devices were being initialised",
     ),
     ClassLook(
         "training_preparation", "training preparation",
@@ -48,21 +51,25 @@ LOOKS: Final = (
         "data_loading", "waiting for data",
         "The ranks waited for the next batch: the input pipeline did not keep up.",
         "#e8a33d", "#dd9a3a", "yellow", "▒",
+        recorded="the next batch was waited for, and the device had nothing to do",
     ),
     ClassLook(
         "checkpoint_save", "saving checkpoints",
         "Training stood still while a checkpoint was written.",
         "#7a5ea8", "#9a7fcb", "bright_cyan", "◆",
+        recorded="a checkpoint was being saved, and training waited for it",
     ),
     ClassLook(
         "checkpoint_restore", "restoring checkpoints",
         "Reading the checkpoint to go on from.",
         "#a58bce", "#7c63ab", "bright_magenta", "◇",
+        recorded="a checkpoint was being restored",
     ),
     ClassLook(
         "evaluation", "evaluation",
         "Evaluation between training steps.",
         "#3fa7b5", "#3b98a6", "bright_green", "≡",
+        recorded="an evaluation was running",
     ),
     ClassLook(
         "wasted_progress", "wasted progress",
@@ -98,16 +105,19 @@ LOOKS: Final = (
         "elastic_slice_down", "elastic: slices down",
         "Waiting after slices were lost.",
         "#b5793a", "#c98c4b", "bright_yellow", "▽",
+        recorded="the job was waiting to go on with fewer ranks",
     ),
     ClassLook(
         "elastic_scale_up", "elastic: scaling up",
         "Waiting for slices to come back.",
         "#c99a62", "#a97840", "bright_yellow", "△",
+        recorded="the job was waiting for ranks to join",
     ),
     ClassLook(
         "elastic_reinitialization", "elastic re-initialisation",
         "Setting training up for a changed number of slices.",
         "#97682f", "#dba25e", "bright_yellow", "◁",
+        recorded="the job was starting over with other ranks",
     ),
     ClassLook(
         "unattributed", "unattributed",

@@ -1,0 +1,14 @@
+"""A run of one process: there is nobody else to blame, unless it waits for another rank."""
+
+from __future__ import annotations
+
+from runwatch.views.diagnosis.blame import Blame
+from runwatch.views.diagnosis.scene import Scene
+
+
+def blame(scene: Scene) -> Blame | None:
+    if len(scene.seats) != 1 or not scene.seen:
+        return None
+    if scene.seen[0].waits_for.kind in ("collective", "peer"):
+        return None
+    return Blame("alone", (scene.seats[0].rank,), "likely")
