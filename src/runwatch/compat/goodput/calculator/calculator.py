@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from runwatch.clock import Clock, system_clock
 from runwatch.compat.goodput.calculator.cache import GoodputCache
-from runwatch.compat.goodput.calculator.codes import STEP
 from runwatch.compat.goodput.calculator.deviations import step_info
 from runwatch.compat.goodput.calculator.exclusions import GoodputExclusion
 from runwatch.compat.goodput.calculator.history import History
@@ -249,7 +248,7 @@ class GoodputCalculator(GoodputExclusion):
             self._refresh()
             kinds = self._fold.figures().badput
             # Of the very first step nobody knows how long it may take.
-            is_first = self._history.codes.count(STEP) == 1
+            is_first = len(self._history.steps) == 1
         return in_kinds(account, kinds, may_be_productive=not is_first)
 
     def _window(self, start: datetime, end: datetime) -> Window:
@@ -264,7 +263,7 @@ class GoodputCalculator(GoodputExclusion):
 
     def _is_before(self, until: float) -> bool:
         """Whether all that was read is of later; a log may begin by giving only its last days."""
-        return not self._history or until < self._history.times[0]
+        return not self._history or until < self._history.item(0).time
 
     # ── the strict account ────────────────────────────────────────────────────────────────────
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from array import array
-from itertools import compress, pairwise
-from operator import not_, sub
+from itertools import pairwise
+from operator import sub
 
 from runwatch.compat.goodput.calculator.history import History
+from runwatch.compat.goodput.calculator.stretch import jumps
 from runwatch.compat.goodput.figures import compute_ideal_step_time
 from runwatch.compat.goodput.kinds import StepInfo
 
@@ -17,12 +17,10 @@ def step_times(history: History) -> dict[int, float]:
     A step that no other followed directly has no time.
     """
     found: dict[int, float] = {}
-    ends = (*history.break_at, len(history))
-    for (low, high), number in zip(pairwise(ends), history.break_number, strict=True):
-        is_step = map(not_, history.codes[low:high])
-        starts = array("d", compress(history.times[low:high], is_step))
-        times = map(sub, starts[1:], starts)
-        found.update(zip(range(number, number + len(starts) - 1), times, strict=True))
+    starts, numbers = history.steps.times, history.numbers
+    for low, high in pairwise((0, *jumps(numbers), len(numbers))):
+        times = map(sub, starts[low + 1 : high], starts[low:high])
+        found.update(zip(numbers[low : high - 1], times, strict=False))
     return found
 
 

@@ -23,7 +23,7 @@ from runwatch.compat.goodput.calculator.codes import (
     WAIT_START,
 )
 from runwatch.compat.goodput.calculator.history import History
-from runwatch.compat.goodput.calculator.rules import Figures, Fold, Pairs
+from runwatch.compat.goodput.calculator.rules import Figures, Fold, Pairs, Spans
 from runwatch.compat.goodput.calculator.windows import bounds
 from runwatch.compat.goodput.kinds import (
     BadputType,
@@ -39,43 +39,16 @@ class ElasticFold(Fold):
         super().__init__(history)
         self._waits: dict[int, Pairs] = {}
         """Type of wait, as a row of the history's words → its waits."""
-        self._reinits = Pairs()
-        self._spans: dict[BadputType, list[Interval]] = {
-            BadputType.TPU_INITIALIZATION: [],
-            BadputType.TRAINING_PREP: [],
-            BadputType.ELASTIC_REINITIALIZATION: [],
-        }
-        self._handlers |= {
-            WAIT_START: self._wait_start,
-            WAIT_END: self._wait_end,
-            REINIT_START: self._reinit_start,
-            REINIT_END: self._reinit_end,
-        }
+        self._reinits = Spans()
+        self._starts[REINIT_START] = self._reinits
+        self._ends[REINIT_END] = self._reinits
+        self._handlers |= {WAIT_START: self._wait_start, WAIT_END: self._wait_end}
 
     def _wait_start(self, index: int, time: float) -> None:
         self._waits.setdefault(self._note(index), Pairs()).start = time
 
     def _wait_end(self, index: int, time: float) -> None:
         self._waits.setdefault(self._note(index), Pairs()).end(time)
-
-    def _reinit_start(self, _: int, time: float) -> None:
-        self._reinits.start = time
-
-    def _reinit_end(self, _: int, time: float) -> None:
-        self._keep(BadputType.ELASTIC_REINITIALIZATION, self._reinits, time)
-        self._reinits.end(time)
-
-    def _init_end(self, _: int, time: float) -> None:
-        self._keep(BadputType.TPU_INITIALIZATION, self._initialised, time)
-        super()._init_end(_, time)
-
-    def _preparation_end(self, _: int, time: float) -> None:
-        self._keep(BadputType.TRAINING_PREP, self._prepared, time)
-        super()._preparation_end(_, time)
-
-    def _keep(self, kind: BadputType, pairs: Pairs, end: float) -> None:
-        if pairs.start is not None and pairs.start < end:
-            self._spans[kind].append((pairs.start, end))
 
     def figures(self) -> Figures:
         figures = super().figures()
@@ -85,13 +58,13 @@ class ElasticFold(Fold):
                 up += waits.total
             else:
                 down += waits.total
-        reinits = self._spans[BadputType.ELASTIC_REINITIALIZATION]
-        kind = BadputType
+        kind, reinits = BadputType, self._reinits.spans
+        within = {
+            kind.TPU_INITIALIZATION: self._initialised,
+            kind.TRAINING_PREP: self._prepared,
+        }
         badput = figures.badput | {
-            kind.TPU_INITIALIZATION: self._initialised.total
-            - overlap(self._spans[kind.TPU_INITIALIZATION], reinits),
-            kind.TRAINING_PREP: self._prepared.total
-            - overlap(self._spans[kind.TRAINING_PREP], reinits),
+            **{name: part.total - overlap(part.spans, reinits) for name, part in within.items()},
             kind.ELASTIC_SLICE_DOWN: down,
             kind.ELASTIC_SCALE_UP: up,
             kind.ELASTIC_REINITIALIZATION: self._reinits.total,
@@ -141,7 +114,7 @@ def _counts(history: History) -> list[tuple[float, float, float]]:
         if history.codes[at] == SLICES:
             active, total, available = history.slices[row]
             slices = max(total, 1)
-            found.append((history.times[at], active / slices, available / slices))
+            found.append((history.others.times[at], active / slices, available / slices))
     return sorted(found)
 
 

@@ -8,15 +8,13 @@ something can be taken out.
 from __future__ import annotations
 
 import logging
-from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import compress, pairwise
+from itertools import pairwise
 from math import inf
-from operator import not_
 from typing import Any
 
 from runwatch.compat.goodput.calculator.codes import (
@@ -29,10 +27,10 @@ from runwatch.compat.goodput.calculator.codes import (
     LOAD_START,
     PREPARATION_END,
     PREPARATION_START,
-    STEP,
 )
 from runwatch.compat.goodput.calculator.history import History
 from runwatch.compat.goodput.calculator.rules import Fold, accounted, shares
+from runwatch.compat.goodput.calculator.stretch import jumps
 from runwatch.compat.goodput.calculator.windows import moment
 from runwatch.compat.goodput.kinds import BadputType, UnproductiveTimeDict
 
@@ -146,8 +144,8 @@ class _Reckoning:
         blocking = beside = 0.0
         begins = [start for start, _, _ in self._stretches[1:]]
         due = 0
-        for at, start, end in pairs(self._history, LOAD_START, LOAD_END):
-            segment = bisect_right(begins, at)
+        for steps_before, start, end in pairs(self._history, LOAD_START, LOAD_END):
+            segment = bisect_left(begins, steps_before)
             left = self._left(start, end)
             if segment >= due:
                 blocking += left
@@ -158,14 +156,12 @@ class _Reckoning:
 
     def _recovery(self) -> float:
         """From the last step before a disruption to the start of the program after it."""
-        codes, times = self._history.codes, self._history.times
-        starts = list(_places(codes, JOB_START))
-        seconds = 0.0
+        history, seconds = self._history, 0.0
         for at, _, _ in self._stretches[1:]:
-            last = times[codes.rfind(STEP, 0, at)]
-            row = bisect_left(starts, at)
-            if row and times[starts[row - 1]] > last:
-                seconds += self._left(last, times[starts[row - 1]])
+            last = history.steps.times[at - 1]
+            row = history.codes.rfind(JOB_START, 0, bisect_right(history.places, at))
+            if row >= 0 and history.others.times[row] > last:
+                seconds += self._left(last, history.others.times[row])
         return seconds
 
     # ── steps ─────────────────────────────────────────────────────────────────────────────────
@@ -179,7 +175,7 @@ class _Reckoning:
         least = min(number for number, _, _ in runs)
         previous: float | None = None
         for number, low, high in runs:
-            times = self._step_times(low, high)
+            times = self._history.steps.times[low:high]
             if previous is not None:
                 self._between(previous, times[0], is_wasted=until is not None and number > until)
             for step, (begin, finish) in enumerate(pairwise(times), number):
@@ -209,15 +205,9 @@ class _Reckoning:
 
     def _runs(self, start: int, end: int) -> list[tuple[int, int, int]]:
         """(number of its first step, where it begins, where it ends) of each run of a segment."""
-        breaks = self._history.break_at
-        inner = breaks[bisect_right(breaks, start) : bisect_left(breaks, end)]
-        ends = pairwise((start, *inner, end))
-        return [(self._history.step_number(low), low, high) for low, high in ends]
-
-    def _step_times(self, start: int, end: int) -> array[float]:
-        history = self._history
-        is_step = map(not_, history.codes[start:end])
-        return array("d", compress(history.times[start:end], is_step))
+        numbers = self._history.numbers
+        inner = jumps(numbers, start, end)
+        return [(numbers[low], low, high) for low, high in pairwise((start, *inner, end))]
 
     def _last_step(self) -> None:
         """It lasted until the job's end, if that is known."""
@@ -228,22 +218,15 @@ class _Reckoning:
         self._last = segments.greatest
 
 
-def _places(codes: bytearray, code: int) -> Iterator[int]:
-    at = codes.find(code)
-    while at >= 0:
-        yield at
-        at = codes.find(code, at + 1)
-
-
 def pairs(history: History, start_code: int, end_code: int) -> Iterator[tuple[int, float, float]]:
-    """(where its end is, when it began, when it ended) of each pair of one kind."""
-    codes, times = history.codes, history.times
+    """(steps before its end, when it began, when it ended) of each pair of one kind."""
+    codes, times = history.codes, history.others.times
     end = codes.find(end_code)
     after = 0
     while end >= 0:
         start = codes.rfind(start_code, after, end)
         if start >= 0:
-            yield end, times[start], times[end]
+            yield history.places[end], times[start], times[end]
         after, end = end + 1, codes.find(end_code, end + 1)
 
 
@@ -286,7 +269,7 @@ def _custom_events(history: History) -> Iterator[tuple[float, float, str]]:
         code = history.codes[at]
         if code not in (CUSTOM_START, CUSTOM_END):
             continue
-        name, time = history.words[row].upper(), history.times[at]
+        name, time = history.words[row].upper(), history.others.times[at]
         if code == CUSTOM_START:
             starts[name] = time
         elif (start := starts.pop(name, time)) < time:

@@ -47,7 +47,7 @@ def look(
         raise ValueError(
             f"nothing was recorded between {start} and {end}: choose a window in which the job ran"
         )
-    total = part.times[-1] - part.times[0]
+    total = part.item(len(part) - 1).time - part.item(0).time
     if total <= 0:
         raise ValueError(
             f"all that was recorded between {start} and {end} is of one moment, so there are no "

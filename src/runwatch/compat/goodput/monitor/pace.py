@@ -7,13 +7,11 @@ every few seconds, in the training process, and wants the latest.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
-from runwatch.compat.goodput.calculator.codes import STEP
 from runwatch.compat.goodput.figures import (
     compute_ideal_step_time,
     compute_step_deviation_from_baseline,
@@ -86,24 +84,16 @@ class Pace:
     def _forget(self) -> None:
         self._stretches: list[_Stretch] = []
         self._at = 0
-        self._step = 0
-        self._start: float | None = None
 
     def _take(self, history: History) -> bool:
         """Whether a step has got a time."""
-        codes, times = history.codes, history.times
-        new = bisect_left(history.break_at, self._at)
-        breaks = dict(zip(history.break_at[new:], history.break_number[new:], strict=True))
-        at = codes.find(STEP, self._at)
+        numbers, times = history.numbers, history.steps.times
         found = False
-        while at >= 0:
-            step = breaks.get(at, self._step + 1)
-            if step == self._step + 1 and self._start is not None:
-                self._put(self._step, times[at] - self._start)
+        for step in range(self._at, len(numbers)):
+            if step and numbers[step] == numbers[step - 1] + 1:
+                self._put(numbers[step - 1], times[step] - times[step - 1])
                 found = True
-            self._step, self._start = step, times[at]
-            at = codes.find(STEP, at + 1)
-        self._at = len(codes)
+        self._at = len(numbers)
         return found
 
     def _put(self, step: int, seconds: float) -> None:
