@@ -13,7 +13,7 @@ from statistics import fmean, stdev
 from typing import Any, Final
 
 from runwatch.compat.goodput.calculator.codes import checkpoint_key
-from runwatch.compat.goodput.figures import is_seconds
+from runwatch.compat.goodput.goodput_utils import is_seconds
 
 __all__ = [
     "OPERATION_TYPE_EMERGENCY_RESTORE",

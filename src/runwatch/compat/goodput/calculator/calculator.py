@@ -15,14 +15,14 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from runwatch.clock import Clock, system_clock
-from runwatch.compat.goodput.calculator.cache import GoodputCache
 from runwatch.compat.goodput.calculator.deviations import step_info
-from runwatch.compat.goodput.calculator.exclusions import GoodputExclusion
 from runwatch.compat.goodput.calculator.history import History
 from runwatch.compat.goodput.calculator.quiet import Quiet, in_kinds
 from runwatch.compat.goodput.calculator.rules import Fold, accounted, checked, shares
 from runwatch.compat.goodput.calculator.windows import Window, bounds, look, nanoseconds_of
-from runwatch.compat.goodput.kinds import (
+from runwatch.compat.goodput.goodput_cache import GoodputCache
+from runwatch.compat.goodput.goodput_exclusion import GoodputExclusion
+from runwatch.compat.goodput.goodput_utils import (
     GoodputInfo,
     GoodputType,
     IntervalWorkloadMetricDetails,

@@ -30,7 +30,7 @@ from runwatch.compat.goodput.fields import (
     _TRAINING_PREPARATION_END_TIME,
     _TRAINING_PREPARATION_START_TIME,
 )
-from runwatch.compat.goodput.figures import is_seconds, stated_seconds
+from runwatch.compat.goodput.goodput_utils import is_seconds, stated_seconds
 
 STEP: Final = 0
 JOB_START: Final = 1

@@ -7,8 +7,7 @@ from operator import sub
 
 from runwatch.compat.goodput.calculator.history import History
 from runwatch.compat.goodput.calculator.stretch import jumps
-from runwatch.compat.goodput.figures import compute_ideal_step_time
-from runwatch.compat.goodput.kinds import StepInfo
+from runwatch.compat.goodput.goodput_utils import StepInfo, compute_ideal_step_time
 
 
 def step_times(history: History) -> dict[int, float]:

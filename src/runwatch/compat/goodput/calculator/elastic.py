@@ -25,7 +25,7 @@ from runwatch.compat.goodput.calculator.codes import (
 from runwatch.compat.goodput.calculator.history import History
 from runwatch.compat.goodput.calculator.rules import Figures, Fold, Pairs, Spans
 from runwatch.compat.goodput.calculator.windows import bounds
-from runwatch.compat.goodput.kinds import (
+from runwatch.compat.goodput.goodput_utils import (
     BadputType,
     ElasticIntervalWorkloadMetricDetails,
     ElasticWorkloadMetricDetails,

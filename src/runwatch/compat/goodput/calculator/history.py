@@ -34,7 +34,7 @@ from runwatch.compat.goodput.fields import (
     _STEP_COUNT,
     _STEP_START_TIME,
 )
-from runwatch.compat.goodput.figures import LATEST_SECONDS, is_seconds
+from runwatch.compat.goodput.goodput_utils import LATEST_SECONDS, is_seconds
 
 if TYPE_CHECKING:
     from runwatch.compat.goodput.log.entries import Columns

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from runwatch.compat.goodput.kinds import BadputType, UnproductiveTimeDict
+from runwatch.compat.goodput.goodput_utils import BadputType, UnproductiveTimeDict
 from runwatch.views.goodput.account import Account
 
 _KINDS: Final[Mapping[str, BadputType]] = {

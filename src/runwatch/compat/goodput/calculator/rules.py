@@ -32,7 +32,7 @@ from runwatch.compat.goodput.calculator.codes import (
 )
 from runwatch.compat.goodput.calculator.history import History
 from runwatch.compat.goodput.calculator.segments import Event, Segments
-from runwatch.compat.goodput.kinds import BadputType, UnproductiveTimeDict
+from runwatch.compat.goodput.goodput_utils import BadputType, UnproductiveTimeDict
 
 _LOADS: Final = re.compile(rb"(?:\x%02x\x%02x){2,}" % (LOAD_START, LOAD_END))
 """Loads one after the other, as the usual loop records them."""

@@ -13,7 +13,7 @@ from typing import Final
 
 from runwatch.compat.goodput.calculator.history import History
 from runwatch.compat.goodput.calculator.rules import Fold, accounted, checked, shares
-from runwatch.compat.goodput.kinds import UnproductiveTimeDict
+from runwatch.compat.goodput.goodput_utils import UnproductiveTimeDict
 
 
 @dataclass(frozen=True, slots=True)

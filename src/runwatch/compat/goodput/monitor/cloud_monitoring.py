@@ -11,16 +11,17 @@ deviation to `performance` too, under the same labels, so that neither could be 
 Runwatch's own account has the same metrics and labels under a prefix of its own, so that sums over
 the others stay what they were.  The service takes such metrics for a `generic_task` only.
 
-Nothing here talks to the service; `goodput/cloud.py` does.
+Nothing here talks to the service; `gcp_metrics.py` does.
 """
 
 from __future__ import annotations
 
-import enum
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
+
+from runwatch.compat.goodput.gcp_metrics import ValueType
 
 PREFIX: Final = "compute.googleapis.com/workload/"
 RESOURCE: Final = "compute.googleapis.com/Workload"
@@ -33,14 +34,6 @@ NOT_BADPUT: Final = frozenset(("DATA_LOADING_ASYNC",))
 
 Parts = Mapping[str, float | Mapping[str, float]]
 """Amounts by the name of what they are; a part may be made of named parts."""
-
-
-class ValueType(enum.Enum):
-    BOOL = "bool_value"
-    INT = "int64_value"
-    DOUBLE = "double_value"
-    STRING = "string_value"
-    DISTRIBUTION = "distribution_value"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from runwatch.clock import Clock, system_clock
-from runwatch.compat.goodput.kinds import GCPOptions
+from runwatch.compat.goodput.goodput_utils import GCPOptions
 from runwatch.compat.goodput.monitor.uploads import (
     DEVIATION,
     GOODPUT,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
-from runwatch.compat.goodput.figures import (
+from runwatch.compat.goodput.goodput_utils import (
     compute_ideal_step_time,
     compute_step_deviation_from_baseline,
 )

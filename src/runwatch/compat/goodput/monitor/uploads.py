@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from runwatch.clock import Clock, system_clock
 from runwatch.compat.goodput.calculator.quiet import Quiet
-from runwatch.compat.goodput.kinds import BadputType, GCPOptions, GoodputType
+from runwatch.compat.goodput.goodput_utils import BadputType, GCPOptions, GoodputType
 from runwatch.compat.goodput.monitor.cloud import CloudOutlet
 from runwatch.compat.goodput.monitor.cloud_monitoring import (
     Parts,
