@@ -11,16 +11,18 @@ import enum
 import os
 import socket
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from math import floor, fsum
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Final, TypedDict, TypeGuard
+from typing import Any, Final, TypedDict, TypeGuard, TypeVar
 
 from runwatch.clock import system_clock
+
+K = TypeVar("K")
 
 
 class BadputType(enum.Enum):
@@ -77,6 +79,18 @@ ACTIVITY_EXCLUSION_LIST: Final = ["DATA_LOADING_ASYNC"]
 
 UnproductiveTimeDict = dict[BadputType, float | dict[str, float]]
 """Kind → amount; CUSTOM_BADPUT_EVENTS → amount of each type of event."""
+
+
+def each_amount(
+    amounts: Mapping[K, float | Mapping[str, float]], change: Callable[[float], float]
+) -> dict[K, float | dict[str, float]]:
+    """The same with every amount changed; an amount may be made of named parts."""
+    return {
+        name: {part: change(seconds) for part, seconds in amount.items()}
+        if isinstance(amount, Mapping)
+        else change(amount)
+        for name, amount in amounts.items()
+    }
 
 
 class WorkloadMetricDetails(TypedDict):

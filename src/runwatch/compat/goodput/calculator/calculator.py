@@ -198,7 +198,7 @@ class GoodputCalculator(GoodputExclusion):
         Both moments need a time zone.  The seconds are those from the first to the last entry in
         the window.  ValueError if there are not two.
         """
-        window = self._window(interval_start, interval_end)
+        window = self.look_at(interval_start, interval_end)
         return (
             window.goodput_percent,
             window.badput_percent,
@@ -214,7 +214,7 @@ class GoodputCalculator(GoodputExclusion):
         start, end = bounds(interval_start, interval_end)
         size = int(end - start)
         try:
-            window = self._window(interval_start, interval_end)
+            window = self.look_at(interval_start, interval_end)
         except ValueError:
             return {"interval_goodput": {}, "interval_badput": {}, "interval_size": size}
         return {
@@ -229,7 +229,7 @@ class GoodputCalculator(GoodputExclusion):
         """Goodput and badput of a window in seconds, as the first generation gives them."""
         bounds(interval_start, interval_end)
         try:
-            window = self._window(interval_start, interval_end)
+            window = self.look_at(interval_start, interval_end)
         except ValueError:
             return {"goodput_time_dict": {}, "badput_time_dict": {}}
         return {
@@ -251,8 +251,9 @@ class GoodputCalculator(GoodputExclusion):
             is_first = len(self._history.steps) == 1
         return in_kinds(account, kinds, may_be_productive=not is_first)
 
-    def _window(self, start: datetime, end: datetime) -> Window:
-        after, until = bounds(start, end)
+    def look_at(self, start: datetime, end: datetime) -> Window:
+        """A window by the original's rules.  ValueError if too little was recorded in it."""
+        _, until = bounds(start, end)
         with self._lock:
             self._refresh()
             history = self._history

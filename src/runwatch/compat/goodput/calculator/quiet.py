@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from runwatch.compat.goodput.goodput_utils import BadputType, UnproductiveTimeDict
+from runwatch.compat.goodput.goodput_utils import BadputType, UnproductiveTimeDict, each_amount
 from runwatch.views.goodput.account import Account
 
 _KINDS: Final[Mapping[str, BadputType]] = {
@@ -48,12 +48,7 @@ class Quiet:
     @property
     def badput_percent(self) -> UnproductiveTimeDict:
         """What fills all of the window is all of it, which the original shows as 0."""
-        return {
-            kind: {name: part / self.total * 100 for name, part in amount.items()}
-            if isinstance(amount, dict)
-            else amount / self.total * 100
-            for kind, amount in self.badput.items()
-        }
+        return each_amount(self.badput, lambda seconds: seconds / self.total * 100)
 
 
 def in_kinds(account: Account, kinds: Iterable[BadputType], *, may_be_productive: bool) -> Quiet:

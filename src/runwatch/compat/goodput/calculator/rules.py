@@ -32,7 +32,7 @@ from runwatch.compat.goodput.calculator.codes import (
 )
 from runwatch.compat.goodput.calculator.history import History
 from runwatch.compat.goodput.calculator.segments import Event, Segments
-from runwatch.compat.goodput.goodput_utils import BadputType, UnproductiveTimeDict
+from runwatch.compat.goodput.goodput_utils import BadputType, UnproductiveTimeDict, each_amount
 
 _LOADS: Final = re.compile(rb"(?:\x%02x\x%02x){2,}" % (LOAD_START, LOAD_END))
 """Loads one after the other, as the usual loop records them."""
@@ -331,12 +331,7 @@ def _fitting(amount: float, total: float) -> float:
 
 def shares(badput: UnproductiveTimeDict, total: float) -> UnproductiveTimeDict:
     """In percent.  What fills all of `total` shows as 0, as what does not fit."""
-    return {
-        kind: {name: _share(part, total) for name, part in amount.items()}
-        if isinstance(amount, dict)
-        else _share(amount, total)
-        for kind, amount in badput.items()
-    }
+    return each_amount(badput, lambda amount: _share(amount, total))
 
 
 def _share(amount: float, total: float) -> float:

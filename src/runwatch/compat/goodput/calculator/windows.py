@@ -12,22 +12,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from runwatch.compat.goodput.calculator.history import History
+from runwatch.compat.goodput.calculator.quiet import Quiet
 from runwatch.compat.goodput.calculator.rules import Fold, accounted, checked, shares
 from runwatch.compat.goodput.goodput_utils import UnproductiveTimeDict
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
-    productive: float
-    badput: UnproductiveTimeDict
-    """Seconds, as is `productive`."""
-    total: float
+class Window(Quiet):
     max_productive_step: int
     disruptions: int
-
-    @property
-    def goodput_percent(self) -> float:
-        return self.productive / self.total * 100
 
     @property
     def badput_percent(self) -> UnproductiveTimeDict:

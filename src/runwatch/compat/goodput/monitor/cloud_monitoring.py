@@ -96,12 +96,16 @@ class Workload:
 
 def job_times(workload: Workload, goodput_seconds: float, badput_seconds: Parts) -> list[Series]:
     """Where the time went, in seconds."""
+    return _by_source(workload, "goodput_time", goodput_seconds, "badput_time", badput_seconds)
+
+
+def _by_source(
+    workload: Workload, metric: str, goodput: float, badput_metric: str, badput: Parts, **more: str
+) -> list[Series]:
+    sources = flat(badput)
     return [
-        workload.series("goodput_time", float(goodput_seconds), goodput_source="TOTAL"),
-        *(
-            workload.series("badput_time", seconds, badput_source=source)
-            for source, seconds in flat(badput_seconds)
-        ),
+        workload.series(metric, float(goodput), goodput_source="TOTAL", **more),
+        *(workload.series(badput_metric, x, badput_source=name, **more) for name, x in sources),
     ]
 
 
@@ -131,21 +135,10 @@ def window_shares(
     workload: Workload, window_seconds: int, goodput_percent: float, badput_percent: Parts
 ) -> list[Series]:
     """Where the time of the last `window_seconds` went, in percent."""
-    size = str(window_seconds)
-    return [
-        workload.series(
-            "interval_goodput",
-            float(goodput_percent),
-            goodput_source="TOTAL",
-            rolling_window_size=size,
-        ),
-        *(
-            workload.series(
-                "interval_badput", percent, badput_source=source, rolling_window_size=size
-            )
-            for source, percent in flat(badput_percent)
-        ),
-    ]
+    return _by_source(
+        workload, "interval_goodput", goodput_percent, "interval_badput", badput_percent,
+        rolling_window_size=str(window_seconds),
+    )  # fmt: skip
 
 
 def account_times(workload: Workload, spent_seconds: Mapping[str, float]) -> list[Series]:

@@ -41,16 +41,13 @@ def job_scalars(
     goodput: float, badput: Mapping[str, float | Mapping[str, float]], step: int
 ) -> list[Scalar]:
     """A job's goodput and badput, in percent, under the tags that its users look for."""
-    found = [Scalar("goodput/goodput", step, goodput, "goodput")]
+    found = [_scalar("goodput/goodput", step, goodput)]
     for source, percent in badput.items():
         tag = f"badput/{source.lower()}"
         if isinstance(percent, Mapping):
-            parts = [(f"{tag}/{part.lower()}", x) for part, x in percent.items()]
+            found += [_scalar(f"{tag}/{part.lower()}", step, x) for part, x in percent.items()]
         else:
-            parts = [(tag, percent)]
-        for name, value in parts:
-            plain = _NOT_IN_TAGS.sub("_", name)
-            found.append(Scalar(plain, step, value, plain.rpartition("/")[2]))
+            found.append(_scalar(tag, step, percent))
     return found
 
 
@@ -59,13 +56,15 @@ def account_scalars(
 ) -> list[Scalar]:
     """Runwatch's own account: goodput in percent, if there is any, and the seconds of each class
     (`custom:eval` as custom/eval)."""
-    found = []
-    if goodput is not None:
-        found.append(Scalar("runwatch/goodput", step, goodput, "goodput"))
+    found = [] if goodput is None else [_scalar("runwatch/goodput", step, goodput)]
     for name, seconds in spent_seconds.items():
-        tag = _NOT_IN_TAGS.sub("_", f"runwatch/spent_seconds/{name.replace(':', '/', 1)}")
-        found.append(Scalar(tag, step, seconds, tag.rpartition("/")[2]))
+        found.append(_scalar(f"runwatch/spent_seconds/{name.replace(':', '/', 1)}", step, seconds))
     return found
+
+
+def _scalar(tag: str, step: int, value: float) -> Scalar:
+    plain = _NOT_IN_TAGS.sub("_", tag)
+    return Scalar(plain, step, value, plain.rpartition("/")[2])
 
 
 class EventFile:
