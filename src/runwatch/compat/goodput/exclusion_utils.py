@@ -18,15 +18,15 @@ def normalize_intervals(intervals: Iterable[tuple[datetime, datetime]]) -> list[
 
     Any time zone will do; a time without one is a ValueError.
     """
-    found: list[Interval] = []
+    kept: list[Interval] = []
     for start, end in intervals:
         begin = moment(start, "the start of an excluded interval")
         finish = moment(end, "the end of an excluded interval")
         if begin < finish:
-            found.append((begin, finish))
+            kept.append((begin, finish))
         else:
             logger.warning("the interval from %s to %s is empty: it excludes nothing", start, end)
-    return _merged(found)
+    return _merged(kept)
 
 
 def _merged(intervals: Iterable[Interval]) -> list[Interval]:

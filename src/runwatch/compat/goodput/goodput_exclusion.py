@@ -275,15 +275,15 @@ class GoodputExclusion:
         exclusions = normalize_intervals(exclusion_intervals)
         with self._lock:
             self._refresh()
-            found = without(self._fold, exclusions)
+            remainder = without(self._fold, exclusions)
             start, end = self._fold.start, self._fold.end
             kinds = self._fold.figures().badput
         until = self._now() if end is None else end
-        total = 0.0 if start is None else until - start - found.excluded
+        total = 0.0 if start is None else until - start - remainder.excluded
         if total <= 0:
-            return 0.0, {}, found.max_productive_step, found.excluded
+            return 0.0, {}, remainder.max_productive_step, remainder.excluded
         none: UnproductiveTimeDict = dict.fromkeys(kinds, 0.0)
-        badput = accounted(found.productive, none | found.badput, total)
-        percent = found.productive / total * 100
-        told = shares(badput, total) if include_badput_breakdown else {}
-        return percent, told, found.max_productive_step, found.excluded
+        badput = accounted(remainder.productive, none | remainder.badput, total)
+        percent = remainder.productive / total * 100
+        breakdown = shares(badput, total) if include_badput_breakdown else {}
+        return percent, breakdown, remainder.max_productive_step, remainder.excluded

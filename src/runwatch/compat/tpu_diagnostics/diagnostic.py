@@ -1,4 +1,4 @@
-"""`diagnose`, told by the original's configuration.
+"""`diagnose`, with the original's configuration objects.
 
     stacks = StackTraceConfig(collect_stack_trace=True)
     with diagnose(DiagnosticConfig(DebugConfig(stacks))):

@@ -44,5 +44,5 @@ def check_bucket(context: Context, log_directory: str) -> None:
         context.runner.run(words, context.settings.command_seconds)
     except CommandFailed as error:
         raise RunwatchError(
-            f"Log directory {log_directory} does not exist.\n{error.said}"
+            f"Log directory {log_directory} does not exist.\n{error.complaint}"
         ) from None

@@ -15,12 +15,12 @@ def step_times(history: History) -> dict[int, float]:
 
     A step that no other followed directly has no time.
     """
-    found: dict[int, float] = {}
+    seconds: dict[int, float] = {}
     starts, numbers = history.steps.times, history.numbers
     for low, high in pairwise((0, *jumps(numbers), len(numbers))):
         times = map(sub, starts[low + 1 : high], starts[low:high])
-        found.update(zip(numbers[low : high - 1], times, strict=False))
-    return found
+        seconds.update(zip(numbers[low : high - 1], times, strict=False))
+    return seconds
 
 
 def step_info(history: History, ideal: float | None = None) -> StepInfo:
@@ -41,8 +41,8 @@ def step_info(history: History, ideal: float | None = None) -> StepInfo:
     expected = ideal or compute_ideal_step_time(list(times.values()))
     if expected is None:
         raise ValueError(
-            "no step took any time by the clock that recorded them, so there is no ideal to "
-            "compute: pass configured_ideal_step_time"
+            "every step took 0 s by the clock that recorded them, so no ideal can be computed: "
+            "pass configured_ideal_step_time"
         )
     for step, time in times.items():  # in place: of a long job another dict would be 80 MB
         times[step] = abs(time - expected)

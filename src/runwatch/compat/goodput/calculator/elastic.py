@@ -109,13 +109,13 @@ def efficiency(history: History, start: float, end: float) -> Efficiency | None:
 
 def _counts(history: History) -> list[tuple[float, float, float]]:
     """(when, share of the slices that step, share that is available), in order of time."""
-    found = []
+    counts = []
     for at, row in zip(history.note_at, history.note_row, strict=True):
         if history.codes[at] == SLICES:
             active, total, available = history.slices[row]
             slices = max(total, 1)
-            found.append((history.others.times[at], active / slices, available / slices))
-    return sorted(found)
+            counts.append((history.others.times[at], active / slices, available / slices))
+    return sorted(counts)
 
 
 class ElasticGoodputCalculator(GoodputCalculator):
@@ -133,7 +133,7 @@ class ElasticGoodputCalculator(GoodputCalculator):
         with self._lock:
             start, total = self._fold.start, details["total_elapsed_time"]
             if start is not None and total > 0:
-                _tell(details, efficiency(self._history, start, start + total))
+                _add_efficiency(details, efficiency(self._history, start, start + total))
         return details
 
     def get_interval_metric_details(
@@ -146,7 +146,7 @@ class ElasticGoodputCalculator(GoodputCalculator):
         start, end = bounds(interval_start, interval_end)
         with self._lock:
             # Slices counted before the window are not known in it: the original's rule.
-            _tell(details, efficiency(self._history.between(start, end), start, end))
+            _add_efficiency(details, efficiency(self._history.between(start, end), start, end))
         return details
 
     def get_slice_efficiency(
@@ -160,10 +160,10 @@ class ElasticGoodputCalculator(GoodputCalculator):
             return efficiency(self._history, start, end)
 
 
-def _tell(
+def _add_efficiency(
     details: ElasticWorkloadMetricDetails | ElasticIntervalWorkloadMetricDetails,
-    found: Efficiency | None,
+    used: Efficiency | None,
 ) -> None:
-    if found is not None:
-        details["stepping_slice_efficiency"] = found.stepping
-        details["available_slice_efficiency"] = found.available
+    if used is not None:
+        details["stepping_slice_efficiency"] = used.stepping
+        details["available_slice_efficiency"] = used.available

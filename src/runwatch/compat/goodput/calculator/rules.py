@@ -40,7 +40,7 @@ _LOADS: Final = re.compile(rb"(?:\x%02x\x%02x){2,}" % (LOAD_START, LOAD_END))
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Seconds of each kind, before anything is made of them."""
+    """Seconds of each kind, not yet checked against the job's total time."""
 
     productive: float
     badput: UnproductiveTimeDict
@@ -75,7 +75,7 @@ class Fold:
         self._restores = Means()
         self._checkpoints = {SAVE: self._saves, RESTORE: self._restores}
         self._names: dict[str, int] = {}
-        """Types of custom events, as they are told → number."""
+        """Type of a custom event, in capitals → its number."""
         self._types: dict[int, int] = {}
         self._event_starts: dict[int, float] = {}
         self._starts: dict[int, Pairs] = {
@@ -209,7 +209,7 @@ class Fold:
 
     @property
     def end(self) -> float | None:
-        """When the job ended; None if it goes on, or did steps after it was said to have ended."""
+        """When the job ended; None if it goes on, or if steps were recorded after its end."""
         segments = self.segments
         resumed = (
             self._end is not None
@@ -291,11 +291,11 @@ class Means:
         self.total += (total + seconds) / (count + 1) - before
 
 
-# ── what is made of figures ───────────────────────────────────────────────────────────────────
+# ── from figures to answers ───────────────────────────────────────────────────────────────────
 
 
 def checked(productive: float, total: float) -> float:
-    """Steps cannot take longer than the job; if they seem to, the log is wrong."""
+    """`productive`, which must fit into `total`: else the log is wrong, which is a ValueError."""
     slack = 1e-6  # seconds: sums of times in seconds since the epoch are that exact
     if not -slack <= productive <= total + slack:
         raise ValueError(
@@ -309,7 +309,7 @@ def checked(productive: float, total: float) -> float:
 def accounted(
     productive: float, badput: Mapping[BadputType, float | Mapping[str, float]], total: float
 ) -> UnproductiveTimeDict:
-    """Badput that fits into `total` seconds, with what nobody accounts for as OTHER."""
+    """Badput without amounts that exceed `total` seconds; time of no kind is OTHER."""
     fitting: UnproductiveTimeDict = {}
     known = productive
     for kind, amount in badput.items():
@@ -330,7 +330,7 @@ def _fitting(amount: float, total: float) -> float:
 
 
 def shares(badput: UnproductiveTimeDict, total: float) -> UnproductiveTimeDict:
-    """In percent.  What fills all of `total` shows as 0, as what does not fit."""
+    """In percent.  An amount that fills all of `total`, or exceeds it, shows as 0."""
     return each_amount(badput, lambda amount: _share(amount, total))
 
 

@@ -67,7 +67,7 @@ class _Open:
 
 
 class Members:
-    """A set of step numbers that asks little memory of long runs."""
+    """A set of step numbers that takes little memory for long runs."""
 
     def __init__(self) -> None:
         self._chunks: dict[int, int] = {}
@@ -143,8 +143,8 @@ class Segments:
     # ── steps ─────────────────────────────────────────────────────────────────────────────────
 
     def advance(self) -> Iterator[int]:
-        """Take in new steps.  Stops at each that comes again, before its segment is weighed, so
-        that what was recorded before it can be told."""
+        """Take in new steps.  Yields each step that comes again before its segment is closed: the
+        caller then takes in what was recorded before that step."""
         numbers, base = self._history.numbers, max(self.count - 1, 0)
         if numbers and not self.count:
             self._begin_segment(0)
@@ -249,7 +249,7 @@ class Segments:
             self._count(step, event)
 
     def _settle(self) -> None:
-        """The next step has come: which of the events since the last one began lie within that?"""
+        """The next step has come: count the waiting events that lie within the last one."""
         end = self._history.steps.times[self.count]
         for event in self._waiting:
             if event.end <= end:
@@ -291,7 +291,7 @@ class Segments:
         return total
 
     def _weigh(self, segment: int) -> Weight:
-        """What a segment comes to that has ended.  One that was done all over is given up."""
+        """A closed segment.  By the original's rule, one that was redone from step 0 counts 0."""
         until, numbers = self._segment_until[segment], self._history.numbers
         if until == 0:
             return Weight()

@@ -32,7 +32,7 @@ def look(
 ) -> Window:
     """The entries after `start` and up to `end`.
 
-    ValueError if there are fewer than two moments to tell from.
+    ValueError if they do not have at least two different times.
     """
     after, until = bounds(start, end)
     part = history.between(after, until)
@@ -43,8 +43,8 @@ def look(
     total = part.item(len(part) - 1).time - part.item(0).time
     if total <= 0:
         raise ValueError(
-            f"all that was recorded between {start} and {end} is of one moment, so there are no "
-            "shares to tell: choose a longer window"
+            f"everything recorded between {start} and {end} has the same time, so there is nothing "
+            "to divide: choose a longer window"
         )
     folded = fold(part)
     folded.advance()

@@ -1,4 +1,4 @@
-"""Where a job's log lies when nobody brings another: in the journals of a run of that name.
+"""A job's log, unless the caller passes in another: in the journals of a run of that name.
 
 `JournalLogger` does what the original's Cloud Logging client does for recorders and calculators:
 it takes one entry at a time and gives back those that are new.  Writing is a record in the
@@ -312,7 +312,7 @@ def _begin(name: str, root: str | os.PathLike[str] | None) -> Run:
 
 
 def finish_runs() -> None:
-    """End the runs that recorders of this process have begun; else its exit does."""
+    """End the runs that recorders began in this process.  Without this call they end at exit."""
     with _lock:
         runs = list(reversed(_runs.values()))
         _runs.clear()

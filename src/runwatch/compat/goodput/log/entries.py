@@ -121,8 +121,8 @@ def from_mark(mark: Mark, step: int, seconds: float, job_name: str) -> Entry:
     other = TIME_FIELDS[mark.field]
     if not other:
         return {fields._JOB_NAME: job_name, mark.field: seconds}
-    said = step if other == fields._STEP_COUNT else mark.type
-    return {fields._JOB_NAME: job_name, other: said, mark.field: seconds}
+    value = step if other == fields._STEP_COUNT else mark.type
+    return {fields._JOB_NAME: job_name, other: value, mark.field: seconds}
 
 
 def from_event(body: Mapping[str, Any]) -> Entry:

@@ -188,6 +188,6 @@ class _Marker:
         number = step_of(step)
         if seconds is None or number is None:
             return
-        said = type if isinstance(type, str) else text_of(type)
-        entry = from_mark(Mark(field, said), number, seconds, self._job_name)
+        event_type = type if isinstance(type, str) else text_of(type)
+        entry = from_mark(Mark(field, event_type), number, seconds, self._job_name)
         self._logger.write_cloud_logging_entry(entry)

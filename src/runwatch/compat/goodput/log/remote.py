@@ -100,14 +100,14 @@ class HeadLog:
         while self._runs:
             run = quote(self._runs[0], safe="")
             try:
-                found = self._get(f"/api/v1/runs/{run}/{what}?{urlencode(parameters)}")
+                answer = self._get(f"/api/v1/runs/{run}/{what}?{urlencode(parameters)}")
             except FileNotFoundError:
                 if len(self._runs) == 1:
                     return None  # it may come yet
                 del self._runs[0]
             else:
                 del self._runs[1:]
-                return found
+                return answer
         return None
 
     def _get(self, path: str) -> Any:
@@ -168,5 +168,5 @@ def named_head(environment: Mapping[str, str] = os.environ) -> tuple[str, str] |
 
 def head_of(root: Path) -> tuple[str, str] | None:
     """(address, token) of the head that said it serves this directory; it may be gone."""
-    said = read_address(root)
-    return (str(said.http), token_for(said.http, root)) if said is not None else None
+    address = read_address(root)
+    return (str(address.http), token_for(address.http, root)) if address is not None else None

@@ -33,12 +33,12 @@ NOT_BADPUT: Final = frozenset(("DATA_LOADING_ASYNC",))
 """Loading that overlaps training costs no time."""
 
 Parts = Mapping[str, float | Mapping[str, float]]
-"""Amounts by the name of what they are; a part may be made of named parts."""
+"""Name → amount; an amount may consist of named parts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One point of one time series; when it was is said by who sends it."""
+    """One point of one time series.  The sender adds the time."""
 
     metric: str
     value: float
@@ -52,7 +52,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Whose series they are."""
+    """The job that the series describe."""
 
     job_name: str
     location: str
@@ -61,10 +61,10 @@ class Workload:
     cluster_name: str | None = None
 
     def series(self, metric: str, value: float, **labels: str) -> Series:
-        found = {"accelerator_type": self.accelerator_type, **labels}
+        all_labels = {"accelerator_type": self.accelerator_type, **labels}
         if self.cluster_name:
-            found["cluster_name"] = self.cluster_name
-        return Series(metric, value, found)
+            all_labels["cluster_name"] = self.cluster_name
+        return Series(metric, value, all_labels)
 
     def request(self, series: Series) -> dict[str, Any]:
         """As `GCPMetrics.send_metrics` takes it."""
@@ -123,12 +123,12 @@ def step_times(
     workload: Workload, *, ideal_seconds: float | None, deviation_seconds: float | None
 ) -> list[Series]:
     """What is not known is left out."""
-    found = []
+    series = []
     if deviation_seconds is not None and math.isfinite(deviation_seconds):
-        found.append(workload.series("step_time_deviation", float(deviation_seconds)))
+        series.append(workload.series("step_time_deviation", float(deviation_seconds)))
     if ideal_seconds and math.isfinite(ideal_seconds):
-        found.append(Series("performance", float(ideal_seconds), {}))  # it knows no labels
-    return found
+        series.append(Series("performance", float(ideal_seconds), {}))  # it knows no labels
+    return series
 
 
 def window_shares(
@@ -144,12 +144,12 @@ def window_shares(
 def account_times(workload: Workload, spent_seconds: Mapping[str, float]) -> list[Series]:
     """Runwatch's own account of the job, by class: the times sum to `total_elapsed_time`."""
     total = sum(spent_seconds.values())
-    found = [
+    series = [
         *job_times(workload, spent_seconds[PRODUCTIVE], _badput(spent_seconds)),
         workload.series("excluded_time", float(spent_seconds[EXCLUDED])),
         workload.series("total_elapsed_time", float(total), window_type="cumulative"),
     ]
-    return _own(found)
+    return _own(series)
 
 
 def account_shares(

@@ -1,7 +1,7 @@
 """Uploads a job's goodput while it runs: to TensorBoard and to Google Cloud Monitoring.
 
 One daemon thread does it all, with one calculator.  No call here raises into the program or holds
-it up, except that a `stop_…` waits for its last upload, for as long as the monitor was told to.
+it up, except that a `stop_…` waits for its last upload: `final_flush_timeout_seconds` at most.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class GoodputMonitor:
 
     @guarded("stop the goodput upload")
     def stop_goodput_uploader(self, skip_final_flush: bool | None = None) -> None:
-        """Upload a last time, even if nothing was started, unless told to skip it."""
+        """Upload a last time, even if nothing was started, unless `skip_final_flush`."""
         self._stop(GOODPUT, skip_final_flush, lambda uploads: uploads.goodput)
 
     # ── step deviation ────────────────────────────────────────────────────────────────────────
@@ -221,42 +221,42 @@ def _uploads(
     return Uploads(plan, calculator, client=client, clock=clock)
 
 
-def _wants_account(given: bool | None, environment: Mapping[str, str] = os.environ) -> bool:
-    if given is not None:
-        return bool(given)
+def _wants_account(flag: bool | None, environment: Mapping[str, str] = os.environ) -> bool:
+    if flag is not None:
+        return bool(flag)
     return environment.get(ACCOUNT_VARIABLE, "").strip().lower() in ("on", "1", "yes", "true")
 
 
-def _board_directory(given: str | os.PathLike[str] | None) -> str:
+def _board_directory(directory: str | os.PathLike[str] | None) -> str:
     """Joined by hand: gs://bucket/x is no path of this system."""
-    text = attempt("read tensorboard_dir", "", lambda: os.fspath(given) if given else "")
+    text = attempt("read tensorboard_dir", "", lambda: os.fspath(directory) if directory else "")
     return f"{text.rstrip('/')}/{_TENSORBOARD_FOLDER}" if text else ""
 
 
-def _seconds(given: Any, default: float) -> float:
-    seconds = attempt("read an interval", default, lambda: float(given))
+def _seconds(value: Any, default: float) -> float:
+    seconds = attempt("read an interval", default, lambda: float(value))
     return max(seconds, _LEAST_SECONDS) if math.isfinite(seconds) else default
 
 
-def _timeout(given: Any) -> float | None:
-    if given is None:
+def _timeout(value: Any) -> float | None:
+    if value is None:
         return None
-    return max(attempt("read a timeout", 10.0, lambda: float(given)), 0.0)
+    return max(attempt("read a timeout", 10.0, lambda: float(value)), 0.0)
 
 
-def _ideal(given: Any) -> float | None:
+def _ideal(value: Any) -> float | None:
     """Seconds; None, which is to compute it, for what is no time that a step could take."""
-    if given is None:
+    if value is None:
         return None
-    seconds = attempt("read configured_ideal_step_time", 0.0, lambda: float(given))
+    seconds = attempt("read configured_ideal_step_time", 0.0, lambda: float(value))
     return seconds if seconds > 0 and math.isfinite(seconds) else None
 
 
-def _window(given: Any) -> int:
+def _window(value: Any) -> int:
     """Whole seconds; 0 for what is no size of a window."""
-    seconds = attempt("read a window's size", 0.0, lambda: float(given))
+    seconds = attempt("read a window's size", 0.0, lambda: float(value))
     return max(int(seconds), 0) if math.isfinite(seconds) else 0
 
 
-def _listed(given: Any) -> Iterable[Any]:
-    return given if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+def _listed(value: Any) -> Iterable[Any]:
+    return value if isinstance(value, Iterable) and not isinstance(value, str) else [value]

@@ -88,13 +88,13 @@ class Pace:
     def _take(self, history: History) -> bool:
         """Whether a step has got a time."""
         numbers, times = history.numbers, history.steps.times
-        found = False
+        is_new = False
         for step in range(self._at, len(numbers)):
             if step and numbers[step] == numbers[step - 1] + 1:
                 self._put(numbers[step - 1], times[step] - times[step - 1])
-                found = True
+                is_new = True
         self._at = len(numbers)
-        return found
+        return is_new
 
     def _put(self, step: int, seconds: float) -> None:
         # Work that is done again follows soon; far back would be looked for in vain.

@@ -41,14 +41,14 @@ def job_scalars(
     goodput: float, badput: Mapping[str, float | Mapping[str, float]], step: int
 ) -> list[Scalar]:
     """A job's goodput and badput, in percent, under the tags that its users look for."""
-    found = [_scalar("goodput/goodput", step, goodput)]
+    scalars = [_scalar("goodput/goodput", step, goodput)]
     for source, percent in badput.items():
         tag = f"badput/{source.lower()}"
         if isinstance(percent, Mapping):
-            found += [_scalar(f"{tag}/{part.lower()}", step, x) for part, x in percent.items()]
+            scalars += [_scalar(f"{tag}/{part.lower()}", step, x) for part, x in percent.items()]
         else:
-            found.append(_scalar(tag, step, percent))
-    return found
+            scalars.append(_scalar(tag, step, percent))
+    return scalars
 
 
 def account_scalars(
@@ -56,10 +56,12 @@ def account_scalars(
 ) -> list[Scalar]:
     """Runwatch's own account: goodput in percent, if there is any, and the seconds of each class
     (`custom:eval` as custom/eval)."""
-    found = [] if goodput is None else [_scalar("runwatch/goodput", step, goodput)]
+    scalars = [] if goodput is None else [_scalar("runwatch/goodput", step, goodput)]
     for name, seconds in spent_seconds.items():
-        found.append(_scalar(f"runwatch/spent_seconds/{name.replace(':', '/', 1)}", step, seconds))
-    return found
+        scalars.append(
+            _scalar(f"runwatch/spent_seconds/{name.replace(':', '/', 1)}", step, seconds)
+        )
+    return scalars
 
 
 def _scalar(tag: str, step: int, value: float) -> Scalar:
@@ -214,12 +216,12 @@ def _message(field: int, body: bytes) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    found = bytearray()
+    encoded = bytearray()
     while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
+        encoded.append(number & 0x7F | 0x80)
         number >>= 7
-    found.append(number)
-    return bytes(found)
+    encoded.append(number)
+    return bytes(encoded)
 
 
 # ── frames ────────────────────────────────────────────────────────────────────────────────────
@@ -245,12 +247,12 @@ def _checksum(data: bytes) -> int:
 
 @cache
 def _table() -> tuple[int, ...]:
-    found = []
+    remainders = []
     for byte in range(256):
         for _ in range(8):
             byte = byte >> 1 ^ (_POLYNOMIAL if byte & 1 else 0)
-        found.append(byte)
-    return tuple(found)
+        remainders.append(byte)
+    return tuple(remainders)
 
 
 def _steps(path: Path, tag: str) -> Iterator[int]:

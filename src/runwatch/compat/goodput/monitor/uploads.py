@@ -1,7 +1,7 @@
-"""What a monitor uploads: one question to the calculator, then each outlet by itself.
+"""What a monitor uploads: each time it asks the calculator once, then writes to each outlet.
 
-An outlet that fails or is missing leaves the others as they are.  All of it runs in the monitor's
-one thread, so the calculator and the event file have a single user.
+An outlet that fails or is missing does not affect the others.  All of it runs in the monitor's one
+thread, so the calculator and the event file have a single user.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Uploads:
             self._cloud.send(self._step_series(workload))
 
     def rolling(self, windows: Sequence[int]) -> None:
-        """Windows that end now.  One in which nothing was recorded says what the job did then."""
+        """Windows that end now.  Where nothing was recorded, the strict account answers."""
         if not self._cloud.takes_goodput or (workload := self._cloud.workload) is None:
             return
         series: list[Series] = []
@@ -244,10 +244,10 @@ class Uploads:
         return series
 
     def _window(self, begin: datetime, now: datetime) -> Quiet | None:
-        """By the original's rules, or by the strict account where those tell nothing; None if the
+        """By the original's rules, or by the strict account where those say nothing; None if the
         job did not run."""
-        window = _answer(partial(self.calculator.look_at, begin, now))
-        return window or _of_window(partial(self.calculator.get_quiet_interval, begin, now))
+        answer = _answer(partial(self.calculator.look_at, begin, now))
+        return answer or _of_window(partial(self.calculator.get_quiet_interval, begin, now))
 
     def _slices(self, workload: Workload, details: Mapping[str, Any], seconds: int) -> list[Series]:
         if not self._plan.include_slice_efficiency:

@@ -52,11 +52,11 @@ def message(entry: Entry) -> str:
 
 def nanoseconds(text: object) -> int | None:
     """Since the epoch; None for what is not a moment."""
-    found = _MOMENT.match(text) if isinstance(text, str) else None
-    if found is None:
+    parts = _MOMENT.match(text) if isinstance(text, str) else None
+    if parts is None:
         return None
-    seconds = _seconds(found[1], found[2], found[4])
-    return None if seconds is None else seconds * 10**9 + int((found[3] or "").ljust(9, "0"))
+    seconds = _seconds(parts[1], parts[2], parts[4])
+    return None if seconds is None else seconds * 10**9 + int((parts[3] or "").ljust(9, "0"))
 
 
 # Lines that follow each other were mostly said in the same second.
@@ -164,8 +164,8 @@ _BETWEEN = re.compile(r"[\s,]*")
 
 
 def _next(held: str, at: int) -> int:
-    found = _BETWEEN.match(held, at)
-    return found.end() if found else at
+    gap = _BETWEEN.match(held, at)
+    return gap.end() if gap else at
 
 
 def _table(text: io.TextIOBase) -> Iterator[Entry]:

@@ -56,8 +56,8 @@ def section(text: str, file: str = "") -> str:
                 return name
     if file:
         return file
-    found = _GLOG.match(text)
-    return found[1] if found else OTHER
+    prefix = _GLOG.match(text)
+    return prefix[1] if prefix else OTHER
 
 
 # ── tracks ─────────────────────────────────────────────────────────────────────────────────────
@@ -77,14 +77,14 @@ class Worker(NamedTuple):
 def worker(pod: str, container: str, job: str) -> Worker:
     """Of `<job>-slice-job-2-17-x7k2p` number 17 in slice 2; of others the container."""
     rest = pod.removeprefix(job)
-    found = _INDEXES.search(pod)
-    group = pod[: found.start()] if found else pod
+    indexes = _INDEXES.search(pod)
+    group = pod[: indexes.start()] if indexes else pod
     own = group.removeprefix(job)
-    if found and (own == "" or "slice" in rest or "job" in rest):
-        where = f"{int(found[1])}-{int(found[2])}"
+    if indexes and (own == "" or "slice" in rest or "job" in rest):
+        where = f"{int(indexes[1])}-{int(indexes[2])}"
         name = COORDINATOR if where == "0-0" else f"Slice-Worker {where}"
-        return Worker(group, int(found[1]), int(found[2]), name, True)
-    numbers = (int(found[1]), int(found[2])) if found else (-1, -1)
+        return Worker(group, int(indexes[1]), int(indexes[2]), name, True)
+    numbers = (int(indexes[1]), int(indexes[2])) if indexes else (-1, -1)
     return Worker(f"{group}/{container}", *numbers, container or pod or NOWHERE, False)
 
 
@@ -145,14 +145,14 @@ class Trace:
 
     def names(self) -> list[Item]:
         """Told last: only then is it known which there are."""
-        told = []
+        items = []
         for place, (who, name) in enumerate(named(self._tracks)):
             track = self._tracks[who]
-            told.append(_metadata("process_name", track, 0, name=name))
-            told.append(_metadata("process_sort_index", track, 0, sort_index=place))
+            items.append(_metadata("process_name", track, 0, name=name))
+            items.append(_metadata("process_sort_index", track, 0, sort_index=place))
         for (track, name), line in self._sections.items():
-            told.append(_metadata("thread_name", track, line, name=name))
-        return told
+            items.append(_metadata("thread_name", track, line, name=name))
+        return items
 
 
 def named(workers: Iterable[Worker]) -> list[tuple[Worker, str]]:
@@ -176,7 +176,7 @@ def _metadata(kind: str, track: int, line: int, **values: Any) -> Item:
 
 
 def _said(entry: Entry, resource: Mapping[str, Any], text: str, file: str) -> dict[str, str]:
-    told = {
+    fields = {
         "message": text,
         "severity": entry.get("severity"),
         "timestamp": entry.get("timestamp"),
@@ -189,8 +189,8 @@ def _said(entry: Entry, resource: Mapping[str, Any], text: str, file: str) -> di
         "insertId": entry.get("insertId"),
     }
     for key, value in mapping(entry.get("labels")).items():
-        told[f"labels.{key}"] = value
-    return {key: str(value)[:MAX_TEXT] for key, value in told.items() if value}
+        fields[f"labels.{key}"] = value
+    return {key: str(value)[:MAX_TEXT] for key, value in fields.items() if value}
 
 
 # ── files ──────────────────────────────────────────────────────────────────────────────────────
@@ -203,8 +203,8 @@ def trace_text(trace: Trace, entries: Iterable[Entry], about: Mapping[str, Any])
     for piece in _pieces(trace, entries):
         yield separator + ",\n".join(map(_json, piece))
         separator = ",\n"
-    told = {**about, "job": trace.job, "lines": trace.lines, "tracks": trace.tracks}
-    yield f'\n],"otherData":{_json(told)}}}\n'
+    totals = {**about, "job": trace.job, "lines": trace.lines, "tracks": trace.tracks}
+    yield f'\n],"otherData":{_json(totals)}}}\n'
 
 
 def _pieces(trace: Trace, entries: Iterable[Entry]) -> Iterator[list[Item]]:
