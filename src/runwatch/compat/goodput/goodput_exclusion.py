@@ -53,13 +53,11 @@ class Remainder:
     max_productive_step: int = 0
 
 
-def without(fold: Fold, exclusions: Sequence[Interval]) -> Remainder:
-    """`exclusions` as `normalize_intervals` gives them; `fold` is up to date and stays as it is."""
-    return _Reckoning(fold, exclusions).remainder()
-
-
 class _Reckoning:
-    """Every piece of the job that was measured loses what is excluded of it."""
+    """Every piece of the job that was measured loses what is excluded of it.
+
+    `exclusions` are as `normalize_intervals` gives them; `fold` is up to date and stays as it is.
+    """
 
     def __init__(self, fold: Fold, exclusions: Sequence[Interval]) -> None:
         self._fold = fold
@@ -149,8 +147,9 @@ class _Reckoning:
         previous: float | None = None
         for number, low, high in runs:
             times = self._history.steps.times[low:high]
-            if previous is not None:
-                self._between(previous, times[0], is_wasted=until is not None and number > until)
+            if previous is not None:  # since the run before nobody knows what was done
+                left = self._left(previous, times[0])
+                self._wasted += max(left, 0.0) if until is not None and number > until else 0.0
             for step, (begin, finish) in enumerate(pairwise(times), number):
                 left = self._left(begin, finish)
                 if until is not None and step >= until:
@@ -169,12 +168,6 @@ class _Reckoning:
             productive -= startup
         self._productive += productive
         self._last = max(self._last, last)
-
-    def _between(self, begin: float, finish: float, *, is_wasted: bool) -> None:
-        """From one run of steps to the next: nobody knows what was done."""
-        left = self._left(begin, finish)
-        if is_wasted:
-            self._wasted += max(left, 0.0)
 
     def _runs(self, start: int, end: int) -> list[tuple[int, int, int]]:
         """(number of its first step, where it begins, where it ends) of each run of a segment."""
@@ -275,7 +268,7 @@ class GoodputExclusion:
         exclusions = normalize_intervals(exclusion_intervals)
         with self._lock:
             self._refresh()
-            remainder = without(self._fold, exclusions)
+            remainder = _Reckoning(self._fold, exclusions).remainder()
             start, end = self._fold.start, self._fold.end
             kinds = self._fold.figures().badput
         until = self._now() if end is None else end

@@ -165,7 +165,7 @@ def delete(arguments: Arguments, flags: extra.Flags) -> int:
     if not instances:
         _say(arguments, "No VM(s)/Pod(s) to delete.")
         return 0
-    _say(arguments, f"ByBackend {len(instances)} VM(s)/Pod(s) to delete.\n\n{table(instances)}")
+    _say(arguments, f"Found {len(instances)} VM(s)/Pod(s) to delete.\n\n{table(instances)}")
     deleted = 0
     for backend, some in by_backend:
         chosen = [instance for instance in some if arguments.quiet or _is_meant(instance)]

@@ -37,24 +37,24 @@ Interval = tuple[float, float]
 class ElasticFold(Fold):
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        self._waits: dict[int, Pairs] = {}
-        """Type of wait, as a row of the history's words → its waits."""
+        self._waits: dict[str, Pairs] = {}
+        """Type of wait → its waits."""
         self._reinits = Spans()
         self._starts[REINIT_START] = self._reinits
         self._ends[REINIT_END] = self._reinits
         self._handlers |= {WAIT_START: self._wait_start, WAIT_END: self._wait_end}
 
     def _wait_start(self, index: int, time: float) -> None:
-        self._waits.setdefault(self._note(index), Pairs()).start = time
+        self._waits.setdefault(self.history.word(index), Pairs()).start = time
 
     def _wait_end(self, index: int, time: float) -> None:
-        self._waits.setdefault(self._note(index), Pairs()).end(time)
+        self._waits.setdefault(self.history.word(index), Pairs()).end(time)
 
     def figures(self) -> Figures:
         figures = super().figures()
         down = up = 0.0
-        for row, waits in self._waits.items():
-            if "scale_up" in self.history.words[row].lower():
+        for name, waits in self._waits.items():
+            if "scale_up" in name.lower():
                 up += waits.total
             else:
                 down += waits.total

@@ -282,6 +282,17 @@ class History:
             return Item(code, time)
         return Item(code, time, self._note(code, self.note_row[place]))
 
+    def word(self, row: int) -> str:
+        """The type of the event that entry `row` of the others is about."""
+        return self.words[self._note_row(row)]
+
+    def checkpoint(self, row: int) -> tuple[str, float]:
+        """(key, seconds) of the checkpoint that entry `row` of the others is about."""
+        return self.checkpoints.took(self._note_row(row))
+
+    def _note_row(self, row: int) -> int:
+        return self.note_row[bisect_left(self.note_at, row)]
+
     def _note(self, code: int, row: int) -> Note:
         if code in TYPED:
             return self.words[row]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import sub
 from typing import Final
@@ -60,8 +60,6 @@ class Fold:
     def __init__(self, history: History) -> None:
         self.history = history
         self._at = 0
-        self._next_note = 0
-        self._next_checkpoint = 0
         self.segments = Segments(history)
         self.start: float | None = None
         self._latest_start: float | None = None
@@ -73,11 +71,7 @@ class Fold:
         self._loads = _Loads()
         self._saves = Means()
         self._restores = Means()
-        self._checkpoints = {SAVE: self._saves, RESTORE: self._restores}
-        self._names: dict[str, int] = {}
-        """Type of a custom event, in capitals → its number."""
-        self._types: dict[int, int] = {}
-        self._event_starts: dict[int, float] = {}
+        self._event_starts: dict[str, float] = {}
         self._starts: dict[int, Pairs] = {
             INIT_START: self._initialised,
             PREPARATION_START: self._prepared,
@@ -88,11 +82,13 @@ class Fold:
             PREPARATION_END: self._prepared,
             LOAD_END: self._loads,
         }
-        self._handlers = {
+        self._handlers: dict[int, Callable[[int, float], None]] = {
             JOB_START: self._job_start,
             JOB_END: self._job_end,
             CUSTOM_START: self._custom_start,
             CUSTOM_END: self._custom_end,
+            SAVE: lambda index, _: self._saves.add(self.history.checkpoint(index)),
+            RESTORE: lambda index, _: self._restores.add(self.history.checkpoint(index)),
         }
 
     def advance(self) -> None:
@@ -101,7 +97,6 @@ class Fold:
             self._take_others(bisect_right(self.history.places, step))
             self._disrupted()
         self._take_others(len(self.history.codes))
-        self._take_checkpoints()
 
     def _disrupted(self) -> None:
         last_start = self.segments.last_start
@@ -137,38 +132,13 @@ class Fold:
         self._end, self._steps_before_end = time, self.history.places[index]
 
     def _custom_start(self, index: int, time: float) -> None:
-        self._event_starts[self._type(index)] = time
+        self._event_starts[self.history.word(index).upper()] = time
 
     def _custom_end(self, index: int, time: float) -> None:
-        type_ = self._type(index)
-        start = self._event_starts.pop(type_, None)
+        name = self.history.word(index).upper()
+        start = self._event_starts.pop(name, None)
         if start is not None and start < time:
-            self.segments.place(Event(type_, start, time), self.history.places[index])
-
-    def _type(self, index: int) -> int:
-        row = self._note(index)
-        known = self._types.get(row)
-        if known is None:
-            name = self.history.words[row].upper()
-            known = self._types[row] = self._names.setdefault(name, len(self._names))
-        return known
-
-    def _take_checkpoints(self) -> None:
-        """Those among the new notes: where in the log they lie does not matter."""
-        history, known = self.history, self._next_checkpoint
-        self._next_checkpoint = len(history.note_at)
-        codes, took, means = history.codes, history.checkpoints.took, self._checkpoints
-        for at, row in zip(history.note_at[known:], history.note_row[known:], strict=True):
-            if (of_its_kind := means.get(codes[at])) is not None:
-                of_its_kind.add(*took(row))
-
-    def _note(self, index: int) -> int:
-        """As `history.note`, of an entry that is not before the last one asked about."""
-        at, place = self.history.note_at, self._next_note
-        while at[place] < index:
-            place += 1
-        self._next_note = place
-        return self.history.note_row[place]
+            self.segments.place(Event(name, start, time), self.history.places[index])
 
     # ── figures ───────────────────────────────────────────────────────────────────────────────
 
@@ -182,7 +152,6 @@ class Fold:
                 productive += end - segments.greatest_start
                 last = segments.greatest
             productive -= self._saves.total
-        names = list(self._names)
         badput: UnproductiveTimeDict = {
             kind.TPU_INITIALIZATION: self._initialised.total,
             kind.TRAINING_PREP: self._prepared.total,
@@ -193,9 +162,7 @@ class Fold:
             kind.PROGRAM_STARTUP: weight.startup,
             kind.WASTED_PROGRESS_FROM_DISRUPTION: weight.wasted,
             kind.INFRASTRUCTURE_RECOVERY_FROM_DISRUPTION: self._recovery,
-            kind.CUSTOM_BADPUT_EVENTS: {
-                names[type_]: seconds for type_, seconds in weight.custom.items()
-            },
+            kind.CUSTOM_BADPUT_EVENTS: dict(weight.custom),
         }
         return Figures(
             productive,
@@ -284,7 +251,8 @@ class Means:
         self.total = 0.0
         self._of: dict[str, tuple[int, float]] = {}
 
-    def add(self, key: str, seconds: float) -> None:
+    def add(self, timed: tuple[str, float]) -> None:
+        key, seconds = timed
         count, total = self._of.get(key, (0, 0.0))
         self._of[key] = count + 1, total + seconds
         before = total / count if count else 0.0

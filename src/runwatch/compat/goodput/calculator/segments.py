@@ -17,13 +17,12 @@ from runwatch.compat.goodput.calculator.history import History
 from runwatch.compat.goodput.calculator.stretch import jumps
 
 _NOWHERE: Final = -1
-_CHUNK: Final = 512
 
 
 class Event(NamedTuple):
-    """A custom event: its type by number, when it began and ended."""
+    """A custom event: its type, when it began and ended."""
 
-    type: int
+    type: str
     start: float
     end: float
 
@@ -35,7 +34,7 @@ class Weight:
     productive: float = 0.0
     startup: float = 0.0
     wasted: float = 0.0
-    custom: dict[int, float] = field(default_factory=dict)
+    custom: dict[str, float] = field(default_factory=dict)
     last_productive: int = 0
     """The last step that is known to have been done."""
 
@@ -47,11 +46,29 @@ class Weight:
             self.custom[type_] = self.custom.get(type_, 0.0) + seconds
 
 
+class Numbers:
+    """A set of step numbers, as ranges that do not overlap: few, for long runs of steps."""
+
+    def __init__(self) -> None:
+        self._firsts: array[int] = array("q")
+        self._lasts: array[int] = array("q")
+
+    def add(self, first: int, last: int) -> None:
+        row = bisect_right(self._firsts, first)
+        self._firsts.insert(row, first)
+        self._lasts.insert(row, last)
+
+    def smallest_in(self, first: int, last: int) -> int | None:
+        row = bisect_left(self._lasts, first)
+        if row == len(self._firsts) or self._firsts[row] > last:
+            return None
+        return max(self._firsts[row], first)
+
+
 @dataclass(slots=True)
 class _Open:
     """The segment that is going on, as if all of it survived."""
 
-    first_run: int = 0
     seconds: float = 0.0
     deltas: int = 0
     """How many steps are known to have been done."""
@@ -59,38 +76,11 @@ class _Open:
     least_at: int = _NOWHERE
     """Where its step with the smallest number is, and …"""
     greatest_at: int = _NOWHERE
-    custom: dict[int, float] = field(default_factory=dict)
+    custom: dict[str, float] = field(default_factory=dict)
     custom_seconds: float = 0.0
     """Of the custom events, what the steps that they lie in can give."""
-    members: Members | None = None
-    """All of its steps but those of the last run, once numbers have gone back."""
-
-
-class Members:
-    """A set of step numbers that takes little memory for long runs."""
-
-    def __init__(self) -> None:
-        self._chunks: dict[int, int] = {}
-
-    def add(self, first: int, last: int) -> None:
-        for chunk, low, high in _chunks(first, last):
-            mask = ((1 << (high - low + 1)) - 1) << low
-            self._chunks[chunk] = self._chunks.get(chunk, 0) | mask
-
-    def first_in(self, first: int, last: int) -> int | None:
-        """The smallest member from `first` to `last`."""
-        for chunk, low, high in _chunks(first, last):
-            bits = self._chunks.get(chunk, 0) >> low & ((1 << (high - low + 1)) - 1)
-            if bits:
-                return chunk * _CHUNK + low + (bits & -bits).bit_length() - 1
-        return None
-
-
-def _chunks(first: int, last: int) -> Iterator[tuple[int, int, int]]:
-    """(chunk, its first number, its last) of the numbers from `first` to `last`."""
-    for chunk in range(first // _CHUNK, last // _CHUNK + 1):
-        base = chunk * _CHUNK
-        yield chunk, max(first - base, 0), min(last - base, _CHUNK - 1)
+    earlier: Numbers = field(default_factory=Numbers)
+    """All of its steps but those of the last run."""
 
 
 class Segments:
@@ -110,7 +100,7 @@ class Segments:
         """Of each segment that has ended."""
         self._event_at: array[int] = array("q")
         """The step that an event lies in; in order."""
-        self._event_type: array[int] = array("q")
+        self._event_type: list[str] = []
         self._event_seconds: array[float] = array("d")
         self._spent: dict[int, float] = {}
         """Step → what its events took."""
@@ -153,7 +143,7 @@ class Segments:
             if self._has(numbers[at]):
                 yield from self._disrupt(at)
             else:
-                self._leave_run(numbers[at])
+                self._open.earlier.add(numbers[self._run_at[-1]], numbers[self.count - 1])
                 self._begin_run(at)
         yield from self._extend(len(numbers))
 
@@ -168,10 +158,8 @@ class Segments:
 
     def _first_again(self, end: int) -> int:
         """The first of the next steps that was done before; `end` if none was."""
-        numbers, members = self._history.numbers, self._open.members
-        if members is None:
-            return end
-        again = members.first_in(numbers[self.count], numbers[end - 1])
+        numbers = self._history.numbers
+        again = self._open.earlier.smallest_in(numbers[self.count], numbers[end - 1])
         return end if again is None else self.count + again - numbers[self.count]
 
     def _grow(self, end: int) -> None:
@@ -187,30 +175,13 @@ class Segments:
         self.count = end
 
     def _has(self, number: int) -> bool:
-        state, numbers = self._open, self._history.numbers
-        if number > numbers[state.greatest_at]:
-            return False
+        numbers = self._history.numbers
         if numbers[self._run_at[-1]] <= number <= numbers[self.count - 1]:
             return True
-        if state.members is not None:
-            return state.members.first_in(number, number) is not None
-        begins = numbers.__getitem__
-        run = bisect_right(self._run_at, number, lo=state.first_run, key=begins) - 1
-        return run >= state.first_run and number <= numbers[self._run_end(run) - 1]
+        return self._open.earlier.smallest_in(number, number) is not None
 
     def _run_end(self, run: int) -> int:
         return self._run_at[run + 1] if run + 1 < len(self._run_at) else self.count
-
-    def _leave_run(self, number: int) -> None:
-        """The next run begins at `number`, which the segment does not have."""
-        state, numbers = self._open, self._history.numbers
-        if state.members is not None:
-            state.members.add(numbers[self._run_at[-1]], numbers[self.count - 1])
-        elif number < numbers[state.greatest_at]:
-            state.members = Members()
-            for run in range(state.first_run, len(self._run_at)):
-                first, last = self._run_at[run], self._run_end(run) - 1
-                state.members.add(numbers[first], numbers[last])
 
     def _begin_run(self, at: int) -> None:
         state, numbers = self._open, self._history.numbers
@@ -223,7 +194,7 @@ class Segments:
             state.greatest_at = at
 
     def _begin_segment(self, at: int) -> None:
-        self._open = _Open(first_run=len(self._run_at))
+        self._open = _Open()
         self._segment_at.append(at)
         self._segment_run.append(len(self._run_at))
         self._begin_run(at)
@@ -315,7 +286,7 @@ class Segments:
         weight.productive -= weight.startup
         return weight
 
-    def _survived(self, start: int, end: int, custom: dict[int, float]) -> float:
+    def _survived(self, start: int, end: int, custom: dict[str, float]) -> float:
         """The time from step `start` to step `end` of a run, less its custom events'."""
         steps = self._history.steps
         if start == end:
