@@ -32,7 +32,7 @@ def exit_code(
     command: str, work: Callable[[], int], *, extra: str = "", on_error: int | None = None
 ) -> int:
     """What `work` returns.  An error is one line on standard error, and the error's own code or
-    `on_error`.  `extra` is the part of Runwatch whose dependencies the command may miss."""
+    `on_error`.  `extra` is the extra of Runwatch that installs what the command needs."""
     try:
         code = work()
         sys.stdout.flush()

@@ -35,7 +35,7 @@ class GoodputCache:
         entries: Callable[[], Iterable[Entry]] | None = None,
         step_info: Callable[[], StepInfo | None] | None = None,
     ) -> None:
-        """`entries` and `step_info` are asked for what was not put here."""
+        """`entries` and `step_info` give what `update_…` did not put here."""
         self.job_name = job_name
         self.cache_dir = cache_dir
         self.gcs_path = gcs_path

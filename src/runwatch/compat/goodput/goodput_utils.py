@@ -75,7 +75,7 @@ class MonitoringWindowType(enum.Enum):
 
 
 ACTIVITY_EXCLUSION_LIST: Final = ["DATA_LOADING_ASYNC"]
-"""Kinds that are told but never count against goodput."""
+"""Kinds that are reported but never count against goodput."""
 
 UnproductiveTimeDict = dict[BadputType, float | dict[str, float]]
 """Kind → amount; CUSTOM_BADPUT_EVENTS → amount of each type of event."""
@@ -128,7 +128,7 @@ class ElasticIntervalWorkloadMetricDetails(IntervalWorkloadMetricDetails, total=
 
 @dataclass
 class GCPOptions:
-    """Where in Google Cloud a job runs; what is None is looked up on the machine itself."""
+    """Where in Google Cloud a job runs; a value of None is looked up on the machine itself."""
 
     project_id: str | None = None
     location: str | None = None

@@ -1,4 +1,4 @@
-"""What is run on a host so that it profiles itself, whichever way the host is reached."""
+"""The commands that make a host profile itself, however the host is reached."""
 
 from __future__ import annotations
 

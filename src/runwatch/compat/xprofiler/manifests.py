@@ -1,4 +1,4 @@
-"""What an instance is made of in a cluster: five objects, as kubectl takes them."""
+"""The five Kubernetes objects that make an instance, as kubectl takes them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from runwatch.errors import UsageError
 
 ROLE: Final = "xprofiler-proxy-service"
 
-# Runs in a container that has gcloud: asks for an endpoint of the proxy, tells the service's
-# annotation where that is, and leaves what the agent beside it needs in a shared folder.
+# Runs in a container that has gcloud: asks the proxy for an endpoint, writes its address to the
+# service's annotation, and leaves what the agent beside it needs in a shared folder.
 _ENDPOINT: Final = """\
 set -e
 apt-get update && apt-get install -y kubectl jq

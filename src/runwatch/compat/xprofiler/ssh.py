@@ -55,7 +55,7 @@ class Ssh:
             raise RunwatchError(f"{self._host} answered something else: {output[:200]}") from None
 
     def check(self, log_directory: str) -> None:
-        """Looked at over there, when something is made or captured."""
+        """The other machine checks it, when it creates or captures something."""
 
     def instances(self, wanted: Wanted, flags: extra.Flags | None = None) -> list[Instance]:
         words = ["list"]

@@ -1,4 +1,4 @@
-"""What each verb does and says, wherever the instances live."""
+"""What each verb does and prints, wherever the instances live."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ class GoodputCalculator(GoodputExclusion):
             return steps.step_deviations
 
     def _expect(self, ideal: float | None) -> None:
-        """Steps are looked at when somebody asks about them."""
+        """The deviations of steps are computed when they are asked for."""
         self._ideal_step_time = ideal
         self._goodput_cache.update_step_info(None)
 
@@ -247,7 +247,7 @@ class GoodputCalculator(GoodputExclusion):
         with self._lock:
             self._refresh()
             kinds = self._fold.figures().badput
-            # Of the very first step nobody knows how long it may take.
+            # How long the very first step may take is not known.
             is_first = len(self._history.steps) == 1
         return in_kinds(account, kinds, may_be_productive=not is_first)
 

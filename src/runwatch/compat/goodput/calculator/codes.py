@@ -1,4 +1,4 @@
-"""What a log entry says, as a code, a time and perhaps a little more."""
+"""A log entry as a code, a time and, for some kinds, a note."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Checkpoint(NamedTuple):
     """When the training began to wait for it."""
     seconds: float
     fingerprint: int
-    """Of all that the entry says: hosts may take equally long."""
+    """Of the whole entry: two hosts may take equally long."""
 
 
 class SliceCounts(NamedTuple):
@@ -149,8 +149,8 @@ def _start_of(duration: str) -> str:
 
 def _fingerprint(entry: Any) -> int:
     try:
-        # Like `repr` it tells 1 from 1.0 and -0.0 from 0.0, and spells no number out; from
-        # version 3 on what it writes depends on who else holds an object.
+        # Like `repr` it distinguishes 1 from 1.0 and -0.0 from 0.0, and it is quicker.  From
+        # version 3 on, its output depends on how many references an object has.
         return hash(marshal.dumps(entry, 2))
     except ValueError:  # not made of plain objects
         return hash(repr(entry))
@@ -166,7 +166,7 @@ def checkpoint_key(entry: Mapping[str, Any]) -> str:
 
 
 def entry_of(item: Item) -> dict[str, Any]:
-    """The fields that made the item, for those who ask to see entries."""
+    """The fields of the entry that became this item."""
     code, time, note = item
     if code == STEP:
         return {fields._STEP_COUNT: note, fields._STEP_START_TIME: time}

@@ -24,7 +24,7 @@ def step_times(history: History) -> dict[int, float]:
 
 
 def step_info(history: History, ideal: float | None = None) -> StepInfo:
-    """`ideal` is what a step ought to take, if the caller knows.
+    """`ideal` is how long a step should take, if the caller knows.
 
     ValueError if no step has a time.
     """

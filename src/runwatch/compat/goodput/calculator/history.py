@@ -90,7 +90,7 @@ class History:
         put_other, put_code = others.times.append, self.codes.append
         last_step, last_other, count = steps.newest, others.newest, len(numbers)
         for entry in entries:
-            # A few look-ups for what comes once or thrice in every step; the rest takes its time.
+            # Quick for the entries that every step has; the others take longer.
             try:
                 if (time := entry.get(_STEP_START_TIME)) is not None:
                     if last_step < time < LATEST_SECONDS:
@@ -152,7 +152,7 @@ class History:
         return stretch.codes[row] in SIMPLE and self.newest < stretch.times[row]
 
     def _add_smooth(self, stretch: Stretch, at: int, until: int) -> int:
-        """Rows of growing times, all later than what is there; returns up to where."""
+        """Rows of growing times, all later than the history; returns the next row."""
         usual = _USUAL.search(stretch.codes, at, until)
         if usual is not None:
             until = usual.end() if usual.start() == at else usual.start()
@@ -245,7 +245,7 @@ class History:
     # ── finding entries, and giving them back ─────────────────────────────────────────────────
 
     def find(self, item: Item) -> int | None:
-        """Which of all entries says exactly this."""
+        """The place, among all entries, of the one that equals `item`."""
         row = self._row_of(item)
         if row is None:
             return None

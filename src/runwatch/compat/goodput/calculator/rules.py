@@ -203,7 +203,7 @@ class Pairs:
 
 
 class Spans(Pairs):
-    """Those of which there are few: each is kept."""
+    """Pairs that are kept one by one: there are few."""
 
     def __init__(self) -> None:
         super().__init__()

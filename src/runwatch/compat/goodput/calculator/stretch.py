@@ -42,7 +42,7 @@ class Stretch:
         self._rough = sorted({*self._typed(), *self._set_back()})
 
     def smooth_until(self, row: int) -> int:
-        """The next row that says more than a time, or is not later than the one before it."""
+        """The next row that has a type, or is not later than the row before it."""
         place = bisect_right(self._rough, row)
         return self._rough[place] if place < len(self._rough) else len(self.codes)
 

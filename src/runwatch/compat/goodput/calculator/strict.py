@@ -32,7 +32,7 @@ from runwatch.views.runs import LIFE_KINDS, attempts, process_states
 
 STRETCH: Final = 10_000
 MANY_STEPS: Final = 32
-"""So many steps with nothing in between are told at once."""
+"""At least so many steps without other entries between them are added at once."""
 _KINDS: Final = ("custom_badput_event_type", "elastic_wait_event_type")
 
 
@@ -187,7 +187,7 @@ def _moment(fact: _Fact) -> int:
 
 
 def _fact(entry: Mapping[str, Any]) -> _Fact | None:
-    """An entry whose fields are not what they must be tells nothing."""
+    """None for an entry whose fields are missing or of the wrong type."""
     started = entry.get("step_start_time")
     if started is not None:
         step = entry.get("step_count")

@@ -52,11 +52,11 @@ _BETWEEN: Final = re.compile(r"[\s,\[\]]*")
 _STAMP: Final = re.compile(r"(.*?\d\d:\d\d:\d\d)(?:\.(\d+))?(.*)")
 
 Progress = Callable[[int], None]
-"""Told how many more entries were read."""
+"""Called with the number of entries read since the last call."""
 
 
 class Logged(NamedTuple):
-    """One entry of a log, and what the log says of it."""
+    """One entry, with its time and the name of its log."""
 
     entry: Entry
     time_ns: int | None = None
@@ -103,7 +103,7 @@ def _payloads(first: Entry, rest: Iterator[Entry], path: Path) -> Iterator[Logge
 
 
 def _in_order(first: Entry, rest: Iterator[Entry]) -> Iterator[Logged]:
-    """What Cloud Logging exported.  gcloud lists the newest first, unless told otherwise."""
+    """What Cloud Logging exported.  By default gcloud lists the newest first."""
     by_time: dict[tuple[int, str], Logged] = {}
     for number, exported in enumerate(chain((first,), rest)):
         payload = exported.get("jsonPayload")

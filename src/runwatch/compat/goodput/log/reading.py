@@ -41,7 +41,7 @@ class Reader:
         self._logger = logger
         self._clock = clock
         self._accepted = _accepted(logger)
-        # Its class is asked: a stand-in that has every attribute gives no columns.
+        # The class is looked at: a mock has every attribute, but gives no columns.
         has_columns = hasattr(type(logger), "read_columns")
         self._read_columns = _column_reader(logger) if has_columns else None
         self._last = _Answer()
@@ -74,7 +74,7 @@ class Reader:
         if last is not None:
             asked["start_time"] = last - OVERLAP
             now = datetime.fromtimestamp(self._clock.wall_ns() / 1e9, UTC)
-            # A log whose clock is ahead of ours has entries of after now.
+            # If the log's clock is ahead of ours, it has entries that are later than now.
             if last.tzinfo is not None and last < now:
                 asked["end_time"] = now
         return asked

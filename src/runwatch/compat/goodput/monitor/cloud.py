@@ -22,7 +22,7 @@ ASK_AGAIN_SECONDS: Final = 60.0
 
 
 class CloudOutlet:
-    """Where a monitor's series go; finds out by itself whose they are, when the first come.
+    """Sends a monitor's series; looks up the project and the machine when the first ones come.
 
     Off Google Cloud, with nothing configured, it stays silent.
     """

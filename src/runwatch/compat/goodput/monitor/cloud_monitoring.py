@@ -122,7 +122,7 @@ def job_totals(
 def step_times(
     workload: Workload, *, ideal_seconds: float | None, deviation_seconds: float | None
 ) -> list[Series]:
-    """What is not known is left out."""
+    """Unknown values are left out."""
     series = []
     if deviation_seconds is not None and math.isfinite(deviation_seconds):
         series.append(workload.series("step_time_deviation", float(deviation_seconds)))

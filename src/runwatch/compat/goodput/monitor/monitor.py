@@ -133,7 +133,7 @@ class GoodputMonitor:
 
     @guarded("start the step deviation upload")
     def start_step_deviation_uploader(self) -> None:
-        """Upload how far each step was from the ideal, if the monitor was made to include it."""
+        """Upload how far each step was from the ideal, if `include_step_deviation`."""
         if not self._include_step_deviation:
             logger.info("step deviation is not uploaded: include_step_deviation is False")
             return
@@ -204,7 +204,7 @@ class GoodputMonitor:
             )
 
     def _here(self) -> Uploads:
-        """This process's; in a forked child, whose parent keeps the thread, a new one."""
+        """The uploads of this process; a forked child, which has no thread, gets new ones."""
         if self._uploads is None or self._uploads.timetable.pid != os.getpid():
             self._uploads = self._make()
             self._seen.clear()
@@ -245,7 +245,7 @@ def _timeout(value: Any) -> float | None:
 
 
 def _ideal(value: Any) -> float | None:
-    """Seconds; None, which is to compute it, for what is no time that a step could take."""
+    """Seconds; None (compute it) if the value cannot be the time of a step."""
     if value is None:
         return None
     seconds = attempt("read configured_ideal_step_time", 0.0, lambda: float(value))
@@ -253,7 +253,7 @@ def _ideal(value: Any) -> float | None:
 
 
 def _window(value: Any) -> int:
-    """Whole seconds; 0 for what is no size of a window."""
+    """Whole seconds; 0 if the value cannot be the size of a window."""
     seconds = attempt("read a window's size", 0.0, lambda: float(value))
     return max(int(seconds), 0) if math.isfinite(seconds) else 0
 

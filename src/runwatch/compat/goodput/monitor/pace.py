@@ -1,4 +1,4 @@
-"""How long each step of a running job takes, followed at the cost of what is new.
+"""How long each step of a running job takes; each look costs only the new steps.
 
 `calculator.get_step_deviation` answers for every step of the job at each call; a monitor asks
 every few seconds, in the training process, and wants the latest.
@@ -47,7 +47,7 @@ class _Stretch:
 
 class Pace:
     def __init__(self, ideal: float | None = None) -> None:
-        """`ideal` is what a step ought to take, if somebody knows."""
+        """`ideal` is how long a step should take, if it is known."""
         self._given = ideal
         self.ideal: float | None = ideal
         """Seconds; None while no step has a time."""

@@ -70,7 +70,7 @@ def _scalar(tag: str, step: int, value: float) -> Scalar:
 
 
 class EventFile:
-    """The event file of one job in a directory; made when the first scalar comes."""
+    """The event file of one job in a directory; created with the first scalar."""
 
     def __init__(self, directory: str, job_name: str, *, clock: Clock = system_clock) -> None:
         self._directory = directory
@@ -81,8 +81,8 @@ class EventFile:
         self._written: dict[str, tuple[int, float]] = {}
 
     def write(self, scalars: Iterable[Scalar]) -> None:
-        """All of them in one piece, and on disk when it returns.  A scalar that says what its
-        tag said last, and one that is not a number, are left out."""
+        """Write all of them at once; they are on disk when it returns.  A scalar that repeats the
+        last one of its tag, and one that is not a number, are left out."""
         new = [s for s in scalars if math.isfinite(s.value) and self._is_new(s)]
         if not new:
             return

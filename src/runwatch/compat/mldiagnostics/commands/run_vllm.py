@@ -1,4 +1,4 @@
-"""Serve a model with vLLM as a run: what is not named below goes to `vllm` as it is.
+"""Serve a model with vLLM as a run; flags that are not listed below go to `vllm` unchanged.
 
 The run ends as vLLM ends; its profiles go where the run's profiles are.
 

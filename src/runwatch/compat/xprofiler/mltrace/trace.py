@@ -1,4 +1,4 @@
-"""A job's log lines as a trace: which worker said what, and when.
+"""A job's log lines as a trace: which worker logged what, and when.
 
 Entries of Cloud Logging, as the service, `gcloud logging read` or its downloads write them, become
 instants.  A worker has a track (a "process"), what it speaks of a line on it (a "thread"): known
@@ -38,7 +38,8 @@ SECTIONS: Final = (
     ("MegaScale Topology Discovery", ("topology discovery", "megascale topology")),
     ("Checkpoint", ("checkpoint",)),
 )
-"""The first one of whose words a line has, in any case.  Plain text: a bracket is a bracket."""
+"""Section → words.  A line belongs to the first section that has one of its words, in small or
+capital letters.  Words are plain text, not patterns."""
 
 _GLOG = re.compile(r"\s*[IWEF]\d{4} [\d:.]+\s+\d+ ([^\s:\]]+):\d+\]")
 _INDEXES = re.compile(r"-(\d+)-(\d+)(?:-(?:[a-z0-9]{5}|[0-9]*[a-z][a-z0-9]*))?$")
@@ -48,7 +49,7 @@ Item = dict[str, Any]
 
 
 def section(text: str, file: str = "") -> str:
-    """What a line speaks of."""
+    """The section that a line belongs to."""
     lower = text.lower()
     for name, words in SECTIONS:
         for word in words:
@@ -64,14 +65,14 @@ def section(text: str, file: str = "") -> str:
 
 
 class Worker(NamedTuple):
-    """Whose log it is: a pod that was started again is the same worker."""
+    """The source of a log line.  A pod that was started again is the same worker."""
 
     group: str
     slice: int
     number: int
     name: str
     is_alone: bool
-    """Whether the name says all, or only when nobody else has it."""
+    """Whether the name alone identifies it; else other workers may have the same name."""
 
 
 def worker(pod: str, container: str, job: str) -> Worker:
@@ -90,7 +91,7 @@ def worker(pod: str, container: str, job: str) -> Worker:
 
 @dataclass(slots=True)
 class Trace:
-    """Fed with entries, it makes items; what it counted is for those who ask later."""
+    """Turns entries into items, and counts them."""
 
     job: str
     start_ns: int | None = None
@@ -144,7 +145,7 @@ class Trace:
         return self._sections.setdefault((track, name), 1_000_000 + len(self._sections))
 
     def names(self) -> list[Item]:
-        """Told last: only then is it known which there are."""
+        """Names of tracks and lines.  They come last: only then are all of them known."""
         items = []
         for place, (who, name) in enumerate(named(self._tracks)):
             track = self._tracks[who]
@@ -225,7 +226,7 @@ _json = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=
 
 
 def page_text(title: str, packed: IO[bytes]) -> Iterator[str]:
-    """A page that shows a packed trace by itself: it has the trace inside and asks nobody."""
+    """A page that contains a packed trace and shows it without a network."""
     before, _, after = _PAGE.read_text(encoding="utf-8").partition("@TRACE@")
     yield before.replace("@TITLE@", escape(title))
     while piece := packed.read(3 << 16):  # by threes: base64 of the parts is that of the whole
