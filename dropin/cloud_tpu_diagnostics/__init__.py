@@ -1,4 +1,4 @@
-"""cloud-tpu-diagnostics' names, spoken by Runwatch.
+"""cloud-tpu-diagnostics' names, provided by Runwatch.
 
 A table and nothing else: `diagnostic` and `configuration` are what programs import, `src/` is where
 the original keeps the same things.

@@ -1,4 +1,4 @@
-"""google-cloud-mldiagnostics' names, spoken by Runwatch.
+"""google-cloud-mldiagnostics' names, provided by Runwatch.
 
 A table and nothing else: each name is an object of `runwatch.compat.mldiagnostics`.
 `api/` holds the calls, `custom_types/` the words, `core/` the current run and

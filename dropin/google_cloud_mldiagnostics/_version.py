@@ -1,4 +1,4 @@
-"""The version of Runwatch that speaks here."""
+"""The version of the Runwatch that provides these names."""
 
 from runwatch import __version__
 

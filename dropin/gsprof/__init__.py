@@ -1,4 +1,4 @@
-"""gswarm-profiler's command, spoken by Runwatch.
+"""gswarm-profiler's command, provided by Runwatch.
 
 A table and nothing else: the command is in `runwatch.compat.gswarm`.
 """

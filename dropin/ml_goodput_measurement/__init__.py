@@ -1,4 +1,4 @@
-"""ml-goodput-measurement's names, spoken by Runwatch.
+"""ml-goodput-measurement's names, provided by Runwatch.
 
 A table and nothing else: each module here is Runwatch's module of the same name, the same object
 whichever way it is imported (`from ml_goodput_measurement import goodput`, with or without

@@ -1,4 +1,4 @@
-"""cloud-diagnostics-xprof's command, spoken by Runwatch.
+"""cloud-diagnostics-xprof's command, provided by Runwatch.
 
 A table and nothing else: the command is in `runwatch.compat.xprofiler`.
 """

@@ -15,7 +15,7 @@ import pytest
 from runwatch.agent.lock import end_agents
 from runwatch.cli import demo_train
 from runwatch.cli.commands import demo as demo_command
-from runwatch.compat.goodput.kinds import GCPOptions
+from runwatch.compat.goodput.goodput_utils import GCPOptions
 from runwatch.compat.goodput.monitor.monitor import GoodputMonitor
 from runwatch.sdk.guard import tally
 from runwatch.testing import until

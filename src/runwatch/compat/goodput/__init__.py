@@ -3,7 +3,7 @@
 The original's ten modules are here under their own names (`goodput`, `monitoring`,
 `goodput_utils` …), and are loaded when they are first used.  Behind them: `log/` writes and reads
 a job's log, `calculator/` applies the original's rules to it, `monitor/` exports the results.
-`kinds.py`, `fields.py` and `figures.py` are the words and the statistics that all three share.
+`goodput_utils.py` and `fields.py` are the words and the statistics that all three share.
 Runwatch's own account, in which every nanosecond is in exactly one class, is in `views/goodput/`.
 """
 

@@ -13,7 +13,7 @@ from statistics import fmean, stdev
 from typing import Any, Final
 
 from runwatch.compat.goodput.calculator.codes import checkpoint_key
-from runwatch.compat.goodput.figures import is_seconds
+from runwatch.compat.goodput.goodput_utils import is_seconds
 
 __all__ = [
     "OPERATION_TYPE_EMERGENCY_RESTORE",
@@ -153,8 +153,10 @@ class CheckpointBadputCalculator:
         """The checkpoint entries of the job; they are kept as `entries`."""
         options = self._options
         if not options.use_goodput_logger:
-            found = _from_client(options) if options.client is not None else _from_journal(options)
-            self.entries = [entry for entry in found if entry.get("event_type") in _EVENTS]
+            entries = (
+                _from_client(options) if options.client is not None else _from_journal(options)
+            )
+            self.entries = [entry for entry in entries if entry.get("event_type") in _EVENTS]
         return self.entries
 
     def is_valid_save_stats(
@@ -210,10 +212,10 @@ def _statistics(entries: Iterable[Entry], fields: Mapping[str, str]) -> dict[str
         for name, field in fields.items():
             if is_seconds(seconds := entry.get(field)):
                 measured[name].append(seconds)
-    found: dict[str, float] = {}
+    statistics: dict[str, float] = {}
     for name in fields:
-        found |= _of_one(name, [measured[name] for measured in checkpoints.values()])
-    return found
+        statistics |= _of_one(name, [measured[name] for measured in checkpoints.values()])
+    return statistics
 
 
 def _of_one(name: str, measured: list[list[float]]) -> dict[str, float]:
@@ -232,8 +234,8 @@ def _from_client(options: CheckpointLoggerOptions) -> Iterable[Entry]:
     events = " OR ".join(f"jsonPayload.event_type={event}" for event in _EVENTS)
     chosen = f'severity=INFO AND jsonPayload.job_name="{options.job_name}" AND ({events})'
     log = options.client.logger(options.logger_name)
-    found = log.list_entries(filter_=chosen, order_by="timestamp asc", page_size=_PAGE)
-    return (entry.payload for entry in found)
+    logged = log.list_entries(filter_=chosen, order_by="timestamp asc", page_size=_PAGE)
+    return (entry.payload for entry in logged)
 
 
 def _from_journal(options: CheckpointLoggerOptions) -> Iterable[Entry]:

@@ -5,6 +5,7 @@ They begin with an underscore since the original's do; tests of its users spell 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 _JOB_NAME: Final = "job_name"
@@ -31,3 +32,13 @@ _ELASTIC_WAIT_START_TIME: Final = "elastic_wait_start_time"
 _ELASTIC_WAIT_END_TIME: Final = "elastic_wait_end_time"
 _ELASTIC_REINIT_START_TIME: Final = "elastic_reinit_start_time"
 _ELASTIC_REINIT_END_TIME: Final = "elastic_reinit_end_time"
+
+TYPE_FIELDS: Final[Mapping[str, str]] = {
+    _CUSTOM_BADPUT_EVENT_START_TIME: _CUSTOM_BADPUT_EVENT_TYPE,
+    _CUSTOM_BADPUT_EVENT_END_TIME: _CUSTOM_BADPUT_EVENT_TYPE,
+    _ELASTIC_WAIT_START_TIME: _ELASTIC_WAIT_EVENT_TYPE,
+    _ELASTIC_WAIT_END_TIME: _ELASTIC_WAIT_EVENT_TYPE,
+}
+"""Time field of an event that has a type → the field that holds its type."""
+
+SLICE_FIELDS: Final = (_ACTIVE_SLICES, _TOTAL_SLICES, _AVAILABLE_SLICES)

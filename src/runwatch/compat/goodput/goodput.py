@@ -31,18 +31,13 @@ if TYPE_CHECKING:
         goodput_exclusion,
         goodput_utils,
     )
-    from runwatch.compat.goodput.calculator.cache import GoodputCache
     from runwatch.compat.goodput.calculator.calculator import GoodputCalculator
     from runwatch.compat.goodput.checkpoint_badput_calculator import (
         CheckpointBadputCalculator,
         CheckpointLoggerOptions,
     )
-    from runwatch.compat.goodput.figures import (
-        compute_ideal_step_time,
-        get_extra_time_from_anomalous_steps,
-        get_timestamp_from_log_entry,
-    )
-    from runwatch.compat.goodput.kinds import (
+    from runwatch.compat.goodput.goodput_cache import GoodputCache
+    from runwatch.compat.goodput.goodput_utils import (
         BadputType,
         GoodputInfo,
         GoodputType,
@@ -52,6 +47,9 @@ if TYPE_CHECKING:
         StepInfo,
         UnproductiveTimeDict,
         WorkloadMetricDetails,
+        compute_ideal_step_time,
+        get_extra_time_from_anomalous_steps,
+        get_timestamp_from_log_entry,
     )
     from runwatch.compat.goodput.log.recorder import GoodputRecorder
 
@@ -60,32 +58,11 @@ if TYPE_CHECKING:
 _HOMES: Final = {
     "CheckpointBadputCalculator": "checkpoint_badput_calculator",
     "CheckpointLoggerOptions": "checkpoint_badput_calculator",
-    "GoodputCache": "calculator.cache",
+    "GoodputCache": "goodput_cache",
     "GoodputCalculator": "calculator.calculator",
     "GoodputRecorder": "log.recorder",
-    **dict.fromkeys(
-        (
-            "BadputType",
-            "GoodputInfo",
-            "GoodputType",
-            "IntervalMetricType",
-            "IntervalWorkloadMetricDetails",
-            "MetricType",
-            "StepInfo",
-            "UnproductiveTimeDict",
-            "WorkloadMetricDetails",
-        ),
-        "kinds",
-    ),
-    **dict.fromkeys(
-        (
-            "compute_ideal_step_time",
-            "get_extra_time_from_anomalous_steps",
-            "get_timestamp_from_log_entry",
-        ),
-        "figures",
-    ),
 }
+"""The other names are those of `goodput_utils`."""
 _MODULES: Final = (
     "checkpoint_badput_calculator",
     "goodput_cache",
@@ -134,15 +111,16 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'runwatch.compat.goodput.goodput' has no attribute {name!r}")
     value: Any
-    if name in _HOMES:
-        value = getattr(import_module(f"runwatch.compat.goodput.{_HOMES[name]}"), name)
+    if name == "logger":
+        value = import_module("logging").getLogger("runwatch.goodput")
     elif name in _MODULES:
         value = import_module(f"runwatch.compat.goodput.{name}")
-    elif name == "logger":
-        value = import_module("logging").getLogger("runwatch.goodput")
     else:
-        raise AttributeError(f"module 'runwatch.compat.goodput.goodput' has no attribute {name!r}")
+        home = _HOMES.get(name, "goodput_utils")
+        value = getattr(import_module(f"runwatch.compat.goodput.{home}"), name)
     globals()[name] = value
     return value
 

@@ -2,7 +2,8 @@
 
 from runwatch.compat.goodput import gcp_metrics, goodput, goodput_utils
 from runwatch.compat.goodput.calculator.calculator import GoodputCalculator
-from runwatch.compat.goodput.kinds import (
+from runwatch.compat.goodput.gcp_metrics import GCPMetrics, ValueType
+from runwatch.compat.goodput.goodput_utils import (
     ACTIVITY_EXCLUSION_LIST,
     BadputType,
     GCPOptions,
@@ -13,7 +14,6 @@ from runwatch.compat.goodput.kinds import (
     UnproductiveTimeDict,
     WorkloadMetricDetails,
 )
-from runwatch.compat.goodput.monitor.cloud import GCPMetrics, ValueType
 from runwatch.compat.goodput.monitor.monitor import GoodputMonitor
 
 __all__ = [

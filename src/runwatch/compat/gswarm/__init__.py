@@ -1,4 +1,4 @@
-"""gswarm-profiler's command `gsprof`, spoken by Runwatch.
+"""gswarm-profiler's command `gsprof`, provided by Runwatch.
 
 `command.py` is the table of commands and their flags; `local.py` has those that run something here
 (`start`, `connect`, `recover`, `stat`), `remote.py` those that ask a head over gRPC or HTTP.

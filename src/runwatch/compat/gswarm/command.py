@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import Final
 
 from runwatch._version import __version__
-from runwatch.errors import RunwatchError
+from runwatch.compat.commands import exit_code, whole
 
 GRPC_HEAD: Final = "localhost:8090"
 HTTP_HEAD: Final = "localhost:8091"
 DATA: Final = Path(".gswarm_profiler_data")
+PORT: Final = whole("a port: a number", 0, 65535)
+MILLISECONDS: Final = whole("a number of milliseconds between samples,", 1, 3_600_000)
+MEGABYTES: Final = whole("a number of megabytes for a buffer,", 3, 1 << 20)
 
 Arguments = argparse.Namespace
 Add = Callable[[argparse.ArgumentParser], None]
@@ -38,14 +41,12 @@ def _start(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--host", default="localhost", help="address to listen on (default: %(default)s)"
     )
+    command.add_argument("--port", type=PORT, default=8090, help="gRPC port (default: %(default)s)")
     command.add_argument(
-        "--port", type=_port, default=8090, help="gRPC port (default: %(default)s)"
+        "--http-port", type=PORT, default=8091, help="HTTP port, 0 = none (default: %(default)s)"
     )
     command.add_argument(
-        "--http-port", type=_port, default=8091, help="HTTP port, 0 = none (default: %(default)s)"
-    )
-    command.add_argument(
-        "--freq", type=_milliseconds, default=500, help="ms between samples (default: %(default)s)"
+        "--freq", type=MILLISECONDS, default=500, help="ms between samples (default: %(default)s)"
     )
     _switches(command, bandwidth=False, nvlink=False)
     command.add_argument("--background", action="store_true", help="return when the head is ready")
@@ -84,7 +85,7 @@ def _connect(command: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     _switches(command, bandwidth=None, nvlink=None)
     command.add_argument(
-        "--buffer-mb", type=_megabytes, metavar="MB",
+        "--buffer-mb", type=MEGABYTES, metavar="MB",
         help="disk for what waits while the head is away; then the oldest goes, and is counted "
         "(default: 1024, some 100,000 samples of 8 GPUs)",
     )  # fmt: skip
@@ -165,40 +166,6 @@ COMMANDS: Final[dict[str, tuple[str, Add]]] = {
 }
 
 
-def _port(text: str) -> int:
-    try:
-        port = int(text)
-    except ValueError:
-        port = -1
-    if not 0 <= port <= 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port: a number from 0 to 65535")
-    return port
-
-
-def _milliseconds(text: str) -> int:
-    try:
-        period = int(text)
-    except ValueError:
-        period = 0
-    if not 1 <= period <= 3_600_000:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of milliseconds between samples, from 1 to 3600000"
-        )
-    return period
-
-
-def _megabytes(text: str) -> int:
-    try:
-        size = int(text)
-    except ValueError:
-        size = 0
-    if not 3 <= size <= 1 << 20:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of megabytes for a buffer, from 3 to {1 << 20}"
-        )
-    return size
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
     if not words or words == ["help"]:
@@ -206,18 +173,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     elif words[0] == "help":
         words = [words[1], "--help"]
     arguments = parser().parse_args(words)
-    try:
-        return _run(arguments)
-    except RunwatchError as error:
-        print(f"gsprof: {error}", file=sys.stderr)
-        return 1
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("runwatch"):
-            raise
-        print(f"gsprof: this needs {error.name}: pip install 'runwatch[head]'", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
+    return exit_code("gsprof", lambda: _run(arguments), extra="head", on_error=1)
 
 
 def _run(arguments: Arguments) -> int:

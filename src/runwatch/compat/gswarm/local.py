@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any, Final
 
+from runwatch.compat.commands import start_detached
 from runwatch.compat.gswarm.command import DATA
 from runwatch.errors import UsageError
 from runwatch.settings import token_of
@@ -21,9 +21,9 @@ MOST_HZ: Final = 20.0
 
 
 def data_dir(arguments: argparse.Namespace) -> Path:
-    told: Path | None = arguments.data_dir
-    found = told or Path(os.environ.get("RUNWATCH_DIR", "") or DATA)
-    return found.expanduser().absolute()
+    flag: Path | None = arguments.data_dir
+    directory = flag or Path(os.environ.get("RUNWATCH_DIR", "") or DATA)
+    return directory.expanduser().absolute()
 
 
 # ── the head ───────────────────────────────────────────────────────────────────────────────────
@@ -73,11 +73,8 @@ def _start_in_background(root: Path) -> int:
     words = [word for word in sys.argv[1:] if word != "--background"]
     log = root / "head.log"
     with log.open("ab") as file:
-        begun = file.tell()
-        head = subprocess.Popen(
-            [sys.executable, "-m", "runwatch.compat.gswarm", *words],
-            stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True,
-        )  # fmt: skip
+        start = file.tell()
+        head = start_detached([sys.executable, "-m", "runwatch.compat.gswarm", *words], file)
     deadline = time.monotonic() + READY_SECONDS
     while time.monotonic() < deadline:
         at = read_address(root)
@@ -88,8 +85,8 @@ def _start_in_background(root: Path) -> int:
         if head.poll() is not None:
             break
         time.sleep(0.05)
-    said = log.read_bytes()[begun:].decode(errors="replace").strip()
-    print(said.splitlines()[-1] if said else f"gsprof: the head did not start; see {log}",
+    output = log.read_bytes()[start:].decode(errors="replace").strip()
+    print(output.splitlines()[-1] if output else f"gsprof: the head did not start; see {log}",
           file=sys.stderr)  # fmt: skip
     return 1
 
@@ -104,7 +101,7 @@ def connect(arguments: argparse.Namespace) -> int:
     from runwatch.settings import load
 
     remote = Remote(arguments.head, arguments.token)
-    freq, bandwidth = _told(remote)
+    freq, bandwidth = _sampling_of(remote)
     if arguments.bandwidth is not None:
         bandwidth = arguments.bandwidth
     flags: dict[str, Any] = {
@@ -132,7 +129,7 @@ def connect(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _told(remote: Any) -> tuple[int, bool]:
+def _sampling_of(remote: Any) -> tuple[int, bool]:
     """How often, and whether bandwidths too: the head's word, or 500 ms without."""
     from runwatch.errors import HeadUnreachable
 
@@ -147,8 +144,8 @@ def _told(remote: Any) -> tuple[int, bool]:
 def _say_what_is_here(settings: Any) -> None:
     from runwatch.agent.collectors import DEVICES
 
-    found = [name for name, (is_there, _) in DEVICES.items() if is_there()]
-    if not found and settings.device_replay is None:
+    kinds = [name for name, (is_there, _) in DEVICES.items() if is_there()]
+    if not kinds and settings.device_replay is None:
         print("There is no GPU here that can be read: only the host's own numbers are sent.",
               flush=True)  # fmt: skip
 
@@ -170,8 +167,8 @@ def recover(arguments: argparse.Namespace) -> int:
     root = data_dir(arguments)
     with source.open_source(argparse.Namespace(dir=root, head=None)) as head:
         if key is None or arguments.list:
-            found = head.get("/sessions")["sessions"]
-            print_sessions(found) if found else print(f"no sessions in {head.name}")
+            sessions = head.get("/sessions")["sessions"]
+            print_sessions(sessions) if sessions else print(f"no sessions in {head.name}")
             return 0
         session = head.get(f"/sessions/{check_name(key)}")
         if not arguments.export:
@@ -189,11 +186,11 @@ def recover(arguments: argparse.Namespace) -> int:
 def _import(arguments: argparse.Namespace) -> int:
     from runwatch.cli import session_import
 
-    told = {
+    flags = {
         "path": arguments.import_pkl, "remove": arguments.remove_pkl, "dir": data_dir(arguments),
         "head": arguments.head, "token": arguments.token, "json": False,
     }  # fmt: skip
-    return session_import.run(argparse.Namespace(**told))
+    return session_import.run(argparse.Namespace(**flags))
 
 
 def stat(arguments: argparse.Namespace) -> int:

@@ -24,7 +24,7 @@ from runwatch.wire import gswarm_pb2 as pb
 TIMEOUT_SECONDS: Final = 30.0
 _SERVICE: Final = "/gswarm_profiler.ProfilerService/"
 _DROPPED: Final = "runwatch-dropped-records"
-"""As a Runwatch head says it; no other head does."""
+"""Metadata of a Runwatch head; no other head sends it."""
 
 
 class Remote:
@@ -40,7 +40,7 @@ class Remote:
     def _ask(
         self, method: str, request: Any, reply: Any, seconds: float
     ) -> tuple[Any, dict[str, str | bytes]]:
-        """The answer, and what is said beside it."""
+        """The answer, and the metadata that came with it."""
         metadata = [("authorization", f"Bearer {self._token}")] if self._token else []
         with self._channel() as channel:
             call = channel.unary_unary(
@@ -49,8 +49,8 @@ class Remote:
                 response_deserializer=reply.FromString,
             )
             try:
-                found, done = call.with_call(request, timeout=seconds, metadata=metadata)
-                return found, dict(done.trailing_metadata() or ())
+                answer, call_end = call.with_call(request, timeout=seconds, metadata=metadata)
+                return answer, dict(call_end.trailing_metadata() or ())
             except grpc.RpcError as error:
                 raise self._refused(error) from error
 
@@ -72,28 +72,28 @@ class Remote:
         return self.ask("GetStatus", pb.Empty(), pb.StatusResponse, seconds)
 
     def status_and_dropped(self) -> tuple[Any, int]:
-        """How it stands, and how many records its clients had to drop in all."""
-        found, beside = self._ask("GetStatus", pb.Empty(), pb.StatusResponse, TIMEOUT_SECONDS)
-        return found, int(beside.get(_DROPPED, 0))
+        """The head's status, and how many records its clients had to drop in all."""
+        status, metadata = self._ask("GetStatus", pb.Empty(), pb.StatusResponse, TIMEOUT_SECONDS)
+        return status, int(metadata.get(_DROPPED, 0))
 
 
 def profile(arguments: argparse.Namespace) -> int:
-    request = pb.StartProfilingRequest(name=_given(arguments.name))
+    request = pb.StartProfilingRequest(name=_session_name(arguments.name))
     reply = Remote(arguments.head, arguments.token).ask(
         "StartProfiling", request, pb.StartProfilingResponse
     )
-    return _told(reply.success, reply.message, reply.output_file)
+    return _print_outcome(reply.success, reply.message, reply.output_file)
 
 
 def stop(arguments: argparse.Namespace) -> int:
-    request = pb.StopProfilingRequest(name=_given(arguments.name))
+    request = pb.StopProfilingRequest(name=_session_name(arguments.name))
     reply = Remote(arguments.head, arguments.token).ask(
         "StopProfiling", request, pb.StopProfilingResponse
     )
-    return _told(reply.success, reply.message)
+    return _print_outcome(reply.success, reply.message)
 
 
-def _given(name: str | None) -> str:
+def _session_name(name: str | None) -> str:
     """On the wire no name and an empty one are the same, and mean all."""
     from runwatch.views.sessions import check_name
 
@@ -101,17 +101,17 @@ def _given(name: str | None) -> str:
 
 
 def status(arguments: argparse.Namespace) -> int:
-    found, dropped = Remote(arguments.head, arguments.token).status_and_dropped()
+    reply, dropped = Remote(arguments.head, arguments.token).status_and_dropped()
     _print_status(
         {
-            "freq": found.freq,
-            "enable_bandwidth_profiling": found.enable_bandwidth_profiling,
-            "enable_nvlink_profiling": found.enable_nvlink_profiling,
-            "is_profiling": found.is_profiling,
-            "output_filename": found.output_filename,
-            "frame_id_counter": found.frame_id_counter,
-            "connected_clients": list(found.connected_clients),
-            "active_sessions": json.loads(found.active_sessions_json or "[]"),
+            "freq": reply.freq,
+            "enable_bandwidth_profiling": reply.enable_bandwidth_profiling,
+            "enable_nvlink_profiling": reply.enable_nvlink_profiling,
+            "is_profiling": reply.is_profiling,
+            "output_filename": reply.output_filename,
+            "frame_id_counter": reply.frame_id_counter,
+            "connected_clients": list(reply.connected_clients),
+            "active_sessions": json.loads(reply.active_sessions_json or "[]"),
         }
     )
     if dropped:
@@ -131,13 +131,13 @@ def exit(arguments: argparse.Namespace) -> int:
 def http_profile(arguments: argparse.Namespace) -> int:
     body = {} if arguments.name is None else {"name": arguments.name}
     reply = _http(arguments, "/profiling/start", body)
-    return _told(reply["success"], reply["message"], reply["output_file"] or "")
+    return _print_outcome(reply["success"], reply["message"], reply["output_file"] or "")
 
 
 def http_stop(arguments: argparse.Namespace) -> int:
     body = {} if arguments.name is None else {"name": arguments.name}
     reply = _http(arguments, "/profiling/stop", body)
-    return _told(reply["success"], reply["message"])
+    return _print_outcome(reply["success"], reply["message"])
 
 
 def http_status(arguments: argparse.Namespace) -> int:
@@ -151,8 +151,8 @@ def _http(arguments: argparse.Namespace, path: str, body: Any = None) -> Any:
     headers = {"Content-Type": "application/json"}
     if token:
         headers["Authorization"] = f"Bearer {token}"
-    said = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(head.rstrip("/") + path, data=said, headers=headers)
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(head.rstrip("/") + path, data=data, headers=headers)
     context = ssl.create_default_context(cafile=os.environ.get("RUNWATCH_CA") or None)
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS, context=context) as answer:
@@ -171,7 +171,7 @@ def _reason(error: urllib.error.HTTPError) -> str:
         return f"status {error.code}"
 
 
-def _told(success: bool, message: str, output: str = "") -> int:
+def _print_outcome(success: bool, message: str, output: str = "") -> int:
     if not success:
         print(f"gsprof: {message}", file=sys.stderr)
         return 1

@@ -1,4 +1,4 @@
-"""Without a block: start and stop."""
+"""For programs that cannot use a `with` block: start and stop."""
 
 from __future__ import annotations
 

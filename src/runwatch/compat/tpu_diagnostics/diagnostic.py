@@ -1,4 +1,4 @@
-"""`diagnose`, told by the original's configuration.
+"""`diagnose`, with the original's configuration objects.
 
     stacks = StackTraceConfig(collect_stack_trace=True)
     with diagnose(DiagnosticConfig(DebugConfig(stacks))):
@@ -30,7 +30,7 @@ _asking: Final = threading.RLock()
 
 @contextmanager
 def diagnose(config: DiagnosticConfig | None = None) -> Iterator[None]:
-    """Collect stacks while the block runs, as `config` says; without one, nothing."""
+    """Collect stacks while the block runs, as `config` says; without a config, do nothing."""
     watch = _watch(_stack_trace_config(getattr(config, "debug_config", None)))
     try:
         yield
@@ -48,7 +48,8 @@ def start(config: DebugConfig | None) -> None:
 def stop(config: DebugConfig | None) -> None:
     """As on leaving the block that `start` entered last with such a config."""
     if _started and _stack_trace_config(config) is not None:
-        # Not while somebody asks.  In a forked child that one is not there to let go of it.
+        # Not while a thread sends the signal.  In a forked child that thread does not exist, and
+        # never releases the lock: hence the timeout.
         held = _asking.acquire(timeout=FORKED_SECONDS)
         try:
             diagnosing.end(_started.pop())
@@ -63,7 +64,8 @@ def is_collecting() -> bool:
 
 
 def ask_main_thread() -> bool:
-    """Have it leave its stack, by SIGUSR1; False when nobody collects: it would kill."""
+    """Have it write its stack, by SIGUSR1.  False when no stacks are collected: without a handler
+    the signal would kill the program."""
     with _asking:
         if not _started:
             return False

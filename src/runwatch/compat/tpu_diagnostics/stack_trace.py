@@ -1,4 +1,4 @@
-"""The part of it that writes stacks."""
+"""Switches the writing of stacks on and off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""cloud-diagnostics-xprof's command, spoken by Runwatch.
+"""cloud-diagnostics-xprof's command, provided by Runwatch.
 
 `command.py` is the table of verbs and their flags, `verbs.py` what each does and says.  Where
 instances live is behind one interface (`backend.py`): this machine (`local.py`), another one over

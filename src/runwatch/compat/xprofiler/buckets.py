@@ -16,7 +16,7 @@ _PATH: Final = re.compile(r"gs://[a-z0-9][a-z0-9._-]*(/[^\s'\"\\$`;|&<>()*?]*)?"
 
 
 def check_path(log_directory: str) -> str:
-    """The bucket's URL.  Raises UsageError for what is no path in a bucket."""
+    """The bucket's URL.  Raises UsageError if it is not a path in a bucket."""
     if not _PATH.fullmatch(log_directory):
         raise UsageError(
             f"{log_directory!r} is no path in a bucket: gs://BUCKET/RUN, lower case letters, "
@@ -44,5 +44,5 @@ def check_bucket(context: Context, log_directory: str) -> None:
         context.runner.run(words, context.settings.command_seconds)
     except CommandFailed as error:
         raise RunwatchError(
-            f"Log directory {log_directory} does not exist.\n{error.said}"
+            f"Log directory {log_directory} does not exist.\n{error.complaint}"
         ) from None

@@ -8,18 +8,18 @@ directly from the port that the program serves.
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from runwatch._version import __version__
+from runwatch.compat.commands import exit_code, whole
 from runwatch.compat.xprofiler import extra
-from runwatch.errors import RunwatchError
 
 Arguments = argparse.Namespace
 Add = Callable[[argparse.ArgumentParser], None]
 FRAMEWORKS: Final = ("pytorch", "jax", "tensorflow")
+PORT: Final = whole("a port: a number", 1, 65535)
+MILLISECONDS: Final = whole("a number of ms", 1, 3_600_000)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -117,10 +117,10 @@ def _capture(command: argparse.ArgumentParser) -> None:
     command.add_argument("--framework", "-f", choices=FRAMEWORKS, help="(needed for gs://)")
     command.add_argument("--orchestrator", "-o", choices=("gce", "gke"), default="gce")
     command.add_argument(
-        "--port", "-p", type=_port, default=9012, help="the program's (default: %(default)s)"
+        "--port", "-p", type=PORT, default=9012, help="the program's (default: %(default)s)"
     )
     command.add_argument(
-        "--duration", "-d", type=_milliseconds, default=2000, help="in ms (default: %(default)s)"
+        "--duration", "-d", type=MILLISECONDS, default=2000, help="in ms (default: %(default)s)"
     )
     command.add_argument("--session", help="its id (default: the local time)")
     _ssh_proxy(command)
@@ -132,10 +132,10 @@ def _connect(command: argparse.ArgumentParser) -> None:
     _zone(command)
     command.add_argument("--mode", "-m", choices=("ssh", "proxy"), default="ssh")
     command.add_argument(
-        "--port", "-p", type=_port, default=6006, help="on this machine (default: %(default)s)"
+        "--port", "-p", type=PORT, default=6006, help="on this machine (default: %(default)s)"
     )
     command.add_argument(
-        "--host-port", type=_port, default=6006, help="on the instance (default: %(default)s)"
+        "--host-port", type=PORT, default=6006, help="on the instance (default: %(default)s)"
     )
     command.add_argument("--disconnect", "-d", action="store_true", help="close the tunnel")
     command.add_argument("--open", action="store_true", help="in a browser")
@@ -160,54 +160,16 @@ COMMANDS: Final[dict[str, tuple[str, Add]]] = {
 }
 
 
-def _port(text: str) -> int:
-    if not text.isdigit() or not 0 < int(text) < 65536:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port: a number from 1 to 65535")
-    return int(text)
-
-
-def _milliseconds(text: str) -> int:
-    if not text.isdigit() or not 1 <= int(text) <= 3_600_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of ms from 1 to 3600000")
-    return int(text)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
-    words = sys.argv[1:] if argv is None else list(argv)
     top = parser()
-    arguments, rest = top.parse_known_args(words)
+    arguments, rest = top.parse_known_args(argv)
     if arguments.command is None:
         top.print_help()
         return 0
-    try:
-        code = _run(arguments, extra.parse(rest))
-        sys.stdout.flush()
-        return code
-    except RunwatchError as error:
-        print(f"xprofiler: {error}", file=sys.stderr)
-        return error.exit_code
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("runwatch"):
-            raise
-        print(f"xprofiler: this needs {error.name}: pip install 'runwatch[profiles]'",
-              file=sys.stderr)  # fmt: skip
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+    return exit_code("xprofiler", lambda: _run(arguments, rest), extra="profiles")
 
 
-def _run(arguments: Arguments, flags: extra.Flags) -> int:
+def _run(arguments: Arguments, rest: Sequence[str]) -> int:
     from runwatch.compat.xprofiler import verbs
 
-    run = {
-        "capture": verbs.capture,
-        "connect": verbs.connect,
-        "create": verbs.create,
-        "delete": verbs.delete,
-        "list": verbs.list_,
-        "register": verbs.register_,
-    }[arguments.command]
-    return run(arguments, flags)
+    return verbs.RUN[arguments.command](arguments, extra.parse(rest))

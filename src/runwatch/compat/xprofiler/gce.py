@@ -28,7 +28,7 @@ FORMAT: Final = (
     "labels.tb_backend_id,name,zone)"
 )
 VERSION: Final = "0.1.1"
-"""Of the command whose instances these are: what it made, we find, and the other way round."""
+"""The original's version, written on every instance: each command finds the other's instances."""
 PLUGIN: Final = "2.21.1"
 CREATE_SECONDS: Final = 600.0
 _BAD_MACHINE: Final = "Invalid value for field 'resource.machineType'"
@@ -56,15 +56,15 @@ class Gce:
         if wanted.filters:
             chosen = f"({BASE_FILTER}) AND ({' AND '.join(wanted.filters)})"
         zones = [f"--zones={','.join(word(zone, 'zone') for zone in wanted.zones)}"]
-        said = self._gcloud(
+        listing = self._gcloud(
             "compute", "instances", "list", *(zones if wanted.zones else []),
             f"--format={FORMAT}", f"--filter={chosen}", *extra.words(flags or {}),
         )  # fmt: skip
         try:
-            found = [_instance(entry) for entry in json.loads(said or "[]")]
+            instances = [_instance(entry) for entry in json.loads(listing or "[]")]
         except (ValueError, TypeError, AttributeError) as error:
             raise RunwatchError(f"gcloud's list of instances cannot be read: {error}") from error
-        return [one for one in found if one is not None and wanted.has(one)]
+        return [instance for instance in instances if instance is not None and wanted.has(instance)]
 
     def create(self, order: Order) -> Instance:
         name = word(order.name, "VM's name")
@@ -72,19 +72,19 @@ class Gce:
         try:
             self._gcloud(*words, seconds=CREATE_SECONDS)
         except CommandFailed as error:
-            if _BAD_MACHINE in error.said:
+            if _BAD_MACHINE in error.complaint:
                 raise self._no_such_machine(order.machine_type) from None
             raise
         try:
-            told = self._wait_until_ready(order)
+            labels = self._wait_until_ready(order)
             self._gcloud("compute", "instances", "add-labels", name,
-                         f"--labels={_joined(told)}", f"--zone={self._zone}")  # fmt: skip
+                         f"--labels={_joined(labels)}", f"--zone={self._zone}")  # fmt: skip
         except (RunwatchError, KeyboardInterrupt) as error:
             self._clean_up(order)
             if isinstance(error, KeyboardInterrupt):
                 raise
             raise RunwatchError(f"Unable to set up instance {name}. {error}") from error
-        url = _url(told["tb_backend_id"], self._zone)
+        url = _url(labels["tb_backend_id"], self._zone)
         return Instance(order.log_directory, url, name, self._zone, self.name)
 
     def _creation(self, order: Order) -> list[str]:
@@ -123,11 +123,11 @@ class Gce:
         settings = self._context.settings
         deadline = time.monotonic() + settings.ready_seconds
         while True:
-            told = self._told(order)
-            if told is not None:
-                if int(told["tb_attempts_count"]) >= startup.MAX_ATTEMPTS:
+            labels = self._ready_labels(order)
+            if labels is not None:
+                if int(labels["tb_attempts_count"]) >= startup.MAX_ATTEMPTS:
                     raise RunwatchError("Unable to start backend server.")
-                return told
+                return labels
             left = deadline - time.monotonic()
             if left <= 0:
                 raise RunwatchError(
@@ -136,16 +136,16 @@ class Gce:
                 )
             time.sleep(min(left, settings.poll_seconds))
 
-    def _told(self, order: Order) -> dict[str, str] | None:
-        """What the machine wrote when it was ready; None before."""
+    def _ready_labels(self, order: Order) -> dict[str, str] | None:
+        """What the machine writes to the bucket when it is ready; None before."""
         file = f"{order.log_directory}/{order.name}/{startup.OUTPUT}"
         try:
-            about = json.loads(self._gcloud("storage", "cat", file))
-            told = {key: str(about[key]) for key in _LABELS}
-            int(told["tb_attempts_count"])
+            written = json.loads(self._gcloud("storage", "cat", file))
+            labels = {key: str(written[key]) for key in _LABELS}
+            int(labels["tb_attempts_count"])
         except (CommandFailed, ValueError, KeyError, TypeError):
             return None
-        return told if told["tb_backend_id"] not in ("", "null", "None") else None
+        return labels if labels["tb_backend_id"] not in ("", "null", "None") else None
 
     def _clean_up(self, order: Order) -> None:
         if order.delete_on_failure:
@@ -209,7 +209,7 @@ class Gce:
         try:
             self._gcloud("compute", *machine, "describe", host, "--zone", self._zone)
         except CommandFailed as error:
-            raise RunwatchError(f"Host {host} does not exist.\n{error.said}") from None
+            raise RunwatchError(f"Host {host} does not exist.\n{error.complaint}") from None
 
     def _ssh_words(self, host: str, command: str) -> list[str]:
         tail = ["--command", command, *extra.words(self._context.extra), *self._proxy()]

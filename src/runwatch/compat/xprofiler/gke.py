@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import tempfile
 import time
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from runwatch.compat.commands import start_detached
 from runwatch.compat.xprofiler import buckets, extra
 from runwatch.compat.xprofiler.backend import (
     Captured,
@@ -53,22 +53,24 @@ class Gke:
         if wanted.names and not wanted.directories:
             names = ",".join(word(name, "name") for name in wanted.names)
             selector.append(f"instance in ({names})")
-        said = self._kubectl(
+        listing = self._kubectl(
             f"--namespace={self._namespace}", "get", "services", "-l", ",".join(selector),
             "-o", "json", *extra.words(flags or {}),
         )  # fmt: skip
         try:
-            found = [_instance(item["metadata"]) for item in json.loads(said)["items"]]
+            instances = [_instance(item["metadata"]) for item in json.loads(listing)["items"]]
         except (ValueError, KeyError, TypeError) as error:
             raise RunwatchError(f"kubectl's list of services cannot be read: {error}") from error
-        return [one for one in found if one.log_directory and wanted.has(one)]
+        return [
+            instance for instance in instances if instance.log_directory and wanted.has(instance)
+        ]
 
     def create(self, order: Order) -> Instance:
-        told = {flag.lstrip("-").replace("-", "_"): value or ""
+        flags = {flag.lstrip("-").replace("-", "_"): value or ""
                 for flag, value in self._context.extra.items()}  # fmt: skip
         name = order.name if order.name.startswith("xprofiler") else f"xprofiler-{uuid.uuid4()}"
-        parameters = Parameters.told(
-            told, name=name, log_directory=order.log_directory, zone=self._zone
+        parameters = Parameters.from_flags(
+            flags, name=name, log_directory=order.log_directory, zone=self._zone
         )
         with tempfile.NamedTemporaryFile("w", suffix=".json", prefix="xprofiler-") as file:
             json.dump(manifests(parameters), file)
@@ -118,16 +120,14 @@ class Gke:
         words = ["kubectl", f"--namespace={self._namespace}", "port-forward", service,
                  f"{port}:80"]  # fmt: skip
         log = home / f"{instance.name}.forward.log"
-        with log.open("wb") as said:
-            forward = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
-            )
+        with log.open("wb") as file:
+            forward = start_detached(words, file)
         deadline = time.monotonic() + self._context.settings.command_seconds
-        while b"Forwarding from" not in (said_now := log.read_bytes()):
+        while b"Forwarding from" not in (output := log.read_bytes()):
             if forward.poll() is not None or time.monotonic() > deadline:
                 forward.kill()
                 forward.wait()
-                raise RunwatchError(f"no tunnel: {said_now.decode(errors='replace').strip()}")
+                raise RunwatchError(f"no tunnel: {output.decode(errors='replace').strip()}")
             time.sleep(0.05)
         self._note(instance).write_text(f"{forward.pid} {start_ticks(forward.pid)}")
         return f"http://localhost:{port}"

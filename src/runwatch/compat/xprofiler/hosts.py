@@ -1,4 +1,4 @@
-"""What is run on a host so that it profiles itself, whichever way the host is reached."""
+"""The commands that make a host profile itself, however the host is reached."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def capture_all(request: Request, on_host: OnHost, exists: Callable[[str], bool]
         except RunwatchError as error:
             return Captured(host, why="\n".join([str(error), *hints(str(error), request, host)]))
         file = request.file(host)
-        # Who says nothing went wrong has not always written something.
+        # TensorFlow's profiler may report success and have written nothing.
         if request.framework == "tensorflow" and not exists(file):
             return Captured(host, why=f"{file} was not written")
         return Captured(host, (file,))
@@ -77,7 +77,7 @@ def capture_all(request: Request, on_host: OnHost, exists: Callable[[str], bool]
         return list(pool.map(one, request.hosts))
 
 
-def hints(said: str, request: Request, host: str) -> Sequence[str]:
+def hints(output: str, request: Request, host: str) -> Sequence[str]:
     return [
-        hint.format(host=host, port=request.port) for sign, hint in _HINTS.items() if sign in said
+        hint.format(host=host, port=request.port) for sign, hint in _HINTS.items() if sign in output
     ]

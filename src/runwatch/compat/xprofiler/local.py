@@ -1,6 +1,6 @@
 """Viewers on this machine: `runwatch host DIR`, one process for each, written down in one file.
 
-A file that speaks of a process that is gone, or of another one that has its number, is dropped.
+A file is removed when its process has ended, or when another process has got its number.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any, Final
 from runwatch.capture.tracing.gathering import gather
 from runwatch.capture.tracing.profiler_service import Asked
 from runwatch.capture.tracing.session_files import checked_name, local_folder
+from runwatch.compat.commands import start_detached
 from runwatch.compat.xprofiler import extra
 from runwatch.compat.xprofiler.backend import Captured, Context, Instance, Order, Request, Wanted
 from runwatch.errors import RunwatchError, UsageError
@@ -66,10 +67,8 @@ class Local:
         words = [sys.executable, "-m", "runwatch.cli", "host", order.log_directory]
         words += extra.words({"--port": "0", **self._context.extra})
         self._context.runner.tell(f"$ {' '.join(words)}")
-        with log.open("wb") as said:
-            viewer = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
-            )
+        with log.open("wb") as log_file:
+            viewer = start_detached(words, log_file)
         try:
             url = self._ready(viewer, log)
             instance = Instance(
@@ -85,12 +84,13 @@ class Local:
         deadline = time.monotonic() + self._context.settings.ready_seconds
         while time.monotonic() < deadline:
             is_over = viewer.poll() is not None
-            said = log.read_bytes()
-            if found := _URL.search(said):
-                return found.group().decode()
+            output = log.read_bytes()
+            if url := _URL.search(output):
+                return url.group().decode()
             if is_over:
-                last = said.decode(errors="replace").strip().splitlines()[-1:] or ["no word of it"]
-                raise RunwatchError(f"the viewer did not start: {last[0]}")
+                lines = output.decode(errors="replace").strip().splitlines()
+                last = lines[-1] if lines else "it printed nothing"
+                raise RunwatchError(f"the viewer did not start: {last}")
             time.sleep(_LOOK_SECONDS)
         raise RunwatchError(f"the viewer did not answer in time; see {log}")
 
@@ -119,16 +119,16 @@ class Local:
         ]
 
     def _written(self) -> list[_Written]:
-        found = [_read(file) for file in sorted(self._home.glob("*.json"))]
+        notes = [_read(file) for file in sorted(self._home.glob("*.json"))]
         kept = []
-        for one in found:
-            if one is None:
+        for note in notes:
+            if note is None:
                 continue
-            if one.is_gone():
-                one.file.unlink(missing_ok=True)
-                one.file.with_suffix(".log").unlink(missing_ok=True)
+            if note.is_gone():
+                note.file.unlink(missing_ok=True)
+                note.file.with_suffix(".log").unlink(missing_ok=True)
             else:
-                kept.append(one)
+                kept.append(note)
         return kept
 
 

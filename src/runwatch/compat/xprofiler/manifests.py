@@ -1,4 +1,4 @@
-"""What an instance is made of in a cluster: five objects, as kubectl takes them."""
+"""The five Kubernetes objects that make an instance, as kubectl takes them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from runwatch.errors import UsageError
 
 ROLE: Final = "xprofiler-proxy-service"
 
-# Runs in a container that has gcloud: asks for an endpoint of the proxy, tells the service's
-# annotation where that is, and leaves what the agent beside it needs in a shared folder.
+# Runs in a container that has gcloud: asks the proxy for an endpoint, writes its address to the
+# service's annotation, and leaves what the agent beside it needs in a shared folder.
 _ENDPOINT: Final = """\
 set -e
 apt-get update && apt-get install -y kubectl jq
@@ -53,10 +53,10 @@ class Parameters:
     cpu_percent: int = 60
 
     @classmethod
-    def told(
+    def from_flags(
         cls, flags: Mapping[str, str], *, name: str, log_directory: str, zone: str
     ) -> Parameters:
-        """Flags that are none of kubectl's but of what is made here."""
+        """From flags that set these fields, and are not kubectl's."""
         values: dict[str, Any] = {}
         for field in fields(cls):
             if field.name in flags and field.name not in ("name", "log_directory", "zone"):
@@ -75,87 +75,89 @@ class Parameters:
         return f"{self.name}-agent-service"
 
 
-def manifests(given: Parameters) -> dict[str, Any]:
+def manifests(parameters: Parameters) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "List",
         "items": [
-            _viewer(given),
-            _service(given, given.service, [{"port": 80, "targetPort": given.pod_port}]),
-            _agent_service(given),
-            _proxy(given),
-            _scaler(given),
+            _viewer(parameters),
+            _service(
+                parameters, parameters.service, [{"port": 80, "targetPort": parameters.pod_port}]
+            ),
+            _agent_service(parameters),
+            _proxy(parameters),
+            _scaler(parameters),
         ],
     }
 
 
-def _about(given: Parameters, name: str, **labels: str) -> dict[str, Any]:
+def _about(parameters: Parameters, name: str, **labels: str) -> dict[str, Any]:
     return {
         "name": name,
-        "namespace": given.namespace,
-        "labels": {"instance": given.name, **labels},
+        "namespace": parameters.namespace,
+        "labels": {"instance": parameters.name, **labels},
     }
 
 
-def _deployment(given: Parameters, name: str, pod: dict[str, Any]) -> dict[str, Any]:
-    labels = {"app": name, "instance": given.name}
+def _deployment(parameters: Parameters, name: str, pod: dict[str, Any]) -> dict[str, Any]:
+    labels = {"app": name, "instance": parameters.name}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": _about(given, name),
+        "metadata": _about(parameters, name),
         "spec": {
             "replicas": 1,
             "selector": {"matchLabels": {"app": name}},
             "template": {
                 "metadata": {"labels": labels},
-                "spec": {"serviceAccountName": given.service_account, **pod},
+                "spec": {"serviceAccountName": parameters.service_account, **pod},
             },
         },
     }
 
 
-def _viewer(given: Parameters) -> dict[str, Any]:
+def _viewer(parameters: Parameters) -> dict[str, Any]:
     container = {
         "name": "tensorboard",
-        "image": given.tensorboard_image,
+        "image": parameters.tensorboard_image,
         "command": ["tensorboard"],
-        "args": ["--logdir", given.log_directory, "--bind_all", f"--port={given.pod_port}",
-                 "--verbosity=0"],
-        "ports": [{"containerPort": given.pod_port}],
-        "resources": {"limits": {"cpu": given.cpu_limit}},
+        "args": ["--logdir", parameters.log_directory, "--bind_all",
+                 f"--port={parameters.pod_port}", "--verbosity=0"],
+        "ports": [{"containerPort": parameters.pod_port}],
+        "resources": {"limits": {"cpu": parameters.cpu_limit}},
     }  # fmt: skip
-    return _deployment(given, f"{given.name}-tb", {"containers": [container]})
+    return _deployment(parameters, f"{parameters.name}-tb", {"containers": [container]})
 
 
-def _service(given: Parameters, name: str, ports: list[dict[str, Any]]) -> dict[str, Any]:
+def _service(parameters: Parameters, name: str, ports: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": _about(given, name),
-        "spec": {"selector": {"app": f"{given.name}-tb"}, "ports": ports},
+        "metadata": _about(parameters, name),
+        "spec": {"selector": {"app": f"{parameters.name}-tb"}, "ports": ports},
     }
 
 
-def _agent_service(given: Parameters) -> dict[str, Any]:
+def _agent_service(parameters: Parameters) -> dict[str, Any]:
     """What `list` reads."""
-    metadata = _about(given, given.agent_service, role=ROLE, zone=given.zone)
+    metadata = _about(parameters, parameters.agent_service, role=ROLE, zone=parameters.zone)
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": metadata | {"annotations": {"log-directory": given.log_directory}},
+        "metadata": metadata | {"annotations": {"log-directory": parameters.log_directory}},
         "spec": {
             "clusterIP": "None",
-            "selector": {"app": f"{given.name}-proxy"},
-            "ports": [{"port": given.agent_port}],
+            "selector": {"app": f"{parameters.name}-proxy"},
+            "ports": [{"port": parameters.agent_port}],
         },
     }
 
 
-def _proxy(given: Parameters) -> dict[str, Any]:
+def _proxy(parameters: Parameters) -> dict[str, Any]:
     def filled(text: str, service: str) -> str:
-        told = {"REGION": given.zone.rpartition("-")[0], "NAMESPACE": given.namespace,
+        values = {"REGION": parameters.zone.rpartition("-")[0], "NAMESPACE": parameters.namespace,
                 "SERVICE": service}  # fmt: skip
-        for key, value in told.items():
+        for key, value in values.items():
             text = text.replace(f"@{key}@", value)
         return text
 
@@ -165,29 +167,29 @@ def _proxy(given: Parameters) -> dict[str, Any]:
         "dnsPolicy": "ClusterFirstWithHostNet",
         "volumes": [{"name": "config", "emptyDir": {}}],
         "initContainers": [
-            {"name": "endpoint", "image": given.endpoint_image, "volumeMounts": shared,
-             "command": ["bash", "-c", filled(_ENDPOINT, given.agent_service)]}
+            {"name": "endpoint", "image": parameters.endpoint_image, "volumeMounts": shared,
+             "command": ["bash", "-c", filled(_ENDPOINT, parameters.agent_service)]}
         ],
         "containers": [
-            {"name": "proxy", "image": given.proxy_image, "volumeMounts": shared,
-             "command": ["sh", "-c", filled(_FORWARD, given.service)]}
+            {"name": "proxy", "image": parameters.proxy_image, "volumeMounts": shared,
+             "command": ["sh", "-c", filled(_FORWARD, parameters.service)]}
         ],
     }  # fmt: skip
-    return _deployment(given, f"{given.name}-proxy", pod)
+    return _deployment(parameters, f"{parameters.name}-proxy", pod)
 
 
-def _scaler(given: Parameters) -> dict[str, Any]:
-    target = {"type": "Utilization", "averageUtilization": given.cpu_percent}
+def _scaler(parameters: Parameters) -> dict[str, Any]:
+    target = {"type": "Utilization", "averageUtilization": parameters.cpu_percent}
     return {
         "apiVersion": "autoscaling/v2",
         "kind": "HorizontalPodAutoscaler",
-        "metadata": _about(given, f"{given.name}-tb"),
+        "metadata": _about(parameters, f"{parameters.name}-tb"),
         "spec": {
             "scaleTargetRef": {
-                "apiVersion": "apps/v1", "kind": "Deployment", "name": f"{given.name}-tb",
+                "apiVersion": "apps/v1", "kind": "Deployment", "name": f"{parameters.name}-tb",
             },
             "minReplicas": 1,
-            "maxReplicas": given.max_replicas,
+            "maxReplicas": parameters.max_replicas,
             "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}],
         },
     }  # fmt: skip

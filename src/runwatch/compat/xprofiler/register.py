@@ -1,4 +1,4 @@
-"""`register`: a finished run, made known to Google's registry, or to Runwatch's own."""
+"""`register`: report a finished run to Google's registry, or to Runwatch's own."""
 
 from __future__ import annotations
 
@@ -25,36 +25,36 @@ class Registration:
     project: str
 
 
-def register_here(given: Registration) -> str:
+def register_here(registration: Registration) -> str:
     """As a run in the Runwatch directory."""
     import runwatch
 
-    config = {"log_directory": given.log_directory, "region": given.region,
-              "project": given.project}  # fmt: skip
-    run = runwatch.init(given.run_name, group=given.run_set, config=config)
+    config = {"log_directory": registration.log_directory, "region": registration.region,
+              "project": registration.project}  # fmt: skip
+    run = runwatch.init(registration.run_name, group=registration.run_set, config=config)
     run.finish()
-    return f"view the ML run with: runwatch show {given.run_name}"
+    return f"view the ML run with: runwatch show {registration.run_name}"
 
 
-def register_there(context: Context, given: Registration) -> str:
+def register_there(context: Context, registration: Registration) -> str:
     token = context.runner.run(
         ["gcloud", "auth", "print-access-token"], context.settings.command_seconds
     ).strip()
-    place = f"{context.settings.api}/v1alpha/projects/{given.project}/locations/{given.region}"
+    project, region = registration.project, registration.region
+    place = f"{context.settings.api}/v1alpha/projects/{project}/locations/{region}"
     body = {
-        "displayName": given.run_name,
-        "name": given.run_name,
-        "runSet": given.run_set,
-        "artifacts": {"gcs_path": given.log_directory},
+        "displayName": registration.run_name,
+        "name": registration.run_name,
+        "runSet": registration.run_set,
+        "artifacts": {"gcs_path": registration.log_directory},
         "state": "STATE_COMPLETED",
     }
-    made = _ask(f"{place}/machineLearningRuns", token, body)
-    operation = str(made.get("name") or "").rsplit("/", 1)[-1]
+    created = _ask(f"{place}/machineLearningRuns", token, body)
+    operation = str(created.get("name") or "").rsplit("/", 1)[-1]
     if not operation:
-        raise RunwatchError(_complaint(made))
+        raise RunwatchError(_complaint(created))
     run = _target(context, f"{place}/operations/{operation}", token)
-    url = f"{CONSOLE}/{given.region}/{run}?project={given.project}"
-    return f"view the ML run at {url}"
+    return f"view the ML run at {CONSOLE}/{region}/{run}?project={project}"
 
 
 def _target(context: Context, operation: str, token: str) -> str:
@@ -79,19 +79,19 @@ def _ask(url: str, token: str, body: dict[str, Any] | None = None) -> dict[str, 
     )
     try:
         with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:
-            said = answer.read()
+            text = answer.read()
     except urllib.error.HTTPError as error:
-        said = error.read()
+        text = error.read()
     except OSError as error:
         raise RunwatchError(f"no answer from {url}: {getattr(error, 'reason', error)}") from error
     try:
-        told = json.loads(said)
+        answer_json = json.loads(text)
     except ValueError:
-        raise RunwatchError(f"{url} answered something else: {said[:200]!r}") from None
-    return told if isinstance(told, dict) else {}
+        raise RunwatchError(f"{url} answered something else: {text[:200]!r}") from None
+    return answer_json if isinstance(answer_json, dict) else {}
 
 
-def _complaint(told: dict[str, Any]) -> str:
-    error = told.get("error")
+def _complaint(answer: dict[str, Any]) -> str:
+    error = answer.get("error")
     message = error.get("message") if isinstance(error, dict) else error
-    return str(message or f"ML run registration failed. Failed answer: {json.dumps(told)[:300]}")
+    return str(message or f"ML run registration failed. Failed answer: {json.dumps(answer)[:300]}")

@@ -1,4 +1,4 @@
-"""Other programs: started, waited for with a deadline, and what they said when they failed."""
+"""Runs other programs with a deadline, and reports their output when they fail."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ _GRACE_SECONDS: Final = 5.0
 
 
 class CommandFailed(RunwatchError):
-    def __init__(self, words: Sequence[str], code: int, output: str, said: str) -> None:
+    def __init__(self, words: Sequence[str], code: int, output: str, errors: str) -> None:
         self.output = output
-        self.said = (said or output).strip()
-        super().__init__(f"`{_short(words)}` failed with return code {code}.\n{self.said}".strip())
+        self.complaint = (errors or output).strip()
+        super().__init__(
+            f"`{_short(words)}` failed with return code {code}.\n{self.complaint}".strip()
+        )
 
 
 class Runner:
-    """`verbose`: every command and what it said goes to standard error."""
+    """`verbose`: every command and its output go to standard error."""
 
     def __init__(self, *, verbose: bool) -> None:
         self._verbose = verbose
@@ -44,11 +46,11 @@ class Runner:
                 needs = HELP.get(words[0], words[0])
                 raise RunwatchError(f"{words[0]} is not on the PATH: this needs {needs}") from None
             code = _ended(process, words, seconds)
-            said, complained = _text(out), _text(err)
-        self.tell(said)
+            output, errors = _text(out), _text(err)
+        self.tell(output)
         if code != 0:
-            raise CommandFailed(words, code, said, complained)
-        return said
+            raise CommandFailed(words, code, output, errors)
+        return output
 
     def say(self, text: str) -> None:
         print(text, file=sys.stderr)

@@ -1,4 +1,4 @@
-"""How long to wait, and where what is running here is written down."""
+"""How long to wait, and where the viewers on this machine are listed."""
 
 from __future__ import annotations
 

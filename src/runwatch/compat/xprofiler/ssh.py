@@ -44,18 +44,18 @@ class Ssh:
         limit = seconds or self._context.settings.command_seconds
         ssh = ["ssh", "-o", "BatchMode=yes", "--", self._host, line]
         try:
-            said = self._context.runner.run(ssh, limit)
+            output = self._context.runner.run(ssh, limit)
         except CommandFailed as error:
-            said = error.output  # some hosts failed, and it says which
-            if not said.strip():
+            output = error.output  # some hosts failed, and it says which
+            if not output.strip():
                 raise
         try:
-            return json.loads(said)
+            return json.loads(output)
         except ValueError:
-            raise RunwatchError(f"{self._host} answered something else: {said[:200]}") from None
+            raise RunwatchError(f"{self._host} answered something else: {output[:200]}") from None
 
     def check(self, log_directory: str) -> None:
-        """Looked at over there, when something is made or captured."""
+        """The other machine checks it, when it creates or captures something."""
 
     def instances(self, wanted: Wanted, flags: extra.Flags | None = None) -> list[Instance]:
         words = ["list"]
@@ -65,8 +65,8 @@ class Ssh:
             words += ["-n", *wanted.names]
         return [self._ours(one) for one in self._there(*words)]
 
-    def _ours(self, told: dict[str, Any]) -> Instance:
-        return Instance(**(told | {"zone": f"{PREFIX}{self._host}", "backend": self.name}))
+    def _ours(self, instance: dict[str, Any]) -> Instance:
+        return Instance(**(instance | {"zone": f"{PREFIX}{self._host}", "backend": self.name}))
 
     def create(self, order: Order) -> Instance:
         flags = extra.words(self._context.extra)
@@ -101,5 +101,7 @@ class Ssh:
             "capture", "-l", request.log_directory, "-n", *request.hosts, "-f", request.framework,
             "-p", str(request.port), "-d", str(request.duration_ms), "--session", request.session,
         ]  # fmt: skip
-        told = self._there(*words, seconds=request.duration_ms / 1e3 + SLACK_SECONDS)
-        return [Captured(one["host"], tuple(one["files"]), one["why"]) for one in told["hosts"]]
+        answer = self._there(*words, seconds=request.duration_ms / 1e3 + SLACK_SECONDS)
+        return [
+            Captured(host["host"], tuple(host["files"]), host["why"]) for host in answer["hosts"]
+        ]

@@ -1,6 +1,6 @@
-"""What a new virtual machine does when it boots: serve the viewer, and tell where it is.
+"""What a new virtual machine does when it boots: serve the viewer, and write down its address.
 
-The script is a value of `--metadata`, whose values gcloud takes apart at commas: it has none.
+The script is a value of `--metadata`.  gcloud splits such values at commas, so it has none.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ gsutil cp @OUTPUT@ '@DIRECTORY@/@NAME@/'
 
 
 def script(directory: str, name: str, region: str, plugin: str, port: int = 6006) -> str:
-    told = {
+    values = {
         "DIRECTORY": directory, "NAME": name, "REGION": region, "PLUGIN": plugin,
         "PORT": str(port), "ATTEMPTS": str(MAX_ATTEMPTS), "OUTPUT": OUTPUT,
     }  # fmt: skip
     text = _SCRIPT
-    for key, value in told.items():
+    for key, value in values.items():
         text = text.replace(f"@{key}@", value)
     return text

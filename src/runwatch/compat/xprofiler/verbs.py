@@ -1,4 +1,4 @@
-"""What each verb does and says, wherever the instances live."""
+"""What each verb does and prints, wherever the instances live."""
 
 from __future__ import annotations
 
@@ -115,15 +115,15 @@ def _created(arguments: Arguments, backend: Backend, directory: str) -> int:
         machine_type=arguments.machine_type,
         delete_on_failure=not arguments.auto_delete_on_failure_off,
     )
-    made = backend.create(order)
-    if not _as_json(arguments, made):
-        zone = f"-z {made.zone} " if arguments.zone else ""
+    instance = backend.create(order)
+    if not _as_json(arguments, instance):
+        zone = f"-z {instance.zone} " if arguments.zone else ""
         print(f"\nInstance for {directory} has been created.")
         print("You can access it via the following,")
-        print(f"1. {made.url}")
+        print(f"1. {instance.url}")
         print(f"2. xprofiler connect {zone}-l {directory} -m ssh")
         kind = "process" if isinstance(backend, Local) else "VM"
-        print(f"Instance is hosted at {made.name} {kind}.")
+        print(f"Instance is hosted at {instance.name} {kind}.")
     return 0
 
 
@@ -143,8 +143,8 @@ def list_(arguments: Arguments, flags: extra.Flags) -> int:
         names=arguments.vm_name or (),
         filters=arguments.filter or (),
     )
-    found = _found(arguments, wanted, flags)
-    shown = [one for _, ones in found for one in ones]
+    by_backend = _find(arguments, wanted, flags)
+    shown = [one for _, ones in by_backend for one in ones]
     if arguments.json:
         print(json.dumps([one.to_json() for one in shown], indent=1))
     else:
@@ -153,20 +153,22 @@ def list_(arguments: Arguments, flags: extra.Flags) -> int:
 
 
 def delete(arguments: Arguments, flags: extra.Flags) -> int:
-    directories = [_directory(arguments, one) for one in arguments.log_directory or ()]
+    directories = [_directory(arguments, instance) for instance in arguments.log_directory or ()]
     names = arguments.vm_name or ()
     if not directories and not names:
         raise UsageError("name what to delete: --log-directory (-l) or --vm-name (-n)")
     zones = [arguments.zone] if arguments.zone else []
-    found = _found(arguments, Wanted(zones=zones, directories=directories, names=names), {}, flags)
-    everything = [one for _, ones in found for one in ones]
-    if not everything:
+    by_backend = _find(
+        arguments, Wanted(zones=zones, directories=directories, names=names), {}, flags
+    )
+    instances = [instance for _, some in by_backend for instance in some]
+    if not instances:
         _say(arguments, "No VM(s)/Pod(s) to delete.")
         return 0
-    _say(arguments, f"Found {len(everything)} VM(s)/Pod(s) to delete.\n\n{table(everything)}")
+    _say(arguments, f"Found {len(instances)} VM(s)/Pod(s) to delete.\n\n{table(instances)}")
     deleted = 0
-    for backend, ones in found:
-        chosen = [one for one in ones if arguments.quiet or _is_meant(one)]
+    for backend, some in by_backend:
+        chosen = [instance for instance in some if arguments.quiet or _is_meant(instance)]
         if chosen:
             backend.delete(chosen)
         deleted += len(chosen)
@@ -190,16 +192,16 @@ def _is_meant(instance: Instance) -> bool:
     return meant
 
 
-Found = list[tuple[Backend, list[Instance]]]
+ByBackend = list[tuple[Backend, list[Instance]]]
 
 
-def _found(
+def _find(
     arguments: Arguments,
     wanted: Wanted,
     flags: extra.Flags,
     context_flags: extra.Flags | None = None,
-) -> Found:
-    """The instances that are meant, by back end."""
+) -> ByBackend:
+    """The instances that the flags choose, by back end."""
     zone = wanted.zones[0] if wanted.zones else ""
     context = _context(arguments, context_flags or {}, zone)
     if arguments.backend or arguments.gke or zone.startswith(PREFIX):
@@ -241,16 +243,16 @@ def connect(arguments: Arguments, flags: extra.Flags) -> int:
     backend = _one(arguments, flags)
     print("DISCONNECTING FROM VM..." if arguments.disconnect else "CONNECTING TO VM...", flush=True)
     zones = [arguments.zone] if arguments.zone and not isinstance(backend, Local) else []
-    found = backend.instances(Wanted(zones=zones, directories=[directory]))
-    if not found:
+    instances = backend.instances(Wanted(zones=zones, directories=[directory]))
+    if not instances:
         raise NotFound(
             f"there is no instance for {directory}: xprofiler create -l {directory} makes one"
         )
     if arguments.disconnect:
-        backend.disconnect(found[0])
+        backend.disconnect(instances[0])
         print("Disconnected.")
         return 0
-    url = backend.connect(found[0], arguments.port, arguments.host_port)
+    url = backend.connect(instances[0], arguments.port, arguments.host_port)
     print(f"Connected successfully!\nURL: {url}")
     if arguments.open:
         webbrowser.open(url)
@@ -277,34 +279,55 @@ def capture(arguments: Arguments, flags: extra.Flags) -> int:
             print(f"Starting profile capture on host {host}.", flush=True)
     captured = backend.capture(request)
     if arguments.json:
-        hosts = [{"host": one.host, "files": list(one.files), "why": one.why} for one in captured]
-        told = {"session": request.session_name, "directory": request.root, "hosts": hosts}
-        print(json.dumps(told, indent=1))
-    for one in captured:
-        if one.why:
-            print(f"Failed to profile host {one.host}\n{one.why}", file=sys.stderr)
+        hosts = [
+            {"host": host_outcome.host, "files": list(host_outcome.files), "why": host_outcome.why}
+            for host_outcome in captured
+        ]
+        answer = {"session": request.session_name, "directory": request.root, "hosts": hosts}
+        print(json.dumps(answer, indent=1))
+    for host_outcome in captured:
+        if host_outcome.why:
+            print(
+                f"Failed to profile host {host_outcome.host}\n{host_outcome.why}", file=sys.stderr
+            )
         elif not arguments.json:
             print(f"Profile saved to {request.root} and session id is {request.session_name}.")
-    return 1 if any(one.why for one in captured) else 0
+    return 1 if any(host_outcome.why for host_outcome in captured) else 0
 
 
 # ── register ───────────────────────────────────────────────────────────────────────────────────
 
 
 def register_(arguments: Arguments, flags: extra.Flags) -> int:
-    given = register.Registration(
+    registration = register.Registration(
         _directory(arguments, arguments.log_directory),
         arguments.region or "", arguments.ml_run_name, arguments.run_set or "",
         arguments.project_id or "",
     )  # fmt: skip
-    if _kind(arguments, given.log_directory, "") == "local":
-        print(register.register_here(given))
+    if _kind(arguments, registration.log_directory, "") == "local":
+        print(register.register_here(registration))
         return 0
-    missing = [flag for flag, value in (("--region/-r", given.region), ("--run-set/-s",
-               given.run_set), ("--project-id/-p", given.project)) if not value]  # fmt: skip
+    needed = {
+        "--region/-r": registration.region,
+        "--run-set/-s": registration.run_set,
+        "--project-id/-p": registration.project,
+    }
+    missing = [flag for flag, value in needed.items() if not value]
     if missing:
         raise UsageError(f"the following arguments are required: {', '.join(missing)}")
-    if not given.log_directory.startswith("gs://"):
-        raise RunwatchError(f"{given.log_directory!r} is no path in a bucket: gs://BUCKET/RUN")
-    print(register.register_there(_context(arguments, flags), given))
+    if not registration.log_directory.startswith("gs://"):
+        raise RunwatchError(
+            f"{registration.log_directory!r} is no path in a bucket: gs://BUCKET/RUN"
+        )
+    print(register.register_there(_context(arguments, flags), registration))
     return 0
+
+
+RUN: Final = {
+    "capture": capture,
+    "connect": connect,
+    "create": create,
+    "delete": delete,
+    "list": list_,
+    "register": register_,
+}

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from runwatch.compat.goodput.calculator.calculator import GoodputCalculator
 from runwatch.compat.goodput.calculator.codes import item_of
 from runwatch.compat.goodput.calculator.elastic import ElasticGoodputCalculator
-from runwatch.compat.goodput.kinds import BadputType
+from runwatch.compat.goodput.goodput_utils import BadputType
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "goodput"
 BEGIN = 1_700_000_000.0

@@ -12,7 +12,7 @@ from runwatch.compat.goodput.calculator.calculator import GoodputCalculator
 from runwatch.compat.goodput.calculator.codes import item_of
 from runwatch.compat.goodput.calculator.history import History
 from runwatch.compat.goodput.calculator.strict import EntryAccount
-from runwatch.compat.goodput.log.reading import OVERLAP, Told
+from runwatch.compat.goodput.log.reading import OVERLAP, HistoryEntries
 from tests.unit.compat.goodput.support import BEGIN, Entry, Fixed, moment, step, stories, told, when
 
 SECOND = 1_000_000_000
@@ -200,7 +200,8 @@ def test_the_account_of_a_history_is_that_of_its_entries(entries: list[Entry]) -
     history.add(entries)
     assert list(history.items()) == [history.item(at) for at in range(len(history))]
     later = int(BEGIN + 10_000) * SECOND
-    ours = EntryAccount(lambda place: (Told(history, place or 0), len(history))).goodput(later)
+    asked = EntryAccount(lambda place: (HistoryEntries(history, place or 0), len(history)))
+    ours = asked.goodput(later)
     plain = EntryAccount(lambda place: (entries[place or 0 :], len(entries))).goodput(later)
     assert ours is not None and plain is not None
     assert list(ours.intervals()) == list(plain.intervals())
@@ -215,7 +216,7 @@ def test_a_checkpoint_of_a_history_begins_when_the_training_waited_for_it() -> N
     }  # fmt: skip
     history = History()
     history.add([save, *told("T 3 gs://b 1.5 20")])
-    saved, restored = Told(history)
+    saved, restored = HistoryEntries(history)
     assert saved["checkpoint_manager_blocking_start_time"] == BEGIN + 4.0
     assert restored["checkpoint_manager_start_time"] == BEGIN + 20
-    assert list(Told(history, 1)) == [restored] == list(Told(history)[1:])
+    assert list(HistoryEntries(history, 1)) == [restored] == list(HistoryEntries(history)[1:])

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from runwatch.compat.goodput.calculator.calculator import GoodputCalculator
-from runwatch.compat.goodput.kinds import BadputType
+from runwatch.compat.goodput.goodput_utils import BadputType
 from tests.unit.compat.goodput.support import (
     BEGIN,
     Entry,

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runwatch.compat.goodput.calculator.cache import GoodputCache
 from runwatch.compat.goodput.calculator.calculator import GoodputCalculator
-from runwatch.compat.goodput.kinds import BadputType, GoodputInfo, GoodputType, StepInfo
+from runwatch.compat.goodput.goodput_cache import GoodputCache
+from runwatch.compat.goodput.goodput_utils import BadputType, GoodputInfo, GoodputType, StepInfo
 from runwatch.compat.goodput.log.entries import AsEvent, Columns, Mark, mark_of, to_record
 from tests.unit.compat.goodput.support import (
     BEGIN,

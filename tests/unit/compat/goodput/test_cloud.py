@@ -8,18 +8,17 @@ from typing import Any
 import grpc
 import pytest
 
-from runwatch.compat.goodput.kinds import GCPOptions
-from runwatch.compat.goodput.monitor import cloud
-from runwatch.compat.goodput.monitor.cloud import (
-    CloudOutlet,
-    GCPMetrics,
-    ValueType,
+from runwatch.compat.goodput import goodput_utils
+from runwatch.compat.goodput.gcp_metrics import GCPMetrics, ValueType
+from runwatch.compat.goodput.goodput_utils import (
+    GCPOptions,
     get_accelerator_type,
     get_cluster_name,
     get_gcp_metadata,
     get_gcp_project_id,
     get_node_zone,
 )
+from runwatch.compat.goodput.monitor.cloud import CloudOutlet
 from runwatch.compat.goodput.monitor.cloud_monitoring import (
     RESOURCE,
     Workload,
@@ -127,7 +126,7 @@ def test_a_service_that_does_not_answer_is_not_asked_twice(
 ) -> None:
     metadata.may_answer.clear()
     with monkeypatch.context() as patch:
-        patch.setattr(cloud, "_REQUEST_SECONDS", 0.05)
+        patch.setattr(goodput_utils, "_REQUEST_SECONDS", 0.05)
         assert get_gcp_metadata("project", "project-id", timeout=60, retries=3) is None
     until(lambda: metadata.asked)  # it may hear the question after we have given up
     metadata.may_answer.set()
@@ -148,8 +147,8 @@ def test_a_machine_of_another_maker_is_not_asked(
     is_asked: bool,
 ) -> None:  # fmt: skip
     (tmp_path / "product_name").write_text(product)
-    monkeypatch.setattr(cloud, "_PRODUCT_NAME", tmp_path / "product_name")
-    monkeypatch.setattr(cloud, "_METADATA_HOST", metadata.host)
+    monkeypatch.setattr(goodput_utils, "_PRODUCT_NAME", tmp_path / "product_name")
+    monkeypatch.setattr(goodput_utils, "_METADATA_HOST", metadata.host)
     monkeypatch.delenv("GCE_METADATA_HOST")
     assert get_gcp_project_id() == ("my-project" if is_asked else None)
     assert bool(metadata.asked) is is_asked

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runwatch.compat.goodput.calculator.elastic import ElasticGoodputCalculator, overlap
-from runwatch.compat.goodput.calculator.exclusions import get_exclusion_overlap
+from runwatch.compat.goodput.exclusion_utils import get_exclusion_overlap
 from tests.unit.compat.goodput.support import Fixed, ListedLog, by_name, told, when
 
 Spans = Sequence[tuple[int, int]]

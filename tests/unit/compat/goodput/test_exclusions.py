@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runwatch.compat.goodput.calculator.calculator import GoodputCalculator
-from runwatch.compat.goodput.calculator.exclusions import get_exclusion_overlap, normalize_intervals
-from runwatch.compat.goodput.kinds import BadputType
+from runwatch.compat.goodput.exclusion_utils import get_exclusion_overlap, normalize_intervals
+from runwatch.compat.goodput.goodput_utils import BadputType
 from tests.unit.compat.goodput.support import (
     BEGIN,
     Entry,

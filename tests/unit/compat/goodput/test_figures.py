@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runwatch.compat.goodput.figures import (
+from runwatch.compat.goodput.goodput_utils import (
+    MonitoringWindowType,
     compute_ideal_step_time,
     compute_percentile,
     compute_step_deviation_from_baseline,
@@ -15,7 +16,6 @@ from runwatch.compat.goodput.figures import (
     get_extra_time_from_anomalous_steps,
     get_timestamp_from_log_entry,
 )
-from runwatch.compat.goodput.kinds import MonitoringWindowType
 
 times = st.floats(0.001, 1000)
 

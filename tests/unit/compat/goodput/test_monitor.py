@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from runwatch.compat.goodput.calculator.calculator import GoodputCalculator
-from runwatch.compat.goodput.kinds import BadputType, GCPOptions
+from runwatch.compat.goodput.goodput_utils import BadputType, GCPOptions
 from runwatch.compat.goodput.monitor.monitor import GoodputMonitor
 from runwatch.compat.goodput.monitor.monitor_elastic import ElasticGoodputMonitor
 from runwatch.sdk.guard import tally

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from runwatch.compat.goodput.calculator.calculator import GoodputCalculator
-from runwatch.compat.goodput.kinds import GCPOptions
+from runwatch.compat.goodput.goodput_utils import GCPOptions
 from runwatch.compat.goodput.monitor.cloud_monitoring import (
     ACCOUNT_PREFIX,
     Workload,

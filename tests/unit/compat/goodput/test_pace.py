@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from runwatch.compat.goodput.calculator.calculator import GoodputCalculator
-from runwatch.compat.goodput.figures import compute_step_deviation_from_baseline
+from runwatch.compat.goodput.goodput_utils import compute_step_deviation_from_baseline
 from runwatch.compat.goodput.monitor import pace as pace_module
 from runwatch.compat.goodput.monitor.pace import Pace
 from tests.unit.compat.goodput.monitor_help import START, HandClock, MemoryLog

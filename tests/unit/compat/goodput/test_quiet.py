@@ -8,7 +8,7 @@ import pytest
 from runwatch.compat.goodput.calculator.calculator import GoodputCalculator
 from runwatch.compat.goodput.calculator.elastic import ElasticGoodputCalculator
 from runwatch.compat.goodput.calculator.quiet import in_kinds
-from runwatch.compat.goodput.kinds import BadputType
+from runwatch.compat.goodput.goodput_utils import BadputType
 from runwatch.compat.goodput.log.recorder import GoodputRecorder
 from runwatch.views.goodput.account import Account
 from tests.unit.compat.goodput.support import BEGIN, Fixed, MemoryLog, told, when

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from runwatch.compat.goodput.calculator.history import History
 from runwatch.compat.goodput.calculator.rules import Figures, Fold, accounted, checked, shares
-from runwatch.compat.goodput.kinds import BadputType, UnproductiveTimeDict
+from runwatch.compat.goodput.goodput_utils import BadputType, UnproductiveTimeDict
 from tests.unit.compat.goodput.support import (
     BEGIN,
     DISRUPTED,

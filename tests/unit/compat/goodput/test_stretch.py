@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from runwatch.compat.goodput.calculator.codes import SAVE, Checkpoint, Item, item_of
 from runwatch.compat.goodput.calculator.history import History
-from runwatch.compat.goodput.calculator.stretch import Stretch, _all_jumps
+from runwatch.compat.goodput.calculator.stretch import Stretch, jumps
 from runwatch.compat.goodput.log.entries import Columns, Entry, Mark, from_mark
 from runwatch.compat.goodput.log.following import _small_codes
 from runwatch.journal.lanes import ROWS
@@ -29,9 +29,10 @@ MARKS = [
 
 
 def state(history: History) -> tuple[Any, ...]:
-    columns = (history.break_at, history.break_number, history.back_at, history.back_seconds)
+    columns = (history.numbers, history.codes, history.places)
+    moments = [(m.times, m.late_at, m.newest) for m in (history.steps, history.others)]
     items = [(code, repr(time), note) for code, time, note in history.items()]
-    return items, columns, history.note_at, history._late_at, history.newest, history._following
+    return items, columns, moments, history.note_at, history.newest
 
 
 def taken(columns: Columns) -> tuple[Any, ...]:
@@ -83,11 +84,11 @@ def test_a_stretch_is_taken_as_its_entries_are(columns: Columns) -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.integers(0, 3 * ROWS), max_size=5), st.lists(st.integers(0, 3 * ROWS)))
-def test_a_long_stretch_too(jumps: list[int], back: list[int]) -> None:
+def test_a_long_stretch_too(leaps: list[int], back: list[int]) -> None:
     columns = Columns(MARKS, array("B"))
     step = 0
     for row in range(2 * ROWS + 10):
-        step += -3 if row in jumps else 1
+        step += -3 if row in leaps else 1
         columns.add(0, step, 100.0 + row - 5 * back.count(row), row)
     assert taken(columns) == taken_singly(columns)
 
@@ -107,7 +108,7 @@ def test_a_time_that_is_no_number_is_rough() -> None:
 def test_all_jumps_are_found(numbers: list[int], more: int) -> None:
     column = array("q", [*numbers, *range(7, 7 + more)])
     expected = [i for i in range(1, len(column)) if column[i] != column[i - 1] + 1]
-    assert sorted(_all_jumps(column)) == expected
+    assert jumps(column) == expected
 
 
 # ── which series are which ────────────────────────────────────────────────────────────────────

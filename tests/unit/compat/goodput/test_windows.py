@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from runwatch.compat.goodput.calculator.calculator import GoodputCalculator
 from runwatch.compat.goodput.calculator.history import History
 from runwatch.compat.goodput.calculator.windows import Window, bounds, look
-from runwatch.compat.goodput.kinds import BadputType, GoodputType
+from runwatch.compat.goodput.goodput_utils import BadputType, GoodputType
 from tests.unit.compat.goodput.support import (
     BEGIN,
     DISRUPTED,

@@ -15,15 +15,14 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from runwatch.clock import Clock, system_clock
-from runwatch.compat.goodput.calculator.cache import GoodputCache
-from runwatch.compat.goodput.calculator.codes import STEP
 from runwatch.compat.goodput.calculator.deviations import step_info
-from runwatch.compat.goodput.calculator.exclusions import GoodputExclusion
 from runwatch.compat.goodput.calculator.history import History
 from runwatch.compat.goodput.calculator.quiet import Quiet, in_kinds
 from runwatch.compat.goodput.calculator.rules import Fold, accounted, checked, shares
 from runwatch.compat.goodput.calculator.windows import Window, bounds, look, nanoseconds_of
-from runwatch.compat.goodput.kinds import (
+from runwatch.compat.goodput.goodput_cache import GoodputCache
+from runwatch.compat.goodput.goodput_exclusion import GoodputExclusion
+from runwatch.compat.goodput.goodput_utils import (
     GoodputInfo,
     GoodputType,
     IntervalWorkloadMetricDetails,
@@ -32,11 +31,11 @@ from runwatch.compat.goodput.kinds import (
     UnproductiveTimeDict,
     WorkloadMetricDetails,
 )
-from runwatch.compat.goodput.log.reading import CloudLogger, Reader, Told, entries_of
+from runwatch.compat.goodput.log.reading import CloudLogger, HistoryEntries, Reader, entries_of
 from runwatch.views.goodput.account import Account
 
 if TYPE_CHECKING:
-    from runwatch.compat.goodput.calculator.strict import Asked
+    from runwatch.compat.goodput.calculator.strict import AccountSource
 
 T = TypeVar("T")
 
@@ -71,8 +70,8 @@ class GoodputCalculator(GoodputExclusion):
         self._lock = threading.RLock()
         log = self._own_journal(logger_name) if cloud_logger is None else cloud_logger
         self._reader = Reader(log, clock)
-        self._brought = cloud_logger is not None
-        self._strict: Asked | None = None
+        self._has_own_log = cloud_logger is not None
+        self._strict: AccountSource | None = None
         self._history = History()
         self._fold = self._fold_type(self._history)
         self._ideal_step_time: float | None = None
@@ -158,7 +157,7 @@ class GoodputCalculator(GoodputExclusion):
             until = "now" if end is None else f"its job_end_time, {end}"
             raise ValueError(
                 f"job {self.job_name!r} took {total} s from its job_start_time, {start}, until "
-                f"{until}: there is no time to tell shares of; look at those entries"
+                f"{until}: that leaves no time to divide; look at those entries"
             )
         return total
 
@@ -174,12 +173,12 @@ class GoodputCalculator(GoodputExclusion):
         with self._lock:
             self._refresh()
             self._expect(configured_ideal_step_time)
-            found = step_info(self._history, configured_ideal_step_time)
-            self._goodput_cache.update_step_info(found)
-            return found.step_deviations
+            steps = step_info(self._history, configured_ideal_step_time)
+            self._goodput_cache.update_step_info(steps)
+            return steps.step_deviations
 
     def _expect(self, ideal: float | None) -> None:
-        """Steps are looked at when somebody asks about them."""
+        """The deviations of steps are computed when they are asked for."""
         self._ideal_step_time = ideal
         self._goodput_cache.update_step_info(None)
 
@@ -187,7 +186,7 @@ class GoodputCalculator(GoodputExclusion):
         try:
             return step_info(self._history, self._ideal_step_time)
         except ValueError:
-            return None  # no steps to tell from
+            return None  # there are no two steps yet
 
     # ── windows ───────────────────────────────────────────────────────────────────────────────
 
@@ -199,7 +198,7 @@ class GoodputCalculator(GoodputExclusion):
         Both moments need a time zone.  The seconds are those from the first to the last entry in
         the window.  ValueError if there are not two.
         """
-        window = self._window(interval_start, interval_end)
+        window = self.look_at(interval_start, interval_end)
         return (
             window.goodput_percent,
             window.badput_percent,
@@ -215,7 +214,7 @@ class GoodputCalculator(GoodputExclusion):
         start, end = bounds(interval_start, interval_end)
         size = int(end - start)
         try:
-            window = self._window(interval_start, interval_end)
+            window = self.look_at(interval_start, interval_end)
         except ValueError:
             return {"interval_goodput": {}, "interval_badput": {}, "interval_size": size}
         return {
@@ -230,7 +229,7 @@ class GoodputCalculator(GoodputExclusion):
         """Goodput and badput of a window in seconds, as the first generation gives them."""
         bounds(interval_start, interval_end)
         try:
-            window = self._window(interval_start, interval_end)
+            window = self.look_at(interval_start, interval_end)
         except ValueError:
             return {"goodput_time_dict": {}, "badput_time_dict": {}}
         return {
@@ -239,7 +238,7 @@ class GoodputCalculator(GoodputExclusion):
         }
 
     def get_quiet_interval(self, interval_start: datetime, interval_end: datetime) -> Quiet:
-        """A window of which the above tell nothing, as the strict account has it: in a hang
+        """The strict account of a window about which the methods above say nothing.  In a hang,
         nothing is productive.
 
         ValueError if the job did not run in it.
@@ -248,12 +247,13 @@ class GoodputCalculator(GoodputExclusion):
         with self._lock:
             self._refresh()
             kinds = self._fold.figures().badput
-            # Of the very first step nobody knows how long it may take.
-            is_first = self._history.codes.count(STEP) == 1
+            # How long the very first step may take is not known.
+            is_first = len(self._history.steps) == 1
         return in_kinds(account, kinds, may_be_productive=not is_first)
 
-    def _window(self, start: datetime, end: datetime) -> Window:
-        after, until = bounds(start, end)
+    def look_at(self, start: datetime, end: datetime) -> Window:
+        """A window by the original's rules.  ValueError if too little was recorded in it."""
+        _, until = bounds(start, end)
         with self._lock:
             self._refresh()
             history = self._history
@@ -263,8 +263,8 @@ class GoodputCalculator(GoodputExclusion):
             return look(history, start, end, self._fold_type)
 
     def _is_before(self, until: float) -> bool:
-        """Whether all that was read is of later; a log may begin by giving only its last days."""
-        return not self._history or until < self._history.times[0]
+        """Whether everything that was read is later: a log may at first give only its last days."""
+        return not self._history or until < self._history.item(0).time
 
     # ── the strict account ────────────────────────────────────────────────────────────────────
 
@@ -274,8 +274,8 @@ class GoodputCalculator(GoodputExclusion):
         interval_end: datetime | None = None,
         exclusion_intervals: Sequence[tuple[datetime, datetime]] = (),
     ) -> Account:
-        """How every nanosecond of the job, or of a window, was spent: what the original's figures
-        do not tell.
+        """How every nanosecond of the job, or of a window, was spent; the original has no such
+        figures.
 
         Hangs, waits for data, work done again and the time between attempts are classes of their
         own, and all classes sum to the time that passed.  The same as `runwatch goodput` shows.
@@ -289,18 +289,19 @@ class GoodputCalculator(GoodputExclusion):
         )
         exclude = [(nanoseconds_of(a), nanoseconds_of(b)) for a, b in exclusion_intervals]
         with self._lock:
-            if self._brought:
+            if self._has_own_log:
                 self._refresh()
             if self._strict is None:
-                self._strict = account_of(self.job_name, self._told if self._brought else None)
+                read = self._entries_from if self._has_own_log else None
+                self._strict = account_of(self.job_name, read)
                 self._let_go_with_this(self._strict)
-            found = self._strict.account(self._clock.wall_ns(), since, until, exclude)
-        if found is None:
+            account = self._strict.account(self._clock.wall_ns(), since, until, exclude)
+        if account is None:
             raise ValueError(
                 f"nothing is known of job {self.job_name!r}: is it the right name, and was "
                 "anything recorded under it?"
             )
-        return found
+        return account
 
     # ── the log ───────────────────────────────────────────────────────────────────────────────
 
@@ -310,8 +311,8 @@ class GoodputCalculator(GoodputExclusion):
     def _refresh(self) -> None:
         if self._reader.read_into(self._history):
             self._fold = self._fold_type(self._history)
-            if self._brought:
-                self._strict = None  # it has been told in another order
+            if self._has_own_log:
+                self._strict = None  # it was made in another order
         self._fold.advance()
         self._goodput_cache.update_last_entry_info(self._reader.cursor)
 
@@ -321,30 +322,30 @@ class GoodputCalculator(GoodputExclusion):
         return self._let_go_with_this(JournalLogger(self.job_name, logger_name))
 
     def _let_go_with_this(self, log: T) -> T:
-        """Callers make calculators and drop them: the files that were followed go with them."""
+        """Closed when this calculator is dropped: callers do not close calculators."""
         close = getattr(log, "close", None)
         if close is not None:
             weakref.finalize(self, close).atexit = False
         return log
 
-    def _told(self, place: int | None) -> tuple[Told, int]:
-        """What the log that was brought along has told since, for the strict account."""
-        return Told(self._history, place or 0), len(self._history)
+    def _entries_from(self, place: int | None) -> tuple[HistoryEntries, int]:
+        """What the caller's own log has got since, for the strict account."""
+        return HistoryEntries(self._history, place or 0), len(self._history)
 
     def _now(self) -> float:
         return self._clock.wall_ns() / 1e9
 
 
-def _period(given: timedelta | float | None) -> timedelta | None:
+def _period(value: timedelta | float | None) -> timedelta | None:
     """The original's README passes seconds, its code takes a timedelta."""
-    if given is None or isinstance(given, timedelta):
-        period = given
-    elif isinstance(given, int | float) and math.isfinite(given):
-        period = timedelta(seconds=given)
+    if value is None or isinstance(value, timedelta):
+        period = value
+    elif isinstance(value, int | float) and math.isfinite(value):
+        period = timedelta(seconds=value)
     else:
         raise ValueError(
-            f"max_logs_retention_period is {given!r}: pass a timedelta or a number of seconds"
+            f"max_logs_retention_period is {value!r}: pass a timedelta or a number of seconds"
         )
     if period is not None and period <= timedelta(0):
-        raise ValueError(f"max_logs_retention_period is {given!r}: pass more than 0")
+        raise ValueError(f"max_logs_retention_period is {value!r}: pass more than 0")
     return period

@@ -1,4 +1,4 @@
-"""What a log entry says, as a code, a time and perhaps a little more."""
+"""A log entry as a code, a time and, for some kinds, a note."""
 
 from __future__ import annotations
 
@@ -6,31 +6,8 @@ import marshal
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from runwatch.compat.goodput.fields import (
-    _ACTIVE_SLICES,
-    _AVAILABLE_SLICES,
-    _CUSTOM_BADPUT_EVENT_END_TIME,
-    _CUSTOM_BADPUT_EVENT_START_TIME,
-    _CUSTOM_BADPUT_EVENT_TYPE,
-    _DATA_LOADING_END_TIME,
-    _DATA_LOADING_START_TIME,
-    _ELASTIC_REINIT_END_TIME,
-    _ELASTIC_REINIT_START_TIME,
-    _ELASTIC_SLICE_COUNTS_TIMESTAMP,
-    _ELASTIC_WAIT_END_TIME,
-    _ELASTIC_WAIT_EVENT_TYPE,
-    _ELASTIC_WAIT_START_TIME,
-    _JOB_END_TIME,
-    _JOB_START_TIME,
-    _STEP_COUNT,
-    _STEP_START_TIME,
-    _TOTAL_SLICES,
-    _TPU_INIT_END_TIME,
-    _TPU_INIT_START_TIME,
-    _TRAINING_PREPARATION_END_TIME,
-    _TRAINING_PREPARATION_START_TIME,
-)
-from runwatch.compat.goodput.figures import is_seconds, stated_seconds
+from runwatch.compat.goodput import fields
+from runwatch.compat.goodput.goodput_utils import is_seconds, stated_seconds
 
 STEP: Final = 0
 JOB_START: Final = 1
@@ -56,39 +33,33 @@ FOREIGN: Final = 18
 PLAIN: Final = frozenset(range(JOB_START, CUSTOM_START))
 """Entries that say a time and no more."""
 
-TYPED: Final = frozenset((CUSTOM_START, CUSTOM_END, WAIT_START, WAIT_END))
-"""Entries that say a time and of what type their event is."""
-
 ORDER_FREE: Final = frozenset((SLICES, SAVE, RESTORE, FOREIGN))
 """Entries that count the same wherever in the log they lie."""
 
 TIME_FIELDS: Final[Mapping[str, int]] = {
-    _STEP_START_TIME: STEP,
-    _JOB_START_TIME: JOB_START,
-    _JOB_END_TIME: JOB_END,
-    _TPU_INIT_START_TIME: INIT_START,
-    _TPU_INIT_END_TIME: INIT_END,
-    _TRAINING_PREPARATION_START_TIME: PREPARATION_START,
-    _TRAINING_PREPARATION_END_TIME: PREPARATION_END,
-    _DATA_LOADING_START_TIME: LOAD_START,
-    _DATA_LOADING_END_TIME: LOAD_END,
-    _ELASTIC_REINIT_START_TIME: REINIT_START,
-    _ELASTIC_REINIT_END_TIME: REINIT_END,
-    _CUSTOM_BADPUT_EVENT_START_TIME: CUSTOM_START,
-    _CUSTOM_BADPUT_EVENT_END_TIME: CUSTOM_END,
-    _ELASTIC_WAIT_START_TIME: WAIT_START,
-    _ELASTIC_WAIT_END_TIME: WAIT_END,
-    _ELASTIC_SLICE_COUNTS_TIMESTAMP: SLICES,
+    fields._STEP_START_TIME: STEP,
+    fields._JOB_START_TIME: JOB_START,
+    fields._JOB_END_TIME: JOB_END,
+    fields._TPU_INIT_START_TIME: INIT_START,
+    fields._TPU_INIT_END_TIME: INIT_END,
+    fields._TRAINING_PREPARATION_START_TIME: PREPARATION_START,
+    fields._TRAINING_PREPARATION_END_TIME: PREPARATION_END,
+    fields._DATA_LOADING_START_TIME: LOAD_START,
+    fields._DATA_LOADING_END_TIME: LOAD_END,
+    fields._ELASTIC_REINIT_START_TIME: REINIT_START,
+    fields._ELASTIC_REINIT_END_TIME: REINIT_END,
+    fields._CUSTOM_BADPUT_EVENT_START_TIME: CUSTOM_START,
+    fields._CUSTOM_BADPUT_EVENT_END_TIME: CUSTOM_END,
+    fields._ELASTIC_WAIT_START_TIME: WAIT_START,
+    fields._ELASTIC_WAIT_END_TIME: WAIT_END,
+    fields._ELASTIC_SLICE_COUNTS_TIMESTAMP: SLICES,
 }
 _TIMED: Final = frozenset(TIME_FIELDS)
 FIELD_OF: Final = {code: field for field, code in TIME_FIELDS.items()}
 
-_TYPE_FIELDS: Final = {
-    CUSTOM_START: _CUSTOM_BADPUT_EVENT_TYPE,
-    CUSTOM_END: _CUSTOM_BADPUT_EVENT_TYPE,
-    WAIT_START: _ELASTIC_WAIT_EVENT_TYPE,
-    WAIT_END: _ELASTIC_WAIT_EVENT_TYPE,
-}
+_TYPE_FIELDS: Final = {TIME_FIELDS[time]: kind for time, kind in fields.TYPE_FIELDS.items()}
+TYPED: Final = frozenset(_TYPE_FIELDS)
+"""Entries that say a time and of what type their event is."""
 
 _CHECKPOINTS: Final = {
     "save": (SAVE, "checkpoint_manager_blocking_duration_secs"),
@@ -106,7 +77,7 @@ class Checkpoint(NamedTuple):
     """When the training began to wait for it."""
     seconds: float
     fingerprint: int
-    """Of all that the entry says: hosts may take equally long."""
+    """Of the whole entry: two hosts may take equally long."""
 
 
 class SliceCounts(NamedTuple):
@@ -142,12 +113,12 @@ def item_of(entry: Mapping[str, Any]) -> Item | None:
 
 def _timed(code: int, time: float, entry: Mapping[str, Any]) -> Item:
     if code == STEP:
-        number = _whole(entry.get(_STEP_COUNT))
+        number = _whole(entry.get(fields._STEP_COUNT))
         return Item(FOREIGN, time) if number is None else Item(STEP, time, number)
     if code in _TYPE_FIELDS:
         return Item(code, time, str(entry.get(_TYPE_FIELDS[code]) or "unknown"))
     if code == SLICES:
-        counts = [_whole(entry.get(f)) for f in (_ACTIVE_SLICES, _TOTAL_SLICES, _AVAILABLE_SLICES)]
+        counts = [_whole(entry.get(name)) for name in fields.SLICE_FIELDS]
         known = [count for count in counts if count is not None]
         return Item(SLICES, time, SliceCounts(*known)) if len(known) == 3 else Item(FOREIGN, time)
     return Item(code, time)
@@ -178,8 +149,8 @@ def _start_of(duration: str) -> str:
 
 def _fingerprint(entry: Any) -> int:
     try:
-        # Like `repr` it tells 1 from 1.0 and -0.0 from 0.0, and spells no number out; from
-        # version 3 on what it writes depends on who else holds an object.
+        # Like `repr` it distinguishes 1 from 1.0 and -0.0 from 0.0, and it is quicker.  From
+        # version 3 on, its output depends on how many references an object has.
         return hash(marshal.dumps(entry, 2))
     except ValueError:  # not made of plain objects
         return hash(repr(entry))
@@ -195,15 +166,14 @@ def checkpoint_key(entry: Mapping[str, Any]) -> str:
 
 
 def entry_of(item: Item) -> dict[str, Any]:
-    """The fields that made the item, for those who ask to see entries."""
+    """The fields of the entry that became this item."""
     code, time, note = item
     if code == STEP:
-        return {_STEP_COUNT: note, _STEP_START_TIME: time}
+        return {fields._STEP_COUNT: note, fields._STEP_START_TIME: time}
     if code in _TYPE_FIELDS:
         return {_TYPE_FIELDS[code]: note, FIELD_OF[code]: time}
     if isinstance(note, SliceCounts):
-        counts = zip((_ACTIVE_SLICES, _TOTAL_SLICES, _AVAILABLE_SLICES), note, strict=True)
-        return {**dict(counts), FIELD_OF[code]: time}
+        return {**dict(zip(fields.SLICE_FIELDS, note, strict=True)), FIELD_OF[code]: time}
     if isinstance(note, Checkpoint):
         return _checkpoint_entry(code, note)
     return {FIELD_OF.get(code, "time"): time}

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from array import array
-from itertools import compress, pairwise
-from operator import not_, sub
+from itertools import pairwise
+from operator import sub
 
 from runwatch.compat.goodput.calculator.history import History
-from runwatch.compat.goodput.figures import compute_ideal_step_time
-from runwatch.compat.goodput.kinds import StepInfo
+from runwatch.compat.goodput.calculator.stretch import jumps
+from runwatch.compat.goodput.goodput_utils import StepInfo, compute_ideal_step_time
 
 
 def step_times(history: History) -> dict[int, float]:
@@ -16,18 +15,16 @@ def step_times(history: History) -> dict[int, float]:
 
     A step that no other followed directly has no time.
     """
-    found: dict[int, float] = {}
-    ends = (*history.break_at, len(history))
-    for (low, high), number in zip(pairwise(ends), history.break_number, strict=True):
-        is_step = map(not_, history.codes[low:high])
-        starts = array("d", compress(history.times[low:high], is_step))
-        times = map(sub, starts[1:], starts)
-        found.update(zip(range(number, number + len(starts) - 1), times, strict=True))
-    return found
+    seconds: dict[int, float] = {}
+    starts, numbers = history.steps.times, history.numbers
+    for low, high in pairwise((0, *jumps(numbers), len(numbers))):
+        times = map(sub, starts[low + 1 : high], starts[low:high])
+        seconds.update(zip(numbers[low : high - 1], times, strict=False))
+    return seconds
 
 
 def step_info(history: History, ideal: float | None = None) -> StepInfo:
-    """`ideal` is what a step ought to take, if the caller knows.
+    """`ideal` is how long a step should take, if the caller knows.
 
     ValueError if no step has a time.
     """
@@ -44,8 +41,8 @@ def step_info(history: History, ideal: float | None = None) -> StepInfo:
     expected = ideal or compute_ideal_step_time(list(times.values()))
     if expected is None:
         raise ValueError(
-            "no step took any time by the clock that recorded them, so there is no ideal to "
-            "compute: pass configured_ideal_step_time"
+            "every step took 0 s by the clock that recorded them, so no ideal can be computed: "
+            "pass configured_ideal_step_time"
         )
     for step, time in times.items():  # in place: of a long job another dict would be 80 MB
         times[step] = abs(time - expected)

@@ -23,9 +23,9 @@ from runwatch.compat.goodput.calculator.codes import (
     WAIT_START,
 )
 from runwatch.compat.goodput.calculator.history import History
-from runwatch.compat.goodput.calculator.rules import Figures, Fold, Pairs
+from runwatch.compat.goodput.calculator.rules import Figures, Fold, Pairs, Spans
 from runwatch.compat.goodput.calculator.windows import bounds
-from runwatch.compat.goodput.kinds import (
+from runwatch.compat.goodput.goodput_utils import (
     BadputType,
     ElasticIntervalWorkloadMetricDetails,
     ElasticWorkloadMetricDetails,
@@ -37,61 +37,34 @@ Interval = tuple[float, float]
 class ElasticFold(Fold):
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        self._waits: dict[int, Pairs] = {}
-        """Type of wait, as a row of the history's words → its waits."""
-        self._reinits = Pairs()
-        self._spans: dict[BadputType, list[Interval]] = {
-            BadputType.TPU_INITIALIZATION: [],
-            BadputType.TRAINING_PREP: [],
-            BadputType.ELASTIC_REINITIALIZATION: [],
-        }
-        self._handlers |= {
-            WAIT_START: self._wait_start,
-            WAIT_END: self._wait_end,
-            REINIT_START: self._reinit_start,
-            REINIT_END: self._reinit_end,
-        }
+        self._waits: dict[str, Pairs] = {}
+        """Type of wait → its waits."""
+        self._reinits = Spans()
+        self._starts[REINIT_START] = self._reinits
+        self._ends[REINIT_END] = self._reinits
+        self._handlers |= {WAIT_START: self._wait_start, WAIT_END: self._wait_end}
 
     def _wait_start(self, index: int, time: float) -> None:
-        self._waits.setdefault(self._note(index), Pairs()).start = time
+        self._waits.setdefault(self.history.word(index), Pairs()).start = time
 
     def _wait_end(self, index: int, time: float) -> None:
-        self._waits.setdefault(self._note(index), Pairs()).end(time)
-
-    def _reinit_start(self, _: int, time: float) -> None:
-        self._reinits.start = time
-
-    def _reinit_end(self, _: int, time: float) -> None:
-        self._keep(BadputType.ELASTIC_REINITIALIZATION, self._reinits, time)
-        self._reinits.end(time)
-
-    def _init_end(self, _: int, time: float) -> None:
-        self._keep(BadputType.TPU_INITIALIZATION, self._initialised, time)
-        super()._init_end(_, time)
-
-    def _preparation_end(self, _: int, time: float) -> None:
-        self._keep(BadputType.TRAINING_PREP, self._prepared, time)
-        super()._preparation_end(_, time)
-
-    def _keep(self, kind: BadputType, pairs: Pairs, end: float) -> None:
-        if pairs.start is not None and pairs.start < end:
-            self._spans[kind].append((pairs.start, end))
+        self._waits.setdefault(self.history.word(index), Pairs()).end(time)
 
     def figures(self) -> Figures:
         figures = super().figures()
         down = up = 0.0
-        for row, waits in self._waits.items():
-            if "scale_up" in self.history.words[row].lower():
+        for name, waits in self._waits.items():
+            if "scale_up" in name.lower():
                 up += waits.total
             else:
                 down += waits.total
-        reinits = self._spans[BadputType.ELASTIC_REINITIALIZATION]
-        kind = BadputType
+        kind, reinits = BadputType, self._reinits.spans
+        within = {
+            kind.TPU_INITIALIZATION: self._initialised,
+            kind.TRAINING_PREP: self._prepared,
+        }
         badput = figures.badput | {
-            kind.TPU_INITIALIZATION: self._initialised.total
-            - overlap(self._spans[kind.TPU_INITIALIZATION], reinits),
-            kind.TRAINING_PREP: self._prepared.total
-            - overlap(self._spans[kind.TRAINING_PREP], reinits),
+            **{name: part.total - overlap(part.spans, reinits) for name, part in within.items()},
             kind.ELASTIC_SLICE_DOWN: down,
             kind.ELASTIC_SCALE_UP: up,
             kind.ELASTIC_REINITIALIZATION: self._reinits.total,
@@ -136,13 +109,13 @@ def efficiency(history: History, start: float, end: float) -> Efficiency | None:
 
 def _counts(history: History) -> list[tuple[float, float, float]]:
     """(when, share of the slices that step, share that is available), in order of time."""
-    found = []
+    counts = []
     for at, row in zip(history.note_at, history.note_row, strict=True):
         if history.codes[at] == SLICES:
             active, total, available = history.slices[row]
             slices = max(total, 1)
-            found.append((history.times[at], active / slices, available / slices))
-    return sorted(found)
+            counts.append((history.others.times[at], active / slices, available / slices))
+    return sorted(counts)
 
 
 class ElasticGoodputCalculator(GoodputCalculator):
@@ -160,7 +133,7 @@ class ElasticGoodputCalculator(GoodputCalculator):
         with self._lock:
             start, total = self._fold.start, details["total_elapsed_time"]
             if start is not None and total > 0:
-                _tell(details, efficiency(self._history, start, start + total))
+                _add_efficiency(details, efficiency(self._history, start, start + total))
         return details
 
     def get_interval_metric_details(
@@ -173,7 +146,7 @@ class ElasticGoodputCalculator(GoodputCalculator):
         start, end = bounds(interval_start, interval_end)
         with self._lock:
             # Slices counted before the window are not known in it: the original's rule.
-            _tell(details, efficiency(self._history.between(start, end), start, end))
+            _add_efficiency(details, efficiency(self._history.between(start, end), start, end))
         return details
 
     def get_slice_efficiency(
@@ -187,10 +160,10 @@ class ElasticGoodputCalculator(GoodputCalculator):
             return efficiency(self._history, start, end)
 
 
-def _tell(
+def _add_efficiency(
     details: ElasticWorkloadMetricDetails | ElasticIntervalWorkloadMetricDetails,
-    found: Efficiency | None,
+    used: Efficiency | None,
 ) -> None:
-    if found is not None:
-        details["stepping_slice_efficiency"] = found.stepping
-        details["available_slice_efficiency"] = found.available
+    if used is not None:
+        details["stepping_slice_efficiency"] = used.stepping
+        details["available_slice_efficiency"] = used.available

@@ -1,18 +1,17 @@
-"""A job's log in memory: nine bytes for an entry, in the order in which the log gave them.
+"""A job's log in memory: steps in two columns, all other entries in three.
 
-Entries become columns: a code and a time each.  A step says its number only where it does not
-follow from the step before it, and the few entries that say more than a time have a note.  An
-entry that is there already, field for field, is not taken again, so reading a stretch of the log
-twice does no harm.
+A step is a time and a number.  Every other entry is a code, a time, and how many steps were
+recorded before it; the few that say more have a note.  An entry that is there already, field for
+field, is not taken again, so reading a stretch of the log twice does no harm.
 """
 
 from __future__ import annotations
 
+import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
-from math import inf
+from itertools import accumulate, compress
 from typing import TYPE_CHECKING, Any, Final
 
 from runwatch.compat.goodput.calculator.codes import (
@@ -27,6 +26,7 @@ from runwatch.compat.goodput.calculator.codes import (
     SliceCounts,
     item_of,
 )
+from runwatch.compat.goodput.calculator.moments import TIES, Moments
 from runwatch.compat.goodput.calculator.stretch import SIMPLE, Stretch
 from runwatch.compat.goodput.fields import (
     _DATA_LOADING_END_TIME,
@@ -34,96 +34,97 @@ from runwatch.compat.goodput.fields import (
     _STEP_COUNT,
     _STEP_START_TIME,
 )
-from runwatch.compat.goodput.figures import LATEST_SECONDS, is_seconds
+from runwatch.compat.goodput.goodput_utils import LATEST_SECONDS, is_seconds
 
 if TYPE_CHECKING:
     from runwatch.compat.goodput.log.entries import Columns
 
-_TIES: Final = 8
-"""So many entries of one instant are looked through for a duplicate; more are kept by name."""
-
-_NOWHERE: Final = -1
+_ODD: Final = (TypeError, LookupError, AttributeError, OverflowError)
+_STEPS: Final = bytes([STEP])
+_LOAD: Final = bytes([LOAD_START, LOAD_END])
+_USUAL: Final = re.compile(rb"(?:%b%b){2,}|%b{2,}" % (_LOAD, _STEPS, _STEPS))
+"""What the usual loop records: a load and a step in turn, or steps alone."""
+_IS_STEP: Final = bytes(code == STEP for code in range(256))
+_IS_OTHER: Final = bytes(code != STEP for code in range(256))
 
 
 class History:
-    """`codes[i]` and `times[i]` are entry i."""
+    """Step i began at `steps.times[i]` and has the number `numbers[i]`.  Of the others, entry k is
+    `codes[k]` at `others.times[k]`, after the first `places[k]` steps."""
 
     def __init__(self) -> None:
+        self.steps = Moments()
+        self.numbers: array[int] = array("q")
+        self.others = Moments()
         self.codes = bytearray()
-        self.times: array[float] = array("d")
-        self.break_at: array[int] = array("q")
-        """Steps whose number is not one more than that of the step before, and …"""
-        self.break_number: array[int] = array("q")
-        self.back_at: array[int] = array("q")
-        """Steps that seem to begin before the step before them: a clock was set back …"""
-        self.back_seconds: array[float] = array("d")
-        """… by so much."""
+        self.places: array[int] = array("I")
         self.note_at: array[int] = array("q")
-        """Entries, no steps, that say more than a time, and …"""
+        """Which of the others say more than a time, and …"""
         self.note_row: array[int] = array("q")
         """… which row: of `words` for those with a type, else of `checkpoints` or `slices`."""
         self.words: list[str] = []
         self.checkpoints = _Checkpoints()
         self.slices: list[SliceCounts] = []
         self._word_rows: dict[str, int] = {}
-        # An entry is late if a later time came before it.  All the others' times are in order.
-        self._late_at: array[int] = array("q")
-        self._late_below: array[int] = array("q")
-        """The entry whose time was the latest when a late one came."""
         self._late: dict[Item, int] = {}
-        self._newest = -inf
-        self._newest_at = _NOWHERE
-        self._following: int | None = None
-        self._hint = (_NOWHERE, 0)
 
     def __len__(self) -> int:
-        return len(self.codes)
+        return len(self.numbers) + len(self.codes)
 
     @property
     def newest(self) -> float:
         """The latest time of all."""
-        return self._newest
+        return max(self.steps.newest, self.others.newest)
 
     # ── taking entries ────────────────────────────────────────────────────────────────────────
 
     def add(self, entries: Iterable[Mapping[str, Any]]) -> None:
         """Those that state a time and are not there yet."""
-        put_code, put_time = self.codes.append, self.times.append
-        newest, following = self._newest, self._following
+        steps, others, numbers, put_place = (
+            self.steps,
+            self.others,
+            self.numbers,
+            self.places.append,
+        )
+        put_step, put_number = steps.times.append, numbers.append
+        put_other, put_code = others.times.append, self.codes.append
+        last_step, last_other, count = steps.newest, others.newest, len(numbers)
         for entry in entries:
-            # A few look-ups for what comes once or thrice in every step; the rest takes its time.
+            # Quick for the entries that every step has; the others take longer.
             try:
                 if (time := entry.get(_STEP_START_TIME)) is not None:
-                    if (
-                        newest < time < LATEST_SECONDS
-                        and entry[_STEP_COUNT] == following
-                        and following is not None
-                    ):
-                        put_time(time)
-                        put_code(STEP)
-                        newest = time
-                        following += 1
+                    if last_step < time < LATEST_SECONDS:
+                        put_number(entry[_STEP_COUNT])
+                        put_step(time)
+                        last_step = time
+                        count += 1
                         continue
                 elif (time := entry.get(_DATA_LOADING_START_TIME)) is not None:
-                    if newest < time < LATEST_SECONDS:
-                        put_time(time)
+                    if last_other < time < LATEST_SECONDS:
+                        put_other(time)
                         put_code(LOAD_START)
-                        newest = time
+                        put_place(count)
+                        last_other = time
                         continue
                 elif (
                     time := entry.get(_DATA_LOADING_END_TIME)
-                ) is not None and newest < time < LATEST_SECONDS:
-                    put_time(time)
+                ) is not None and last_other < time < LATEST_SECONDS:
+                    put_other(time)
                     put_code(LOAD_END)
-                    newest = time
+                    put_place(count)
+                    last_other = time
                     continue
-            except (TypeError, LookupError, AttributeError):
+            except _ODD:
                 pass  # odd in some way: looked at closely
-            self._catch_up(newest, following)
+            self._grown()
             if (item := item_of(entry)) is not None:
                 self.add_item(item)
-            newest, following = self._newest, self._following
-        self._catch_up(newest, following)
+            last_step, last_other, count = steps.newest, others.newest, len(numbers)
+        self._grown()
+
+    def _grown(self) -> None:
+        self.steps.grown()
+        self.others.grown()
 
     def add_columns(self, columns: Columns) -> None:
         """Entries as a journal's reader gives them, without an object for each."""
@@ -140,73 +141,74 @@ class History:
     def _add_rows(self, stretch: Stretch, at: int, end: int) -> None:
         while at < end:
             until = min(stretch.smooth_until(at), end)
-            if self._add_smooth(stretch, at, until):
-                at = until
+            if self._is_next(stretch, at) and stretch.times[until - 1] < LATEST_SECONDS:
+                at = self._add_smooth(stretch, at, until)
             else:
                 if is_seconds(stretch.times[at]):
                     self.add_item(stretch.item(at))
                 at += 1
 
-    def _add_smooth(self, stretch: Stretch, at: int, until: int) -> bool:
-        """At once, if the first of these rows follows from what is there; else nothing is added."""
-        codes, times, following = stretch.codes, stretch.times, self._following
-        if codes[at] not in SIMPLE or not self._newest < times[at]:
-            return False
-        if not times[until - 1] < LATEST_SECONDS:
-            return False
-        if (step := codes.find(STEP, at, until)) >= 0:
-            if stretch.steps[step] != following:
-                return False
-            following = stretch.steps[codes.rfind(STEP, at, until)] + 1
-        self.codes += codes[at:until]
-        self.times.extend(times[at:until])
-        self._catch_up(times[until - 1], following)
-        return True
+    def _is_next(self, stretch: Stretch, row: int) -> bool:
+        return stretch.codes[row] in SIMPLE and self.newest < stretch.times[row]
 
-    def _catch_up(self, newest: float, following: int | None) -> None:
-        if newest > self._newest:
-            self._newest, self._newest_at = newest, len(self.times) - 1
-        self._following = following
+    def _add_smooth(self, stretch: Stretch, at: int, until: int) -> int:
+        """Rows of growing times, all later than the history; returns the next row."""
+        usual = _USUAL.search(stretch.codes, at, until)
+        if usual is not None:
+            until = usual.end() if usual.start() == at else usual.start()
+        rows = slice(at, until)
+        codes, times, numbers = stretch.codes[rows], stretch.times[rows], stretch.steps[rows]
+        if usual is not None and usual.start() == at:
+            if codes[0] == STEP:
+                self._extend(times, numbers)
+            else:
+                self._add_loop(times, numbers[2::3])
+        else:
+            is_step, is_other = codes.translate(_IS_STEP), codes.translate(_IS_OTHER)
+            steps_before = accumulate(is_step, initial=len(self.numbers))
+            self.places.extend(array("I", compress(steps_before, is_other)))
+            self.codes += codes.translate(None, _STEPS)
+            self.others.times.extend(array("d", compress(times, is_other)))
+            self._extend(
+                array("d", compress(times, is_step)), array("q", compress(numbers, is_step))
+            )
+        return until
+
+    def _add_loop(self, times: array[float], numbers: array[int]) -> None:
+        """A load's start and its end, then a step, again and again."""
+        first, count = len(self.numbers), len(numbers)
+        places = array("I", bytes(2 * count * self.places.itemsize))
+        places[::2] = places[1::2] = array("I", range(first, first + count))
+        self.places.extend(places)
+        self.codes += _LOAD * count
+        steps = times[2::3]
+        del times[2::3]
+        self.others.times.extend(times)
+        self._extend(steps, numbers)
+
+    def _extend(self, times: array[float], numbers: array[int]) -> None:
+        self.steps.times.extend(times)
+        self.numbers.extend(numbers)
+        self._grown()
 
     def add_item(self, item: Item) -> None:
         code, time, note = item
-        index = len(self.codes)
-        if time <= self._newest:
-            if self.find(item) is not None:
-                return
-            if time < self._newest or not self._is_few_of_an_instant(time):
-                self._late_at.append(index)
-                self._late_below.append(self._newest_at)
-                self._late[item] = index
+        column = self.steps if code == STEP else self.others
+        if time <= column.newest and self._row_of(item) is not None:
+            return
         if code == STEP:
             assert isinstance(note, int)
-            self._add_step(index, time, note)
-        elif note is not None:
-            self.note_at.append(index)
-            self.note_row.append(self._row(note))
-        self.codes.append(code)
-        self.times.append(time)
-        if time > self._newest:
-            self._newest, self._newest_at = time, index
+            self.numbers.append(note)
+        else:
+            if note is not None:
+                self.note_at.append(len(self.codes))
+                self.note_row.append(self._new_row(note))
+            self.codes.append(code)
+            self.places.append(len(self.numbers))
+        if column.append(time):
+            self._late[item] = len(column) - 1
 
-    def _add_step(self, index: int, time: float, number: int) -> None:
-        if number != self._following:
-            self.break_at.append(index)
-            self.break_number.append(number)
-        if time < self._newest and (before := self.codes.rfind(STEP)) >= 0:
-            back = self.times[before] - time
-            if back > 0:
-                self.back_at.append(index)
-                self.back_seconds.append(back)
-        self._following = number + 1
-
-    def _is_few_of_an_instant(self, time: float) -> bool:
-        """Whether all since the newest, and not many, are of its time."""
-        if len(self.times) - self._newest_at >= _TIES:
-            return False
-        return all(other == time for other in self.times[self._newest_at :])
-
-    def _row(self, note: Note) -> int:
+    def _new_row(self, note: Note) -> int:
         if isinstance(note, Checkpoint):
             return self.checkpoints.append(note)
         if isinstance(note, str):
@@ -219,7 +221,7 @@ class History:
         return len(self.slices) - 1
 
     def insert(self, index: int, items: Iterable[Item]) -> None:
-        """Put what came late in its place before entry `index`."""
+        """Put what came late in its place before entry `index` of all."""
         after = list(self.items(index))
         self._cut(index)
         for item in (*items, *after):
@@ -227,157 +229,118 @@ class History:
 
     def _cut(self, index: int) -> None:
         """Forget the entries from `index` on."""
-        del self.codes[index:], self.times[index:]
-        for at, *others in (
-            (self.break_at, self.break_number),
-            (self.back_at, self.back_seconds),
-            (self.note_at, self.note_row),
-            (self._late_at, self._late_below),
-        ):
-            end = bisect_left(at, index)
-            for column in (at, *others):
-                del column[end:]
-        self._late = {item: at for item, at in self._late.items() if at < index}
-        self._hint = (_NOWHERE, 0)
-        self._newest_at = self._holder(index - 1) if index else _NOWHERE
-        self._newest = self.times[self._newest_at] if index else -inf
-        last = self.codes.rfind(STEP)
-        self._following = self.step_number(last) + 1 if last >= 0 else None
+        other = self._others_before(index)
+        step = index - other
+        self.steps.cut(step)
+        self.others.cut(other)
+        del self.numbers[step:], self.codes[other:], self.places[other:]
+        end = bisect_left(self.note_at, other)
+        del self.note_at[end:], self.note_row[end:]
+        self._late = {
+            item: row
+            for item, row in self._late.items()
+            if row < (step if item.code == STEP else other)
+        }
 
-    # ── finding entries ───────────────────────────────────────────────────────────────────────
+    # ── finding entries, and giving them back ─────────────────────────────────────────────────
 
     def find(self, item: Item) -> int | None:
-        """The entry that says exactly this."""
+        """The place, among all entries, of the one that equals `item`."""
+        row = self._row_of(item)
+        if row is None:
+            return None
+        return self._index_of_step(row) if item.code == STEP else self._index_of_other(row)
+
+    def _index_of_step(self, row: int) -> int:
+        """Its place among all entries; behind the last, if there is no such step."""
+        return row + bisect_right(self.places, row)
+
+    def _index_of_other(self, row: int) -> int:
+        return row + (self.places[row] if row < len(self.places) else len(self.numbers))
+
+    def _row_of(self, item: Item) -> int | None:
         known = self._late.get(item)
         if known is not None:
             return known
-        first = self.first_from(item.time)
-        for index in range(first, min(first + _TIES, len(self.times))):
-            if self.times[index] != item.time:
+        is_step = item.code == STEP
+        column, says = (self.steps, self._step) if is_step else (self.others, self._other)
+        first = column.first_from(item.time)
+        for row in range(first, min(first + TIES, len(column))):
+            if column.times[row] != item.time:
                 break
-            if self.codes[index] == item.code and self.item(index) == item:
-                return index
+            if says(row) == item:
+                return row
         return None
 
-    def first_from(self, time: float) -> int:
-        """The first entry before which all are earlier than `time`, and at or after it."""
-        if not self._late_at:
-            return bisect_left(self.times, time)
-        return bisect_left(range(len(self.times)), time, key=self._height)
+    def _step(self, row: int) -> Item:
+        return Item(STEP, self.steps.times[row], self.numbers[row])
 
-    def first_after(self, time: float) -> int:
-        if not self._late_at:
-            return bisect_right(self.times, time)
-        return bisect_right(range(len(self.times)), time, key=self._height)
-
-    def _height(self, index: int) -> float:
-        """The latest time up to an entry."""
-        return self.times[self._holder(index)]
-
-    def _holder(self, index: int) -> int:
-        row = bisect_left(self._late_at, index)
-        is_late = row < len(self._late_at) and self._late_at[row] == index
-        return self._late_below[row] if is_late else index
-
-    def step_number(self, index: int) -> int:
-        """The number of the step that entry `index` is."""
-        run = bisect_right(self.break_at, index) - 1
-        base, number = self.break_at[run], self.break_number[run]
-        near, near_number = self._hint
-        if base <= near and abs(near - index) < index - base and self._in_run(run, near):
-            base, number = near, near_number
-        if base <= index:
-            number += self.codes.count(STEP, base, index)
-        else:
-            number -= self.codes.count(STEP, index, base)
-        self._hint = (index, number)
-        return number
-
-    def _in_run(self, run: int, index: int) -> bool:
-        return run + 1 == len(self.break_at) or index < self.break_at[run + 1]
-
-    def steps_before(self, index: int, count: int) -> int:
-        """The entry that is `count` steps before the step `index`."""
-        width = count
-        while (found := self.codes.count(STEP, max(index - width, 0), index)) < count:
-            width *= 2
-        low, high = max(index - width, 0), index - count
-        # The wanted step is the last place from which `count` steps are left.
-        surplus = found - count
-        while surplus:
-            middle = (low + high + 1) // 2
-            passed = self.codes.count(STEP, low, middle)
-            if passed <= surplus:
-                low, surplus = middle, surplus - passed
-            else:
-                high = middle - 1
-        return self.codes.find(STEP, low)
-
-    # ── giving entries back ───────────────────────────────────────────────────────────────────
-
-    def note(self, index: int) -> int:
-        """Which row holds what entry `index` says besides its time."""
-        return self.note_row[bisect_left(self.note_at, index)]
-
-    def item(self, index: int) -> Item:
-        code, time = self.codes[index], self.times[index]
-        if code == STEP:
-            return Item(code, time, self.step_number(index))
-        place = bisect_left(self.note_at, index)
-        if place == len(self.note_at) or self.note_at[place] != index:
+    def _other(self, row: int) -> Item:
+        code, time = self.codes[row], self.others.times[row]
+        place = bisect_left(self.note_at, row)
+        if place == len(self.note_at) or self.note_at[place] != row:
             return Item(code, time)
         return Item(code, time, self._note(code, self.note_row[place]))
+
+    def word(self, row: int) -> str:
+        """The type of the event that entry `row` of the others is about."""
+        return self.words[self._note_row(row)]
+
+    def checkpoint(self, row: int) -> tuple[str, float]:
+        """(key, seconds) of the checkpoint that entry `row` of the others is about."""
+        return self.checkpoints.took(self._note_row(row))
+
+    def _note_row(self, row: int) -> int:
+        return self.note_row[bisect_left(self.note_at, row)]
 
     def _note(self, code: int, row: int) -> Note:
         if code in TYPED:
             return self.words[row]
         return self.slices[row] if code == SLICES else self.checkpoints[row]
 
+    def item(self, index: int) -> Item:
+        return next(self.items(index, index + 1))
+
     def items(self, start: int = 0, end: int | None = None) -> Iterator[Item]:
-        """Those of a stretch, in order; steps are counted, not looked up."""
-        codes, times, breaks = self.codes, self.times, self.break_at
-        number, row = None, bisect_left(breaks, start)
-        following_break = breaks[row] if row < len(breaks) else _NOWHERE
-        for index in range(start, len(codes) if end is None else end):
-            if codes[index] != STEP:
-                yield self.item(index)
-                continue
-            if index == following_break:
-                number = self.break_number[row]
-                row += 1
-                following_break = breaks[row] if row < len(breaks) else _NOWHERE
+        """All entries of a stretch, in the order of the log."""
+        other = self._others_before(start)
+        step = start - other
+        for _ in range(start, len(self) if end is None else end):
+            if other < len(self.places) and self.places[other] <= step:
+                yield self._other(other)
+                other += 1
             else:
-                number = self.step_number(index) if number is None else number + 1
-            yield Item(STEP, times[index], number)
+                yield self._step(step)
+                step += 1
+
+    def _others_before(self, index: int) -> int:
+        """How many of the first `index` entries are no steps."""
+        return bisect_left(range(len(self.places)), index, key=lambda row: self.places[row] + row)
 
     def between(self, after: float, until: float) -> History:
         """The entries later than `after` and not later than `until`, in the same order."""
-        start, end = self.first_after(after), self.first_after(until)
-        late = self._late_at[bisect_left(self._late_at, start) :]
-        if not late:
-            return self._copy(start, end)
+        step, other = self.steps.first_after(after), self.others.first_after(after)
+        if self.steps.is_in_order_from(step) and self.others.is_in_order_from(other):
+            ends = self.steps.first_after(until), self.others.first_after(until)
+            return self._copy(slice(step, ends[0]), slice(other, ends[1]))
         part = History()
-        for index in chain(range(start, end), (at for at in late if at >= end)):
-            if after < self.times[index] <= until:
-                part.add_item(self.item(index))
+        for item in self.items(min(self._index_of_step(step), self._index_of_other(other))):
+            if after < item.time <= until:
+                part.add_item(item)
         return part
 
-    def _copy(self, start: int, end: int) -> History:
+    def _copy(self, steps: slice, others: slice) -> History:
         """Entries that are in order of time; what notes point to is shared."""
         part = History()
-        part.codes, part.times = self.codes[start:end], self.times[start:end]
-        first = part.codes.find(STEP)
-        if first >= 0:
-            part.break_at.append(first)
-            part.break_number.append(self.step_number(start + first))
-        low, high = bisect_right(self.break_at, start + first), bisect_left(self.break_at, end)
-        part.break_at.extend(at - start for at in self.break_at[low:high])
-        part.break_number.extend(self.break_number[low:high])
-        low, high = bisect_left(self.note_at, start), bisect_left(self.note_at, end)
-        part.note_at.extend(at - start for at in self.note_at[low:high])
+        part.steps.times, part.numbers = self.steps.times[steps], self.numbers[steps]
+        part.others.times, part.codes = self.others.times[others], self.codes[others]
+        first, count = steps.start, len(part.numbers)
+        part.places.extend([min(max(p - first, 0), count) for p in self.places[others]])
+        low, high = (bisect_left(self.note_at, row) for row in (others.start, others.stop))
+        part.note_at.extend([at - others.start for at in self.note_at[low:high]])
         part.note_row = self.note_row[low:high]
-        part._newest = max(part.times, default=-inf)
         part.words, part.checkpoints, part.slices = self.words, self.checkpoints, self.slices
+        part._grown()
         return part
 
 

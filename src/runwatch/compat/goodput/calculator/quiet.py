@@ -1,8 +1,8 @@
-"""Windows of which the original's rules tell nothing: too little was recorded in them.
+"""Windows about which the original's rules say nothing, because too little was recorded in them.
 
 A job that hangs records nothing, and so does one whose steps are longer than the window.  The
-strict account knows one from the other; here its classes are put into the original's kinds, so
-that who looks at windows sees a value in every one.
+strict account can tell the two apart.  Here its classes become the original's kinds, so that every
+window has a value.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from runwatch.compat.goodput.kinds import BadputType, UnproductiveTimeDict
+from runwatch.compat.goodput.goodput_utils import BadputType, UnproductiveTimeDict, each_amount
 from runwatch.views.goodput.account import Account
 
 _KINDS: Final[Mapping[str, BadputType]] = {
@@ -47,17 +47,15 @@ class Quiet:
 
     @property
     def badput_percent(self) -> UnproductiveTimeDict:
-        """What fills all of the window is all of it, which the original shows as 0."""
-        return {
-            kind: {name: part / self.total * 100 for name, part in amount.items()}
-            if isinstance(amount, dict)
-            else amount / self.total * 100
-            for kind, amount in self.badput.items()
-        }
+        """A kind that fills the window is 100 %; the original shows it as 0."""
+        return each_amount(self.badput, lambda seconds: seconds / self.total * 100)
 
 
 def in_kinds(account: Account, kinds: Iterable[BadputType], *, may_be_productive: bool) -> Quiet:
-    """A window's account; all of `kinds` are told, be they 0.  ValueError if no time passed."""
+    """A window's account in the original's kinds.  Each of `kinds` is listed, even at 0.
+
+    ValueError if no time passed.
+    """
     if not account.counted_ns:
         raise ValueError("the job did not run in this window")
     plain = dict.fromkeys((*kinds, BadputType.OTHER), 0.0)

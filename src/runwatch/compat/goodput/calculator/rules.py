@@ -9,7 +9,9 @@ neither, is in `views/goodput`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import sub
 from typing import Final
@@ -27,24 +29,18 @@ from runwatch.compat.goodput.calculator.codes import (
     PREPARATION_START,
     RESTORE,
     SAVE,
-    STEP,
 )
 from runwatch.compat.goodput.calculator.history import History
 from runwatch.compat.goodput.calculator.segments import Event, Segments
-from runwatch.compat.goodput.kinds import BadputType, UnproductiveTimeDict
+from runwatch.compat.goodput.goodput_utils import BadputType, UnproductiveTimeDict, each_amount
 
-_STEPS: Final = bytes([STEP])
-_LOADED_STEPS: Final = re.compile(rb"(?:\x%02x\x%02x\x%02x){2,}" % (LOAD_START, LOAD_END, STEP))
-"""The usual loop: load a batch, do a step."""
-
-_LOOK: Final = 1024
-_BULK: Final = 3 * 16384
-"""So many entries are copied out at a time."""
+_LOADS: Final = re.compile(rb"(?:\x%02x\x%02x){2,}" % (LOAD_START, LOAD_END))
+"""Loads one after the other, as the usual loop records them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Seconds of each kind, before anything is made of them."""
+    """Seconds of each kind, not yet checked against the job's total time."""
 
     productive: float
     badput: UnproductiveTimeDict
@@ -64,111 +60,68 @@ class Fold:
     def __init__(self, history: History) -> None:
         self.history = history
         self._at = 0
-        self._next_break = 0
-        self._next_note = 0
-        self._next_checkpoint = 0
-        self.segments = Segments(history, self._disrupted)
+        self.segments = Segments(history)
         self.start: float | None = None
         self._latest_start: float | None = None
         self._end: float | None = None
-        self._end_at = 0
-        self._initialised = Pairs()
-        self._prepared = Pairs()
+        self._steps_before_end = 0
+        self._initialised = Spans()
+        self._prepared = Spans()
         self._recovery = 0.0
         self._loads = _Loads()
         self._saves = Means()
         self._restores = Means()
-        self._checkpoints = {SAVE: self._saves, RESTORE: self._restores}
-        self._names: dict[str, int] = {}
-        """Types of custom events, as they are told → number."""
-        self._types: dict[int, int] = {}
-        self._event_starts: dict[int, float] = {}
-        self._handlers = {
+        self._event_starts: dict[str, float] = {}
+        self._starts: dict[int, Pairs] = {
+            INIT_START: self._initialised,
+            PREPARATION_START: self._prepared,
+            LOAD_START: self._loads,
+        }
+        self._ends: dict[int, Pairs] = {
+            INIT_END: self._initialised,
+            PREPARATION_END: self._prepared,
+            LOAD_END: self._loads,
+        }
+        self._handlers: dict[int, Callable[[int, float], None]] = {
             JOB_START: self._job_start,
             JOB_END: self._job_end,
-            LOAD_START: self._load_start,
-            LOAD_END: self._load_end,
-            INIT_START: self._init_start,
-            INIT_END: self._init_end,
-            PREPARATION_START: self._preparation_start,
-            PREPARATION_END: self._preparation_end,
             CUSTOM_START: self._custom_start,
             CUSTOM_END: self._custom_end,
+            SAVE: lambda index, _: self._saves.add(self.history.checkpoint(index)),
+            RESTORE: lambda index, _: self._restores.add(self.history.checkpoint(index)),
         }
 
     def advance(self) -> None:
         """Take in what the history has got since the last time."""
-        codes = self.history.codes
-        at, end = self._at, len(codes)
-        while at < end:
-            at = self._steps(at)
-            at = self._loaded_steps(at)
-            at = self._others(at)
-        self._at = end
-        self._take_checkpoints()
-        self.segments.settle()
+        for step in self.segments.advance():
+            self._take_others(bisect_right(self.history.places, step))
+            self._disrupted()
+        self._take_others(len(self.history.codes))
 
-    # ── steps ─────────────────────────────────────────────────────────────────────────────────
-
-    def _steps(self, at: int) -> int:
-        """From `at` up to the next entry that is no step."""
-        end = self._end_of_steps(at)
-        breaks = self.history.break_at
-        while at < end:
-            until = end
-            if self._next_break < len(breaks):
-                if breaks[self._next_break] == at:
-                    self.segments.jump(at, self.history.break_number[self._next_break])
-                    self._next_break += 1
-                    at += 1
-                    continue
-                until = min(end, breaks[self._next_break])
-            self.segments.extend(at, until - at)
-            at = until
-        return end
-
-    def _end_of_steps(self, at: int) -> int:
-        codes = self.history.codes
-        while some := codes[at : at + _LOOK]:
-            rest = some.lstrip(_STEPS)
-            at += len(some) - len(rest)
-            if rest:
-                break
-        return at
-
-    def _loaded_steps(self, at: int) -> int:
-        """As far as each step has its load before it, one load and one step after the other."""
-        found = _LOADED_STEPS.match(self.history.codes, at)
-        if found is None or self._loads.is_first or self.segments.may_repeat:
-            return at
-        end, breaks = min(found.end(), at + _BULK), self.history.break_at
-        if self._next_break < len(breaks) and breaks[self._next_break] < end:
-            end = at + (breaks[self._next_break] - at) // 3 * 3
-        count = (end - at) // 3
-        if count:
-            times = self.history.times[at:end]
-            self._loads.add_all(sum(map(sub, times[1::3], times[::3])), times[-2] - times[-3])
-            self.segments.extend(at + 2, count, 3)
-        return end
-
-    def _disrupted(self, last_start: float) -> None:
+    def _disrupted(self) -> None:
+        last_start = self.segments.last_start
         if self._latest_start is not None and self._latest_start > last_start:
             self._recovery += self._latest_start - last_start
         self._loads.disrupted()
 
-    # ── other entries ─────────────────────────────────────────────────────────────────────────
-
-    def _others(self, at: int) -> int:
-        """From `at` up to the next step."""
-        codes, times, handlers = self.history.codes, self.history.times, self._handlers
-        end = codes.find(STEP, at)
-        if end < 0:
-            end = len(codes)
-        for index in range(at, end):
-            handler = handlers.get(codes[index])
-            if handler is not None:
-                handler(index, times[index])
-        return end
+    def _take_others(self, end: int) -> None:
+        """The entries up to `end` that are no steps."""
+        codes, times, at = self.history.codes, self.history.others.times, self._at
+        while at < end:
+            loads = _LOADS.match(codes, at, end)
+            if loads is not None and not self._loads.is_first:
+                self._loads.end_all(times[at : loads.end()])
+                at = loads.end()
+                continue
+            code, time = codes[at], times[at]
+            if code in self._starts:
+                self._starts[code].start = time
+            elif code in self._ends:
+                self._ends[code].end(time)
+            elif code in self._handlers:
+                self._handlers[code](at, time)
+            at += 1
+        self._at = at
 
     def _job_start(self, _: int, time: float) -> None:
         if self.start is None:
@@ -176,59 +129,16 @@ class Fold:
         self._latest_start = time
 
     def _job_end(self, index: int, time: float) -> None:
-        self._end, self._end_at = time, index
-
-    def _load_start(self, _: int, time: float) -> None:
-        self._loads.pairs.start = time
-
-    def _load_end(self, _: int, time: float) -> None:
-        self._loads.end(time)
-
-    def _init_start(self, _: int, time: float) -> None:
-        self._initialised.start = time
-
-    def _init_end(self, _: int, time: float) -> None:
-        self._initialised.end(time)
-
-    def _preparation_start(self, _: int, time: float) -> None:
-        self._prepared.start = time
-
-    def _preparation_end(self, _: int, time: float) -> None:
-        self._prepared.end(time)
+        self._end, self._steps_before_end = time, self.history.places[index]
 
     def _custom_start(self, index: int, time: float) -> None:
-        self._event_starts[self._type(index)] = time
+        self._event_starts[self.history.word(index).upper()] = time
 
     def _custom_end(self, index: int, time: float) -> None:
-        type_ = self._type(index)
-        start = self._event_starts.pop(type_, None)
+        name = self.history.word(index).upper()
+        start = self._event_starts.pop(name, None)
         if start is not None and start < time:
-            self.segments.place(Event(type_, start, time))
-
-    def _type(self, index: int) -> int:
-        row = self._note(index)
-        known = self._types.get(row)
-        if known is None:
-            name = self.history.words[row].upper()
-            known = self._types[row] = self._names.setdefault(name, len(self._names))
-        return known
-
-    def _take_checkpoints(self) -> None:
-        """Those among the new notes: where in the log they lie does not matter."""
-        history, known = self.history, self._next_checkpoint
-        self._next_checkpoint = len(history.note_at)
-        codes, took, means = history.codes, history.checkpoints.took, self._checkpoints
-        for at, row in zip(history.note_at[known:], history.note_row[known:], strict=True):
-            if (of_its_kind := means.get(codes[at])) is not None:
-                of_its_kind.add(*took(row))
-
-    def _note(self, index: int) -> int:
-        """As `history.note`, of an entry that is not before the last one asked about."""
-        at, place = self.history.note_at, self._next_note
-        while at[place] < index:
-            place += 1
-        self._next_note = place
-        return self.history.note_row[place]
+            self.segments.place(Event(name, start, time), self.history.places[index])
 
     # ── figures ───────────────────────────────────────────────────────────────────────────────
 
@@ -237,25 +147,22 @@ class Fold:
         weight = segments.weight()
         productive, last = weight.productive, weight.last_productive
         end = self.end
-        if segments.last_at >= 0:
+        if segments.count:
             if end is not None:
                 productive += end - segments.greatest_start
                 last = segments.greatest
             productive -= self._saves.total
-        names = list(self._names)
         badput: UnproductiveTimeDict = {
             kind.TPU_INITIALIZATION: self._initialised.total,
             kind.TRAINING_PREP: self._prepared.total,
             kind.DATA_LOADING_SYNC: self._loads.blocking,
-            kind.DATA_LOADING_ASYNC: self._loads.pairs.total - self._loads.blocking,
+            kind.DATA_LOADING_ASYNC: self._loads.total - self._loads.blocking,
             kind.UNPRODUCTIVE_CHECKPOINT_SAVE_TIME: self._saves.total,
             kind.UNPRODUCTIVE_CHECKPOINT_RESTORE_TIME: self._restores.total,
             kind.PROGRAM_STARTUP: weight.startup,
             kind.WASTED_PROGRESS_FROM_DISRUPTION: weight.wasted,
             kind.INFRASTRUCTURE_RECOVERY_FROM_DISRUPTION: self._recovery,
-            kind.CUSTOM_BADPUT_EVENTS: {
-                names[type_]: seconds for type_, seconds in weight.custom.items()
-            },
+            kind.CUSTOM_BADPUT_EVENTS: dict(weight.custom),
         }
         return Figures(
             productive,
@@ -269,11 +176,11 @@ class Fold:
 
     @property
     def end(self) -> float | None:
-        """When the job ended; None if it goes on, or did steps after it was said to have ended."""
+        """When the job ended; None if it goes on, or if steps were recorded after its end."""
         segments = self.segments
         resumed = (
             self._end is not None
-            and segments.last_at > self._end_at
+            and segments.count > self._steps_before_end
             and segments.last_start > self._end
         )
         return None if resumed else self._end
@@ -282,48 +189,58 @@ class Fold:
 class Pairs:
     """Starts and ends of one kind.  A start holds until its end or another start."""
 
-    __slots__ = ("start", "total")
-
     def __init__(self) -> None:
         self.start: float | None = None
         self.total = 0.0
 
-    def end(self, time: float) -> float | None:
-        if self.start is None:
-            return None
-        seconds = time - self.start
-        self.start = None
-        self.total += seconds
-        return seconds
+    def end(self, time: float) -> None:
+        if self.start is not None:
+            self._add(self.start, time)
+            self.start = None
+
+    def _add(self, start: float, end: float) -> None:
+        self.total += end - start
 
 
-class _Loads:
+class Spans(Pairs):
+    """Pairs that are kept one by one: there are few."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spans: list[tuple[float, float]] = []
+
+    def _add(self, start: float, end: float) -> None:
+        super()._add(start, end)
+        if start < end:
+            self.spans.append((start, end))
+
+
+class _Loads(Pairs):
     """Data loading.  The first load of the job and after a disruption holds the job up, and so,
     by the original's rule, did the last one before it; the others go on beside steps."""
 
     def __init__(self) -> None:
-        self.pairs = Pairs()
+        super().__init__()
         self.blocking = 0.0
         self.is_first = True
-        self._latest: float | None = None
+        self._latest = 0.0
 
-    def end(self, time: float) -> None:
-        seconds = self.pairs.end(time)
-        if seconds is None:
-            return
-        self._latest = seconds
+    def _add(self, start: float, end: float) -> None:
+        super()._add(start, end)
+        self._latest = end - start
         if self.is_first:
-            self.blocking += seconds
+            self.blocking += end - start
             self.is_first = False
 
-    def add_all(self, total: float, latest: float) -> None:
-        self.pairs.start = None
-        self.pairs.total += total
-        self._latest = latest
+    def end_all(self, times: array[float]) -> None:
+        """Of starts and ends in turn, none of them the first load."""
+        self.start = None
+        self.total += sum(map(sub, times[1::2], times[::2]))
+        self._latest = times[-1] - times[-2]
 
     def disrupted(self) -> None:
-        self.blocking += self._latest or 0.0
-        self._latest = None
+        self.blocking += self._latest
+        self._latest = 0.0
         self.is_first = True
 
 
@@ -334,18 +251,19 @@ class Means:
         self.total = 0.0
         self._of: dict[str, tuple[int, float]] = {}
 
-    def add(self, key: str, seconds: float) -> None:
+    def add(self, timed: tuple[str, float]) -> None:
+        key, seconds = timed
         count, total = self._of.get(key, (0, 0.0))
         self._of[key] = count + 1, total + seconds
         before = total / count if count else 0.0
         self.total += (total + seconds) / (count + 1) - before
 
 
-# ── what is made of figures ───────────────────────────────────────────────────────────────────
+# ── from figures to answers ───────────────────────────────────────────────────────────────────
 
 
 def checked(productive: float, total: float) -> float:
-    """Steps cannot take longer than the job; if they seem to, the log is wrong."""
+    """`productive`, which must fit into `total`: else the log is wrong, which is a ValueError."""
     slack = 1e-6  # seconds: sums of times in seconds since the epoch are that exact
     if not -slack <= productive <= total + slack:
         raise ValueError(
@@ -359,7 +277,7 @@ def checked(productive: float, total: float) -> float:
 def accounted(
     productive: float, badput: Mapping[BadputType, float | Mapping[str, float]], total: float
 ) -> UnproductiveTimeDict:
-    """Badput that fits into `total` seconds, with what nobody accounts for as OTHER."""
+    """Badput without amounts that exceed `total` seconds; time of no kind is OTHER."""
     fitting: UnproductiveTimeDict = {}
     known = productive
     for kind, amount in badput.items():
@@ -380,13 +298,8 @@ def _fitting(amount: float, total: float) -> float:
 
 
 def shares(badput: UnproductiveTimeDict, total: float) -> UnproductiveTimeDict:
-    """In percent.  What fills all of `total` shows as 0, as what does not fit."""
-    return {
-        kind: {name: _share(part, total) for name, part in amount.items()}
-        if isinstance(amount, dict)
-        else _share(amount, total)
-        for kind, amount in badput.items()
-    }
+    """In percent.  An amount that fills all of `total`, or exceeds it, shows as 0."""
+    return each_amount(badput, lambda amount: _share(amount, total))
 
 
 def _share(amount: float, total: float) -> float:

@@ -1,7 +1,7 @@
 """Columns of a log, looked through for rows that do not simply follow from the one before.
 
-Nearly all do: a step follows a step, and time goes on.  What lies between those that do not can
-be taken at once.
+Nearly all do: time goes on, and each step has the next number.  What lies between those that do
+not can be taken at once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 from functools import partial
-from itertools import compress, count, islice, pairwise
+from itertools import islice, pairwise
 from operator import lt
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -25,8 +25,10 @@ N = TypeVar("N", int, float)
 SIMPLE: Final = frozenset((*PLAIN, STEP))
 """Codes of entries that say a time, and no more but a step's number."""
 
+_FEW: Final = 256
+"""To look through so many numbers one by one is quicker than to compare them at once."""
+
 _IS_SIMPLE: Final = bytes(code in SIMPLE for code in range(256))
-_IS_STEP: Final = bytes(code == STEP for code in range(256))
 
 
 class Stretch:
@@ -37,10 +39,10 @@ class Stretch:
         self._code = columns.code
         self.codes = self._codes()
         self.times, self.steps = columns.seconds, columns.step
-        self._rough = sorted({*self._typed(), *self._set_back(), *self._jumps()})
+        self._rough = sorted({*self._typed(), *self._set_back()})
 
     def smooth_until(self, row: int) -> int:
-        """The next row that does not follow from the one before it."""
+        """The next row that has a type, or is not later than the row before it."""
         place = bisect_right(self._rough, row)
         return self._rough[place] if place < len(self._rough) else len(self.codes)
 
@@ -62,14 +64,6 @@ class Stretch:
             if not grows(times):
                 yield from (start + place for place in _falls(times))
 
-    def _jumps(self) -> Iterator[int]:
-        is_step = self.codes.translate(_IS_STEP)
-        if 0 not in is_step:
-            return _all_jumps(self.steps)
-        places = list(_all_jumps(array("q", compress(self.steps, is_step))))
-        rows = list(compress(count(), is_step)) if places else []
-        return (rows[place] for place in places)
-
 
 def _zeros(flags: bytes) -> Iterator[int]:
     place = flags.find(0)
@@ -78,10 +72,13 @@ def _zeros(flags: bytes) -> Iterator[int]:
         place = flags.find(0, place + 1)
 
 
-def _windows(numbers: array[N]) -> Iterator[tuple[int, array[N]]]:
+def _windows(
+    numbers: array[N], start: int = 0, end: int | None = None
+) -> Iterator[tuple[int, array[N]]]:
     """A column in pieces with the place where each begins: the last row of the one before."""
-    for start in range(0, max(len(numbers) - 1, 0), ROWS):
-        yield start, numbers[start : start + ROWS + 1]
+    end = len(numbers) if end is None else end
+    for begin in range(start, max(end - 1, start), ROWS):
+        yield begin, numbers[begin : min(begin + ROWS + 1, end)]
 
 
 def _falls(numbers: array[N]) -> list[int]:
@@ -89,14 +86,17 @@ def _falls(numbers: array[N]) -> list[int]:
     return [place + 1 for place in _zeros(bytes(map(lt, numbers, islice(numbers, 1, None))))]
 
 
-def _all_jumps(numbers: array[int]) -> Iterator[int]:
-    for start, some in _windows(numbers):
-        if not is_count(some):
-            yield from (start + place for place in _jumps(some))
+def jumps(numbers: array[int], start: int = 0, end: int | None = None) -> list[int]:
+    """Places, in order, of numbers that are not one more than the one before; of a part."""
+    return [
+        begin + place
+        for begin, some in _windows(numbers, start, end)
+        if len(some) < _FEW or not is_count(some)
+        for place in sorted(_jumps(some))
+    ]
 
 
 def _jumps(numbers: array[int]) -> Iterator[int]:
-    """Places of numbers that are not one more than the one before."""
     falls = _falls(numbers)
     yield from falls
     ahead = partial(_ahead, numbers)

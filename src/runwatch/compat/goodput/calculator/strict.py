@@ -1,7 +1,7 @@
 """The strict account of a job, beside the original's figures: `calculator.get_account()`.
 
 From journals it is what `runwatch goodput` shows: steps and spans of all ranks, and how processes
-ended.  From a back end that the caller brought it is what its entries tell.
+ended.  For a back end that the caller passes in, it is made of the entries there.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from runwatch.views.runs import attempts, process_states
 
 STRETCH: Final = 10_000
 MANY_STEPS: Final = 32
-"""So many steps with nothing in between are told at once."""
+"""At least so many steps without other entries between them are added at once."""
 _KINDS: Final = ("custom_badput_event_type", "elastic_wait_event_type")
 
 
@@ -42,7 +42,7 @@ Read = Callable[[Any], tuple[Sequence[Mapping[str, Any]], Any]]
 cursors."""
 
 
-class Asked(Protocol):
+class AccountSource(Protocol):
     """Where an account can be had."""
 
     def account(
@@ -50,8 +50,8 @@ class Asked(Protocol):
     ) -> Account | None: ...
 
 
-def account_of(job_name: str, read: Read | None) -> Asked:
-    """From a back end that was brought along, else from the head or the journals that have it."""
+def account_of(job_name: str, read: Read | None) -> AccountSource:
+    """From the caller's own back end if `read` is given, else from the head or the journals."""
     if read is not None:
         return EntryAccount(read)
     head = named_head()
@@ -89,7 +89,7 @@ _Fact = tuple[int, str, str, int, Mapping[str, Any] | None]
 
 
 class EntryAccount(_Folded):
-    """Told in order of the time that entries speak of; one that comes late is put in its place."""
+    """Made of entries in order of their own times; one that comes late is put in its place."""
 
     def __init__(self, read: Read) -> None:
         self._read = read
@@ -119,7 +119,7 @@ class EntryAccount(_Folded):
         self._told_ns = 0
 
     def _told_in_order(self, held: list[Sequence[Mapping[str, Any]]]) -> bool:
-        """A stretch at a time; False as soon as one speaks of earlier than the one before."""
+        """A stretch at a time; False as soon as one is about earlier times than the one before."""
         for stretch in stretches(held, STRETCH):
             facts = _facts(stretch)
             if facts and facts[0][0] < self._told_ns:
@@ -166,7 +166,7 @@ def _in_order(entries: Sequence[Mapping[str, Any]]) -> Iterator[_Fact]:
 def _timely(
     entries: Iterable[Mapping[str, Any]], pass_over: Callable[[_Fact], object] = bool
 ) -> Iterator[_Fact]:
-    """Without those that speak of earlier than one before them."""
+    """Without entries whose time is earlier than that of one before them."""
     newest_ns = 0
     for entry in entries:
         fact = _fact(entry)
@@ -188,7 +188,7 @@ def _moment(fact: _Fact) -> int:
 
 
 def _fact(entry: Mapping[str, Any]) -> _Fact | None:
-    """An entry whose fields are not what they must be tells nothing."""
+    """None for an entry whose fields are missing or of the wrong type."""
     started = entry.get("step_start_time")
     if started is not None:
         step = entry.get("step_count")
@@ -247,7 +247,7 @@ class JournalAccount(_Folded):
         self._enter()
 
     def _is_read(self) -> bool:
-        """False: a process has come to light that makes what was folded wrong."""
+        """False if a process turned up that makes the account so far wrong."""
         try:
             self._read()
         except Stale:

@@ -12,22 +12,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from runwatch.compat.goodput.calculator.history import History
+from runwatch.compat.goodput.calculator.quiet import Quiet
 from runwatch.compat.goodput.calculator.rules import Fold, accounted, checked, shares
-from runwatch.compat.goodput.kinds import UnproductiveTimeDict
+from runwatch.compat.goodput.goodput_utils import UnproductiveTimeDict
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
-    productive: float
-    badput: UnproductiveTimeDict
-    """Seconds, as is `productive`."""
-    total: float
+class Window(Quiet):
     max_productive_step: int
     disruptions: int
-
-    @property
-    def goodput_percent(self) -> float:
-        return self.productive / self.total * 100
 
     @property
     def badput_percent(self) -> UnproductiveTimeDict:
@@ -39,7 +32,7 @@ def look(
 ) -> Window:
     """The entries after `start` and up to `end`.
 
-    ValueError if there are fewer than two moments to tell from.
+    ValueError if they do not have at least two different times.
     """
     after, until = bounds(start, end)
     part = history.between(after, until)
@@ -47,11 +40,11 @@ def look(
         raise ValueError(
             f"nothing was recorded between {start} and {end}: choose a window in which the job ran"
         )
-    total = part.times[-1] - part.times[0]
+    total = part.item(len(part) - 1).time - part.item(0).time
     if total <= 0:
         raise ValueError(
-            f"all that was recorded between {start} and {end} is of one moment, so there are no "
-            "shares to tell: choose a longer window"
+            f"everything recorded between {start} and {end} has the same time, so there is nothing "
+            "to divide: choose a longer window"
         )
     folded = fold(part)
     folded.advance()

@@ -1,4 +1,4 @@
-"""Where a job's log lies when nobody brings another: in the journals of a run of that name.
+"""A job's log, unless the caller passes in another: in the journals of a run of that name.
 
 `JournalLogger` does what the original's Cloud Logging client does for recorders and calculators:
 it takes one entry at a time and gives back those that are new.  Writing is a record in the
@@ -213,7 +213,7 @@ class JournalLogger:
     def _read_afresh(
         self, start_time: datetime | None, end_time: datetime | None
     ) -> tuple[list[Entry], Any]:
-        """A question about a window must not move what is followed."""
+        """Reading a window must not move the cursor of the log that is followed."""
         if start_time is None and end_time is None:
             log = self._log = self._log or self._open_log()
             log.resume("")
@@ -245,7 +245,7 @@ class JournalLogger:
         return entries, (_EPOCH + timedelta(microseconds=last_ns // 1000), log.cursor)
 
     def _open_log(self) -> Log:
-        # Who only records need not load it.
+        # Loaded here: a program that only records does not need it.
         from runwatch.compat.goodput.log.following import Journals, is_of_job
         from runwatch.compat.goodput.log.remote import HeadLog, head_of, named_head, run_names
 
@@ -312,7 +312,7 @@ def _begin(name: str, root: str | os.PathLike[str] | None) -> Run:
 
 
 def finish_runs() -> None:
-    """End the runs that recorders of this process have begun; else its exit does."""
+    """End the runs that recorders began in this process.  Without this call they end at exit."""
     with _lock:
         runs = list(reversed(_runs.values()))
         _runs.clear()

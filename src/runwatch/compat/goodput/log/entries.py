@@ -15,27 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from runwatch.compat.goodput.fields import (
-    _CUSTOM_BADPUT_EVENT_END_TIME,
-    _CUSTOM_BADPUT_EVENT_START_TIME,
-    _CUSTOM_BADPUT_EVENT_TYPE,
-    _DATA_LOADING_END_TIME,
-    _DATA_LOADING_START_TIME,
-    _ELASTIC_REINIT_END_TIME,
-    _ELASTIC_REINIT_START_TIME,
-    _ELASTIC_WAIT_END_TIME,
-    _ELASTIC_WAIT_EVENT_TYPE,
-    _ELASTIC_WAIT_START_TIME,
-    _JOB_END_TIME,
-    _JOB_NAME,
-    _JOB_START_TIME,
-    _STEP_COUNT,
-    _STEP_START_TIME,
-    _TPU_INIT_END_TIME,
-    _TPU_INIT_START_TIME,
-    _TRAINING_PREPARATION_END_TIME,
-    _TRAINING_PREPARATION_START_TIME,
-)
+from runwatch.compat.goodput import fields
 from runwatch.entries import EVENT, LOGGER, PREFIX, TYPE
 from runwatch.record import NO_STEP
 
@@ -45,23 +25,20 @@ UNIT: Final = "s"
 MAX_TYPE: Final = 200
 
 TIME_FIELDS: Final[Mapping[str, str]] = {
-    _STEP_START_TIME: _STEP_COUNT,
-    _CUSTOM_BADPUT_EVENT_START_TIME: _CUSTOM_BADPUT_EVENT_TYPE,
-    _CUSTOM_BADPUT_EVENT_END_TIME: _CUSTOM_BADPUT_EVENT_TYPE,
-    _ELASTIC_WAIT_START_TIME: _ELASTIC_WAIT_EVENT_TYPE,
-    _ELASTIC_WAIT_END_TIME: _ELASTIC_WAIT_EVENT_TYPE,
+    fields._STEP_START_TIME: fields._STEP_COUNT,
+    **fields.TYPE_FIELDS,
     **dict.fromkeys(
         (
-            _JOB_START_TIME,
-            _JOB_END_TIME,
-            _TPU_INIT_START_TIME,
-            _TPU_INIT_END_TIME,
-            _TRAINING_PREPARATION_START_TIME,
-            _TRAINING_PREPARATION_END_TIME,
-            _DATA_LOADING_START_TIME,
-            _DATA_LOADING_END_TIME,
-            _ELASTIC_REINIT_START_TIME,
-            _ELASTIC_REINIT_END_TIME,
+            fields._JOB_START_TIME,
+            fields._JOB_END_TIME,
+            fields._TPU_INIT_START_TIME,
+            fields._TPU_INIT_END_TIME,
+            fields._TRAINING_PREPARATION_START_TIME,
+            fields._TRAINING_PREPARATION_END_TIME,
+            fields._DATA_LOADING_START_TIME,
+            fields._DATA_LOADING_END_TIME,
+            fields._ELASTIC_REINIT_START_TIME,
+            fields._ELASTIC_REINIT_END_TIME,
         ),
         "",
     ),
@@ -69,7 +46,7 @@ TIME_FIELDS: Final[Mapping[str, str]] = {
 """Time field → the one field that an entry has besides it and the job's name, if any."""
 
 _BY_FIELDS: Final = {
-    frozenset((_JOB_NAME, time, *((other,) if other else ()))): (time, other)
+    frozenset((fields._JOB_NAME, time, *((other,) if other else ()))): (time, other)
     for time, other in TIME_FIELDS.items()
 }
 
@@ -112,7 +89,7 @@ def _to_point(entry: Mapping[str, Any], logger: str) -> AsPoint | None:
     seconds, step, kind = entry[time], NO_STEP, ""
     if type(seconds) not in (float, int) or not math.isfinite(seconds):
         return None
-    if other == _STEP_COUNT:
+    if other == fields._STEP_COUNT:
         step = entry[other]
         if type(step) is not int or not NO_STEP < step < -NO_STEP:
             return None
@@ -143,9 +120,9 @@ def mark_of(metric: str, labels: Mapping[str, str]) -> Mark | None:
 def from_mark(mark: Mark, step: int, seconds: float, job_name: str) -> Entry:
     other = TIME_FIELDS[mark.field]
     if not other:
-        return {_JOB_NAME: job_name, mark.field: seconds}
-    said = step if other == _STEP_COUNT else mark.type
-    return {_JOB_NAME: job_name, other: said, mark.field: seconds}
+        return {fields._JOB_NAME: job_name, mark.field: seconds}
+    value = step if other == fields._STEP_COUNT else mark.type
+    return {fields._JOB_NAME: job_name, other: value, mark.field: seconds}
 
 
 def from_event(body: Mapping[str, Any]) -> Entry:

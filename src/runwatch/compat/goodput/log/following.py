@@ -74,16 +74,16 @@ class _Followed:
         return segment_indexes(self._reader.directory)[:1] != [0]
 
     def seek(self, start: Position, given: int) -> None:
-        """Go on at a place that `place` said once, perhaps in another process."""
+        """Go on at an earlier value of `place`, perhaps from another process."""
         self._held = Columns(self._marks)
         self._done = False
         self.unread = start == START and not given
-        # The segment says at its beginning what its numbers mean.
+        # The definitions of series are at the beginning of the segment.
         self._reader.seek(position(start >> 32, 0))
         while self._reader.position < start and (batch := self._reader.read()) is not None:
             self._learn(batch)
         self._reader.seek(start)
-        while given > 0 and self.load():  # perhaps stretches were longer when that was said
+        while given > 0 and self.load():  # stretches may have been longer then
             given -= self._let_go(given)
 
     def load(self) -> bool:

@@ -52,11 +52,11 @@ _BETWEEN: Final = re.compile(r"[\s,\[\]]*")
 _STAMP: Final = re.compile(r"(.*?\d\d:\d\d:\d\d)(?:\.(\d+))?(.*)")
 
 Progress = Callable[[int], None]
-"""Told how many more entries were read."""
+"""Called with the number of entries read since the last call."""
 
 
 class Logged(NamedTuple):
-    """One entry of a log, and what the log says of it."""
+    """One entry, with its time and the name of its log."""
 
     entry: Entry
     time_ns: int | None = None
@@ -103,16 +103,16 @@ def _payloads(first: Entry, rest: Iterator[Entry], path: Path) -> Iterator[Logge
 
 
 def _in_order(first: Entry, rest: Iterator[Entry]) -> Iterator[Logged]:
-    """What Cloud Logging exported.  gcloud lists the newest first, unless told otherwise."""
-    found: dict[tuple[int, str], Logged] = {}
-    for number, one in enumerate(chain((first,), rest)):
-        payload = one.get("jsonPayload")
+    """What Cloud Logging exported.  By default gcloud lists the newest first."""
+    by_time: dict[tuple[int, str], Logged] = {}
+    for number, exported in enumerate(chain((first,), rest)):
+        payload = exported.get("jsonPayload")
         if isinstance(payload, dict):
-            stamp = _stamp_ns(str(one.get("timestamp", "")))
-            key = (stamp or 0, str(one.get("insertId") or number))
-            found[key] = Logged(payload, stamp, _logger_name(str(one.get("logName", ""))))
-    for key in sorted(found):
-        yield found[key]
+            stamp = _stamp_ns(str(exported.get("timestamp", "")))
+            key = (stamp or 0, str(exported.get("insertId") or number))
+            by_time[key] = Logged(payload, stamp, _logger_name(str(exported.get("logName", ""))))
+    for key in sorted(by_time):
+        yield by_time[key]
 
 
 def _objects(file: TextIO, path: Path) -> Iterator[Entry]:
@@ -186,12 +186,12 @@ def read_cloud_logging(
         page_size=PAGE,
     )
     count = 0
-    for count, found in enumerate(entries, 1):
+    for count, logged in enumerate(entries, 1):
         if count % PAGE == 0:
             progress(PAGE)
-        if isinstance(found.payload, Mapping):
-            stamp = None if found.timestamp is None else round(found.timestamp.timestamp() * 1e9)
-            yield Logged(dict(found.payload), stamp, logger_name)
+        if isinstance(logged.payload, Mapping):
+            stamp = None if logged.timestamp is None else round(logged.timestamp.timestamp() * 1e9)
+            yield Logged(dict(logged.payload), stamp, logger_name)
     progress(count % PAGE)
 
 
@@ -240,8 +240,8 @@ def import_entries(
     logged = [one if isinstance(one, Logged) else Logged(one) for one in entries]
     job = _only_job(logged, job_name)
     mine = [one for one in logged if one.entry.get(_JOB_NAME) == job]
-    said = next((one.logger for one in mine if one.logger), f"goodput_{job}")
-    name = text(logger_name or said)
+    logger_in_log = next((one.logger for one in mine if one.logger), f"goodput_{job}")
+    name = text(logger_name or logger_in_log)
     root = Path(directory).expanduser()
     fresh = _fresh(mine, root, job, name)
     if fresh:

@@ -41,14 +41,14 @@ class Reader:
         self._logger = logger
         self._clock = clock
         self._accepted = _accepted(logger)
-        # Its class is asked: a stand-in that has every attribute gives no columns.
+        # The class is looked at: a mock has every attribute, but gives no columns.
         has_columns = hasattr(type(logger), "read_columns")
         self._read_columns = _column_reader(logger) if has_columns else None
         self._last = _Answer()
         self.cursor: Any = None
 
     def read_into(self, history: History) -> bool:
-        """Add what is new; whether something also went in between older entries."""
+        """Add what is new.  Returns whether any entry was inserted between older ones."""
         if self._read_columns is not None:
             for columns in self._read_columns():
                 history.add_columns(columns)
@@ -66,7 +66,7 @@ class Reader:
         return self._last.followed_by(entries)
 
     def _since(self, history: History) -> dict[str, Any]:
-        """What is asked of a log that was read before."""
+        """The arguments for a log that was read before."""
         last, cursor = _moment(self.cursor), _before(self.cursor)
         if cursor is None:
             last = datetime.fromtimestamp(history.newest, UTC)
@@ -74,7 +74,7 @@ class Reader:
         if last is not None:
             asked["start_time"] = last - OVERLAP
             now = datetime.fromtimestamp(self._clock.wall_ns() / 1e9, UTC)
-            # A log whose clock is ahead of ours has entries of after now.
+            # If the log's clock is ahead of ours, it has entries that are later than now.
             if last.tzinfo is not None and last < now:
                 asked["end_time"] = now
         return asked
@@ -87,14 +87,14 @@ class Reader:
 
 
 class _Answer:
-    """What a log gave last.  If it gives the same and more, only that is looked at."""
+    """The log's last answer.  If the next one begins with it, only the rest is looked at."""
 
     def __init__(self) -> None:
         self._count = 0
         self._edges: tuple[Entry, Entry] | None = None
 
     def followed_by(self, entries: Sequence[Entry]) -> Sequence[Entry]:
-        """The next answer, without this one if it begins with it."""
+        """The new part of the next answer: all of it, unless it begins with this one."""
         count, edges = self._count, self._edges
         self._count = len(entries)
         self._edges = (entries[0], entries[-1]) if entries else None
@@ -110,7 +110,7 @@ def _column_reader(logger: Any) -> Callable[[], Iterable[Columns]]:
 
 
 def _accepted(logger: CloudLogger) -> frozenset[str] | None:
-    """What can be asked of it; None is anything."""
+    """The parameters that the log's reader takes; None if it takes any."""
     parameters = inspect.signature(logger.read_cloud_logging_entries).parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     return None if takes_any else frozenset(parameters)
@@ -122,13 +122,13 @@ def _answer(answer: Any) -> tuple[Sequence[Entry], Any]:
 
 
 def _moment(cursor: Any) -> datetime | None:
-    """If the cursor says what time it is."""
+    """The time in a cursor, if it has one."""
     is_pair = isinstance(cursor, tuple) and len(cursor) == 2
     return cursor[0] if is_pair and isinstance(cursor[0], datetime) else None
 
 
 def _before(cursor: Any) -> Any:
-    """A little earlier."""
+    """The cursor, moved back by `OVERLAP`."""
     moment = _moment(cursor)
     return cursor if moment is None else (moment - OVERLAP, cursor[1])
 
@@ -141,10 +141,10 @@ def _no_later(cursor: Any, end: datetime | None) -> Any:
     return end, cursor[1]
 
 
-class Told(Sequence[Entry]):
-    """A history's entries from a place on; each is made when it is looked at.
+class HistoryEntries(Sequence[Entry]):
+    """The entries of a history from a place on, each built when it is looked at.
 
-    Slices have no steps: they are stretches.
+    A slice must be a plain stretch, without a step.
     """
 
     def __init__(self, history: History, start: int = 0) -> None:
@@ -169,8 +169,8 @@ class Told(Sequence[Entry]):
 
 
 def take(history: History, held: list[Sequence[Entry]]) -> bool:
-    """Add what is not there yet of the entries that are `held`'s only item; whether something went
-    in between older entries."""
+    """Add the entries that are new; they are `held`'s only item.  Returns whether any was inserted
+    between older ones."""
     again = _count_old(history, held[0])
     if not again:
         for stretch in stretches(held, STRETCH):
@@ -215,7 +215,7 @@ def stretches(held: list[Sequence[Entry]], size: int) -> Iterator[Sequence[Entry
 
 
 def _count_old(history: History, entries: Sequence[Entry]) -> int:
-    """How many there are up to the last that is known."""
+    """How many entries there are up to the last one that is known already."""
     first = next(filter(None, map(item_of, entries)), None)
     if first is None or first.time > history.newest:
         return 0

@@ -10,28 +10,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from runwatch.clock import system_clock
-from runwatch.compat.goodput.fields import (
-    _ACTIVE_SLICES,
-    _AVAILABLE_SLICES,
-    _CUSTOM_BADPUT_EVENT_END_TIME,
-    _CUSTOM_BADPUT_EVENT_START_TIME,
-    _DATA_LOADING_END_TIME,
-    _DATA_LOADING_START_TIME,
-    _ELASTIC_REINIT_END_TIME,
-    _ELASTIC_REINIT_START_TIME,
-    _ELASTIC_SLICE_COUNTS_TIMESTAMP,
-    _ELASTIC_WAIT_END_TIME,
-    _ELASTIC_WAIT_START_TIME,
-    _JOB_END_TIME,
-    _JOB_NAME,
-    _JOB_START_TIME,
-    _STEP_START_TIME,
-    _TOTAL_SLICES,
-    _TPU_INIT_END_TIME,
-    _TPU_INIT_START_TIME,
-    _TRAINING_PREPARATION_END_TIME,
-    _TRAINING_PREPARATION_START_TIME,
-)
+from runwatch.compat.goodput import fields
 from runwatch.compat.goodput.log.backend import JournalLogger, seconds_of, step_of
 from runwatch.compat.goodput.log.entries import Mark, from_mark
 from runwatch.record import NO_STEP
@@ -87,45 +66,49 @@ class GoodputRecorder:
     # a step has been dispatched, not when it is done.
 
     def record_job_start_time(self, start_time: datetime | None = None) -> None:
-        self._mark(_JOB_START_TIME, start_time)
+        self._mark(fields._JOB_START_TIME, start_time)
 
     def record_job_end_time(self, end_time: datetime | None = None) -> None:
-        self._mark(_JOB_END_TIME, end_time)
+        self._mark(fields._JOB_END_TIME, end_time)
 
     def record_step_start_time(self, step: int, start_time: datetime | None = None) -> None:
-        self._mark(_STEP_START_TIME, start_time, step)
+        self._mark(fields._STEP_START_TIME, start_time, step)
 
     def record_tpu_init_start_time(self, start_time: datetime | None = None) -> None:
-        self._mark(_TPU_INIT_START_TIME, start_time)
+        self._mark(fields._TPU_INIT_START_TIME, start_time)
 
     def record_tpu_init_end_time(self, end_time: datetime | None = None) -> None:
-        self._mark(_TPU_INIT_END_TIME, end_time)
+        self._mark(fields._TPU_INIT_END_TIME, end_time)
 
     def record_training_preparation_start_time(self, start_time: datetime | None = None) -> None:
-        self._mark(_TRAINING_PREPARATION_START_TIME, start_time)
+        self._mark(fields._TRAINING_PREPARATION_START_TIME, start_time)
 
     def record_training_preparation_end_time(self, end_time: datetime | None = None) -> None:
-        self._mark(_TRAINING_PREPARATION_END_TIME, end_time)
+        self._mark(fields._TRAINING_PREPARATION_END_TIME, end_time)
 
     def record_data_loading_start_time(self, start_time: datetime | None = None) -> None:
-        self._mark(_DATA_LOADING_START_TIME, start_time)
+        self._mark(fields._DATA_LOADING_START_TIME, start_time)
 
     def record_data_loading_end_time(self, end_time: datetime | None = None) -> None:
-        self._mark(_DATA_LOADING_END_TIME, end_time)
+        self._mark(fields._DATA_LOADING_END_TIME, end_time)
 
     def record_custom_badput_event_start_time(
         self,
         start_time: datetime | None = None,
         custom_badput_event_type: str = "unknown",
     ) -> None:
-        self._mark(_CUSTOM_BADPUT_EVENT_START_TIME, start_time, NO_STEP, custom_badput_event_type)
+        self._mark(
+            fields._CUSTOM_BADPUT_EVENT_START_TIME, start_time, NO_STEP, custom_badput_event_type
+        )
 
     def record_custom_badput_event_end_time(
         self,
         end_time: datetime | None = None,
         custom_badput_event_type: str = "unknown",
     ) -> None:
-        self._mark(_CUSTOM_BADPUT_EVENT_END_TIME, end_time, NO_STEP, custom_badput_event_type)
+        self._mark(
+            fields._CUSTOM_BADPUT_EVENT_END_TIME, end_time, NO_STEP, custom_badput_event_type
+        )
 
     def record_checkpoint_progress(self, step: int, checkpoint_start_time: datetime | None) -> None:
         """Accepted and void, as in the original."""
@@ -154,18 +137,18 @@ class ElasticGoodputRecorder(GoodputRecorder):
     def record_elastic_wait_start_time(
         self, event_type: str, start_time: datetime | None = None
     ) -> None:
-        self._mark(_ELASTIC_WAIT_START_TIME, start_time, NO_STEP, event_type)
+        self._mark(fields._ELASTIC_WAIT_START_TIME, start_time, type=event_type)
 
     def record_elastic_wait_end_time(
         self, event_type: str, end_time: datetime | None = None
     ) -> None:
-        self._mark(_ELASTIC_WAIT_END_TIME, end_time, NO_STEP, event_type)
+        self._mark(fields._ELASTIC_WAIT_END_TIME, end_time, type=event_type)
 
     def record_elastic_reinit_start_time(self, start_time: datetime | None = None) -> None:
-        self._mark(_ELASTIC_REINIT_START_TIME, start_time)
+        self._mark(fields._ELASTIC_REINIT_START_TIME, start_time)
 
     def record_elastic_reinit_end_time(self, end_time: datetime | None = None) -> None:
-        self._mark(_ELASTIC_REINIT_END_TIME, end_time)
+        self._mark(fields._ELASTIC_REINIT_END_TIME, end_time)
 
     @guarded("record slice counts")
     def _record_counts(
@@ -175,12 +158,11 @@ class ElasticGoodputRecorder(GoodputRecorder):
         seconds = system_clock.wall_ns() / 1e9 if moment is None else seconds_of(moment)
         if seconds is None or None in counts:
             return
-        names = (_ACTIVE_SLICES, _TOTAL_SLICES, _AVAILABLE_SLICES)
         self._cloud_logger.write_cloud_logging_entry(
             {
-                _JOB_NAME: self.job_name,
-                **dict(zip(names, counts, strict=True)),
-                _ELASTIC_SLICE_COUNTS_TIMESTAMP: seconds,
+                fields._JOB_NAME: self.job_name,
+                **dict(zip(fields.SLICE_FIELDS, counts, strict=True)),
+                fields._ELASTIC_SLICE_COUNTS_TIMESTAMP: seconds,
             }
         )
 
@@ -206,6 +188,6 @@ class _Marker:
         number = step_of(step)
         if seconds is None or number is None:
             return
-        said = type if isinstance(type, str) else text_of(type)
-        entry = from_mark(Mark(field, said), number, seconds, self._job_name)
+        event_type = type if isinstance(type, str) else text_of(type)
+        entry = from_mark(Mark(field, event_type), number, seconds, self._job_name)
         self._logger.write_cloud_logging_entry(entry)

@@ -64,7 +64,8 @@ class HeadLog:
             return False
 
     def read(self, until_ns: int | None = None) -> Iterator[Columns]:
-        """What is new, up to `until_ns`; of an entry only its own time is known here."""
+        """New entries up to `until_ns`.  A head does not say when an entry was recorded: the time
+        in the entry counts."""
         while (answer := self._page()) is not None:
             entries, following = _checked(answer, self.address)
             columns = self._columns(entries, until_ns)
@@ -96,18 +97,18 @@ class HeadLog:
         return self.ask("goodput/entries", list(asked.items()))
 
     def ask(self, what: str, parameters: Sequence[tuple[str, str]]) -> Any:
-        """What the head says about the run; None when it knows no such run."""
+        """The head's answer about the run; None when it knows no such run."""
         while self._runs:
             run = quote(self._runs[0], safe="")
             try:
-                found = self._get(f"/api/v1/runs/{run}/{what}?{urlencode(parameters)}")
+                answer = self._get(f"/api/v1/runs/{run}/{what}?{urlencode(parameters)}")
             except FileNotFoundError:
                 if len(self._runs) == 1:
                     return None  # it may come yet
                 del self._runs[0]
             else:
                 del self._runs[1:]
-                return found
+                return answer
         return None
 
     def _get(self, path: str) -> Any:
@@ -167,6 +168,6 @@ def named_head(environment: Mapping[str, str] = os.environ) -> tuple[str, str] |
 
 
 def head_of(root: Path) -> tuple[str, str] | None:
-    """(address, token) of the head that said it serves this directory; it may be gone."""
-    said = read_address(root)
-    return (str(said.http), token_for(said.http, root)) if said is not None else None
+    """(address, token) of the head that left its address in this directory; it may be gone."""
+    address = read_address(root)
+    return (str(address.http), token_for(address.http, root)) if address is not None else None

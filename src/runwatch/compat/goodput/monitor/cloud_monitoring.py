@@ -11,16 +11,17 @@ deviation to `performance` too, under the same labels, so that neither could be 
 Runwatch's own account has the same metrics and labels under a prefix of its own, so that sums over
 the others stay what they were.  The service takes such metrics for a `generic_task` only.
 
-Nothing here talks to the service; `goodput/cloud.py` does.
+Nothing here talks to the service; `gcp_metrics.py` does.
 """
 
 from __future__ import annotations
 
-import enum
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
+
+from runwatch.compat.goodput.gcp_metrics import ValueType
 
 PREFIX: Final = "compute.googleapis.com/workload/"
 RESOURCE: Final = "compute.googleapis.com/Workload"
@@ -32,20 +33,12 @@ NOT_BADPUT: Final = frozenset(("DATA_LOADING_ASYNC",))
 """Loading that overlaps training costs no time."""
 
 Parts = Mapping[str, float | Mapping[str, float]]
-"""Amounts by the name of what they are; a part may be made of named parts."""
-
-
-class ValueType(enum.Enum):
-    BOOL = "bool_value"
-    INT = "int64_value"
-    DOUBLE = "double_value"
-    STRING = "string_value"
-    DISTRIBUTION = "distribution_value"
+"""Name → amount; an amount may consist of named parts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One point of one time series; when it was is said by who sends it."""
+    """One point of one time series.  The sender adds the time."""
 
     metric: str
     value: float
@@ -59,7 +52,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Whose series they are."""
+    """The job that the series describe."""
 
     job_name: str
     location: str
@@ -68,10 +61,10 @@ class Workload:
     cluster_name: str | None = None
 
     def series(self, metric: str, value: float, **labels: str) -> Series:
-        found = {"accelerator_type": self.accelerator_type, **labels}
+        all_labels = {"accelerator_type": self.accelerator_type, **labels}
         if self.cluster_name:
-            found["cluster_name"] = self.cluster_name
-        return Series(metric, value, found)
+            all_labels["cluster_name"] = self.cluster_name
+        return Series(metric, value, all_labels)
 
     def request(self, series: Series) -> dict[str, Any]:
         """As `GCPMetrics.send_metrics` takes it."""
@@ -103,12 +96,16 @@ class Workload:
 
 def job_times(workload: Workload, goodput_seconds: float, badput_seconds: Parts) -> list[Series]:
     """Where the time went, in seconds."""
+    return _by_source(workload, "goodput_time", goodput_seconds, "badput_time", badput_seconds)
+
+
+def _by_source(
+    workload: Workload, metric: str, goodput: float, badput_metric: str, badput: Parts, **more: str
+) -> list[Series]:
+    sources = flat(badput)
     return [
-        workload.series("goodput_time", float(goodput_seconds), goodput_source="TOTAL"),
-        *(
-            workload.series("badput_time", seconds, badput_source=source)
-            for source, seconds in flat(badput_seconds)
-        ),
+        workload.series(metric, float(goodput), goodput_source="TOTAL", **more),
+        *(workload.series(badput_metric, x, badput_source=name, **more) for name, x in sources),
     ]
 
 
@@ -125,45 +122,34 @@ def job_totals(
 def step_times(
     workload: Workload, *, ideal_seconds: float | None, deviation_seconds: float | None
 ) -> list[Series]:
-    """What is not known is left out."""
-    found = []
+    """Unknown values are left out."""
+    series = []
     if deviation_seconds is not None and math.isfinite(deviation_seconds):
-        found.append(workload.series("step_time_deviation", float(deviation_seconds)))
+        series.append(workload.series("step_time_deviation", float(deviation_seconds)))
     if ideal_seconds and math.isfinite(ideal_seconds):
-        found.append(Series("performance", float(ideal_seconds), {}))  # it knows no labels
-    return found
+        series.append(Series("performance", float(ideal_seconds), {}))  # it knows no labels
+    return series
 
 
 def window_shares(
     workload: Workload, window_seconds: int, goodput_percent: float, badput_percent: Parts
 ) -> list[Series]:
     """Where the time of the last `window_seconds` went, in percent."""
-    size = str(window_seconds)
-    return [
-        workload.series(
-            "interval_goodput",
-            float(goodput_percent),
-            goodput_source="TOTAL",
-            rolling_window_size=size,
-        ),
-        *(
-            workload.series(
-                "interval_badput", percent, badput_source=source, rolling_window_size=size
-            )
-            for source, percent in flat(badput_percent)
-        ),
-    ]
+    return _by_source(
+        workload, "interval_goodput", goodput_percent, "interval_badput", badput_percent,
+        rolling_window_size=str(window_seconds),
+    )  # fmt: skip
 
 
 def account_times(workload: Workload, spent_seconds: Mapping[str, float]) -> list[Series]:
     """Runwatch's own account of the job, by class: the times sum to `total_elapsed_time`."""
     total = sum(spent_seconds.values())
-    found = [
+    series = [
         *job_times(workload, spent_seconds[PRODUCTIVE], _badput(spent_seconds)),
         workload.series("excluded_time", float(spent_seconds[EXCLUDED])),
         workload.series("total_elapsed_time", float(total), window_type="cumulative"),
     ]
-    return _own(found)
+    return _own(series)
 
 
 def account_shares(

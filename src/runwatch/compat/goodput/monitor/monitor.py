@@ -1,7 +1,7 @@
 """Uploads a job's goodput while it runs: to TensorBoard and to Google Cloud Monitoring.
 
 One daemon thread does it all, with one calculator.  No call here raises into the program or holds
-it up, except that a `stop_…` waits for its last upload, for as long as the monitor was told to.
+it up, except that a `stop_…` waits for its last upload: `final_flush_timeout_seconds` at most.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from runwatch.clock import Clock, system_clock
-from runwatch.compat.goodput.kinds import GCPOptions
+from runwatch.compat.goodput.goodput_utils import GCPOptions
 from runwatch.compat.goodput.monitor.uploads import (
     DEVIATION,
     GOODPUT,
@@ -126,14 +126,14 @@ class GoodputMonitor:
 
     @guarded("stop the goodput upload")
     def stop_goodput_uploader(self, skip_final_flush: bool | None = None) -> None:
-        """Upload a last time, even if nothing was started, unless told to skip it."""
+        """Upload a last time, even if nothing was started, unless `skip_final_flush`."""
         self._stop(GOODPUT, skip_final_flush, lambda uploads: uploads.goodput)
 
     # ── step deviation ────────────────────────────────────────────────────────────────────────
 
     @guarded("start the step deviation upload")
     def start_step_deviation_uploader(self) -> None:
-        """Upload how far each step was from the ideal, if the monitor was made to include it."""
+        """Upload how far each step was from the ideal, if `include_step_deviation`."""
         if not self._include_step_deviation:
             logger.info("step deviation is not uploaded: include_step_deviation is False")
             return
@@ -204,7 +204,7 @@ class GoodputMonitor:
             )
 
     def _here(self) -> Uploads:
-        """This process's; in a forked child, whose parent keeps the thread, a new one."""
+        """The uploads of this process; a forked child, which has no thread, gets new ones."""
         if self._uploads is None or self._uploads.timetable.pid != os.getpid():
             self._uploads = self._make()
             self._seen.clear()
@@ -221,42 +221,42 @@ def _uploads(
     return Uploads(plan, calculator, client=client, clock=clock)
 
 
-def _wants_account(given: bool | None, environment: Mapping[str, str] = os.environ) -> bool:
-    if given is not None:
-        return bool(given)
+def _wants_account(flag: bool | None, environment: Mapping[str, str] = os.environ) -> bool:
+    if flag is not None:
+        return bool(flag)
     return environment.get(ACCOUNT_VARIABLE, "").strip().lower() in ("on", "1", "yes", "true")
 
 
-def _board_directory(given: str | os.PathLike[str] | None) -> str:
+def _board_directory(directory: str | os.PathLike[str] | None) -> str:
     """Joined by hand: gs://bucket/x is no path of this system."""
-    text = attempt("read tensorboard_dir", "", lambda: os.fspath(given) if given else "")
+    text = attempt("read tensorboard_dir", "", lambda: os.fspath(directory) if directory else "")
     return f"{text.rstrip('/')}/{_TENSORBOARD_FOLDER}" if text else ""
 
 
-def _seconds(given: Any, default: float) -> float:
-    seconds = attempt("read an interval", default, lambda: float(given))
+def _seconds(value: Any, default: float) -> float:
+    seconds = attempt("read an interval", default, lambda: float(value))
     return max(seconds, _LEAST_SECONDS) if math.isfinite(seconds) else default
 
 
-def _timeout(given: Any) -> float | None:
-    if given is None:
+def _timeout(value: Any) -> float | None:
+    if value is None:
         return None
-    return max(attempt("read a timeout", 10.0, lambda: float(given)), 0.0)
+    return max(attempt("read a timeout", 10.0, lambda: float(value)), 0.0)
 
 
-def _ideal(given: Any) -> float | None:
-    """Seconds; None, which is to compute it, for what is no time that a step could take."""
-    if given is None:
+def _ideal(value: Any) -> float | None:
+    """Seconds; None (compute it) if the value cannot be the time of a step."""
+    if value is None:
         return None
-    seconds = attempt("read configured_ideal_step_time", 0.0, lambda: float(given))
+    seconds = attempt("read configured_ideal_step_time", 0.0, lambda: float(value))
     return seconds if seconds > 0 and math.isfinite(seconds) else None
 
 
-def _window(given: Any) -> int:
-    """Whole seconds; 0 for what is no size of a window."""
-    seconds = attempt("read a window's size", 0.0, lambda: float(given))
+def _window(value: Any) -> int:
+    """Whole seconds; 0 if the value cannot be the size of a window."""
+    seconds = attempt("read a window's size", 0.0, lambda: float(value))
     return max(int(seconds), 0) if math.isfinite(seconds) else 0
 
 
-def _listed(given: Any) -> Iterable[Any]:
-    return given if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+def _listed(value: Any) -> Iterable[Any]:
+    return value if isinstance(value, Iterable) and not isinstance(value, str) else [value]

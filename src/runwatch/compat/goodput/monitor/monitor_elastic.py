@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from runwatch.clock import Clock, system_clock
-from runwatch.compat.goodput.kinds import GCPOptions
+from runwatch.compat.goodput.goodput_utils import GCPOptions
 from runwatch.compat.goodput.monitor.monitor import _DEFAULT_OPTIONS, GoodputMonitor
 
 if TYPE_CHECKING:

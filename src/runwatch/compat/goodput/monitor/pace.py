@@ -1,4 +1,4 @@
-"""How long each step of a running job takes, followed at the cost of what is new.
+"""How long each step of a running job takes; each look costs only the new steps.
 
 `calculator.get_step_deviation` answers for every step of the job at each call; a monitor asks
 every few seconds, in the training process, and wants the latest.
@@ -7,14 +7,12 @@ every few seconds, in the training process, and wants the latest.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
-from runwatch.compat.goodput.calculator.codes import STEP
-from runwatch.compat.goodput.figures import (
+from runwatch.compat.goodput.goodput_utils import (
     compute_ideal_step_time,
     compute_step_deviation_from_baseline,
 )
@@ -49,7 +47,7 @@ class _Stretch:
 
 class Pace:
     def __init__(self, ideal: float | None = None) -> None:
-        """`ideal` is what a step ought to take, if somebody knows."""
+        """`ideal` is how long a step should take, if it is known."""
         self._given = ideal
         self.ideal: float | None = ideal
         """Seconds; None while no step has a time."""
@@ -86,25 +84,17 @@ class Pace:
     def _forget(self) -> None:
         self._stretches: list[_Stretch] = []
         self._at = 0
-        self._step = 0
-        self._start: float | None = None
 
     def _take(self, history: History) -> bool:
         """Whether a step has got a time."""
-        codes, times = history.codes, history.times
-        new = bisect_left(history.break_at, self._at)
-        breaks = dict(zip(history.break_at[new:], history.break_number[new:], strict=True))
-        at = codes.find(STEP, self._at)
-        found = False
-        while at >= 0:
-            step = breaks.get(at, self._step + 1)
-            if step == self._step + 1 and self._start is not None:
-                self._put(self._step, times[at] - self._start)
-                found = True
-            self._step, self._start = step, times[at]
-            at = codes.find(STEP, at + 1)
-        self._at = len(codes)
-        return found
+        numbers, times = history.numbers, history.steps.times
+        is_new = False
+        for step in range(self._at, len(numbers)):
+            if step and numbers[step] == numbers[step - 1] + 1:
+                self._put(numbers[step - 1], times[step] - times[step - 1])
+                is_new = True
+        self._at = len(numbers)
+        return is_new
 
     def _put(self, step: int, seconds: float) -> None:
         # Work that is done again follows soon; far back would be looked for in vain.

@@ -41,17 +41,14 @@ def job_scalars(
     goodput: float, badput: Mapping[str, float | Mapping[str, float]], step: int
 ) -> list[Scalar]:
     """A job's goodput and badput, in percent, under the tags that its users look for."""
-    found = [Scalar("goodput/goodput", step, goodput, "goodput")]
+    scalars = [_scalar("goodput/goodput", step, goodput)]
     for source, percent in badput.items():
         tag = f"badput/{source.lower()}"
         if isinstance(percent, Mapping):
-            parts = [(f"{tag}/{part.lower()}", x) for part, x in percent.items()]
+            scalars += [_scalar(f"{tag}/{part.lower()}", step, x) for part, x in percent.items()]
         else:
-            parts = [(tag, percent)]
-        for name, value in parts:
-            plain = _NOT_IN_TAGS.sub("_", name)
-            found.append(Scalar(plain, step, value, plain.rpartition("/")[2]))
-    return found
+            scalars.append(_scalar(tag, step, percent))
+    return scalars
 
 
 def account_scalars(
@@ -59,17 +56,21 @@ def account_scalars(
 ) -> list[Scalar]:
     """Runwatch's own account: goodput in percent, if there is any, and the seconds of each class
     (`custom:eval` as custom/eval)."""
-    found = []
-    if goodput is not None:
-        found.append(Scalar("runwatch/goodput", step, goodput, "goodput"))
+    scalars = [] if goodput is None else [_scalar("runwatch/goodput", step, goodput)]
     for name, seconds in spent_seconds.items():
-        tag = _NOT_IN_TAGS.sub("_", f"runwatch/spent_seconds/{name.replace(':', '/', 1)}")
-        found.append(Scalar(tag, step, seconds, tag.rpartition("/")[2]))
-    return found
+        scalars.append(
+            _scalar(f"runwatch/spent_seconds/{name.replace(':', '/', 1)}", step, seconds)
+        )
+    return scalars
+
+
+def _scalar(tag: str, step: int, value: float) -> Scalar:
+    plain = _NOT_IN_TAGS.sub("_", tag)
+    return Scalar(plain, step, value, plain.rpartition("/")[2])
 
 
 class EventFile:
-    """The event file of one job in a directory; made when the first scalar comes."""
+    """The event file of one job in a directory; created with the first scalar."""
 
     def __init__(self, directory: str, job_name: str, *, clock: Clock = system_clock) -> None:
         self._directory = directory
@@ -80,8 +81,8 @@ class EventFile:
         self._written: dict[str, tuple[int, float]] = {}
 
     def write(self, scalars: Iterable[Scalar]) -> None:
-        """All of them in one piece, and on disk when it returns.  A scalar that says what its
-        tag said last, and one that is not a number, are left out."""
+        """Write all of them at once; they are on disk when it returns.  A scalar that repeats the
+        last one of its tag, and one that is not a number, are left out."""
         new = [s for s in scalars if math.isfinite(s.value) and self._is_new(s)]
         if not new:
             return
@@ -215,12 +216,12 @@ def _message(field: int, body: bytes) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    found = bytearray()
+    encoded = bytearray()
     while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
+        encoded.append(number & 0x7F | 0x80)
         number >>= 7
-    found.append(number)
-    return bytes(found)
+    encoded.append(number)
+    return bytes(encoded)
 
 
 # ── frames ────────────────────────────────────────────────────────────────────────────────────
@@ -246,12 +247,12 @@ def _checksum(data: bytes) -> int:
 
 @cache
 def _table() -> tuple[int, ...]:
-    found = []
+    remainders = []
     for byte in range(256):
         for _ in range(8):
             byte = byte >> 1 ^ (_POLYNOMIAL if byte & 1 else 0)
-        found.append(byte)
-    return tuple(found)
+        remainders.append(byte)
+    return tuple(remainders)
 
 
 def _steps(path: Path, tag: str) -> Iterator[int]:

@@ -52,7 +52,7 @@ class Timetable:
         self._at_rest = at_rest
         self._exit_seconds = exit_seconds
         self._clock = clock
-        # Reentrant, and a lock used as a flag: a signal handler may stop what is being started.
+        # Reentrant, and a lock used as a flag: a signal handler may call `end` during `add`.
         self._lock: Any = threading.RLock()
         self._wake = threading.Lock()
         self._errands: dict[str, _Errand] = {}

@@ -1,7 +1,7 @@
-"""What a monitor uploads: one question to the calculator, then each outlet by itself.
+"""What a monitor uploads: each time it asks the calculator once, then writes to each outlet.
 
-An outlet that fails or is missing leaves the others as they are.  All of it runs in the monitor's
-one thread, so the calculator and the event file have a single user.
+An outlet that fails or is missing does not affect the others.  All of it runs in the monitor's one
+thread, so the calculator and the event file have a single user.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from runwatch.clock import Clock, system_clock
 from runwatch.compat.goodput.calculator.quiet import Quiet
-from runwatch.compat.goodput.kinds import BadputType, GCPOptions, GoodputType
+from runwatch.compat.goodput.goodput_utils import BadputType, GCPOptions, GoodputType, each_amount
 from runwatch.compat.goodput.monitor.cloud import CloudOutlet
 from runwatch.compat.goodput.monitor.cloud_monitoring import (
     Parts,
@@ -140,7 +140,7 @@ class Uploads:
             self._cloud.send(self._step_series(workload))
 
     def rolling(self, windows: Sequence[int]) -> None:
-        """Windows that end now.  One in which nothing was recorded says what the job did then."""
+        """Windows that end now.  Where nothing was recorded, the strict account answers."""
         if not self._cloud.takes_goodput or (workload := self._cloud.workload) is None:
             return
         series: list[Series] = []
@@ -159,20 +159,15 @@ class Uploads:
             return
         now = self._now()
         begin = now - timedelta(seconds=seconds)
-        answer = _answer(lambda: self.calculator.get_job_goodput_interval(begin, now))
-        if answer is not None:
-            percent, badput, _, total_seconds, _ = answer
-        elif (quiet := self._quiet(begin, now)) is not None:
-            percent, badput, total_seconds = (
-                quiet.goodput_percent, quiet.badput_percent, quiet.total
-            )  # fmt: skip
-        else:
+        window = self._window(begin, now)
+        if window is None:
             return  # the job did not run
-        parts = _by_name(badput)
+        percent, parts = window.goodput_percent, _by_name(window.badput_percent)
         series = window_shares(workload, int(seconds), percent, parts)
         if not self.timetable.runs(GOODPUT):
-            share = total_seconds / 100
-            series += job_times(workload, percent * share, _scaled(parts, share))
+            share = window.total / 100
+            of_parts = each_amount(parts, lambda percent: percent * share)
+            series += job_times(workload, percent * share, of_parts)
         self._cloud.send(series)
         if self._plan.include_account:
             self._send_accounts(workload, [int(seconds)], now)
@@ -238,22 +233,21 @@ class Uploads:
     def _window_series(
         self, workload: Workload, seconds: int, begin: datetime, now: datetime
     ) -> list[Series]:
-        details: Mapping[str, Any] = self.calculator.get_interval_metric_details(begin, now)
-        goodput = details["interval_goodput"].get(GoodputType.TOTAL)
-        badput = details["interval_badput"]
-        if goodput is None:
-            quiet = self._quiet(begin, now)
-            if quiet is None:
-                return []
-            goodput, badput = quiet.goodput_percent, quiet.badput_percent
-        return [
-            *window_shares(workload, seconds, goodput, _by_name(badput)),
-            *self._slices(workload, details, seconds),
-        ]
+        window = self._window(begin, now)
+        if window is None:
+            return []
+        badput = _by_name(window.badput_percent)
+        series = window_shares(workload, seconds, window.goodput_percent, badput)
+        if self._plan.include_slice_efficiency:
+            details = self.calculator.get_interval_metric_details(begin, now)
+            series += self._slices(workload, details, seconds)
+        return series
 
-    def _quiet(self, begin: datetime, now: datetime) -> Quiet | None:
-        """Of a window of which the original's rules tell nothing; None if the job did not run."""
-        return _of_window(partial(self.calculator.get_quiet_interval, begin, now))
+    def _window(self, begin: datetime, now: datetime) -> Quiet | None:
+        """By the original's rules, or by the strict account where those say nothing; None if the
+        job did not run."""
+        answer = _answer(partial(self.calculator.look_at, begin, now))
+        return answer or _of_window(partial(self.calculator.get_quiet_interval, begin, now))
 
     def _slices(self, workload: Workload, details: Mapping[str, Any], seconds: int) -> list[Series]:
         if not self._plan.include_slice_efficiency:
@@ -296,12 +290,3 @@ def _seconds(account: Account) -> dict[str, float]:
 
 def _by_name(badput: Mapping[BadputType, Any]) -> Parts:
     return {kind.name: amount for kind, amount in badput.items()}
-
-
-def _scaled(parts: Parts, factor: float) -> Parts:
-    return {
-        name: {part: x * factor for part, x in amount.items()}
-        if isinstance(amount, Mapping)
-        else amount * factor
-        for name, amount in parts.items()
-    }

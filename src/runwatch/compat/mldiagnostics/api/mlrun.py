@@ -170,15 +170,15 @@ class MLRun(Run):
 
     def _software(self) -> dict[str, str]:
         module = "torch" if self.framework is Framework.PYTORCH else "jax"
-        found = {
+        software = {
             "framework": self.framework.value,
             "framework_version": _version(module),
             "xla_flags": os.environ.get("XLA_FLAGS") or "default",
             "libtpu_version": _version("libtpu"),
         }
         if self.accelerator_orchestrator is not AcceleratorOrchestrator.NONE:
-            found["accelerator_orchestrator"] = self.accelerator_orchestrator.value
-        return found
+            software["accelerator_orchestrator"] = self.accelerator_orchestrator.value
+        return software
 
     @staticmethod
     def _hardware() -> dict[str, str]:

@@ -22,43 +22,38 @@ from typing import Final
 
 from runwatch.capture.tracing.gathering import Gathered, gather, session_directory
 from runwatch.capture.tracing.profiler_service import Asked, TracerLevels
-from runwatch.errors import RunwatchError, UsageError
+from runwatch.compat.commands import exit_code
+from runwatch.errors import UsageError
 
 MOST_AT_ONCE: Final = 10
 SLACK_SECONDS: Final = 10.0
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    flags = argparse.ArgumentParser(
         "collect_profile", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("--hosts", required=True, help="names or addresses, with commas between")
-    made.add_argument("--port", required=True, type=int, help="that every program serves")
-    made.add_argument("--duration_in_ms", required=True, type=int)
-    made.add_argument("--log_dir", required=True, help="a directory, or a URL that fsspec knows")
-    made.add_argument("--session_name", default="", help="(default: the local time)")
-    made.add_argument("--host_tracer_level", type=int, default=2, help="(default: %(default)s)")
-    made.add_argument("--device_tracer_level", type=int, default=1, help="(default: %(default)s)")
-    made.add_argument("--python_tracer_level", type=int, default=1, help="(default: %(default)s)")
-    names = made.add_mutually_exclusive_group()
+    flags.add_argument("--hosts", required=True, help="names or addresses, with commas between")
+    flags.add_argument("--port", required=True, type=int, help="that every program serves")
+    flags.add_argument("--duration_in_ms", required=True, type=int)
+    flags.add_argument("--log_dir", required=True, help="a directory, or a URL that fsspec knows")
+    flags.add_argument("--session_name", default="", help="(default: the local time)")
+    flags.add_argument("--host_tracer_level", type=int, default=2, help="(default: %(default)s)")
+    flags.add_argument("--device_tracer_level", type=int, default=1, help="(default: %(default)s)")
+    flags.add_argument("--python_tracer_level", type=int, default=1, help="(default: %(default)s)")
+    names = flags.add_mutually_exclusive_group()
     names.add_argument(
         "--override_hostnames", default="", help="one for each host, with commas between"
     )
     names.add_argument(
         "--use_system_hostname", action="store_true", help="what each host calls itself"
     )
-    return made
+    return flags
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
-    try:
-        return _collect(arguments)
-    except RunwatchError as error:
-        print(f"collect_profile: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        return 130
+    return exit_code("collect_profile", lambda: _collect(arguments))
 
 
 def _collect(arguments: argparse.Namespace) -> int:

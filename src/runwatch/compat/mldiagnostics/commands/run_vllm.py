@@ -1,4 +1,4 @@
-"""Serve a model with vLLM as a run: what is not named below goes to `vllm` as it is.
+"""Serve a model with vLLM as a run; flags that are not listed below go to `vllm` unchanged.
 
 The run ends as vLLM ends; its profiles go where the run's profiles are.
 
@@ -19,7 +19,8 @@ from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import Any, Final
 
-from runwatch.errors import RunwatchError, UsageError
+from runwatch.compat.commands import exit_code
+from runwatch.errors import UsageError
 
 GRACE_SECONDS: Final = 15.0
 DIRECTORIES: Final = ("PHASED_PROFILING_DIR", "VLLM_TORCH_PROFILER_DIR")
@@ -28,35 +29,28 @@ CONFIG_DIRECTORY: Final = f"{CONFIG}.torch_profiler_dir"
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    flags = argparse.ArgumentParser(
         "run_vllm", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )  # fmt: skip
-    made.add_argument("--mlrun_name", required=True, help="the run's name")
-    made.add_argument("--mlrun_gcs_path", required=True, help="where its profiles go: any URL")
-    made.add_argument("--project")
-    made.add_argument("--region", default="us-central1", help="(default: %(default)s)")
-    made.add_argument("--jax_profiler_port", type=int, default=9999, help="(default: %(default)s)")
-    made.add_argument("--run_group", default="")
-    made.add_argument("--configs", default="", help="JSON: what the run was configured with")
-    made.add_argument(
+    flags.add_argument("--mlrun_name", required=True, help="the run's name")
+    flags.add_argument("--mlrun_gcs_path", required=True, help="where its profiles go: any URL")
+    flags.add_argument("--project")
+    flags.add_argument("--region", default="us-central1", help="(default: %(default)s)")
+    flags.add_argument("--jax_profiler_port", type=int, default=9999, help="(default: %(default)s)")
+    flags.add_argument("--run_group", default="")
+    flags.add_argument("--configs", default="", help="JSON: what the run was configured with")
+    flags.add_argument(
         "--framework", choices=("pytorch", "jax"),
         help="(default: $MLRUN_FRAMEWORK or pytorch)",
     )  # fmt: skip
-    made.add_argument("--phased_profiling_dir", help="(default: $PHASED_PROFILING_DIR)")
-    return made
+    flags.add_argument("--phased_profiling_dir", help="(default: $PHASED_PROFILING_DIR)")
+    return flags
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments, rest = parser().parse_known_args(argv)
-    try:
-        return _serve(arguments, rest)
-    except RunwatchError as error:
-        print(f"run_vllm: {error}", file=sys.stderr)
-        return error.exit_code
-    except ValueError as error:  # what the run refuses: a region, a name
-        print(f"run_vllm: {error}", file=sys.stderr)
-        return UsageError.exit_code
+    return exit_code("run_vllm", lambda: _serve(arguments, rest))
 
 
 def _serve(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
@@ -85,16 +79,20 @@ def _begin(arguments: argparse.Namespace) -> Any:
     framework = arguments.framework or os.environ.get("MLRUN_FRAMEWORK") or "pytorch"
     if framework.lower() not in ("pytorch", "jax"):
         raise UsageError(f"MLRUN_FRAMEWORK={framework!r}: pytorch or jax")
-    return machinelearning_run(
-        name=arguments.mlrun_name,
-        run_group=arguments.run_group,
-        configs=_configs(arguments.configs),
-        gcs_path=arguments.mlrun_gcs_path,
-        project=arguments.project,
-        region=arguments.region,
-        framework=Framework[framework.upper()],
-        serving_engine=ServingEngine.VLLM,
-    )
+    configs = _configs(arguments.configs)
+    try:
+        return machinelearning_run(
+            name=arguments.mlrun_name,
+            run_group=arguments.run_group,
+            configs=configs,
+            gcs_path=arguments.mlrun_gcs_path,
+            project=arguments.project,
+            region=arguments.region,
+            framework=Framework[framework.upper()],
+            serving_engine=ServingEngine.VLLM,
+        )
+    except ValueError as error:  # what the run refuses: a region, a name
+        raise UsageError(str(error)) from error
 
 
 def _configs(text: str) -> dict[str, Any]:
@@ -113,16 +111,16 @@ def _configs(text: str) -> dict[str, Any]:
 def environment(
     arguments: argparse.Namespace, run: str, ours: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
-    told = dict(ours) | {
+    variables = dict(ours) | {
         "USE_JAX_PROFILER_SERVER": "True",
         "JAX_PROFILER_SERVER_PORT": str(arguments.jax_profiler_port),
     }
     if arguments.phased_profiling_dir:
-        told["PHASED_PROFILING_DIR"] = arguments.phased_profiling_dir
+        variables["PHASED_PROFILING_DIR"] = arguments.phased_profiling_dir
     for name in DIRECTORIES:
-        if told.get(name):
-            told[name] = profile_folder(told[name], run)
-    return told
+        if variables.get(name):
+            variables[name] = profile_folder(variables[name], run)
+    return variables
 
 
 def profile_folder(base: str, run: str) -> str:
@@ -131,19 +129,19 @@ def profile_folder(base: str, run: str) -> str:
 
 def rewritten(words: Sequence[str], run: str) -> list[str]:
     """vLLM's own flags for where profiles go, pointed at the run's folder."""
-    made: list[str] = []
+    new_words: list[str] = []
     flag = ""
     for word in words:
         name, separator, value = word.partition("=")
         if flag:
-            made.append(_pointed(flag, word, run))
+            new_words.append(_pointed(flag, word, run))
             flag = ""
         elif name in (CONFIG, CONFIG_DIRECTORY) and separator:
-            made.append(f"{name}={_pointed(name, value, run)}")
+            new_words.append(f"{name}={_pointed(name, value, run)}")
         else:
-            made.append(word)
+            new_words.append(word)
             flag = word if word in (CONFIG, CONFIG_DIRECTORY) else ""
-    return made
+    return new_words
 
 
 def _pointed(flag: str, value: str, run: str) -> str:

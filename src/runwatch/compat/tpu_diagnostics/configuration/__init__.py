@@ -1,4 +1,4 @@
-"""What `runwatch.diagnose` is told, in the modules and words of cloud-tpu-diagnostics.
+"""The options of `diagnose`, in the modules and words of cloud-tpu-diagnostics.
 
 `DiagnosticConfig` holds a `DebugConfig`, which holds a `StackTraceConfig`; any of them may be
 missing, and then nothing is done.

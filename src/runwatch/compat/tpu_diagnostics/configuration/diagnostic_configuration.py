@@ -1,4 +1,4 @@
-"""All that `diagnose` can be told."""
+"""The options of `diagnose`."""
 
 from __future__ import annotations
 

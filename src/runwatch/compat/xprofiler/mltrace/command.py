@@ -15,6 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from runwatch.compat.commands import exit_code
 from runwatch.compat.xprofiler.mltrace.log_entries import (
     Entry,
     Skipped,
@@ -66,26 +67,21 @@ def _moment(text: str) -> int:
 
 def main(argv: Sequence[str] | None = None, *, client: Callable[[str], Any] = cloud_client) -> int:
     arguments = parser().parse_args(argv)
-    try:
-        _run(arguments, client)
-        sys.stdout.flush()
-        return 0
-    except RunwatchError as error:
-        print(f"mltrace: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        return 130
+    return exit_code("mltrace", lambda: _run(arguments, client))
 
 
-def _run(arguments: Arguments, client: Callable[[str], Any]) -> None:
+def _run(arguments: Arguments, client: Callable[[str], Any]) -> int:
     stem = _stem(arguments)
     trace, skipped = Trace(arguments.jobname, arguments.start, arguments.end), Skipped()
-    found = _from_file(arguments, skipped) if arguments.filename else _from_cloud(arguments, client)
+    log_entries = (
+        _from_file(arguments, skipped) if arguments.filename else _from_cloud(arguments, client)
+    )
     try:
-        _write(stem, trace, found, arguments.project_id)
+        _write(stem, trace, log_entries, arguments.project_id)
     except OSError as error:
         raise RunwatchError(f"cannot write {stem}.gz: {error.strerror or error}") from error
     _report(arguments, stem, trace, skipped)
+    return 0
 
 
 def _report(arguments: Arguments, stem: str, trace: Trace, skipped: Skipped) -> None:
@@ -95,9 +91,9 @@ def _report(arguments: Arguments, stem: str, trace: Trace, skipped: Skipped) -> 
         _say(arguments, "WARNING", text)
     if trace.without_time:
         _say(arguments, "WARNING", f"left out for want of a time: {trace.without_time}")
-    told = f"{_many(trace.lines, 'line')} of {_many(trace.tracks, 'worker')}"
+    counts = f"{_many(trace.lines, 'line')} of {_many(trace.tracks, 'worker')}"
     files = f"{stem}.gz (Perfetto), {stem}.html (any browser, no network needed)"
-    _say(arguments, "INFO", f"{told}: {files}")
+    _say(arguments, "INFO", f"{counts}: {files}")
 
 
 def _many(count: int, noun: str) -> str:
@@ -143,10 +139,10 @@ def _from_cloud(arguments: Arguments, client: Callable[[str], Any]) -> Iterator[
     return entries(cloud_pages(client(arguments.project_id), arguments.project_id, query))
 
 
-def _write(stem: str, trace: Trace, found: Iterable[Entry], project: str) -> None:
+def _write(stem: str, trace: Trace, log_entries: Iterable[Entry], project: str) -> None:
     with written(Path(f"{stem}.gz"), mode=0o666) as file:
         with gzip.GzipFile("", "wb", 5, file, mtime=0) as packed:
-            for piece in trace_text(trace, found, {"project": project} if project else {}):
+            for piece in trace_text(trace, log_entries, {"project": project} if project else {}):
                 packed.write(piece.encode())
         if not trace.lines:
             raise NotFound(f"no log entries of {trace.job} in that time: nothing was written")

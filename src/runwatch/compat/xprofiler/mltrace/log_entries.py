@@ -25,13 +25,13 @@ from runwatch.views.times import rfc3339
 
 Entry = Mapping[str, Any]
 MAX_ENTRY: Final = 16 << 20
-"""The service allows 256 KB; what is larger is no entry."""
+"""The service allows 256 KB; anything larger than this is not an entry."""
 _CHUNK: Final = 1 << 18
 _NOTHING: Final[Mapping[str, Any]] = {}
 _MOMENT = re.compile(
     r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)? ?(Z|UTC|[+-]\d\d:?\d\d)$"
 )
-# A line that begins with a bracket may be somebody's "[E] …".
+# A log line may begin with a bracket, too: "[E] …".
 _IS_ARRAY = re.compile(r"\s*\[\s*[{\]]")
 
 
@@ -51,15 +51,15 @@ def message(entry: Entry) -> str:
 
 
 def nanoseconds(text: object) -> int | None:
-    """Since the epoch; None for what is not a moment."""
-    found = _MOMENT.match(text) if isinstance(text, str) else None
-    if found is None:
+    """Since the epoch; None if the text is not a time."""
+    parts = _MOMENT.match(text) if isinstance(text, str) else None
+    if parts is None:
         return None
-    seconds = _seconds(found[1], found[2], found[4])
-    return None if seconds is None else seconds * 10**9 + int((found[3] or "").ljust(9, "0"))
+    seconds = _seconds(parts[1], parts[2], parts[4])
+    return None if seconds is None else seconds * 10**9 + int((parts[3] or "").ljust(9, "0"))
 
 
-# Lines that follow each other were mostly said in the same second.
+# Most lines have the same second as the line before.
 @lru_cache(maxsize=1024)
 def _seconds(day: str, time: str, zone: str) -> int | None:
     offset = "+00:00" if zone in ("Z", "UTC") else zone
@@ -99,7 +99,7 @@ def opened(file: Path) -> Iterator[io.TextIOBase]:
 
 
 def read_file(file: Path, skipped: Skipped) -> Iterator[Entry]:
-    """Entries of a file; what is none is counted and passed over."""
+    """Entries of a file; lines that are not entries are counted and skipped."""
     with opened(file) as text:
         try:
             if file.name.removesuffix(".gz").endswith(".csv"):
@@ -164,8 +164,8 @@ _BETWEEN = re.compile(r"[\s,]*")
 
 
 def _next(held: str, at: int) -> int:
-    found = _BETWEEN.match(held, at)
-    return found.end() if found else at
+    gap = _BETWEEN.match(held, at)
+    return gap.end() if gap else at
 
 
 def _table(text: io.TextIOBase) -> Iterator[Entry]:
@@ -202,7 +202,7 @@ def cloud_filter(job: str, start_ns: int, end_ns: int, more: str = "") -> str:
 
 
 def cloud_pages(client: Any, project: str, query: str) -> Iterator[Iterable[Any]]:
-    """Through a `google.cloud.logging.Client`, whose newer versions turn the pages themselves."""
+    """From a `google.cloud.logging.Client`; newer versions of it have no pages to ask for."""
     answer = client.list_entries(
         resource_names=[f"projects/{project}"], filter_=query, order_by="timestamp asc",
         page_size=1000,

@@ -1,4 +1,4 @@
-"""A job's log lines as a trace: which worker said what, and when.
+"""A job's log lines as a trace: which worker logged what, and when.
 
 Entries of Cloud Logging, as the service, `gcloud logging read` or its downloads write them, become
 instants.  A worker has a track (a "process"), what it speaks of a line on it (a "thread"): known
@@ -38,7 +38,8 @@ SECTIONS: Final = (
     ("MegaScale Topology Discovery", ("topology discovery", "megascale topology")),
     ("Checkpoint", ("checkpoint",)),
 )
-"""The first one of whose words a line has, in any case.  Plain text: a bracket is a bracket."""
+"""Section → words.  A line belongs to the first section that has one of its words, in small or
+capital letters.  Words are plain text, not patterns."""
 
 _GLOG = re.compile(r"\s*[IWEF]\d{4} [\d:.]+\s+\d+ ([^\s:\]]+):\d+\]")
 _INDEXES = re.compile(r"-(\d+)-(\d+)(?:-(?:[a-z0-9]{5}|[0-9]*[a-z][a-z0-9]*))?$")
@@ -48,7 +49,7 @@ Item = dict[str, Any]
 
 
 def section(text: str, file: str = "") -> str:
-    """What a line speaks of."""
+    """The section that a line belongs to."""
     lower = text.lower()
     for name, words in SECTIONS:
         for word in words:
@@ -56,41 +57,41 @@ def section(text: str, file: str = "") -> str:
                 return name
     if file:
         return file
-    found = _GLOG.match(text)
-    return found[1] if found else OTHER
+    prefix = _GLOG.match(text)
+    return prefix[1] if prefix else OTHER
 
 
 # ── tracks ─────────────────────────────────────────────────────────────────────────────────────
 
 
 class Worker(NamedTuple):
-    """Whose log it is: a pod that was started again is the same worker."""
+    """The source of a log line.  A pod that was started again is the same worker."""
 
     group: str
     slice: int
     number: int
     name: str
     is_alone: bool
-    """Whether the name says all, or only when nobody else has it."""
+    """Whether the name alone identifies it; else other workers may have the same name."""
 
 
 def worker(pod: str, container: str, job: str) -> Worker:
     """Of `<job>-slice-job-2-17-x7k2p` number 17 in slice 2; of others the container."""
     rest = pod.removeprefix(job)
-    found = _INDEXES.search(pod)
-    group = pod[: found.start()] if found else pod
+    indexes = _INDEXES.search(pod)
+    group = pod[: indexes.start()] if indexes else pod
     own = group.removeprefix(job)
-    if found and (own == "" or "slice" in rest or "job" in rest):
-        where = f"{int(found[1])}-{int(found[2])}"
+    if indexes and (own == "" or "slice" in rest or "job" in rest):
+        where = f"{int(indexes[1])}-{int(indexes[2])}"
         name = COORDINATOR if where == "0-0" else f"Slice-Worker {where}"
-        return Worker(group, int(found[1]), int(found[2]), name, True)
-    numbers = (int(found[1]), int(found[2])) if found else (-1, -1)
+        return Worker(group, int(indexes[1]), int(indexes[2]), name, True)
+    numbers = (int(indexes[1]), int(indexes[2])) if indexes else (-1, -1)
     return Worker(f"{group}/{container}", *numbers, container or pod or NOWHERE, False)
 
 
 @dataclass(slots=True)
 class Trace:
-    """Fed with entries, it makes items; what it counted is for those who ask later."""
+    """Turns entries into items, and counts them."""
 
     job: str
     start_ns: int | None = None
@@ -144,15 +145,15 @@ class Trace:
         return self._sections.setdefault((track, name), 1_000_000 + len(self._sections))
 
     def names(self) -> list[Item]:
-        """Told last: only then is it known which there are."""
-        told = []
+        """Names of tracks and lines.  They come last: only then are all of them known."""
+        items = []
         for place, (who, name) in enumerate(named(self._tracks)):
             track = self._tracks[who]
-            told.append(_metadata("process_name", track, 0, name=name))
-            told.append(_metadata("process_sort_index", track, 0, sort_index=place))
+            items.append(_metadata("process_name", track, 0, name=name))
+            items.append(_metadata("process_sort_index", track, 0, sort_index=place))
         for (track, name), line in self._sections.items():
-            told.append(_metadata("thread_name", track, line, name=name))
-        return told
+            items.append(_metadata("thread_name", track, line, name=name))
+        return items
 
 
 def named(workers: Iterable[Worker]) -> list[tuple[Worker, str]]:
@@ -176,7 +177,7 @@ def _metadata(kind: str, track: int, line: int, **values: Any) -> Item:
 
 
 def _said(entry: Entry, resource: Mapping[str, Any], text: str, file: str) -> dict[str, str]:
-    told = {
+    fields = {
         "message": text,
         "severity": entry.get("severity"),
         "timestamp": entry.get("timestamp"),
@@ -189,8 +190,8 @@ def _said(entry: Entry, resource: Mapping[str, Any], text: str, file: str) -> di
         "insertId": entry.get("insertId"),
     }
     for key, value in mapping(entry.get("labels")).items():
-        told[f"labels.{key}"] = value
-    return {key: str(value)[:MAX_TEXT] for key, value in told.items() if value}
+        fields[f"labels.{key}"] = value
+    return {key: str(value)[:MAX_TEXT] for key, value in fields.items() if value}
 
 
 # ── files ──────────────────────────────────────────────────────────────────────────────────────
@@ -203,8 +204,8 @@ def trace_text(trace: Trace, entries: Iterable[Entry], about: Mapping[str, Any])
     for piece in _pieces(trace, entries):
         yield separator + ",\n".join(map(_json, piece))
         separator = ",\n"
-    told = {**about, "job": trace.job, "lines": trace.lines, "tracks": trace.tracks}
-    yield f'\n],"otherData":{_json(told)}}}\n'
+    totals = {**about, "job": trace.job, "lines": trace.lines, "tracks": trace.tracks}
+    yield f'\n],"otherData":{_json(totals)}}}\n'
 
 
 def _pieces(trace: Trace, entries: Iterable[Entry]) -> Iterator[list[Item]]:
@@ -225,7 +226,7 @@ _json = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=
 
 
 def page_text(title: str, packed: IO[bytes]) -> Iterator[str]:
-    """A page that shows a packed trace by itself: it has the trace inside and asks nobody."""
+    """A page that contains a packed trace and shows it without a network."""
     before, _, after = _PAGE.read_text(encoding="utf-8").partition("@TRACE@")
     yield before.replace("@TITLE@", escape(title))
     while piece := packed.read(3 << 16):  # by threes: base64 of the parts is that of the whole
