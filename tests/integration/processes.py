@@ -23,6 +23,8 @@ from runwatch.testing import until
 from tests.tokens import remember, urlopen
 
 TRAINER = Path(__file__).parent / "trainer.py"
+RETRY_SECONDS: Final = "0.3"
+"""A head that was away is soon found again: else most of a trial is waiting."""
 
 
 def _some_ports() -> Iterator[int]:
@@ -67,7 +69,11 @@ class Cluster:
     @property
     def environment(self) -> dict[str, str]:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("RUNWATCH_")}
-        return inherited | {"RUNWATCH_DIR": str(self.node_root), "RUNWATCH_AGENT": "off"}
+        return inherited | {
+            "RUNWATCH_DIR": str(self.node_root),
+            "RUNWATCH_AGENT": "off",
+            "RUNWATCH_RETRY_SECONDS": RETRY_SECONDS,
+        }
 
     def start_head(self, *options: str) -> Listening:
         self.head = self._python(

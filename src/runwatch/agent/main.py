@@ -70,7 +70,7 @@ from runwatch.journal.segment import DEFAULT_SEGMENT_BYTES, new_journal_id
 from runwatch.journal.stored import note_head
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import Batch, Command, JournalId, Origin, RunScope
-from runwatch.ship.client import Address, Shipper
+from runwatch.ship.client import Address, Shipper, ShipSettings
 from runwatch.ship.courier import Courier
 from runwatch.ship.tail import FAILURES, Tail
 
@@ -164,6 +164,7 @@ class Agent:
             host=self.host,
             all_hosts=settings.all_hosts,
             inherit_seconds=settings.inherit_seconds,
+            settings=ShipSettings(longest_delay_seconds=settings.retry_seconds),
             commands=self._errands.kinds,
             on_command=self._errands.take,
             on_head=partial(note_head, settings.root, self.host),
