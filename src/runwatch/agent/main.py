@@ -115,7 +115,7 @@ class Agent:
         self._lanes = Lanes(self._sources() if sources is None else sources, self, clock=clock)
         self._book = Book(self._open_journal)
         self._queues = QueueDesk(SCHEDULERS, clock=clock)
-        self._moved = Neighbour(settings, self.host)
+        self._moved = Neighbour(settings, self.host, clock)
         self._sync = DiskSync(settings.root, period_seconds=settings.sync_seconds, clock=clock)
         self._dropped = self._said_dropped_ns = self._dropped_of_others = 0
         self._note = StatusNote(settings, self.host, clock)
@@ -213,6 +213,7 @@ class Agent:
                 self._hear_lanes()
                 self._mind_losses()
                 self._tidy()
+                self._moved.look()
                 self._tell_status()
                 if self._is_idle():
                     break
@@ -537,7 +538,6 @@ class Agent:
             self._book.event("journal_loss", {"dropped_records": report.records_dropped})
         for target in self._targets:
             self._read_dumps(target, ended=False)
-        self._moved.look()
 
     def _is_idle(self) -> bool:
         """No process of a run for a while, and nothing left to ship to a head that we have."""
