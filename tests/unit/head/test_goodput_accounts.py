@@ -122,7 +122,15 @@ def steady(rank: int = 0, attempt: int = 1, *, first: int = 0, count: int = 40) 
 _turns = st.lists(st.tuples(st.integers(0, 11), st.integers(1, 40), st.booleans()), max_size=25)
 
 
-def in_any_order_and_cut_anywhere(
+@settings(
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+@given(FORMS.flatmap(histories), _turns)
+def test_in_any_order_and_cut_anywhere(
     books: Sequence[Notebook], turns: Sequence[tuple[int, int, bool]]
 ) -> None:
     with a_head() as head:
@@ -138,18 +146,6 @@ def in_any_order_and_cut_anywhere(
             if book.ended_ns is not None:
                 head.exit(book)
         assert head.kept() == head.afresh()
-
-
-@pytest.mark.parametrize("examples", [15, pytest.param(400, marks=pytest.mark.soak)])
-def test_in_any_order_and_cut_anywhere(examples: int) -> None:
-    tried = settings(
-        max_examples=examples,
-        deadline=None,
-        derandomize=True,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    tried(given(FORMS.flatmap(histories), _turns)(in_any_order_and_cut_anywhere))()
 
 
 def test_it_is_the_account_of_the_records(head: Head) -> None:
