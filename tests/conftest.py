@@ -51,6 +51,11 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+def pytest_sessionfinish() -> None:
+    """At the end all goes: extensions that look for what was never freed find nothing."""
+    gc.unfreeze()
+
+
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """Names stay short, and never hold the clock: a zip has it, and two workers would disagree."""
     if isinstance(val, bytes):
