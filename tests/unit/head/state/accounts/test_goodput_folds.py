@@ -24,7 +24,7 @@ from runwatch.record import Batch, Event, JournalId, Origin, Position, RunId
 from runwatch.store.folds import FoldFiles
 from runwatch.store.store import Retention
 from runwatch.testing import FakeClock, until
-from tests.unit.head.test_goodput_accounts import Answer, Head, everything, steady
+from tests.unit.head.state.accounts.test_goodput_accounts import Answer, Head, everything, steady
 from tests.unit.views.goodput.histories import FORMS, histories
 from tests.unit.views.goodput.story import RUN, SECOND, Notebook
 
