@@ -11,7 +11,7 @@ WORKERS ?= 2
 # The tests start a thousand Python processes; each would compile all of Runwatch anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check soak shake bench proto web types contract lock oldest newest sbom audit clean help
+.PHONY: demo test test-page test-python check soak shake bench proto web types contract lock oldest newest sbom audit clean help
 
 help:
 	@echo "make demo    a real four-rank training job with a crash and a restart, and its report"
@@ -33,8 +33,12 @@ help:
 demo: $(STAMP)/run
 	@$(BIN)/runwatch demo
 
-test: $(STAMP)/test web
+test: test-page test-python
+
+test-page: $(STAMP)/test web
 	$(BIN)/python web/build.py test
+
+test-python: $(STAMP)/test web
 	$(BIN)/python $(AGAIN) -m pytest -n $(WORKERS) --dist loadgroup -m "not soak" $(ARGS)
 
 check: $(STAMP)/test

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import settings
@@ -36,6 +37,23 @@ def all_is_said() -> Iterator[None]:
         for each in handler.filters[:]:
             if isinstance(each, Sparing):
                 handler.removeFilter(each)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Eight thousand tests stay until the end: the garbage collector need not look at them again,
+    neither while they are found nor after each test that collects."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_sessionfinish() -> None:
+    """At the end all goes: extensions that look for what was never freed find nothing."""
+    gc.unfreeze()
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

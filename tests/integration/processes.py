@@ -23,6 +23,8 @@ from runwatch.testing import until
 from tests.tokens import remember, urlopen
 
 TRAINER = Path(__file__).parent / "trainer.py"
+RETRY_SECONDS: Final = "0.3"
+"""A head that was away is soon found again: else most of a trial is waiting."""
 
 
 def _some_ports() -> Iterator[int]:
@@ -71,7 +73,11 @@ class Cluster:
     @staticmethod
     def environment_of(directory: Path) -> dict[str, str]:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("RUNWATCH_")}
-        return inherited | {"RUNWATCH_DIR": str(directory), "RUNWATCH_AGENT": "off"}
+        return inherited | {
+            "RUNWATCH_DIR": str(directory),
+            "RUNWATCH_AGENT": "off",
+            "RUNWATCH_RETRY_SECONDS": RETRY_SECONDS,
+        }
 
     def start_head(self, *options: str) -> Listening:
         self.head = self._python(

@@ -22,6 +22,9 @@ from runwatch.testing import until
 from runwatch.wire import spine_pb2 as pb
 from tests.integration.processes import end
 
+# One head for all of them.
+pytestmark = pytest.mark.xdist_group("crowds")
+
 TOKEN = "a-secret-of-this-test"
 FILES = 256
 

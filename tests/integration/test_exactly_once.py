@@ -14,7 +14,7 @@ import pytest
 from runwatch.testing import until
 from tests.integration.processes import Cluster, Trainer, end
 
-TRIALS = 4
+TRIALS = 2
 SOAK_TRIALS = 200
 RATES = pytest.mark.parametrize("hertz", [1000, 0], ids=["1kHz", "full-speed"])
 HOW_MANY = pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_the_head_is_killed(cluster: Cluster, hertz: int, trials: int) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("outage", [4, pytest.param(60, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("outage", [2, pytest.param(60, marks=pytest.mark.soak)])
 def test_four_ranks_record_while_the_head_is_down(cluster: Cluster, outage: int) -> None:
     cluster.start_head()
     cluster.start_agent()

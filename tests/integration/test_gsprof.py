@@ -24,7 +24,7 @@ from runwatch.agent.collectors.replay import save
 from runwatch.agent.lock import end_agents
 from runwatch.testing import until
 from tests import tokens
-from tests.integration.processes import end, free_port
+from tests.integration.processes import RETRY_SECONDS, end, free_port
 
 UNITS = {
     "gpu_utilization_percent": "%",
@@ -61,6 +61,7 @@ class Bench:
 
     def environment(self, **more: str) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith("RUNWATCH_")}
+        more = {"RUNWATCH_RETRY_SECONDS": RETRY_SECONDS, **more}
         return kept | {"HOME": str(self.root), "COLUMNS": "120", **more}
 
     def run(self, *words: str, check: bool = True, **more: str) -> subprocess.CompletedProcess[str]:

@@ -128,7 +128,7 @@ def check_frames(found: Any, samples: list[Sample]) -> None:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("outage", [4, pytest.param(60, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("outage", [2, pytest.param(60, marks=pytest.mark.soak)])
 def test_e2_14_what_was_sampled_while_the_head_was_away(away: Away, outage: int) -> None:
     head = away.start_head("--freq", str(1000 // HERTZ))
     away.connect()

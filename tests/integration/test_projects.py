@@ -43,6 +43,9 @@ from tests.integration.processes import Cluster, end
 from tests.integration.test_cli import runwatch
 from tests.integration.test_trust_tokens import gswarm, hello, http, stream, token_command
 
+# One head for all of them: it takes long to fill.
+pytestmark = pytest.mark.xdist_group("projects")
+
 MAIN: Final = "known to the owner"
 THEIRS: Final = ("llama", "bert", "mistral", "pretraining", "theirs")
 """Words of others: names of runs, groups, sessions, links and tokens."""

@@ -778,6 +778,7 @@ def answer(url: str) -> Any:
         return json.loads(reply.read())
 
 
+@pytest.mark.xdist_group("two programs")
 def test_e1_24_everything_on_this_machine(bench: Bench, programs: list[int]) -> None:
     bench.path = str(bench.root / "nothing-here")
     logs = bench.root / "logs"
@@ -823,6 +824,7 @@ def test_e1_24_everything_on_this_machine(bench: Bench, programs: list[int]) -> 
     assert "runwatch show my-run" in registered
 
 
+@pytest.mark.xdist_group("two programs")
 def test_a_capture_through_a_url(bench: Bench, programs: list[int]) -> None:
     """local:// goes the way of s3://: through fsspec."""
     logs = bench.root / "store"
@@ -838,6 +840,7 @@ def test_a_capture_through_a_url(bench: Bench, programs: list[int]) -> None:
     assert b"/host:CPU" in planes(file)
 
 
+@pytest.mark.xdist_group("two programs")
 def test_a_capture_of_which_some_fail(bench: Bench, programs: list[int], registry: str) -> None:
     logs = bench.root / "logs"
     logs.mkdir()

@@ -73,7 +73,7 @@ from runwatch.record import Batch, Command, JournalId, Origin, RunScope
 from runwatch.record.life import JournalLoss
 from runwatch.record.losses import JournalAside
 from runwatch.record.node import AgentEnd, AgentStart, CollectorFailed, DeviceOwner, ProcessExit
-from runwatch.ship.client import Address, Shipper
+from runwatch.ship.client import Address, Shipper, ShipSettings
 from runwatch.ship.courier import Courier
 from runwatch.ship.tail import FAILURES, Tail
 
@@ -118,7 +118,7 @@ class Agent:
         self._lanes = Lanes(self._sources() if sources is None else sources, self, clock=clock)
         self._book = Book(self._open_journal)
         self._queues = QueueDesk(SCHEDULERS, clock=clock)
-        self._moved = Neighbour(settings, self.host)
+        self._moved = Neighbour(settings, self.host, clock)
         self._sync = DiskSync(settings.root, period_seconds=settings.sync_seconds, clock=clock)
         self._dropped = self._said_dropped_ns = self._dropped_of_others = 0
         self._note = StatusNote(settings, self.host, clock)
@@ -167,6 +167,7 @@ class Agent:
             host=self.host,
             all_hosts=settings.all_hosts,
             inherit_seconds=settings.inherit_seconds,
+            settings=ShipSettings(longest_delay_seconds=settings.retry_seconds),
             commands=self._errands.kinds,
             on_command=self._errands.take,
             on_head=partial(note_head, settings.root, self.host),
@@ -215,6 +216,7 @@ class Agent:
                 self._hear_lanes()
                 self._mind_losses()
                 self._tidy()
+                self._moved.look()
                 self._tell_status()
                 if self._is_idle():
                     break
@@ -537,7 +539,6 @@ class Agent:
             self._book.tell(JournalLoss(report.records_dropped))
         for target in self._targets:
             self._read_dumps(target, ended=False)
-        self._moved.look()
 
     def _is_idle(self) -> bool:
         """No process of a run for a while, and nothing left to ship to a head that we have."""

@@ -12,13 +12,17 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
+from runwatch.agent.collectors.base import Due
 from runwatch.agent.settings import AgentSettings
+from runwatch.clock import Clock
 from runwatch.journal.agents import is_held, lock_name, open_log
 from runwatch.journal.moved import check_private, fallback_place, moved_from, note_wanted
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import JournalId
 
+LOOK_SECONDS: Final = 5.0
 logger = logging.getLogger("runwatch.agent")
 
 
@@ -41,13 +45,16 @@ def here_or_elsewhere(root: Path, make: Callable[[Path], JournalWriter]) -> Jour
 class Neighbour:
     """Looks now and then; one agent for each journal that was moved is enough."""
 
-    def __init__(self, settings: AgentSettings, host: str) -> None:
+    def __init__(self, settings: AgentSettings, host: str, clock: Clock) -> None:
         self._settings = settings
         self._host = host
+        self._due = Due(LOOK_SECONDS, clock)
         self._served: set[JournalId] = set()
         self._started: list[subprocess.Popen[bytes]] = []
 
     def look(self) -> None:
+        if not self._due.is_due():
+            return
         self._started = [each for each in self._started if each.poll() is None]
         place = fallback_place()
         if place == self._settings.root or not (moved := set(moved_from(self._settings.root))):

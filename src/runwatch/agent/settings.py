@@ -28,6 +28,11 @@ class AgentSettings:
         env="RUNWATCH_INHERIT_SECONDS",
         help="what another host left here is sent when it was still for so long; 0 = never",
     )
+    retry_seconds: float = setting(
+        60.0,
+        env="RUNWATCH_RETRY_SECONDS",
+        help="a head that is away is tried again after 1, 2, 4 … seconds, at most after so many",
+    )
     all_hosts: bool = setting(False, help="take every host's journals, not just this one's")
     period_seconds: float = setting(1.0, help="how often the host is sampled")
     device_hz: float = setting(
@@ -75,6 +80,11 @@ class AgentSettings:
         if not self.period_seconds >= LEAST_SECONDS:
             raise UsageError(
                 f"period_seconds is {self.period_seconds:g}; at least {LEAST_SECONDS} can be kept"
+            )
+        if not LEAST_SECONDS <= self.retry_seconds < float("inf"):
+            raise UsageError(
+                f"retry_seconds (RUNWATCH_RETRY_SECONDS) is {self.retry_seconds:g}: a number of "
+                f"seconds, at least {LEAST_SECONDS}"
             )
         for name in ("inherit_seconds", "sync_seconds"):
             if not 0 <= (value := getattr(self, name)) < float("inf"):

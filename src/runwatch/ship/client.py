@@ -90,8 +90,8 @@ class Backoff:
     """1, 2, 4 … 60 seconds, with jitter, so that a thousand agents do not return at once."""
 
     def __init__(self, first: float, longest: float, draw: Callable[[], float]) -> None:
-        self._first, self._longest, self._draw = first, longest, draw
-        self._next = first
+        self._first, self._longest, self._draw = min(first, longest), longest, draw
+        self._next = self._first
 
     def reset(self) -> None:
         self._next = self._first

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from tests.integration.head_history import Producer
-from tests.unit.head.test_profiles import Api
+from tests.unit.head.features.profiles.test_profiles import Api
 
 MANY: Final = 3_000
 MOST_BYTES: Final = 1 << 20

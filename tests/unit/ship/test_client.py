@@ -36,3 +36,8 @@ def test_e2_14_backoff_doubles_with_jitter_up_to_a_minute() -> None:
     backoff.reset()
     draws = iter([0.0])
     assert backoff.delay() == 0.5
+
+
+def test_who_is_to_wait_less_than_the_first_delay_waits_less_from_the_start() -> None:
+    backoff = Backoff(1.0, 0.3, lambda: 0.5)
+    assert [backoff.delay() for _ in range(3)] == [0.3, 0.3, 0.3]

@@ -1,5 +1,5 @@
 // What a head answers, as `tests/fixtures/http/answers` has it, read by the page's models.
-// `make contract` records the answers; tests/unit/head/test_contract.py compares them with the API.
+// `make contract` records the answers; tests/unit/head/http/test_contract.py compares them with the API.
 
 import { expect, test } from "vitest";
 import type { operations } from "../types.generated";

@@ -25,7 +25,7 @@ from runwatch.testing import until
 from runwatch.wire import gswarm_pb2 as pb
 from tests.tokens import remember
 
-SOURCE = Path(__file__).parents[3] / "src"
+SOURCE = Path(__file__).parents[5] / "src"
 
 # What the clients themselves were compiled from, as far as they use it.
 OLD = """

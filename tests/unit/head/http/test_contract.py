@@ -15,6 +15,10 @@ from tests.contract.recorded import Kept
 ANEW = "`make contract` records it"
 
 
+# One head for all of them.
+pytestmark = pytest.mark.xdist_group("contract")
+
+
 @pytest.fixture(scope="module")
 def document() -> dict[str, Any]:
     return recorded.described()

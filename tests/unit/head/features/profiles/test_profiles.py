@@ -23,7 +23,7 @@ from runwatch.head.settings import ServingSettings, ViewerSettings
 from runwatch.testing import until
 from tests.integration.head_history import SECOND, START, Producer
 
-TRACES = Path(__file__).parents[2] / "fixtures" / "profiles"
+TRACES = Path(__file__).parents[4] / "fixtures" / "profiles"
 AT_ONCE = LocalSettings(serving=ServingSettings(viewer=ViewerSettings(summarises_at_once=True)))
 
 

@@ -23,8 +23,8 @@ from runwatch.head.state.board import RunBoard
 from runwatch.record import Batch, JournalId, RunId, RunScope
 from runwatch.store.asking import Question, look
 from runwatch.testing import FakeClock, until
-from tests.unit.head.test_goodput_accounts import Head
-from tests.unit.head.test_goodput_folds import Lasting, a_lasting_head
+from tests.unit.head.state.accounts.test_goodput_accounts import Head
+from tests.unit.head.state.accounts.test_goodput_folds import Lasting, a_lasting_head
 from tests.unit.views.goodput.story import Notebook
 
 ORDER = (

@@ -7,7 +7,7 @@ attempts, clocks that are apart.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -216,12 +216,19 @@ def stores(tmp_path: Path, clock: FakeClock) -> Iterator[tuple[DuckStore, Journa
 
 
 def differing(
-    root: Path, stores: tuple[DuckStore, JournalStore], clock: FakeClock, group: str, seed: int
+    root: Path,
+    stores: tuple[DuckStore, JournalStore],
+    clock: FakeClock,
+    group: str,
+    seed: int,
+    some: Callable[[int], bool] = lambda at: True,
 ) -> list[str]:
     """The families of a group whose account is another where nothing is stored."""
     whole, bare = stores
-    families = [family for family in gather().values() if family.group == group]
-    for at, family in enumerate(families):
+    every = [family for family in gather().values() if family.group == group]
+    families = [family for at, family in enumerate(every) if some(at)]
+    for family in families:
+        at = every.index(family)
         for told in family.make(Random(seed)).told:
             Journal(told, family.name, with_steps=(at + seed) % 2 > 0).write(root)
             if told.exit is not None:
@@ -233,6 +240,11 @@ def differing(
     return [run for run in runs if account(whole, run, clock) != account(bare, run, clock)]
 
 
+def a_half(at: int) -> bool:
+    """With steps and with spans in turns."""
+    return at % 4 in (0, 3)
+
+
 @pytest.mark.parametrize("group", GROUPS)
 def test_the_account_is_the_same_where_nothing_is_stored(
     tmp_path: Path,
@@ -242,11 +254,11 @@ def test_the_account_is_the_same_where_nothing_is_stored(
     group: str,
 ) -> None:
     monkeypatch.setattr(journals, "STRETCH_ROWS", 2_000)  # so that there are many
-    assert not differing(tmp_path, stores, clock, group, seed=0)
+    assert not differing(tmp_path, stores, clock, group, 0, a_half)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("group", GROUPS)
 def test_the_account_is_the_same_where_nothing_is_stored_often(
     tmp_path: Path,

@@ -22,7 +22,7 @@ from runwatch.head.state.profiles import File, Kept, Place, folder_name, for_vie
 from runwatch.record import RunId
 from runwatch.testing import until
 
-XPLANE = Path(__file__).parents[2] / "fixtures" / "profiles" / "jax.xplane.pb"
+XPLANE = Path(__file__).parents[4] / "fixtures" / "profiles" / "jax.xplane.pb"
 
 
 def kept(run: str, session: str, *paths: Path) -> Kept:

@@ -16,7 +16,7 @@ from runwatch.head.keeping import Keeping
 from runwatch.record import RunId
 from runwatch.wire import spine_pb2 as pb
 from tests.integration.head_history import SECOND, Producer
-from tests.unit.head.test_profiles import Api, drop, ended
+from tests.unit.head.features.profiles.test_profiles import Api, drop, ended
 
 
 @pytest.fixture

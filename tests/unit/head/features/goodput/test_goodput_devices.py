@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.head_history import Producer, exited
-from tests.unit.head.test_goodput_figures import World
+from tests.unit.head.features.goodput.test_goodput_figures import World
 
 TENSOR = "gpu_tensor_activity_percent"
 

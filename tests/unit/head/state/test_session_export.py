@@ -218,9 +218,7 @@ moments = st.lists(
 )  # fmt: skip
 
 
-@given(moments, st.sampled_from([100, 1000, 3000]), st.integers(1, 40))
-@settings(max_examples=60, deadline=None)
-def test_each_sample_is_in_exactly_one_frame(
+def each_sample_is_in_exactly_one_frame(
     moments: list[tuple[int, int, int]], period_ms: int, window_points: int
 ) -> None:
     store = DuckStore.open(None)
@@ -240,6 +238,12 @@ def test_each_sample_is_in_exactly_one_frame(
         assert found == exported(store, of), "the size of windows shows"
     finally:
         store.close()
+
+
+@pytest.mark.parametrize("examples", [20, pytest.param(300, marks=pytest.mark.soak)])
+def test_each_sample_is_in_exactly_one_frame(examples: int) -> None:
+    drawn = given(moments, st.sampled_from([100, 1000, 3000]), st.integers(1, 40))
+    settings(max_examples=examples, deadline=None)(drawn(each_sample_is_in_exactly_one_frame))()
 
 
 def test_parquet_has_the_same_numbers(store: Store, tmp_path: Path) -> None:
