@@ -31,9 +31,12 @@ def run(reading: Reading, given: Given) -> RunDetail:
 
 def configs(reading: Reading, given: Given) -> ConfigsInfo:
     id = reading.run(given["run"])
-    found = reading.configs(id)
+    configs_of_run = reading.configs(id)
     return ConfigsInfo(
-        run=id, user=plain(found.user), software=plain(found.software), system=plain(found.system)
+        run=id,
+        user=plain(configs_of_run.user),
+        software=plain(configs_of_run.software),
+        system=plain(configs_of_run.system),
     )
 
 
@@ -64,7 +67,7 @@ def _process_info(state: ProcessState) -> ProcessInfo:
 def events(reading: Reading, given: Given) -> EventList:
     id = reading.run(given["run"])
     check_range(given)
-    found = reading.store.events(
+    rows = reading.store.events(
         id,
         kinds=list(given["kind"]) or None,
         start_ns=given["start"],
@@ -73,7 +76,7 @@ def events(reading: Reading, given: Given) -> EventList:
         newest_first=given["newest_first"],
         most_bytes=MOST_EVENT_BYTES,
     )
-    return EventList(run=id, events=[_event_info(event) for event in found])
+    return EventList(run=id, events=[_event_info(event) for event in rows])
 
 
 def _event_info(event: EventRow) -> EventInfo:

@@ -106,12 +106,12 @@ class RunsApi(Feature):
         return await for_caller(request, lambda: self._listed(request, given))
 
     def _listed(self, request: Request, given: Given) -> Response:
-        """A list that the caller has already is not made again."""
+        """A list that the caller already has is not built again."""
         summaries, state = self._board.summaries()
         sight: Sight = request.scope[CALLER].sight
         summaries = [run for run in summaries if sight.shows(run.run, run.group)]
-        said = f"{state} {sight} ".encode() + request.scope["query_string"]
-        tag = f'"{hashlib.sha256(said).hexdigest()[:24]}"'
+        asked = f"{state} {sight} ".encode() + request.scope["query_string"]
+        tag = f'"{hashlib.sha256(asked).hexdigest()[:24]}"'
         headers = {
             "ETag": tag,
             "Cache-Control": "private, no-cache",

@@ -117,10 +117,12 @@ class DeletionDesk:
 
         def gone() -> RunDeleted:
             load = self._deletions.load(given["run"])
-            made = self._deletions.delete(
+            deletion = self._deletions.delete(
                 load.run, keep_days=given["keep_days"], force=bool(given["force"])
             )
-            return RunDeleted(**_load_fields(load), deleted_ns=made.at_ns, purge_ns=made.purge_ns)
+            return RunDeleted(
+                **_load_fields(load), deleted_ns=deletion.at_ns, purge_ns=deletion.purge_ns
+            )
 
         try:
             return json_reply(await run_in_threadpool(gone))
@@ -130,14 +132,14 @@ class DeletionDesk:
     async def _list(self, request: Request, given: Given) -> Response:
         projects = request.scope[CALLER].sight.projects
 
-        def made() -> DeletedRuns:
-            found = sorted(self._deletions.all(projects), key=lambda each: -each.at_ns)
+        def listed() -> DeletedRuns:
+            newest_first = sorted(self._deletions.all(projects), key=lambda each: -each.at_ns)
             return DeletedRuns(
-                deleted=[_info(each) for each in found],
+                deleted=[_info(each) for each in newest_first],
                 records_dropped=0 if projects else self._deletions.records_dropped(),
             )
 
-        return json_reply(await run_in_threadpool(made))
+        return json_reply(await run_in_threadpool(listed))
 
     async def _restore(self, request: Request, given: Given) -> Response:
         projects = request.scope[CALLER].sight.projects

@@ -32,20 +32,20 @@ ORDERS: Final = tuple(sign + name for name in (*_BY_SUMMARY, *_BY_INFO) for sign
 
 def runs(board: RunBoard, reading: Reading, given: Given, summaries: list[RunSummary]) -> RunList:
     order, descending = given["order"].removeprefix("-"), given["order"].startswith("-")
-    found = [run for run in summaries if _wanted(run, given)]
+    chosen = [run for run in summaries if _wanted(run, given)]
     offset, end = given["offset"], given["offset"] + given["limit"]
     if order in _BY_SUMMARY:
         by = _BY_SUMMARY[order]
-        found.sort(key=lambda run: (by(run), run.run), reverse=descending)
-        infos = _infos(board, board.cards(found[offset:end]))
+        chosen.sort(key=lambda run: (by(run), run.run), reverse=descending)
+        infos = _infos(board, board.cards(chosen[offset:end]))
     else:
         by_info = _BY_INFO[order]
-        everyone = _infos(board, board.cards(found))
+        everyone = _infos(board, board.cards(chosen))
         everyone.sort(key=lambda run: (by_info(run), run.run), reverse=descending)
         infos = everyone[offset:end]
     if given["metrics"]:
         _add_values(reading, infos, given["metrics"])
-    total = len(found)
+    total = len(chosen)
     return RunList(runs=infos, total=total, next_offset=end if end < total else None)
 
 
