@@ -34,10 +34,15 @@ PROFILE: Final = {
     "first_step": 1, "last_step": 2, "origin": "demand", "command": "c1", "problems": ["p"],
     "rank": 0, "host": "node-1", "pid": 7, "run": "hostile", "way": "sdk",
 }  # fmt: skip
+BEAT: Final = {
+    "ns": NOW, "all": [8, 937], "threads": {"7": [5, 900, 4096]},
+    "children": {"9": ["python3", "S", 4, 77]},
+}  # fmt: skip
 STACKS: Final = {
     "pid": 7, "rank": 0, "host": "node-1", "time_ns": NOW, "how": "outside", "state": "R",
     "fault": "SIGSEGV", "incident": "i1", "command": "c1", "round": 0, "problems": [],
-    "threads": [THREAD], "pulse": {"5": [1, 2]}, "child_of": 3,
+    "threads": [THREAD], "pulse": {"before": BEAT, "after": BEAT}, "child_of": 3, "step": 5,
+    "journal": "hostile-1", "answers": True,
 }  # fmt: skip
 SESSION: Final = {"id": "5", "name": "night"}
 DEVICE: Final = {"device": "gpu0", "uuid": "GPU-1", "name": "H200", "why": "gone"}
