@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple
 from runwatch.record import NO_STEP
 
 PREFIX: Final = "goodput."
-EVENT: Final = "goodput_entry"
 LOGGER: Final = "logger"
 TYPE: Final = "type"
 

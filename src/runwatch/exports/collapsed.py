@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from runwatch.record.stacks import Stacks
-from runwatch.views.diagnosis.frames import Frame, threads_of
+from runwatch.record.stacks import Frame, Stacks
+from runwatch.views.diagnosis.frames import threads_of
 
 Path = tuple[str, tuple[Frame, ...]]
 """A thread's name and its frames, outermost first."""
@@ -19,7 +19,7 @@ Path = tuple[str, tuple[Frame, ...]]
 def samples(stacks: Iterable[Stacks]) -> Iterator[tuple[int, Path]]:
     """By rank: where the user's threads were.  Idle ones beside the main thread are left out."""
     for process in stacks:
-        for thread in threads_of(process.body()):
+        for thread in threads_of(process):
             if thread.frames and (thread.is_main or not thread.idle):
                 name = thread.name or "thread"
                 if process.child_of:

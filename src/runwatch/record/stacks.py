@@ -42,6 +42,16 @@ class Frame(Message):
     line: int = checked(whole(-1, 1 << 31), 0)
     native: bool = unless_empty(checked(flag, False))
 
+    @property
+    def name(self) -> str:
+        """Without the class or function around it: not every source of stacks knows them."""
+        return self.function if self.native else self.function.rpartition(".")[2]
+
+    @property
+    def place(self) -> str:
+        """`train.py:88`."""
+        return f"{self.file.rpartition('/')[2]}:{self.line}" if self.line else self.file
+
 
 @dataclass(frozen=True, slots=True)
 class AsyncTask(Message):

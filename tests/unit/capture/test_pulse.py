@@ -32,9 +32,9 @@ def child(code: str) -> Iterator[int]:
             started.kill()
 
 
-def felt(pid: int) -> dict[str, object]:
+def felt(pid: int) -> Stacks:
     here = pulse.feel(pid, time.monotonic_ns())
-    return Stacks(pulse=pulse.both(here, here, {pid})).body()
+    return Stacks(pulse=pulse.both(here, here, {pid}))
 
 
 def test_who_computes_is_told_from_who_rests() -> None:

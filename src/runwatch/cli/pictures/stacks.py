@@ -11,8 +11,8 @@ from rich.text import Text
 
 from runwatch.cli.pictures import tables
 from runwatch.cli.stacks_pid import print_threads
-from runwatch.record.stacks import Stacks
-from runwatch.views.diagnosis.frames import Frame, is_library
+from runwatch.record.stacks import Frame, Stacks
+from runwatch.views.diagnosis.frames import is_library
 from runwatch.views.diagnosis.progress import ranks_in_words
 
 CONFIDENCE: Final = {"certain": "bold red", "likely": "bold yellow"}

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
+from runwatch.record.stacks import Frame, Stacks
 from runwatch.views.diagnosis.frames import (
     HOLDS_GIL,
-    Frame,
     Signature,
     Thread,
     Wait,
@@ -44,8 +44,8 @@ class RankEvidence:
     """What is known of one rank.  A *look* (or round) is one reading of its stacks."""
 
     rank: int
-    rounds: Sequence[Mapping[str, Any]] = ()
-    """`Stacks.to_json()` of its process, oldest first; one or two are enough."""
+    rounds: Sequence[Stacks] = ()
+    """Of its process, oldest first; one or two are enough."""
     state: str = ""
     """The letter of /proc/PID/stat; if empty, the newest round's."""
     last_step: int | None = None
@@ -57,37 +57,36 @@ class RankEvidence:
     ended: Ended | None = None
     problems: tuple[str, ...] = ()
     """Why it could not be looked at."""
-    children: Sequence[Mapping[str, Any]] = ()
+    children: Sequence[Stacks] = ()
     """Stacks of the processes it started: a data loader's workers."""
     host: str = ""
-    histories: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    histories: Mapping[int, Sequence[Stacks]] = field(default_factory=dict)
     """By pid: all rounds of the processes that it started, oldest first."""
     speaks: bool = False
     """It recorded values or texts after its last progress, and not long ago."""
 
 
 def gather(
-    bodies: Iterable[Mapping[str, Any]],
+    looks: Iterable[Stacks],
     progress: Progress | None = None,
     now_ns: int | None = None,
 ) -> dict[int, RankEvidence]:
     """What is known of each rank, from the `stacks` events of one incident and the progress so far.
 
-    A body with `child_of` is about a process that a rank started.
+    Stacks with `child_of` are of a process that a rank started.
     """
-    rounds: dict[int, dict[int, Mapping[str, Any]]] = defaultdict(dict)
-    children: dict[int, dict[int, dict[int, Mapping[str, Any]]]] = defaultdict(dict)
+    rounds: dict[int, dict[int, Stacks]] = defaultdict(dict)
+    children: dict[int, dict[int, dict[int, Stacks]]] = defaultdict(dict)
     hosts: dict[int, str] = {}
-    for body in bodies:
-        rank, number, pid = body.get("rank"), body.get("round", 0), body.get("pid")
-        if not isinstance(rank, int) or not isinstance(number, int):
+    for stacks in looks:
+        rank, number = stacks.rank, stacks.round or 0
+        if rank is None:
             continue
-        if body.get("child_of") or body.get("child") or body.get("parent"):
-            history = children[rank].setdefault(pid if isinstance(pid, int) else 0, {})
-            history[number] = body
+        if stacks.child_of:
+            children[rank].setdefault(stacks.pid, {})[number] = stacks
         else:
-            rounds[rank][number] = body
-            hosts[rank] = str(body.get("host", ""))
+            rounds[rank][number] = stacks
+            hosts[rank] = stacks.host or ""
     everyone = set(rounds) | (set(progress.ranks()) if progress is not None else set())
     return {
         rank: _with_progress(
@@ -105,7 +104,7 @@ def gather(
     }
 
 
-def _in_order(rounds: Mapping[int, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _in_order(rounds: Mapping[int, Stacks]) -> list[Stacks]:
     return [rounds[number] for number in sorted(rounds)]
 
 
@@ -193,9 +192,8 @@ class Seat:
 def seat(evidence: RankEvidence) -> Seat:
     all_looks = [threads for stacks in evidence.rounds if (threads := threads_of(stacks))]
     newest_looks = all_looks[-LOOKS:]
-    state = evidence.state or next(
-        (str(s["state"]) for s in reversed(evidence.rounds) if s.get("state")), ""
-    )
+    states = (stacks.state for stacks in reversed(evidence.rounds) if stacks.state)
+    state = evidence.state or next(states, "")
     thread = _that_matters(newest_looks[-1]) if newest_looks else None
     if thread is None:
         return Seat(evidence, None, None, ("unseen", why_unseen(evidence)), False, state=state)
@@ -238,9 +236,9 @@ def _moved(looks: Sequence[Thread]) -> bool:
     return any(differ(one, other) for one, other in zip(looks, looks[1:], strict=False))
 
 
-def _keeps_gil(rounds: Sequence[Mapping[str, Any]]) -> bool | None:
+def _keeps_gil(rounds: Sequence[Stacks]) -> bool | None:
     """A process that did not answer once may have been slow; one that never answers is not."""
-    answers = [answer for each in rounds if isinstance(answer := each.get("answers"), bool)]
+    answers = [stacks.answers for stacks in rounds if stacks.answers is not None]
     if any(answers):
         return False
     return True if len(answers) > 1 else None
@@ -259,18 +257,14 @@ def _as_seen(looks: Sequence[Thread]) -> Wait:
     return wait_of(newest)
 
 
-def _ours(rounds: Sequence[Mapping[str, Any]]) -> set[int]:
+def _ours(rounds: Sequence[Stacks]) -> set[int]:
     """The thread ids of Runwatch's own threads in that process."""
-    threads = [t for each in rounds for t in each.get("threads") or () if isinstance(t, Mapping)]
-    ours = (t for t in threads if str(t.get("name", "")).startswith("runwatch"))
-    return {n for t in ours if isinstance(n := t.get("native_id"), int)}
+    threads = (thread for stacks in rounds for thread in stacks.threads)
+    return {thread.native_id for thread in threads if thread.name.startswith("runwatch")}
 
 
 def why_unseen(evidence: RankEvidence) -> str:
-    lists = [stacks.get("problems") for stacks in evidence.rounds]
-    of_rounds = [
-        str(problem) for each in lists if isinstance(each, list | tuple) for problem in each
-    ]
+    of_rounds = (problem for stacks in evidence.rounds for problem in stacks.problems)
     return next(iter((*evidence.problems, *of_rounds)), "no stacks came back")
 
 
@@ -326,8 +320,7 @@ def child_waits(seat: Seat) -> list[tuple[int, Wait]]:
             continue
         wait = wait_of(thread)
         if not is_idle_worker(thread):
-            pid = stacks.get("pid")
-            waits.append((pid if isinstance(pid, int) else 0, wait))
+            waits.append((stacks.pid, wait))
     return waits
 
 

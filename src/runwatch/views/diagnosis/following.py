@@ -23,12 +23,11 @@ from runwatch.record import (
     Series,
     SpanName,
 )
+from runwatch.record.life import Elapsed, LogText
 from runwatch.views.diagnosis.progress import STEP, Ended, Progress
 from runwatch.views.pace import Limits
 from runwatch.views.runs import ProcessState
 
-ELAPSED_EVENT: Final = "elapsed"
-LOG_EVENT: Final = "log"
 ENTRY_PREFIX: Final = PREFIX
 MOST_BEGUN: Final = 8
 LAST_POINTS: Final = 64
@@ -145,19 +144,19 @@ class Follower:
             self.progress.saw_step(journal.rank, number, begun[0], time_ns)
 
     def _event(self, journal: _Journal, event: Event) -> None:
-        if event.kind == ELAPSED_EVENT:
+        if event.kind == Elapsed.KIND:
             self._elapsed(journal, event.time_ns, event.body)
-        elif event.kind == LOG_EVENT:
+        elif event.kind == LogText.KIND:
             self.progress.saw_word(journal.rank, event.time_ns + journal.offset_ns)
         else:
             self.progress.saw(journal.rank, event.time_ns + journal.offset_ns)
 
     def _elapsed(self, journal: _Journal, time_ns: int, body: Mapping[str, Any]) -> None:
-        name, seconds, ago = body.get("name"), body.get("seconds"), body.get("ago_seconds", 0)
-        if not isinstance(name, str) or not isinstance(seconds, int | float):
+        stretch = Elapsed.stretch(body)
+        if stretch is None:
             return
-        end_ns = time_ns + journal.offset_ns
-        end_ns -= round(ago * 1e9) if isinstance(ago, int | float) else 0
+        name, seconds, ago = stretch
+        end_ns = time_ns + journal.offset_ns - round(ago * 1e9)
         self.progress.saw_elapsed(journal.rank, name, end_ns, round(seconds * 1e9))
 
     def _points(self, journal: _Journal, batch: Batch) -> None:

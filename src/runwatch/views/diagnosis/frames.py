@@ -8,10 +8,11 @@ purpose decides; only where none does, the innermost frames say how.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from runwatch.record.stacks import AsyncTask, Frame, Stacks
 from runwatch.views.diagnosis.patterns import (
     BY_NAME,
     HOW_NATIVE,
@@ -21,28 +22,6 @@ from runwatch.views.diagnosis.patterns import (
     Kind,
     Pattern,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    function: str
-    file: str
-    line: int
-    native: bool = False
-
-    @property
-    def name(self) -> str:
-        """Without the class or function around it: not every source of stacks knows them."""
-        return self.function if self.native else self.function.rpartition(".")[2]
-
-    @property
-    def place(self) -> str:
-        """`train.py:88`."""
-        return f"{self.file.rpartition('/')[2]}:{self.line}" if self.line else self.file
-
-    def to_json(self) -> dict[str, Any]:
-        plain = {"function": self.function, "file": self.file, "line": self.line}
-        return plain | {"native": True} if self.native else plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +59,7 @@ class Wait:
         return {
             "kind": self.kind,
             "what": self.what,
-            "where": None if self.where is None else self.where.to_json(),
+            "where": None if self.where is None else self.where.body(),
             "detail": self.detail,
         }
 
@@ -117,24 +96,28 @@ _SERVED: Final[Mapping[str, int]] = {"transfer": 1, "evaluation": 2, "compile": 
 # ── reading ────────────────────────────────────────────────────────────────────────────────────
 
 
-def threads_of(stacks: Mapping[str, Any]) -> list[Thread]:
+def threads_of(stacks: Stacks) -> list[Thread]:
     """The threads of the user's program.  Frames that say nothing are left out."""
     threads = []
-    for plain in _mappings(stacks.get("threads")):
-        name = str(plain.get("name", ""))
-        frames = tuple(_frames(plain.get("frames")))
-        if name.startswith("runwatch") or _is_ours(frames):
+    for seen in stacks.threads:
+        frames = tuple(_telling_frames(seen.frames))
+        if seen.name.startswith("runwatch") or _is_ours(frames):
             continue
-        is_main, gil, idle = (bool(plain.get(f)) for f in ("is_main", "holds_gil", "idle"))
-        number = plain.get("native_id")
-        whole = any(bool(frame.get("native")) for frame in _mappings(plain.get("frames")))
-        own = number if isinstance(number, int) else 0
-        thread = Thread(name, frames, is_main, gil, idle, own, whole, bool(plain.get("spins")))
-        threads.append(_through_tasks(thread, list(_mappings(plain.get("tasks")))))
+        thread = Thread(
+            name=seen.name,
+            frames=frames,
+            is_main=seen.is_main,
+            holds_gil=seen.holds_gil,
+            idle=seen.idle,
+            native_id=seen.native_id,
+            whole=any(frame.native for frame in seen.frames),
+            spins=seen.spins,
+        )
+        threads.append(_through_tasks(thread, seen.tasks))
     return threads
 
 
-def _through_tasks(thread: Thread, tasks: Sequence[Mapping[str, Any]]) -> Thread:
+def _through_tasks(thread: Thread, tasks: Sequence[AsyncTask]) -> Thread:
     """If the thread's event loop waits, its tasks show where: their frames go before its own.
 
     It begins with the task that the loop runs until complete, and follows what each awaits.
@@ -142,22 +125,20 @@ def _through_tasks(thread: Thread, tasks: Sequence[Mapping[str, Any]]) -> Thread
     purpose = _purpose(thread.frames)
     if not tasks or not _loop_waits(thread.frames) or (purpose and purpose[0] == "idle"):
         return thread
-    by_name = {str(task.get("name", "")): task for task in tasks}
-    task = next((t for t in tasks if t.get("is_root")), None) or _telling(tasks)
+    by_name = {task.name: task for task in tasks}
+    task = next((task for task in tasks if task.is_root), None) or _telling(tasks)
     inner: tuple[Frame, ...] = ()
     seen: list[str] = []
-    while task is not None and (name := str(task.get("name", ""))) not in seen:
-        seen.append(name)
-        inner = (*_frames(task.get("frames")), *inner)
-        names = task.get("awaits")
-        others = [by_name[n] for n in names if n in by_name] if isinstance(names, list) else []
-        task = _telling(others)
+    while task is not None and task.name not in seen:
+        seen.append(task.name)
+        inner = (*_telling_frames(task.frames), *inner)
+        task = _telling([by_name[name] for name in task.awaits if name in by_name])
     return replace(thread, frames=(*inner, *thread.frames), awaits=seen[-1] if seen else "")
 
 
-def _telling(tasks: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+def _telling(tasks: Sequence[AsyncTask]) -> AsyncTask | None:
     """The first task that is in the user's own code, else the first."""
-    users = (t for t in tasks if any(not is_library(f) for f in _frames(t.get("frames"))))
+    users = (t for t in tasks if any(not is_library(f) for f in _telling_frames(t.frames)))
     return next(users, tasks[0] if tasks else None)
 
 
@@ -183,18 +164,17 @@ def main_thread(threads: Sequence[Thread]) -> Thread | None:
     return candidates[-1] if candidates else None
 
 
-def _frames(plain: Any) -> Iterable[Frame]:
-    for each in _mappings(plain):
-        native = bool(each.get("native", False))
-        function = str(each.get("function", ""))
-        if native:
-            function = _ADDRESS.sub("", function) if not function.startswith("0x") else function
-            if not function or _NOISE.search(function):
-                continue
-        line = each.get("line")
-        file = str(each.get("file", ""))
-        if native or not _OURS.search(file):
-            yield Frame(function, file, line if isinstance(line, int) else 0, native)
+def _telling_frames(frames: Iterable[Frame]) -> Iterator[Frame]:
+    for frame in frames:
+        if not frame.native:
+            if not _OURS.search(frame.file):
+                yield frame
+            continue
+        function = frame.function
+        if not function.startswith("0x"):
+            function = _ADDRESS.sub("", function)
+        if function and not _NOISE.search(function):
+            yield replace(frame, function=function)
 
 
 def _is_ours(frames: Sequence[Frame]) -> bool:
@@ -202,11 +182,6 @@ def _is_ours(frames: Sequence[Frame]) -> bool:
     rest = [f for f in frames if not f.native and f.name != _LEFT_OUT]
     started = any(frame.name in _BOOTSTRAP for frame in rest)
     return started and all(f.name in _BOOTSTRAP | {"run"} and is_library(f) for f in rest)
-
-
-def _mappings(value: Any) -> Iterable[Mapping[str, Any]]:
-    if isinstance(value, list | tuple):
-        yield from (each for each in value if isinstance(each, Mapping))
 
 
 # ── recognising ────────────────────────────────────────────────────────────────────────────────

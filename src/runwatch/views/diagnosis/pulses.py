@@ -6,9 +6,12 @@ onto a core so far, and for how long.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from typing import Final
+
+from runwatch.record.stacks import Beat, Stacks
 
 AT_REST_PER_SECOND: Final = 0.7
 """A thread that wakes up less often waits with a timeout of seconds, or sleeps."""
@@ -49,77 +52,69 @@ class Child:
     ran: Ran | None
 
 
-def of_thread(rounds: Sequence[Mapping[str, Any]], number: int) -> Ran | None:
+Counts = tuple[int, ...]
+"""How often on a core, for how many nanoseconds, and perhaps how many bytes were written."""
+
+
+def of_thread(rounds: Sequence[Stacks], number: int) -> Ran | None:
     """How much one thread ran, over all looks; None if that is not known."""
-    return _between(rounds, lambda side: _pair(_mapping(side.get("threads")).get(str(number))))
+    return _between(rounds, lambda beat: _counts(beat.threads.get(str(number))))
 
 
-def of_others(rounds: Sequence[Mapping[str, Any]], without: Collection[int]) -> Ran | None:
+def of_others(rounds: Sequence[Stacks], without: Collection[int]) -> Ran | None:
     """How much all threads but those ran."""
 
-    def pair(side: Mapping[str, Any]) -> tuple[int, ...] | None:
-        everyone = _pair(side.get("all"))
+    def counts(beat: Beat) -> Counts | None:
+        everyone = _counts(beat.all)
         if everyone is None:
             return None
-        threads = _mapping(side.get("threads"))
-        those = [p for number in without if (p := _pair(threads.get(str(number)))) is not None]
+        rows = (beat.threads.get(str(number)) for number in without)
+        those = [row for row in map(_counts, rows) if row is not None]
         return everyone[0] - sum(p[0] for p in those), everyone[1] - sum(p[1] for p in those)
 
-    return _between(rounds, pair)
+    return _between(rounds, counts)
 
 
-def children_of(rounds: Sequence[Mapping[str, Any]]) -> list[Child]:
+def children_of(rounds: Sequence[Stacks]) -> list[Child]:
     """The child processes that were there at the last look."""
-    last = next((p for p in (_pulse(r) for r in reversed(rounds)) if p), None)
-    if last is None:
+    beats = _beats(rounds)
+    if not beats:
         return []
     children = []
-    for pid, row in _mapping(last[1].get("children")).items():
-        if not isinstance(row, list | tuple) or len(row) != 4 or not str(pid).isdigit():
-            continue
-        ran = _between(rounds, lambda side, pid=pid: _child_pair(side, pid))
-        children.append(Child(int(pid), str(row[0]), str(row[1]), ran))
+    for pid, row in beats[-1][1].children.items():
+        if len(row) == 4 and pid.isdigit():
+            ran = _between(rounds, partial(_of_child, pid=pid))
+            children.append(Child(int(pid), str(row[0]), str(row[1]), ran))
     return children
 
 
-def _child_pair(side: Mapping[str, Any], pid: Any) -> tuple[int, ...] | None:
-    row = _mapping(side.get("children")).get(pid)
-    return _pair(row[2:]) if isinstance(row, list | tuple) else None
+def _of_child(beat: Beat, pid: str) -> Counts | None:
+    return _counts(beat.children.get(pid, ())[2:])
 
 
-def _between(rounds: Sequence[Mapping[str, Any]], pair: Any) -> Ran | None:
+def _between(rounds: Sequence[Stacks], counts: Callable[[Beat], Counts | None]) -> Ran | None:
     """From the end of each look to the beginning of the next."""
-    pulses = [pulse for each in rounds if (pulse := _pulse(each)) is not None]
+    beats = _beats(rounds)
     often = ns = wrote = elapsed_ns = 0
-    for (_, earlier), (later, _) in zip(pulses, pulses[1:], strict=False):
-        one, other = pair(earlier), pair(later)
+    for (_, earlier), (later, _) in zip(beats, beats[1:], strict=False):
+        one, other = counts(earlier), counts(later)
         if one is None or other is None:
             continue
         often += max(other[0] - one[0], 0)
         ns += max(other[1] - one[1], 0)
         wrote += other[2] - one[2] if len(other) == len(one) == 3 else 0
-        elapsed_ns += max(_number(later.get("ns")) - _number(earlier.get("ns")), 0)
+        elapsed_ns += max(later.ns - earlier.ns, 0)
     if elapsed_ns <= 0:
         return None
     return Ran(often * 1e9 / elapsed_ns, ns / elapsed_ns, wrote > 0)
 
 
-def _pulse(stacks: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
-    pulse = _mapping(stacks.get("pulse"))
-    before, after = pulse.get("before"), pulse.get("after")
-    both = isinstance(before, Mapping) and isinstance(after, Mapping)
-    return (before, after) if both else None  # type: ignore[return-value]
+def _beats(rounds: Sequence[Stacks]) -> list[tuple[Beat, Beat]]:
+    pulses = [stacks.pulse for stacks in rounds if stacks.pulse is not None]
+    return [(p.before, p.after) for p in pulses if p.before is not None and p.after is not None]
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _pair(value: Any) -> tuple[int, ...] | None:
-    if not isinstance(value, list | tuple) or len(value) not in (2, 3):
+def _counts(row: Sequence[str | int] | None) -> Counts | None:
+    if row is None or len(row) not in (2, 3):
         return None
-    return tuple(map(_number, value))
-
-
-def _number(value: Any) -> int:
-    return value if isinstance(value, int) else 0
+    return tuple(number if isinstance(number, int) else 0 for number in row)

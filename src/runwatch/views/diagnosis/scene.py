@@ -36,7 +36,7 @@ class Group:
             "text": seats_in_words(self.seats),
             "wait": None if first.wait is None else first.wait.to_json(),
             "thread": "" if first.thread is None else first.thread.name,
-            "frames": [frame.to_json() for frame in frames],
+            "frames": [frame.body() for frame in frames],
             "state": first.state,
             "ended": "" if ended is None else ended.words,
             "moves": first.moves,

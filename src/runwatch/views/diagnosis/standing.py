@@ -198,7 +198,7 @@ def _children(seat: Seat) -> list[Child]:
     by_pid = {child.pid: child for child in pulses.children_of(seat.evidence.rounds)}
     for pid, rounds in seat.evidence.histories.items():
         if pid not in by_pid:
-            state = str(rounds[-1].get("state", "")) if rounds else ""
+            state = rounds[-1].state if rounds else ""
             by_pid[pid] = Child(pid, "python", state, None)
     return list(by_pid.values())
 

@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 import runwatch
 from runwatch.compat.goodput.log import backend, following
 from runwatch.compat.goodput.log.backend import JournalLogger
-from runwatch.compat.goodput.log.entries import AsEvent, Entry, to_record
+from runwatch.compat.goodput.log.entries import Entry, to_record
 from runwatch.compat.goodput.log.recorder import GoodputRecorder
-from runwatch.entries import EVENT
 from runwatch.errors import HeadUnreachable, UsageError, WireError
 from runwatch.journal.segment import MIN_SEGMENT_BYTES, segment_name
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import JournalId, Origin, Role, RunId, RunScope
+from runwatch.record.life import GoodputEntry
 from runwatch.sdk.guard import tally
 
 SAVE = {"job_name": "job", "event_type": "save", "step": 1, "directory": "gs://b"}
@@ -71,8 +71,8 @@ class Book:
     def write(self, entry: Entry, time_ns: int | None = None) -> None:
         self.time_ns = self.time_ns + 1 if time_ns is None else time_ns
         record = to_record(entry, self.logger)
-        if isinstance(record, AsEvent):
-            self.writer.event(EVENT, record.body, scope=self.scope)
+        if isinstance(record, GoodputEntry):
+            self.writer.tell(record, scope=self.scope)
         else:
             series = self.writer.series(record.metric, scope=self.scope, labels=record.labels)
             self.writer.point(series, record.value, record.step)

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from runwatch.compat.goodput.calculator.calculator import GoodputCalculator
 from runwatch.compat.goodput.goodput_cache import GoodputCache
 from runwatch.compat.goodput.goodput_utils import BadputType, GoodputInfo, GoodputType, StepInfo
-from runwatch.compat.goodput.log.entries import AsEvent, Columns, Mark, mark_of, to_record
+from runwatch.compat.goodput.log.entries import Columns, Mark, mark_of, to_record
+from runwatch.record.life import GoodputEntry
 from tests.unit.compat.goodput.support import (
     BEGIN,
     Entry,
@@ -317,7 +318,7 @@ class ColumnLog:
         columns = Columns(marks)
         for row, entry in enumerate(self.new):
             record = to_record(entry)
-            if isinstance(record, AsEvent):
+            if isinstance(record, GoodputEntry):
                 columns.others.append((len(columns.code), row, entry))
                 continue
             mark = mark_of(record.metric, record.labels)

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from runwatch.compat.goodput.log.entries import (
     TIME_FIELDS,
-    AsEvent,
     AsPoint,
     Columns,
     Entry,
@@ -23,6 +22,7 @@ from runwatch.compat.goodput.log.entries import (
     to_record,
 )
 from runwatch.record import NO_STEP
+from runwatch.record.life import GoodputEntry
 
 SAVE = {
     "job_name": "job",
@@ -51,9 +51,9 @@ def timed(field: str) -> Entry:
     )
 
 
-def back(record: AsPoint | AsEvent, job: str = "job") -> Entry:
-    if isinstance(record, AsEvent):
-        return from_event(record.body)
+def back(record: AsPoint | GoodputEntry, job: str = "job") -> Entry:
+    if isinstance(record, GoodputEntry):
+        return from_event(record.body())
     mark = mark_of(record.metric, record.labels)
     assert mark is not None
     return from_mark(mark, record.step, record.value, job)
@@ -78,7 +78,7 @@ def test_there_is_a_point_for_every_time_that_recorders_write() -> None:
 @pytest.mark.parametrize("entry", [SAVE, COUNTS, {"job_name": "job"}])
 def test_any_other_entry_is_one_event_with_all_its_fields(entry: Entry) -> None:
     record = to_record(entry, "log")
-    assert record == AsEvent({"logger": "log", "entry": entry})
+    assert record == GoodputEntry("log", entry)
     assert back(record) == entry
 
 
@@ -98,7 +98,7 @@ def test_any_other_entry_is_one_event_with_all_its_fields(entry: Entry) -> None:
 def test_an_odd_entry_keeps_its_fields(change: dict[str, Any]) -> None:
     entry = timed("step_start_time") | change
     record = to_record(entry)
-    assert isinstance(record, AsEvent)
+    assert isinstance(record, GoodputEntry)
     kept = back(record)
     assert kept == entry
 
@@ -107,7 +107,7 @@ def test_an_odd_entry_keeps_its_fields(change: dict[str, Any]) -> None:
 def test_a_type_that_cannot_be_a_label_is_kept_with_its_entry(kind: object) -> None:
     entry = timed("custom_badput_event_start_time") | {"custom_badput_event_type": kind}
     record = to_record(entry)
-    assert isinstance(record, AsEvent)
+    assert isinstance(record, GoodputEntry)
     assert back(record) == entry
 
 

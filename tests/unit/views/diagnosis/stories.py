@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from runwatch.record.stacks import Stacks
 from runwatch.views.diagnosis.evidence import RankEvidence
 from runwatch.views.diagnosis.progress import Ended
 
@@ -41,12 +42,12 @@ def _rank(rank: int, known: Mapping[str, Any], how: str) -> RankEvidence:
     asked = [known["asked"]] if "asked" in known else []
     return RankEvidence(
         rank,
-        known["outside"] if how == "outside" else asked,
+        [Stacks.of(look) for look in (known["outside"] if how == "outside" else asked)],
         state=known["state"],
         last_step=known["step"] - 1,
         since_ns=SINCE,
         ended=ended,
-        children=known["children"],
+        children=[Stacks.of(child) for child in known["children"]],
     )
 
 
@@ -78,8 +79,8 @@ def thread(
     }
 
 
-def stacks(*threads: Mapping[str, Any], pid: int = 7, state: str = "S") -> dict[str, Any]:
-    return {
+def stacks(*threads: Mapping[str, Any], pid: int = 7, state: str = "S", **more: Any) -> Stacks:
+    body = {
         "pid": pid,
         "time_ns": SINCE,
         "how": "outside",
@@ -87,6 +88,7 @@ def stacks(*threads: Mapping[str, Any], pid: int = 7, state: str = "S") -> dict[
         "state": state,
         "problems": [],
     }
+    return Stacks.of(body | more)
 
 
 def collective(what: str = "all_reduce", line: int = 88) -> dict[str, Any]:

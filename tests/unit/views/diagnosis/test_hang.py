@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from runwatch.record.stacks import Stacks
 from runwatch.views.diagnosis.evidence import RankEvidence, gather
 from runwatch.views.diagnosis.hang import HangReport, diagnose
 from runwatch.views.diagnosis.progress import Ended, Progress
@@ -408,16 +409,16 @@ def test_evidence_is_gathered_from_events_and_progress() -> None:
     for number in range(4):
         progress.saw_step(number, 3, SINCE - SECOND, SINCE)
     progress.saw_end(3, Ended(SINCE, False, "SIGKILL"))
-    bodies = [
-        stacks(collective()) | {"rank": number, "host": "a", "round": round}
+    looks = [
+        stacks(collective(), rank=number, host="a", round=round)
         for round in (1, 0)
         for number in range(3)
     ]
-    child = stacks(loading(), pid=99) | {"rank": 1, "round": 0, "child": True}
-    found = gather([*bodies, child, {"rank": "x"}], progress)
+    child = stacks(loading(), pid=99, rank=1, round=0, child_of=7)
+    found = gather([*looks, child, Stacks.of({"rank": "x"})], progress)
     assert sorted(found) == [0, 1, 2, 3]
     assert len(found[0].rounds) == 2 and found[0].last_step == 3 and found[0].host == "a"
-    assert [each["pid"] for each in found[1].children] == [99]
+    assert [each.pid for each in found[1].children] == [99]
     assert diagnose(found).ranks == (3,)
 
 
@@ -450,7 +451,7 @@ def test_a_report_is_plain_json() -> None:
 )  # fmt: skip
 def test_odd_stacks_do_no_harm(odd: dict[int, Any]) -> None:
     ranks = {
-        number: RankEvidence(number, [plain] if isinstance(plain, dict) else [])
+        number: RankEvidence(number, [Stacks.of(plain)] if isinstance(plain, dict) else [])
         for number, plain in odd.items()
     }
     assert isinstance(diagnose(ranks).text, str)

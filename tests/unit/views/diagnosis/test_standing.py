@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from runwatch.record.stacks import Stacks
 from runwatch.views.diagnosis.evidence import RankEvidence, gather, seat
 from runwatch.views.diagnosis.hang import diagnose
 from runwatch.views.diagnosis.progress import Progress
@@ -35,12 +36,28 @@ ME = 1
 """The number of a story's main thread."""
 
 
-def pulse(look: int, often: float, share: float, **children: Any) -> dict[str, Any]:
-    """Felt at a look, a second after the one before; what happened during looks is left out."""
+def pulse(
+    look: int,
+    often: float,
+    share: float,
+    *,
+    everyone: tuple[int, int] | None = None,
+    wrote: int | None = None,
+    children: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Felt at a look, a second after the one before; what happened during looks is left out.
+
+    `everyone`: how often, and for how long, all threads were on a core in a second; without it,
+    only the main thread was.  `wrote`: bytes that the main thread writes in a second.
+    """
     ns, pair = look * SECOND, [round(look * often), round(look * share * SECOND)]
-    side = {"ns": ns, "all": pair, "threads": {str(ME): pair}, "children": {}}
-    side["children"] = {
-        pid: [*said[:2], look * said[2], look * said[3]] for pid, said in children.items()
+    side = {
+        "ns": ns,
+        "all": pair if everyone is None else [look * each for each in everyone],
+        "threads": {str(ME): pair if wrote is None else [*pair, look * wrote]},
+        "children": {
+            pid: [*row[:2], look * row[2], look * row[3]] for pid, row in (children or {}).items()
+        },
     }
     return {"before": side, "after": side}
 
@@ -51,13 +68,13 @@ def looked(
     share: float = 0.0,
     looks: int = 3,
     state: str = "S",
+    everyone: tuple[int, int] | None = None,
+    wrote: int | None = None,
     **more: Any,
 ) -> RankEvidence:
     """The same at every look, but for what it had of the cores."""
-    rounds = [
-        stacks(*threads, state=state) | {"pulse": pulse(look, often, share)} | more
-        for look in range(looks)
-    ]
+    pulses = [pulse(look, often, share, everyone=everyone, wrote=wrote) for look in range(looks)]
+    rounds = [stacks(*threads, state=state, pulse=felt, **more) for felt in pulses]
     return RankEvidence(0, rounds, last_step=10, since_ns=SINCE)
 
 
@@ -100,7 +117,8 @@ def test_shares_of_a_core() -> None:
     assert of_thread(rounds, ME) == Ran(4.0, 0.25)
     assert of_others(rounds, {ME}) == Ran(0.0, 0.0)
     assert of_thread(rounds, 99) is None and of_thread(rounds[:1], ME) is None
-    assert of_thread([{"pulse": 3}, {"pulse": {"before": {}, "after": []}}], ME) is None
+    odd = [Stacks.of({"pulse": 3}), Stacks.of({"pulse": {"before": {}, "after": []}})]
+    assert of_thread(odd, ME) is None
 
 
 # ── kinds that have their time ────────────────────────────────────────────────────────────────
@@ -165,7 +183,7 @@ def test_words_are_signs_of_life() -> None:
     progress = Progress(Limits())
     progress.saw_step(0, 3, SINCE - SECOND, SINCE)
     progress.saw_word(0, SINCE + SECOND)
-    body = stacks(sleeping()) | {"rank": 0, "round": 0}
+    body = stacks(sleeping(), rank=0, round=0)
     (quiet,) = gather([body], progress, SINCE + 15 * SECOND).values()
     assert not quiet.speaks, "a word right after a step belongs to it"
     progress.saw_word(0, SINCE + 12 * SECOND)
@@ -176,10 +194,7 @@ def test_words_are_signs_of_life() -> None:
 
 
 def test_who_prints_is_there() -> None:
-    talking = looked(sleeping(), often=1, share=0.001)
-    for look, stacked in enumerate(talking.rounds):
-        for side in stacked["pulse"].values():
-            side["threads"] = {str(ME): [look, 0, look * 40]}
+    talking = looked(sleeping(), often=1, share=0.0, wrote=40)
     assert bearing(talking) == "busy" and seat(talking).ran == Ran(1.0, 0.0, True)
 
 
@@ -191,10 +206,7 @@ def test_an_interpreter_without_a_python_frame_is_at_its_prompt() -> None:
 def test_threads_at_work_are_waited_for() -> None:
     waiting = at(frame("result", f"{STDLIB}/concurrent/futures/_base.py", 456), frame("fit"))
     assert bearing(looked(waiting)) == "stuck"
-    busy = looked(waiting)
-    for look, stacked in enumerate(busy.rounds):
-        for side in stacked["pulse"].values():
-            side["all"] = [look * 100, look * SECOND]
+    busy = looked(waiting, everyone=(100, SECOND))
     assert bearing(busy) == "busy"
 
 
@@ -206,7 +218,7 @@ WAITING = at(frame("wait", f"{STDLIB}/subprocess.py", 1264), frame("fetch", line
 
 def with_child(name: str, state: str, often: int, ns: int) -> RankEvidence:
     child = {"77": [name, state, often, ns]}
-    rounds = [stacks(WAITING) | {"pulse": pulse(look, 0, 0, **child)} for look in range(3)]
+    rounds = [stacks(WAITING, pulse=pulse(look, 0, 0, children=child)) for look in range(3)]
     return RankEvidence(0, rounds)
 
 
@@ -225,20 +237,20 @@ def test_a_child_that_does_not_is_stuck(state: str) -> None:
 def test_children_are_read_from_the_last_pulse() -> None:
     (child,) = children_of(with_child("git", "R", 10, SECOND).rounds)
     assert (child.pid, child.name, child.ran) == (77, "git", Ran(10.0, 1.0))
-    assert children_of([{"pulse": {"before": {}, "after": {"children": {"x": 3}}}}]) == []
+    odd = Stacks.of({"pulse": {"before": {}, "after": {"children": {"x": 3}}}})
+    assert children_of([odd]) == []
 
 
 def test_a_worker_is_judged_by_its_own_stack() -> None:
-    body = stacks(loading()) | {"rank": 0}
-    bodies = [body | {"round": look} for look in range(3)]
+    looks = [stacks(loading(), rank=0, round=look) for look in range(3)]
     fetch = frame("__getitem__", "/home/user/project/data.py", 12)
     worker = at(fetch, frame("_worker_loop", f"{SITE}/torch/utils/data/_utils/worker.py", 374))
-    child = stacks(worker, pid=99) | {"rank": 0, "child_of": 7}
-    stuck = gather([*bodies, *(child | {"round": look} for look in range(3))])
+    child = [stacks(worker, pid=99, rank=0, child_of=7, round=look) for look in range(3)]
+    stuck = gather([*looks, *child])
     assert bearing(stuck[0]) == "stuck"
     moved = at(fetch | {"line": 13}, *worker["frames"][1:2])
-    last = stacks(moved, pid=99) | {"rank": 0, "child_of": 7, "round": 2}
-    busy = gather([*bodies, *(child | {"round": look} for look in range(2)), last])
+    last = stacks(moved, pid=99, rank=0, child_of=7, round=2)
+    busy = gather([*looks, *child[:2], last])
     assert bearing(busy[0]) == "busy"
 
 
@@ -265,7 +277,7 @@ def test_the_native_frames_of_who_keeps_the_lock() -> None:
             [*native(*functions), frame("call_library", line=9), main()], gil=True, idle=False
         )
         held = looked(HOLDING, share=1.0, answers=False)
-        last = stacks(whole) | {"answers": False}
+        last = stacks(whole, answers=False)
         return RankEvidence(0, [*held.rounds, last])
 
     assert bearing(seen("sre_ucs1_match", "pattern_match")) == "stuck"
@@ -279,13 +291,13 @@ def test_a_loop_that_nothing_in_it_can_end() -> None:
     assert bearing(looked(asked | {"spins": True}, often=90, share=1.0)) == "stuck"
     assert bearing(looked(asked, often=90, share=1.0)) == "busy"
     once = looked(HOLDING, share=1.0, answers=True)
-    spun = stacks(HOLDING | {"spins": True}) | {"answers": True}
+    spun = stacks(HOLDING | {"spins": True}, answers=True)
     assert bearing(RankEvidence(0, [*once.rounds, spun])) == "unsure", "seen once is luck"
 
 
 def test_one_answer_shows_that_the_lock_is_free() -> None:
     held = looked(HOLDING, share=1.0, answers=False)
-    last = stacks(HOLDING) | {"answers": True}
+    last = stacks(HOLDING, answers=True)
     assert seat(RankEvidence(0, [*held.rounds, last])).keeps_gil is False
     assert seat(RankEvidence(0, held.rounds[:1])).keeps_gil is None
 
@@ -350,11 +362,8 @@ def test_the_one_that_the_others_wait_for_decides() -> None:
 def test_nobody_differs_and_something_is_sent() -> None:
     ranks = {}
     for number in range(4):
-        found = looked(collective())
-        for look, stacked in enumerate(found.rounds):
-            for side in stacked["pulse"].values():
-                side["all"] = [look * 500, look * SECOND // 2]
-        ranks[number] = RankEvidence(number, found.rounds, last_step=10)
+        sending = looked(collective(), everyone=(500, SECOND // 2))
+        ranks[number] = RankEvidence(number, sending.rounds, last_step=10)
     report = diagnose(ranks)
     assert report.bearing == "busy" and "something is sent or received" in report.text
     quiet = {n: RankEvidence(n, looked(collective()).rounds, last_step=10) for n in range(4)}

@@ -31,7 +31,7 @@ from runwatch.compat.goodput.log.entries import (
     to_event,
     to_record,
 )
-from runwatch.entries import EVENT, TYPE
+from runwatch.entries import TYPE
 from runwatch.errors import HeadUnreachable
 from runwatch.journal.writer import JournalWriter, PointCall
 from runwatch.record import NO_STEP
@@ -138,8 +138,7 @@ class JournalLogger:
         if isinstance(record, AsPoint) and series is not None:
             writer.point(series, record.value, record.step)
         else:
-            body = to_event(entry, self._logger).body
-            writer.event(EVENT, body, scope=self._run._scope)
+            writer.tell(to_event(entry, self._logger), scope=self._run._scope)
 
     def _series_of(self, point: AsPoint, writer: JournalWriter) -> int | None:
         mark = mark_of(point.metric, point.labels)

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from runwatch.compat.goodput import fields
-from runwatch.entries import EVENT, LOGGER, PREFIX, TYPE
+from runwatch.entries import LOGGER, PREFIX, TYPE
 from runwatch.record import NO_STEP
+from runwatch.record.life import GoodputEntry
 
 Entry = dict[str, Any]
 
@@ -65,20 +66,14 @@ class AsPoint(NamedTuple):
     value: float
 
 
-class AsEvent(NamedTuple):
-    """An event of kind `EVENT`."""
-
-    body: dict[str, Any]
-
-
-def to_record(entry: Mapping[str, Any], logger: str = "") -> AsPoint | AsEvent:
+def to_record(entry: Mapping[str, Any], logger: str = "") -> AsPoint | GoodputEntry:
     """How `entry` of the log `logger` lies in a journal.  Its values are such as JSON has."""
     return _to_point(entry, logger) or to_event(entry, logger)
 
 
-def to_event(entry: Mapping[str, Any], logger: str = "") -> AsEvent:
+def to_event(entry: Mapping[str, Any], logger: str = "") -> GoodputEntry:
     """The way that is open to every entry."""
-    return AsEvent({LOGGER: logger, "entry": dict(entry)})
+    return GoodputEntry(logger, dict(entry))
 
 
 def _to_point(entry: Mapping[str, Any], logger: str) -> AsPoint | None:
@@ -127,11 +122,9 @@ def from_mark(mark: Mark, step: int, seconds: float, job_name: str) -> Entry:
 
 def from_event(body: Mapping[str, Any]) -> Entry:
     """The entry in an event's body; ValueError if there is none (a body cut for its length)."""
-    entry = body.get("entry")
-    if type(entry) is dict:
-        return entry
-    if not isinstance(entry, Mapping):
-        raise ValueError(f"an event of kind {EVENT!r} without an entry: {list(body)[:5]}")
+    entry = GoodputEntry.of(body).entry
+    if entry is None:
+        raise ValueError(f"an event {GoodputEntry.KIND!r} without an entry: {list(body)[:5]}")
     return dict(entry)
 
 

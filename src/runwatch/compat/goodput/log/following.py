@@ -25,11 +25,11 @@ from runwatch.compat.goodput.log.entries import (
     logger_of,
     mark_of,
 )
-from runwatch.entries import EVENT
 from runwatch.journal.liveness import is_alive
 from runwatch.journal.reader import JournalReader
 from runwatch.journal.segment import journal_directories, segment_indexes
 from runwatch.record import START, Batch, Points, Position, RunScope, Series, position
+from runwatch.record.life import GoodputEntry
 from runwatch.sdk.identity import display_name, slug
 
 LIVENESS_SECONDS: Final = 1.0
@@ -151,7 +151,7 @@ class _Followed:
         columns = Columns(self._marks, code, points.step, points.value, points.time_ns)
         row = last_ns = 0
         for time_ns, kind, body, _, _ in batch.events:
-            if kind == EVENT and (entry := self._entry(body)) is not None:
+            if kind == GoodputEntry.KIND and (entry := self._entry(body)) is not None:
                 row = bisect_right(points.time_ns, time_ns, row if time_ns >= last_ns else 0)
                 columns.others.append((row, time_ns, entry))
                 last_ns = time_ns

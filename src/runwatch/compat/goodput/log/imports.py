@@ -25,18 +25,17 @@ from runwatch.clock import system_clock
 from runwatch.compat.goodput.fields import _JOB_END_TIME, _JOB_NAME, _JOB_START_TIME
 from runwatch.compat.goodput.log.entries import (
     UNIT,
-    AsEvent,
     AsPoint,
     Entry,
     time_ns_of,
     to_record,
 )
 from runwatch.compat.goodput.log.following import Journals, is_of_job
-from runwatch.entries import EVENT
 from runwatch.errors import NotFound, UsageError
 from runwatch.journal.segment import new_journal_id
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import Origin, RunId, RunScope
+from runwatch.record.life import GoodputEntry, RunEnd, RunStart
 from runwatch.sdk.guard import logger
 from runwatch.sdk.identity import display_name, slug
 from runwatch.sdk.values.plain import mapping, text
@@ -251,7 +250,7 @@ def import_entries(
 
 class _Fresh(NamedTuple):
     time_ns: int
-    record: AsPoint | AsEvent
+    record: AsPoint | GoodputEntry
 
 
 def _only_job(logged: list[Logged], wanted: str | None) -> str:
@@ -304,11 +303,11 @@ def _known(root: Path, job: str, name: str) -> set[int]:
     return known
 
 
-def _key(record: AsPoint | AsEvent) -> int:
+def _key(record: AsPoint | GoodputEntry) -> int:
     """Exact duplicates have the same.  A number rather than the fields: there may be millions."""
     if isinstance(record, AsPoint):
         return hash(repr((record.metric, sorted(record.labels.items()), *record[2:])))
-    return hash(json.dumps(record.body, sort_keys=True))
+    return hash(json.dumps(record.body(), sort_keys=True))
 
 
 class _ImportClock:
@@ -359,19 +358,19 @@ def _write_records(
 ) -> None:
     run, name = slug(job), display_name(job)
     scope = writer.scope(RunScope(0, run, name))
-    writer.event("run_start", {"run": run, "name": name, "rank": 0, "imported": True}, scope=scope)
+    writer.tell(RunStart(run=run, name=name, rank=0, imported=True), scope=scope)
     ended = False
     for time_ns, record in fresh:
         clock.time_ns = time_ns
-        if isinstance(record, AsEvent):
-            writer.event(EVENT, record.body, scope=scope)
+        if isinstance(record, GoodputEntry):
+            writer.tell(record, scope=scope)
             continue
         series = writer.series(record.metric, scope=scope, unit=UNIT, labels=record.labels)
         writer.point(series, record.value, record.step)
         if record.metric.endswith((_JOB_START_TIME, _JOB_END_TIME)):
             ended = record.metric.endswith(_JOB_END_TIME)
     if ended:
-        writer.event("run_end", {"status": "completed", "explicit": False}, scope=scope)
+        writer.tell(RunEnd("completed"), scope=scope)
 
 
 def _mark(fresh: list[_Fresh], job: str) -> str:

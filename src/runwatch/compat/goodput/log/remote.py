@@ -11,7 +11,6 @@ from urllib.parse import quote, urlencode
 
 from runwatch.address import http_address, read_address, token_for
 from runwatch.compat.goodput.log.entries import (
-    AsEvent,
     AsPoint,
     Columns,
     Entry,
@@ -21,6 +20,7 @@ from runwatch.compat.goodput.log.entries import (
     to_record,
 )
 from runwatch.errors import HeadUnreachable, RunwatchError, UsageError, WireError
+from runwatch.record.life import GoodputEntry
 from runwatch.sdk.identity import slug
 from runwatch.settings import runwatch_dir, token_of
 
@@ -85,7 +85,7 @@ class HeadLog:
                 continue
             record = to_record(entry)
             mark = mark_of(record.metric, record.labels) if isinstance(record, AsPoint) else None
-            if mark is None or isinstance(record, AsEvent):
+            if mark is None or isinstance(record, GoodputEntry):
                 columns.others.append((len(columns.code), last_ns, entry))
             else:
                 columns.add(self.marks.code(mark), record.step, record.value, last_ns)

@@ -32,12 +32,12 @@ from runwatch.head.reading import Reading
 from runwatch.head.settings import HangSettings
 from runwatch.record import Batch, JournalId, RunId, RunScope
 from runwatch.record.commands import StacksWanted
-from runwatch.record.life import RunEnd, RunStart
+from runwatch.record.life import Elapsed, RunEnd, RunStart
 from runwatch.record.node import ProcessExit
 from runwatch.record.stacks import Incident, Stacks
 from runwatch.store.store import Wanted
 from runwatch.views.diagnosis.evidence import RankEvidence
-from runwatch.views.diagnosis.following import ELAPSED_EVENT, ENTRY_PREFIX, Follower
+from runwatch.views.diagnosis.following import ENTRY_PREFIX, Follower
 from runwatch.views.diagnosis.progress import Stall
 from runwatch.views.runs import ProcessState, of_last_attempt
 from runwatch.views.severity import Bearing, next_rise_ns, severity
@@ -467,7 +467,7 @@ def _drained(waiting: deque[T]) -> Iterator[T]:
 
 def _wanted(since: Mapping[JournalId, int]) -> Wanted:
     return Wanted(
-        metric=lambda metric: metric.startswith(ENTRY_PREFIX), kinds=(ELAPSED_EVENT,), since=since
+        metric=lambda metric: metric.startswith(ENTRY_PREFIX), kinds=(Elapsed.KIND,), since=since
     )
 
 

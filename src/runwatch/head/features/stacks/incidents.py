@@ -52,7 +52,7 @@ def evidence_of(
     stacks: Iterable[Stacks], progress: Progress | None = None, now_ns: int | None = None
 ) -> dict[int, RankEvidence]:
     """The diagnosis reads plain bodies."""
-    return gather((each.body() for each in stacks), progress, now_ns)
+    return gather(stacks, progress, now_ns)
 
 
 class StackTaker:

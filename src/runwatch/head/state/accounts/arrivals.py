@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from runwatch.record import Batch, JournalId
+from runwatch.record.life import RunEnd
+from runwatch.record.node import ProcessExit
 
 MANY_RECORDS: Final = 50_000
 """A run is looked at when one of its journals has so many new ones, and a tenth of all it has."""
@@ -45,6 +47,6 @@ class Arrivals:
 
 def _ended(batch: Batch) -> list[JournalId]:
     """The journals that an event of the batch says are at their end."""
-    ended = [batch.origin.journal for event in batch.events if event.kind == "run_end"]
-    exits = [event.body.get("journal") for event in batch.events if event.kind == "process_exit"]
-    return ended + [JournalId(name) for name in exits if isinstance(name, str)]
+    ended = [batch.origin.journal for event in batch.events if event.kind == RunEnd.KIND]
+    exits = [ProcessExit.of(e.body) for e in batch.events if e.kind == ProcessExit.KIND]
+    return ended + [JournalId(told.journal) for told in exits if told.journal]
