@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from runwatch.record.captures import CaptureAsked, CommandResult, ProfileDeleted, ProfileTold
+from runwatch.record.captures import CaptureRequested, ProfileDeleted, ProfileEvent
+from runwatch.record.commands import CommandResult
 from runwatch.record.life import (
     Config,
     Elapsed,
@@ -49,9 +50,9 @@ from runwatch.record.stacks import IncidentTold, StacksTaken
 EVENTS: Final[tuple[type[Message], ...]] = (
     RunStart, RunEnd, ProcessExit, Fork, Config, LogText, Elapsed, GoodputEntry, SdkWarning,
     ClockJump, JournalLoss, JournalGap, JournalAside, RecordsSkipped, SeriesNotRecorded,
-    PointsNotRecorded, LimitReached, JobQueued, QueueUnknown, ProfileTold, ProfileDeleted,
+    PointsNotRecorded, LimitReached, JobQueued, QueueUnknown, ProfileEvent, ProfileDeleted,
     StacksTaken, IncidentTold, SessionStart, SessionStop, SessionResume, SessionClock,
-    CaptureAsked, CommandResult, AgentStart, AgentEnd, GuestConnect, CollectorFailed,
+    CaptureRequested, CommandResult, AgentStart, AgentEnd, GuestConnect, CollectorFailed,
     CollectorStuck, CollectorResumed, DeviceOwner, DeviceAdded, DeviceLost, DeviceUnreadable,
     GpuXid,
 )  # fmt: skip

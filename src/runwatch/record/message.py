@@ -43,6 +43,9 @@ class Message:
     __slots__ = ()
     KIND: ClassVar[str] = ""
     """The kind of the event or command.  Parts of other messages have none."""
+    ALSO: ClassVar[Mapping[str, Check]] = {}
+    """Fields that travel beside the declared ones: `body` derives them from others, or only some
+    messages of this kind have them.  The door checks them too."""
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Self:
@@ -75,7 +78,7 @@ def _forms(kind: type[Message]) -> tuple[tuple[str, _Form], ...]:
 
 def checks_of(kind: type[Message]) -> dict[str, Check]:
     """What the door asks of each field."""
-    return {name: form.check for name, form in _forms(kind)}
+    return dict(kind.ALSO) | {name: form.check for name, form in _forms(kind)}
 
 
 # ── how fields are declared ────────────────────────────────────────────────────────────────────
@@ -90,7 +93,17 @@ def checked(check: Check, default: Any = None) -> Any:
     return field(default=default, metadata={_FORM: _Form(check, read)})
 
 
-def listed(each: Check, most: int = 10_000) -> Any:
+def formed(
+    check: Check,
+    default: Any,
+    read: Callable[[Any], Any],
+    write: Callable[[Any], Any],
+) -> Any:
+    """A value that is read or written in a way of its own; `read` returns None for a wrong one."""
+    return field(default=default, metadata={_FORM: _Form(check, read, write)})
+
+
+def listed(each: Check, most: int = 10_000, default: tuple[Any, ...] | None = ()) -> Any:
     """A tuple of plain values; a reader passes over those that are wrong."""
 
     def read(value: Any) -> Any:
@@ -98,7 +111,7 @@ def listed(each: Check, most: int = 10_000) -> Any:
             return None
         return tuple(item for item in value[:most] if not each(item))
 
-    return field(default=(), metadata={_FORM: _Form(many(each, most), read, list)})
+    return field(default=default, metadata={_FORM: _Form(many(each, most), read, list)})
 
 
 def mapping(each: Check, most: int = 10_000) -> Any:

@@ -27,6 +27,7 @@ from runwatch.capture.outside import look
 from runwatch.capture.stacks import MAX_EVENT_BYTES, Stacks
 from runwatch.journal.liveness import PROC, start_ticks
 from runwatch.record import Command
+from runwatch.record.commands import StacksResult
 
 AT_ONCE: Final = 8
 MAX_CHILDREN: Final = 16
@@ -85,7 +86,7 @@ class Subject:
     """0: a rank's own process."""
 
 
-def errand(command: Command, context: Context) -> Mapping[str, Any]:
+def errand(command: Command, context: Context) -> StacksResult:
     request = Request.of(command.body)
     wanted = [target for target in context.targets() if request.wants(target)]
     looking = _Looking(command, request, context)
@@ -108,11 +109,11 @@ def errand(command: Command, context: Context) -> Mapping[str, Any]:
                 # Who was looked at last is not looked at again at once.
                 context.clock.wait(max(left, request.gap_seconds / 2), pause.wait)
     told = dict(sorted(problems.items())[:_MAX_PROBLEMS])
-    return {
-        "processes": len(seen),
-        "looked": len(looked),
-        "problems": {str(pid): why for pid, why in told.items()},
-    }
+    return StacksResult(
+        processes=len(seen),
+        looked=len(looked),
+        problems={str(pid): why for pid, why in told.items()},
+    )
 
 
 class _Looking:

@@ -19,7 +19,7 @@ from typing import Final
 
 from runwatch.errors import RunwatchError, UsageError
 from runwatch.head.features.profiles.shown import Giver
-from runwatch.head.state.profiles import File, Kept, folder_name, for_viewer
+from runwatch.head.state.profiles import File, StoredProfile, folder_name, for_viewer
 
 MEMORY_BYTES: Final = 4 << 30
 IDLE_SECONDS: Final = 600.0
@@ -48,12 +48,12 @@ class Viewer:
 
     def __init__(
         self,
-        sessions: Callable[[], Sequence[Kept]],
+        profiles: Callable[[], Sequence[StoredProfile]],
         *,
         memory_bytes: int = MEMORY_BYTES,
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
-        self._sessions = sessions
+        self._profiles = profiles
         self._memory_bytes = memory_bytes
         self._idle_seconds = idle_seconds
         self._lock = threading.Lock()
@@ -198,7 +198,7 @@ class Viewer:
 
     def _arrange(self) -> None:
         assert self._giver is not None
-        left_out = self._giver.show(wanted(self._sessions()))
+        left_out = self._giver.show(wanted(self._profiles()))
         if left_out:
             logger.warning(
                 "XProf is not shown the %d oldest files: it may open no more (ulimit -n)", left_out
@@ -206,14 +206,14 @@ class Viewer:
         self._arranged = time.monotonic()
 
 
-def wanted(sessions: Sequence[Kept]) -> dict[str, dict[str, File]]:
-    """The sessions' XPlane profiles, by the folder in which XProf looks for them."""
-    found: dict[str, dict[str, File]] = {}
-    for kept in sessions:
-        planes = {f.name: f for f in kept.files if f.kind == "xplane"}
+def wanted(profiles: Sequence[StoredProfile]) -> dict[str, dict[str, File]]:
+    """Their XPlane files, by the folder in which XProf looks for them."""
+    by_folder: dict[str, dict[str, File]] = {}
+    for profile in profiles:
+        planes = {file.name: file for file in profile.files if file.kind == "xplane"}
         if planes:
-            found[f"{folder_name(kept.run)}/plugins/profile/{kept.id}"] = planes
-    return found
+            by_folder[f"{folder_name(profile.run)}/plugins/profile/{profile.name}"] = planes
+    return by_folder
 
 
 def _private_folder() -> Path:

@@ -41,6 +41,7 @@ from runwatch.head.http.types import plain
 from runwatch.head.outbox import Sent
 from runwatch.head.reading import Reading
 from runwatch.record import Batch, RunId
+from runwatch.record.commands import StacksResult
 from runwatch.views.diagnosis.evidence import gather
 from runwatch.views.diagnosis.hang import HangReport, diagnose
 from runwatch.views.incidents import Incident
@@ -247,14 +248,16 @@ class StacksApi(Feature):
             done=sent.is_done,
             hosts=list(sent.hosts),
             unreachable=dict(sent.unreachable),
-            results={host: plain(dict(body)) for host, body in list(sent.results.items())},
+            results={host: plain(result.body()) for host, result in list(sent.results.items())},
         )
 
 
 # ── as API shapes ─────────────────────────────────────────────────────────────────────────────
 
 
-def stack_list(run: RunId, bodies: Sequence[Body], sent: Sent | None = None) -> StackList:
+def stack_list(
+    run: RunId, bodies: Sequence[Body], sent: Sent[StacksResult] | None = None
+) -> StackList:
     """Grouped; who keeps the others waiting is said only after a second look, and of the stuck."""
     report = diagnose(gather(bodies))
     tells = len({body.get("round") for body in bodies}) > 1 and report.stuck

@@ -19,6 +19,7 @@ from runwatch.head.outbox import Outbox, Sent
 from runwatch.head.own_journal import OwnJournal
 from runwatch.head.reading import Reading
 from runwatch.record import RunId
+from runwatch.record.commands import StacksResult, StacksWanted
 from runwatch.store.store import OF_EACH
 from runwatch.views.diagnosis.evidence import RankEvidence
 from runwatch.views.diagnosis.hang import HangReport, diagnose
@@ -76,24 +77,24 @@ class StackTaker:
         """Whom to ask about a host's processes."""
         return host if self.outbox is None else self.outbox.node_of(host)
 
-    def ask(self, run: RunId, wanted: Wanted, hosts: Iterable[str]) -> Sent:
+    def ask(self, run: RunId, wanted: Wanted, hosts: Iterable[str]) -> Sent[StacksResult]:
         """Ask the agents that speak for these hosts."""
         if self.outbox is None:
             raise NotFound("nobody can be asked here: this head has no way to the nodes")
-        body = {
-            "run": run,
-            "ranks": None if wanted.ranks is None else list(wanted.ranks),
-            "incident": wanted.incident,
-            "rounds": wanted.rounds,
-            "gap_seconds": wanted.gap_seconds,
-            "native": wanted.native,
-            "first_round": wanted.first_round,
-        }
+        command = StacksWanted(
+            run=run,
+            ranks=None if wanted.ranks is None else tuple(wanted.ranks),
+            incident=wanted.incident,
+            rounds=wanted.rounds,
+            gap_seconds=wanted.gap_seconds,
+            native=wanted.native,
+            first_round=wanted.first_round,
+        )
         nodes = map(self.node_of, hosts)
-        return self.outbox.send("stacks", body, nodes, ANSWER_SECONDS, run)
+        return self.outbox.send(command, StacksResult, nodes, ANSWER_SECONDS, run)
 
     def wait(
-        self, sent: Sent, seconds: float, stopping: Callable[[], bool] = lambda: False
+        self, sent: Sent[StacksResult], seconds: float, stopping: Callable[[], bool] = lambda: False
     ) -> bool:
         """Whether all have answered within this time."""
         assert self.outbox is not None
@@ -271,13 +272,13 @@ def _latest(bodies: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _with_reasons(
-    evidence: Mapping[int, RankEvidence], sent: Sent, hosts: Mapping[int, str]
+    evidence: Mapping[int, RankEvidence], sent: Sent[StacksResult], hosts: Mapping[int, str]
 ) -> dict[int, RankEvidence]:
     """Whoever nobody looked at: why not."""
     return {rank: _reasoned(each, sent, hosts.get(rank, "")) for rank, each in evidence.items()}
 
 
-def _reasoned(evidence: RankEvidence, sent: Sent, host: str) -> RankEvidence:
+def _reasoned(evidence: RankEvidence, sent: Sent[StacksResult], host: str) -> RankEvidence:
     if evidence.rounds or evidence.ended is not None or evidence.problems:
         return evidence
     if (why := sent.unreachable.get(host)) is not None:
@@ -285,8 +286,8 @@ def _reasoned(evidence: RankEvidence, sent: Sent, host: str) -> RankEvidence:
     result = sent.results.get(host)
     if result is None:
         return replace(evidence, problems=(f"host {host} has not answered",))
-    if result.get("state") == "failed":
-        return replace(evidence, problems=(f"host {host}: {result.get('why')}",))
+    if result.state == "failed":
+        return replace(evidence, problems=(f"host {host}: {result.why}",))
     return evidence
 
 
