@@ -3,8 +3,8 @@
     python scripts/page_types.py
 
 The results are `web/src/lib/types.generated.ts`, and `tables.generated.ts` with the words and
-colours of the classes of an account, and what device metrics mean.  Both are checked in; a test
-makes them again and compares.
+colours of the classes of an account, what device metrics mean, and the limits of a capture.  Both
+are checked in; a test makes them again and compares.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from runwatch.head.feature_table import api_document
+from runwatch.record import capture_limits
 from runwatch.views.device_metrics import DEVICE_METRICS
 from runwatch.views.goodput.looks import LOOKS
 
@@ -68,10 +69,16 @@ def tables() -> str:
     shape = "{ words: string; meaning: string; light: string; dark: string }"
     table = json.dumps(classes, indent=2, ensure_ascii=False)
     meanings = json.dumps({m.name: m.meaning for m in DEVICE_METRICS}, indent=2, ensure_ascii=False)
+    limits = {
+        "defaultMs": capture_limits.DEFAULT_MS,
+        "maxMs": capture_limits.MAX_MS,
+        "maxSteps": capture_limits.MAX_STEPS,
+    }
     heading = "// `make types` writes this file.\n\n"
     return (
         f"{heading}export const CLASSES: Readonly<Record<string, {shape}>> = {table};\n\n"
-        f"export const DEVICE_METRICS: Readonly<Record<string, string>> = {meanings};\n"
+        f"export const DEVICE_METRICS: Readonly<Record<string, string>> = {meanings};\n\n"
+        f"export const CAPTURE_LIMITS = {json.dumps(limits, indent=2)} as const;\n"
     )
 
 

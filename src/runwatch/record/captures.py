@@ -74,7 +74,7 @@ def _names(most: int) -> Any:
     def read(value: Any) -> tuple[str, ...] | None:
         return _texts(value, most)
 
-    return formed(many(NAME, 10_000), (), read, list)
+    return formed(many(NAME, _MOST_FILES), (), read, list)
 
 
 def _problems() -> Any:
@@ -84,7 +84,7 @@ def _problems() -> Any:
     def write(value: Sequence[str]) -> list[str]:
         return [problem[:_LONGEST_PROBLEM] for problem in value[:_MOST_PROBLEMS]]
 
-    return formed(many(TEXT, 10_000), (), read, write)
+    return formed(many(TEXT, _MOST_FILES), (), read, write)
 
 
 def _texts(value: Any, most: int) -> tuple[str, ...] | None:
@@ -102,7 +102,7 @@ class ProfileEvent(Message):
     """
 
     KIND: ClassVar[str] = "profile"
-    ALSO: ClassVar[Mapping[str, Check]] = {"frameworks": many(NAME, 10_000)}
+    ALSO: ClassVar[Mapping[str, Check]] = {"frameworks": many(NAME, _MOST_FILES)}
 
     session: str = _cut(NAME, _LONGEST_NAME)
     """The profile's name."""

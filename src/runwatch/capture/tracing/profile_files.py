@@ -25,7 +25,7 @@ from runwatch.identity import User, acting_as
 from runwatch.record.captures import checked_name
 
 PLUGIN: Final = ("plugins", "profile")
-MAX_TAKEN: Final = 10_000
+MOST_TAKEN: Final = 10_000
 
 
 def as_host(name: str) -> str:
@@ -98,7 +98,7 @@ def stems(host: str, rank: int, *, first: bool) -> Iterator[str]:
 @contextmanager
 def _claimed(place: Place, stems: Iterator[str], claims: Folder) -> Iterator[str]:
     mark = re.sub(r"[^A-Za-z0-9._-]+", "-", place.directory)[-100:]
-    for stem in itertools.islice(stems, MAX_TAKEN):
+    for stem in itertools.islice(stems, MOST_TAKEN):
         claim = f".{mark}.{stem}"[-250:]
         try:
             with claims.as_user():
@@ -113,7 +113,7 @@ def _claimed(place: Place, stems: Iterator[str], claims: Folder) -> Iterator[str
         finally:
             with claims.as_user():
                 os.rmdir(claim, dir_fd=claims.fd)
-    raise OSError(f"{place.directory} holds {MAX_TAKEN} traces of this process already")
+    raise OSError(f"{place.directory} holds {MOST_TAKEN} traces of this process already")
 
 
 def _belongs(name: str, stem: str) -> bool:
