@@ -21,7 +21,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+=@-]{0,200}")
 
 
 class Keeping:
-    """Where the files of one head go: `<root>/<run>/plugins/profile/<session>/<name>`."""
+    """Where the files of one head go: `<root>/<run>/plugins/profile/<profile>/<name>`."""
 
     def __init__(
         self,
@@ -66,8 +66,8 @@ class Keeping:
         return pb.Kept(bytes=header.bytes)
 
     def _check_project(self, folder: str, projects: Sequence[str]) -> None:
-        found = self._projects_of(folder)
-        if not found or not set(found) <= set(projects):
+        known = self._projects_of(folder)
+        if not known or not set(known) <= set(projects):
             raise UsageError(
                 f"no run {folder[:80]!r} of {words(projects)} is known here, which the token of "
                 "this node is for"
@@ -96,7 +96,7 @@ async def _write(
     with folder.writing(name) as file:
         async for piece in pieces:
             if file.tell() + len(piece.data) > header.bytes:
-                raise UsageError("it has more bytes than was said")
+                raise UsageError("it has more bytes than its header says")
             await asyncio.to_thread(file.write, piece.data)
         await asyncio.to_thread(_finish, file, header.bytes)
 
@@ -107,6 +107,6 @@ def _has(folder: Folder, name: str, size: int) -> bool:
 
 def _finish(file: BinaryIO, size: int) -> None:
     if file.tell() != size:
-        raise UsageError(f"it has {file.tell()} bytes, but {size} were said")
+        raise UsageError(f"it has {file.tell()} bytes, but its header says {size}")
     file.flush()
     os.fsync(file.fileno())

@@ -1,23 +1,17 @@
-"""What a head asks of an agent, what an agent asks of a process, and their answers.
+"""What a head asks of an agent, and the agent's answers.
 
 A command that is wrong is refused, not guessed at: `read_strictly` reads commands.  An answer is
-read like any other message.
+read like any other message.  What an agent asks of a process is in `control.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, TypeVar
+from typing import ClassVar, Final
 
-from runwatch.errors import UsageError
 from runwatch.record.capture_limits import (
-    DEFAULT_MS,
-    MAX_AHEAD_SECONDS,
-    MAX_MS,
     MAX_PORT,
-    MAX_STEPS,
-    STEPS_SECONDS,
 )
 from runwatch.record.captures import DONE, Target
 from runwatch.record.checks import (
@@ -28,7 +22,6 @@ from runwatch.record.checks import (
     TEXT,
     TIME,
     Check,
-    anything,
     either,
     fields,
     flag,
@@ -36,20 +29,10 @@ from runwatch.record.checks import (
     number,
     whole,
 )
+from runwatch.record.control import AT_STEP, MS, STEPS
 from runwatch.record.message import Message, checked, checks_of, listed, mapping, parts
 
-M = TypeVar("M", bound=Message)
 _MOST_TARGETS: Final = 10_000
-
-
-def read_strictly(kind: type[M], body: Mapping[str, Any]) -> M:
-    """Raises UsageError if a field is wrong."""
-    for name, check in checks_of(kind).items():
-        value = body.get(name)
-        if value is not None and (wrong := check(value)):
-            raise UsageError(f"{name} {str(value)[:80]!r}: not {wrong}")
-    return kind.of(body)
-
 
 # ── every command's result ─────────────────────────────────────────────────────────────────────
 
@@ -162,9 +145,6 @@ class StacksResult(CommandResult):
 # ── profiles ───────────────────────────────────────────────────────────────────────────────────
 
 _PID: Final = whole(0, (1 << 31) - 1)
-_MS: Final = whole(1, MAX_MS)
-_STEPS: Final = whole(1, MAX_STEPS)
-_STEP: Final = whole(0, (1 << 63) - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,9 +168,9 @@ class ProfileCommand(Message):
     """The profile's name."""
     start_ns: int = checked(TIME, 0)
     """By the node's clock; 0: at once."""
-    duration_ms: int | None = checked(_MS)
-    steps: int | None = checked(_STEPS)
-    at_step: int | None = checked(_STEP)
+    duration_ms: int | None = checked(MS)
+    steps: int | None = checked(STEPS)
+    at_step: int | None = checked(AT_STEP)
     """Begin with this step; None: with the next."""
     path: str = checked(TEXT, "")
     """Where profiles go; empty: where they go anyway."""
@@ -213,79 +193,3 @@ class PreflightResult(ProfileResult):
 @dataclass(frozen=True, slots=True)
 class CaptureResult(ProfileResult):
     processes: tuple[TargetProfile, ...] = parts(TargetProfile)
-
-
-# An agent asks a process of its node, at the control socket.
-
-
-@dataclass(frozen=True, slots=True)
-class ProfileStart(Message):
-    """A request to one process: record yourself."""
-
-    KIND: ClassVar[str] = "profile"
-
-    session: str = checked(NAME, "")
-    """The profile's name."""
-    command: str = checked(NAME, "")
-    """The id of the head's command."""
-    start_ns: int = checked(TIME, 0)
-    """By the node's clock; 0: at once."""
-    duration_ms: int | None = checked(_MS)
-    steps: int | None = checked(_STEPS)
-    at_step: int | None = checked(_STEP)
-    path: str = checked(TEXT, "")
-    expires_ns: int | None = checked(TIME)
-    """A step that has not come by then is not waited for."""
-    frameworks: tuple[str, ...] = listed(NAME)
-    """Those to trace; empty: all that the process has loaded."""
-    options: Mapping[str, Any] = mapping(anything)
-    """Fields of `TraceOptions`."""
-
-    @property
-    def window_ms(self) -> int:
-        """How long to record where steps cannot be counted."""
-        return self.duration_ms or DEFAULT_MS
-
-    @property
-    def seconds(self) -> float:
-        """The longest time from the start to the end."""
-        return STEPS_SECONDS if self.duration_ms is None else self.duration_ms / 1e3
-
-    def check(self, now_ns: int) -> None:
-        """Raises UsageError if it says no end, or a start that is too far ahead."""
-        if self.duration_ms is None and self.steps is None:
-            raise UsageError("a capture needs duration_ms or steps")
-        if self.start_ns > now_ns + MAX_AHEAD_SECONDS * 1e9:
-            raise UsageError(f"start_ns {self.start_ns}: more than {MAX_AHEAD_SECONDS:.0f} s ahead")
-
-
-@dataclass(frozen=True, slots=True)
-class ProfilePreflight(Message):
-    """Could the process record itself now?"""
-
-    KIND: ClassVar[str] = "profile"
-
-    preflight: bool = checked(flag, True)
-
-
-@dataclass(frozen=True, slots=True)
-class ProfileStatus(Message):
-    """How far is the recording of that name?  The answer is a `ProfileEvent`."""
-
-    KIND: ClassVar[str] = "profile"
-
-    status: str = checked(NAME, "")
-    """The profile's name."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProfileReply(Message):
-    """The process's answer to `ProfileStart` and `ProfilePreflight`."""
-
-    accepted: bool = checked(flag, False)
-    why: str = checked(TEXT, "")
-    """Why not."""
-    frameworks: tuple[str, ...] = listed(NAME)
-    """Those that it has loaded and that can be traced."""
-    session: str | None = checked(NAME)
-    """The profile's name, if it will be recorded."""

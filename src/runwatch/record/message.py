@@ -19,8 +19,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from dataclasses import fields as fields_of
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
+from runwatch.errors import UsageError
 from runwatch.record.checks import Check, fields, many, mapped
 
 _FORM = "form"
@@ -65,6 +66,7 @@ class Message:
         return body
 
 
+M = TypeVar("M", bound=Message)
 _known: dict[type[Message], tuple[tuple[str, _Form], ...]] = {}
 
 
@@ -79,6 +81,15 @@ def _forms(kind: type[Message]) -> tuple[tuple[str, _Form], ...]:
 def checks_of(kind: type[Message]) -> dict[str, Check]:
     """What the door asks of each field."""
     return dict(kind.ALSO) | {name: form.check for name, form in _forms(kind)}
+
+
+def read_strictly(kind: type[M], body: Mapping[str, Any]) -> M:
+    """A command, which is refused and not guessed at.  Raises UsageError for a wrong field."""
+    for name, check in checks_of(kind).items():
+        value = body.get(name)
+        if value is not None and (wrong := check(value)):
+            raise UsageError(f"{name} {str(value)[:80]!r}: not {wrong}")
+    return kind.of(body)
 
 
 # ── how fields are declared ────────────────────────────────────────────────────────────────────

@@ -18,7 +18,8 @@ import pytest
 
 from runwatch.head.features.profiles.shown import Giver, Taker
 from runwatch.head.features.profiles.viewer_process import Viewer, ViewerFailed, wanted
-from runwatch.head.state.profiles import File, Place, StoredProfile, folder_name, for_viewer
+from runwatch.head.state.profile_files import File, Place, for_viewer
+from runwatch.head.state.profiles import StoredProfile, folder_name
 from runwatch.record import RunId
 from runwatch.testing import until
 

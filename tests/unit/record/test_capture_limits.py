@@ -14,7 +14,8 @@ SOURCE: Final = Path(capture_limits.__file__).parents[1]
 PAGE: Final = Path(__file__).parents[3] / "web" / "src" / "pages" / "run" / "parts"
 PATH: Final = (
     "head/features/captures", "head/outbox.py", "agent/errands", "sdk/profiling", "sdk/control.py",
-    "record/captures.py", "record/commands.py", "views/captures.py", "views/profiles.py",
+    "record/captures.py", "record/commands.py", "record/control.py",
+    "views/captures.py", "views/profiles.py",
     "capture/tracing", "cli/commands/capture.py",
 )  # fmt: skip
 OTHERS: Final = ("agent/errands/stacks.py", "agent/errands/dumps.py")
@@ -34,7 +35,7 @@ def limits() -> dict[float, str]:
 def spelled(tree: ast.AST) -> Iterator[tuple[int, float]]:
     """Numbers in a module, with their lines; a product such as 600 * 10**9 has both of its own."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
             yield node.lineno, node.value
 
 

@@ -21,16 +21,12 @@ from runwatch.record.commands import (
     PingResult,
     PreflightResult,
     ProfileCommand,
-    ProfilePreflight,
-    ProfileReply,
-    ProfileStart,
-    ProfileStatus,
     TargetPreflight,
     TargetProfile,
-    read_strictly,
 )
+from runwatch.record.control import ProfilePreflight, ProfileReply, ProfileStart, ProfileStatus
 from runwatch.record.door import event_problem
-from runwatch.record.message import Message
+from runwatch.record.message import Message, read_strictly
 
 _FILE: Final = Path(__file__).parents[2] / "fixtures" / "messages" / "captures.json"
 BODIES: Final[Mapping[str, dict[str, Any]]] = json.loads(_FILE.read_text())

@@ -117,8 +117,8 @@ class KinetoDaemon:
     """Listens from `start` to `stop`, in a thread of its own.  Any thread may ask and offer."""
 
     def __init__(self, *, folder: Path | None = None, clock: Clock = system_clock) -> None:
-        given = os.environ.get(FOLDER_VARIABLE, "")
-        self._folder = folder or (Path(given) if given else None)
+        named = os.environ.get(FOLDER_VARIABLE, "")
+        self._folder = folder or (Path(named) if named else None)
         self.problem = "it has not begun to listen"
         """Why nobody can be reached; empty while it listens."""
         self._clock = clock
@@ -161,7 +161,7 @@ class KinetoDaemon:
         return next((known[pid] for pid in pids if pid in known), None)
 
     def ready_seconds(self, client: Client) -> float:
-        """Until a request that is given now can begin."""
+        """Until a request that is offered now can begin."""
         since = (self._clock.mono_ns() - client.seen_ns) / 1e9
         return max(0.0, ASKS_EVERY_SECONDS - since) + SETTLE_NS / 1e9
 
@@ -189,20 +189,20 @@ class KinetoDaemon:
         return f"\0{NAME}\0" if self._folder is None else str(self._folder / NAME)
 
     def _bind(self) -> socket.socket | None:
-        made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-            made.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+            listening.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
             self._clear_away()
-            made.bind(self.address)
+            listening.bind(self.address)
         except OSError as error:
-            made.close()
+            listening.close()
             taken = error.errno == errno.EADDRINUSE
             why = "another daemon (dynolog, or another agent) has it" if taken else str(error)
             self.problem = f"the socket that PyTorch's profiler asks on is not ours: {why}"
             return None
         self.problem = ""
-        return made
+        return listening
 
     def _clear_away(self) -> None:
         """A file that nobody serves any more."""

@@ -36,7 +36,7 @@ from runwatch.files import Folder
 from runwatch.identity import acting_as, can_be, owner_of
 from runwatch.journal.liveness import PROC, start_ticks
 from runwatch.record.capture_limits import WRITE_SECONDS
-from runwatch.record.commands import ProfileStart
+from runwatch.record.control import ProfileStart
 
 LATE_NS: Final = 200_000_000
 BEGUN_NS: Final = 300_000_000
@@ -97,7 +97,7 @@ class KinetoWay(Writing):
                 f"it runs as another user ({client.user}): its trace could not be read"
             )
         if not client.free:
-            return WayPreflight("another session is active in its PyTorch profiler", final=True)
+            return WayPreflight("another recording goes on in its PyTorch profiler", final=True)
         ready = self._daemon.ready_seconds(client)
         return WayPreflight(ready_seconds=ready, frameworks=("torch",))
 
@@ -113,7 +113,7 @@ class KinetoWay(Writing):
                 log_file, request.start_ns, request.window_ms, request.steps, request.at_step
             )
             if not self._daemon.offer(client.pid, kineto_request):
-                return recording.failed("another session is about to begin")
+                return recording.failed("another recording is about to begin")
             try:
                 return self._offered(target, request, recording, client, kineto_request)
             finally:

@@ -24,7 +24,7 @@ from runwatch.capture.tracing.trace_checks import xplane_problems, xplane_window
 from runwatch.capture.tracing.traces import KINETO, XPLANE
 from runwatch.journal.liveness import PROC
 from runwatch.record.capture_limits import DEFAULT_MS, PROFILER_PORTS, WRITE_SECONDS
-from runwatch.record.commands import ProfileStart
+from runwatch.record.control import ProfileStart
 
 _LIBRARIES: Final = {
     "jax": b"/jaxlib/", "torch": b"/libtorch_cpu.", "torch_xla": b"/_XLAC.",

@@ -39,11 +39,11 @@ from runwatch.record.commands import (
     PreflightResult,
     ProfileCommand,
     ProfileResult,
-    ProfileStart,
     TargetPreflight,
     TargetProfile,
-    read_strictly,
 )
+from runwatch.record.control import ProfileStart
+from runwatch.record.message import read_strictly
 
 MOST_IN_TREE: Final = 256
 MOST_TARGETS: Final = 256

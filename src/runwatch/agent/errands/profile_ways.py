@@ -34,7 +34,7 @@ from runwatch.identity import owner_of
 from runwatch.journal.liveness import start_ticks
 from runwatch.record.capture_limits import WRITE_SECONDS
 from runwatch.record.captures import DONE, FAILED, STARTED, ProfileEvent
-from runwatch.record.commands import ProfilePreflight, ProfileReply, ProfileStart, ProfileStatus
+from runwatch.record.control import ProfilePreflight, ProfileReply, ProfileStart, ProfileStatus
 
 STAGING: Final = "captures"
 LABEL: Final = "trace"
@@ -130,8 +130,8 @@ class Recording:
         )  # fmt: skip
         return self
 
-    def told(self, event: ProfileEvent) -> Recording:
-        """As the process itself tells of it."""
+    def take_over(self, event: ProfileEvent) -> Recording:
+        """What the process itself says of it."""
         self.state, self.why = event.state, event.why
         self.files, self.directory, self.bytes = event.files, event.directory, event.bytes
         self.framework = event.framework or self.framework
@@ -203,7 +203,7 @@ class SdkWay:
                 continue
             heard_ns = clock.mono_ns()
             if status.state in (DONE, FAILED):
-                return recording.told(status)
+                return recording.take_over(status)
         return recording.failed("it did not end in time")
 
 

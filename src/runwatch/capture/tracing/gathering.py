@@ -106,8 +106,8 @@ def _stored(
 def _own_name(xspace: bytes) -> str:
     """What the program's host calls itself: hostnames (4) of the XSpace."""
     try:
-        found = (xspace[b:e] for number, b, e in fields(xspace, 0, len(xspace)) if number == 4)
-        return next(found, b"").decode(errors="replace")
+        names = (xspace[b:e] for number, b, e in fields(xspace, 0, len(xspace)) if number == 4)
+        return next(names, b"").decode(errors="replace")
     except (ValueError, IndexError):
         return ""
 

@@ -4,24 +4,22 @@ A profile is known because processes told of it, or because its folder lies wher
 that somebody put there by hand are as good.  Nothing that a caller or a record says becomes a path
 unchecked: a profile's folder lies where this head was told to look, or ends in
 `plugins/profile/<name>`, is our own user's, and was named by a process that our own user ran.
-A file is served only if it is one of those found in that folder, and opened below it: what somebody
-put in its place meanwhile is not.
+Which files in it are served, and how they are opened, is in `profile_files.py`.
 """
 
 from __future__ import annotations
 
 import os
-import stat
-import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from runwatch.errors import NotFound, RunwatchError, UsageError
-from runwatch.files import Folder, journal_folder, shelf
+from runwatch.files import journal_folder, shelf
 from runwatch.head.reading import Reading
+from runwatch.head.state.profile_files import File, Place, files_in, kind_of
 from runwatch.record import JournalId, RunId
 from runwatch.record.captures import (
     ProfileDeleted,
@@ -36,56 +34,13 @@ from runwatch.views.profiles import Profile
 
 DEEPEST: Final = 8
 MOST_FOLDERS: Final = 50_000
-CACHES: Final = frozenset({"cached_tools.json", "cache_version.txt"})
-"""What XProf leaves beside profiles when it is pointed at them itself."""
 _LAYOUT: Final = ("plugins", "profile")
-_XPLANE_STARTS: Final = (0x0A, 0x12, 0x1A, 0x22)
-_GZIP: Final = b"\x1f\x8b"
-_HIGHEST_RATIO: Final = 200
-"""Traces compress to a tenth or a fiftieth; what grows beyond this is no trace."""
-_LOOKED_AT: Final = 256 << 10
 
-Kind = Literal["xplane", "trace", "other"]
 Note = Callable[[str, Mapping[str, Any]], None]
 
 
 class ProfileRunning(RunwatchError):
     """It is still being recorded."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A profile's folder: what leads to `base` is taken as it is, below no link is followed."""
-
-    base: Path
-    path: Path
-
-    def open(self) -> Folder:
-        with Folder.at(self.base) as base:
-            return base.below(*self.path.relative_to(self.base).parts)
-
-    def remove(self) -> None:
-        above = Place(self.base, self.path.parent)
-        with above.open() as parent:
-            parent.remove_tree(self.path.name)
-
-
-@dataclass(frozen=True, slots=True)
-class File:
-    name: str
-    kind: Kind
-    bytes: int
-    modified_ns: int
-    place: Place
-
-    @property
-    def path(self) -> Path:
-        return self.place.path / self.name
-
-    def open(self) -> int:
-        """A descriptor to read it by.  Raises OSError for what is not a file to be served."""
-        with self.place.open() as folder:
-            return folder.open(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +52,7 @@ class StoredProfile:
     name: str
     places: tuple[Place, ...]
     files: tuple[File, ...]
-    told: Profile | None
+    recorded: Profile | None
     """None: somebody put its files here by hand."""
 
     @property
@@ -106,7 +61,7 @@ class StoredProfile:
 
     @property
     def state(self) -> view.State:
-        return "done" if self.told is None else self.told.state
+        return "done" if self.recorded is None else self.recorded.state
 
     @property
     def is_over(self) -> bool:
@@ -114,13 +69,15 @@ class StoredProfile:
 
     @property
     def start_ns(self) -> int:
-        if self.told is not None:
-            return self.told.start_ns
+        if self.recorded is not None:
+            return self.recorded.start_ns
         return min((file.modified_ns for file in self.files), default=0)
 
     @property
     def bytes(self) -> int:
-        return sum(file.bytes for file in self.files) or (self.told.bytes if self.told else 0)
+        return sum(file.bytes for file in self.files) or (
+            self.recorded.bytes if self.recorded else 0
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +117,8 @@ class Profiles:
         names = {row.run: row.run_name for row in self.reading.store.processes() if row.run}
         folders = self._folders()
         stored = [
-            self._stored(told, names.get(told.run, ""), folders, names)
-            for told in self._told().values()
+            self._stored(recorded, names.get(recorded.run, ""), folders, names)
+            for recorded in self._recorded().values()
         ]
         taken = {path for profile in stored for path in profile.folders}
         stored += [_by_hand(folder, names) for folder in folders if folder.place.path not in taken]
@@ -169,7 +126,7 @@ class Profiles:
         here = [
             profile
             for profile in stored
-            if (profile.told or profile.files)
+            if (profile.recorded or profile.files)
             and not any(_is_left(profile, deletion, live) for deletion in deletions)
         ]
         return sorted(here, key=lambda profile: -profile.start_ns)
@@ -202,8 +159,8 @@ class Profiles:
         folders = self._folders()
         taken = {
             path
-            for told in self._told().values()
-            for path in self._stored(told, "", folders).folders
+            for recorded in self._recorded().values()
+            for path in self._stored(recorded, "", folders).folders
         }
         by_hand = (_by_hand(folder, {}) for folder in folders if folder.place.path not in taken)
         rows = self.reading.store.processes()
@@ -217,7 +174,7 @@ class Profiles:
         for folder in profile.folders:
             if not _is_profile_folder(folder, profile.name):
                 raise UsageError(f"{folder} is no profile's own folder; delete it by hand")
-        if profile.told is not None:
+        if profile.recorded is not None:
             if self._note is None:
                 raise UsageError("this head cannot forget it: it only reads the store")
             deleted = ProfileDeleted(profile.run, profile.name)
@@ -228,40 +185,44 @@ class Profiles:
             except OSError as error:
                 raise UsageError(f"cannot delete {place.path}: {error.strerror}") from error
 
-    # ── what was told ─────────────────────────────────────────────────────────────────────────
+    # ── what was recorded ─────────────────────────────────────────────────────────────────────
 
-    def _told(self) -> dict[view.Key, Profile]:
+    def _recorded(self) -> dict[view.Key, Profile]:
         store = self.reading.store
         events = store.events(None, kinds=[ProfileEvent.KIND], of_each=OF_EACH)
         events += store.events(None, kinds=[ProfileDeleted.KIND], of_each=OF_EACH)
-        told = view.fold(events)
-        running = {profile.run for profile in told.values() if profile.state == "running"}
+        recorded = view.fold(events)
+        running = {profile.run for profile in recorded.values() if profile.state == "running"}
         if not running:
-            return told
+            return recorded
         states = [state for run in running for state in self.reading.processes(run)]
         return view.fold(events, view.gone_of(states))
 
     def _stored(
         self,
-        told: Profile,
+        recorded: Profile,
         run_name: str,
         folders: Iterable[ProfileFolder],
         ids: Collection[str] = (),
     ) -> StoredProfile:
         """A folder with the id of another run is that one's, whatever this run is called."""
-        names = (told.run,) if run_name in ids else (told.run, run_name)
+        names = (recorded.run,) if run_name in ids else (recorded.run, run_name)
         lying = [
-            folder.place for folder in folders if folder.name == told.name and folder.run in names
+            folder.place
+            for folder in folders
+            if folder.name == recorded.name and folder.run in names
         ]
-        directories = dict.fromkeys((part.directory, part.journal) for part in told.parts)
+        directories = dict.fromkeys((part.directory, part.journal) for part in recorded.parts)
         named = (
-            _local(directory, told.name)
+            _local(directory, recorded.name)
             for directory, journal in directories
             if directory and self._is_our_own(journal)
         )
         by_path = {place.path: place for place in (*named, *lying) if place is not None}
         places = tuple(sorted(by_path.values(), key=lambda place: place not in lying))
-        return StoredProfile(told.run, run_name, told.name, places, _files(places), told)
+        return StoredProfile(
+            recorded.run, run_name, recorded.name, places, files_in(places), recorded
+        )
 
     def _is_our_own(self, journal: JournalId) -> bool:
         """Whether a process of our own user recorded it here: anybody can send us a record."""
@@ -294,7 +255,7 @@ def _is_left(profile: StoredProfile, deletion: Deletion, live: Collection[str]) 
     """Nobody tells of it any more, and it is older than the deletion of what it is called by; or
     somebody brought it again, and no run is called so."""
     called = {profile.run, profile.run_name}
-    if profile.told is not None or called.isdisjoint((deletion.run, deletion.name)):
+    if profile.recorded is not None or called.isdisjoint((deletion.run, deletion.name)):
         return False
     return profile.start_ns <= deletion.at_ns or called.isdisjoint(live)
 
@@ -305,7 +266,9 @@ def _by_hand(folder: ProfileFolder, names: Mapping[RunId, str]) -> StoredProfile
     if run not in names:
         run = next((id for id, name in names.items() if name == folder.run), run)
     places = (folder.place,)
-    return StoredProfile(run, names.get(run, folder.run), folder.name, places, _files(places), None)
+    return StoredProfile(
+        run, names.get(run, folder.run), folder.name, places, files_in(places), None
+    )
 
 
 def look(place: Path, *, loose: bool = False) -> Iterator[ProfileFolder]:
@@ -353,105 +316,6 @@ def _local(directory: str, name: str) -> Place | None:
 
 def _is_profile_folder(folder: Path, name: str) -> bool:
     return folder.parts[-3:] == (*_LAYOUT, name)
-
-
-def _files(places: Sequence[Place]) -> tuple[File, ...]:
-    """Regular files that really lie in the folders, each name once."""
-    files: dict[str, File] = {}
-    for place in places:
-        try:
-            with place.open() as folder:
-                for name in sorted(folder.names()):
-                    if name not in files and (file := _file(folder, place, name)) is not None:
-                        files[name] = file
-        except OSError:
-            continue
-    return tuple(files.values())
-
-
-def _file(folder: Folder, place: Place, name: str) -> File | None:
-    if name.startswith(".") or name in CACHES or name.endswith(".SSTABLE"):
-        return None
-    try:
-        about = folder.stat(name)
-    except OSError:
-        return None
-    if not stat.S_ISREG(about.st_mode):
-        return None
-    if about.st_uid != folder.uid and not about.st_mode & stat.S_IROTH:
-        return None  # a second name for somebody else's file
-    return File(name, kind_of(name), about.st_size, about.st_mtime_ns, place)
-
-
-def kind_of(name: str) -> Kind:
-    if name.endswith(".xplane.pb"):
-        return "xplane"
-    is_trace = name.removesuffix(".gz").endswith((".json", ".pftrace", ".perfetto-trace"))
-    return "trace" if is_trace and name not in CACHES and not name.startswith(".") else "other"
-
-
-# ── is it what it says ────────────────────────────────────────────────────────────────────────
-
-
-def refusal(file: File) -> str:
-    """Why no viewer is given this file; empty when it may have it."""
-    try:
-        fd = file.open()
-    except OSError as error:
-        return f"{file.name} cannot be read: {error.strerror}"
-    try:
-        return _refusal(file, fd)
-    finally:
-        os.close(fd)
-
-
-def for_viewer(file: File) -> int | None:
-    """A descriptor to read it by; None if no viewer is given this file."""
-    try:
-        fd = file.open()
-    except OSError:
-        return None
-    if _refusal(file, fd):
-        os.close(fd)
-        return None
-    return fd
-
-
-def _refusal(file: File, fd: int) -> str:
-    try:
-        start = os.pread(fd, 16 if file.kind == "xplane" else _LOOKED_AT, 0)
-    except OSError as error:
-        return f"{file.name} cannot be read: {error.strerror}"
-    if not start:
-        return f"{file.name} is empty"
-    if file.kind == "xplane":
-        return "" if start[0] in _XPLANE_STARTS else f"{file.name} is no XPlane profile{_is(start)}"
-    if start.startswith(_GZIP):
-        return _unpacked(file.name, start)
-    return _opens(file.name, start)
-
-
-def _unpacked(name: str, start: bytes) -> str:
-    most = len(start) * _HIGHEST_RATIO + (1 << 20)
-    try:
-        text = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(start, most)
-    except zlib.error as error:
-        return f"{name} is damaged: {error}"
-    if len(text) >= most:
-        return f"{name} grows more than {_HIGHEST_RATIO} times when it is unpacked: no trace does"
-    return _opens(name, text)
-
-
-def _opens(name: str, start: bytes) -> str:
-    if not name.removesuffix(".gz").endswith(".json"):
-        return ""
-    text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
-    return "" if text[:1] in (b"{", b"[") else f"{name} is no JSON trace{_is(start)}"
-
-
-def _is(start: bytes) -> str:
-    known = {b"PK": "a zip archive", _GZIP: "packed with gzip", b"\x80": "a pickle"}
-    return next((f" but {what}" for magic, what in known.items() if start.startswith(magic)), "")
 
 
 def folder_name(run: str) -> str:

@@ -21,12 +21,12 @@ from runwatch.errors import UsageError
 from runwatch.record import NO_STEP
 from runwatch.record.capture_limits import MAX_AHEAD_SECONDS
 from runwatch.record.captures import ProfileEvent, checked_name
-from runwatch.record.commands import (
+from runwatch.record.control import (
     ProfilePreflight,
     ProfileReply,
     ProfileStart,
     ProfileStatus,
-    read_strictly,
+    asked_of_process,
 )
 from runwatch.sdk.guard import attempt, guarded, tally, text_of
 from runwatch.sdk.profiling.recording import PROFILES, STAGING, Keep, Recording, Request
@@ -56,7 +56,7 @@ class Profiler:
     # ── from the program ──────────────────────────────────────────────────────────────────────
 
     def start(self, request: Request) -> Recording | None:
-        """Record from now on, in this thread; None if that cannot be, which is told and counted."""
+        """Record from now on, in this thread; None if that cannot be: a warning says why."""
         root = self._root()
         if root is None:
             return None
@@ -105,9 +105,9 @@ class Profiler:
             return None
         return writer.directory.parents[1]
 
-    def path(self, given: object = None) -> str:
-        """Where profiles go: as given, else the run's own path, else the Runwatch directory."""
-        chosen = given or self._run._profile_path
+    def path(self, wanted: object = None) -> str:
+        """Where profiles go: as wanted, else the run's own path, else the Runwatch directory."""
+        chosen = wanted or self._run._profile_path
         if chosen:
             return text_of(chosen)
         root = self._root()
@@ -117,12 +117,11 @@ class Profiler:
 
     def answer(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """The control socket's answer to `profile`; the recording itself goes on beside it."""
-        if body.get("status") is not None:
-            return self._status(ProfileStatus.of(body)).body()
-        if body.get("preflight"):
-            return self._reply(ProfilePreflight()).body()
         try:
-            return self._reply(read_strictly(ProfileStart, body)).body()
+            asked = asked_of_process(body)
+            if isinstance(asked, ProfileStatus):
+                return self._status(asked).body()
+            return self._reply(asked).body()
         except UsageError as error:
             return ProfileReply(why=str(error), frameworks=tuple(frameworks())).body()
 
@@ -151,7 +150,7 @@ class Profiler:
         if why := run._why_no_profile():
             return why
         if now is not None and not now.recorded.is_set():
-            return f"another session is active: {now.request.name}"
+            return f"another profile is being recorded: {now.request.name}"
         if self._root() is None:
             return "this process records nothing"
         chosen, problems = choose()
@@ -337,17 +336,17 @@ def profile(
     return ProgramProfile(run._profiles, request, session)
 
 
-def options_of(given: Mapping[str, Any]) -> TraceOptions:
+def options_of(options: Mapping[str, Any]) -> TraceOptions:
     known = TraceOptions.__dataclass_fields__
-    if strange := [text_of(name) for name in given if name not in known]:
+    if strange := [text_of(name) for name in options if name not in known]:
         raise UsageError(f"option {', '.join(strange)}: the options are {', '.join(known)}")
-    return TraceOptions(**{name: bool(value) for name, value in given.items()})
+    return TraceOptions(**{name: bool(value) for name, value in options.items()})
 
 
-def profile_name(run: Run, given: object = None) -> str:
-    """As given; else one that the ranks of an attempt share, if they are at the same step."""
-    if given is not None:
-        return checked_name(given)
+def profile_name(run: Run, wanted: object = None) -> str:
+    """As wanted; else one that the ranks of an attempt share, if they are at the same step."""
+    if wanted is not None:
+        return checked_name(wanted)
     attempt_key, step = run._identity.attempt_key, run._step
     if run.world_size > 1 and attempt_key and step != NO_STEP:
         mark = hashlib.sha256(attempt_key.encode(errors="replace")).hexdigest()[:8]

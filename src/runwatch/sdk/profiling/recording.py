@@ -111,7 +111,7 @@ class Recording:
         return "" if self._backends else "; ".join(self._problems)
 
     def begin(self) -> bool:
-        """Record from now on.  False, and told why, if nothing can be recorded."""
+        """Record from now on.  False if nothing can be recorded: an event says why."""
         if why := self.choose() or self._make_room():
             self._fail(why)
             return False
@@ -396,5 +396,5 @@ def _stop(backend: Backend, files: dict[str, list[Path]]) -> None:
 
 
 def _words(error: BaseException) -> str:
-    text = str(error).strip() or "no reason given"
+    text = str(error).strip() or "without a reason"
     return f"{type(error).__name__}: {text}"[:1000]

@@ -21,15 +21,8 @@ from runwatch.head.http.parameters import OFFSET, RUN, YES, BadRequest, Given, P
 from runwatch.head.http.patience import for_caller
 from runwatch.head.http.replies import error_reply, json_reply
 from runwatch.head.http.types import Answer, plain
-from runwatch.head.state.profiles import (
-    File,
-    Kind,
-    ProfileRunning,
-    Profiles,
-    StoredProfile,
-    folder_name,
-    refusal,
-)
+from runwatch.head.state.profile_files import File, Kind, refusal
+from runwatch.head.state.profiles import ProfileRunning, Profiles, StoredProfile, folder_name
 from runwatch.traces.summary import SessionSummary
 from runwatch.views.profiles import State
 
@@ -269,24 +262,26 @@ async def _list(
 
 
 def _fields(profile: StoredProfile) -> dict[str, Any]:
-    told = profile.told
+    recorded = profile.recorded
     return {
         "run": profile.run,
         "run_name": profile.run_name,
         "session": profile.name,
         "state": profile.state,
-        "why": plain(told.why) if told else "",
-        "hosts": [plain(host) for host in told.hosts] if told else [],
-        "ranks": list(told.ranks) if told else [],
-        "frameworks": [plain(name) for name in told.frameworks] if told else [],
+        "why": plain(recorded.why) if recorded else "",
+        "hosts": [plain(host) for host in recorded.hosts] if recorded else [],
+        "ranks": list(recorded.ranks) if recorded else [],
+        "frameworks": [plain(name) for name in recorded.frameworks] if recorded else [],
         "files": [_file_info(profile, file) for file in profile.files],
         "bytes": profile.bytes,
         "start_ns": profile.start_ns,
-        "end_ns": told.end_ns if told else None,
-        "first_step": told.first_step if told else None,
-        "last_step": told.last_step if told else None,
-        "origin": plain(told.origin) if told else "",
-        "directories": [plain(d) for d in told.directories] if told else _directories(profile),
+        "end_ns": recorded.end_ns if recorded else None,
+        "first_step": recorded.first_step if recorded else None,
+        "last_step": recorded.last_step if recorded else None,
+        "origin": plain(recorded.origin) if recorded else "",
+        "directories": [plain(d) for d in recorded.directories]
+        if recorded
+        else _directories(profile),
         "xprof": _xprof(profile) if any(file.kind == "xplane" for file in profile.files) else "",
     }
 
@@ -324,5 +319,5 @@ def _perfetto(profile: StoredProfile, file: File) -> str:
 
 def _parts(profile: StoredProfile) -> list[ProfilePart]:
     names = ProfilePart.__struct_fields__
-    parts = profile.told.parts if profile.told else ()
+    parts = profile.recorded.parts if profile.recorded else ()
     return [ProfilePart(**{name: plain(getattr(part, name)) for name in names}) for part in parts]

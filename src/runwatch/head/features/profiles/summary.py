@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from runwatch.errors import RunwatchError
-from runwatch.head.state.profiles import File, StoredProfile, refusal
+from runwatch.head.state.profile_files import File, refusal
+from runwatch.head.state.profiles import StoredProfile
 from runwatch.traces.summary import combine, summarise
 
 CACHE: Final = ".runwatch-summary.json"
@@ -187,7 +188,9 @@ def _handed_on(files: Sequence[File]) -> Iterator[tuple[list[int], list[Path]]]:
 def _is_whole(profile: StoredProfile) -> bool:
     """All files that processes told of are here.  Nobody asks yet, so each file is read once."""
     here = {file.name for file in profile.files}
-    return profile.told is None or all(here.issuperset(part.files) for part in profile.told.parts)
+    return profile.recorded is None or all(
+        here.issuperset(part.files) for part in profile.recorded.parts
+    )
 
 
 def traces(files: Sequence[File]) -> list[File]:

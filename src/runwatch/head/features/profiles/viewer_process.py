@@ -19,7 +19,8 @@ from typing import Final
 
 from runwatch.errors import RunwatchError, UsageError
 from runwatch.head.features.profiles.shown import Giver
-from runwatch.head.state.profiles import File, StoredProfile, folder_name, for_viewer
+from runwatch.head.state.profile_files import File, for_viewer
+from runwatch.head.state.profiles import StoredProfile, folder_name
 
 MEMORY_BYTES: Final = 4 << 30
 IDLE_SECONDS: Final = 600.0
@@ -218,11 +219,11 @@ def wanted(profiles: Sequence[StoredProfile]) -> dict[str, dict[str, File]]:
 
 def _private_folder() -> Path:
     """A path in it must fit into a socket's address."""
-    made = Path(tempfile.mkdtemp(prefix="runwatch-viewer-"))
-    if len(str(made / "socket")) > _LONGEST_SOCKET:
-        made.rmdir()
-        made = Path(tempfile.mkdtemp(prefix="runwatch-viewer-", dir="/tmp"))
-    return made
+    folder = Path(tempfile.mkdtemp(prefix="runwatch-viewer-"))
+    if len(str(folder / "socket")) > _LONGEST_SOCKET:
+        folder.rmdir()
+        folder = Path(tempfile.mkdtemp(prefix="runwatch-viewer-", dir="/tmp"))
+    return folder
 
 
 def _environment(scratch: Path) -> dict[str, str]:
@@ -236,12 +237,12 @@ def _environment(scratch: Path) -> dict[str, str]:
 def _says_ready(process: subprocess.Popen[bytes], seconds: float) -> bool:
     assert process.stdout is not None
     deadline = time.monotonic() + seconds
-    said = b""
+    output = b""
     while (left := deadline - time.monotonic()) > 0:
         if select.select([process.stdout], [], [], left)[0]:
             piece = os.read(process.stdout.fileno(), 4096)
-            said += piece
-            if b"ready" in said or not piece:
+            output += piece
+            if b"ready" in output or not piece:
                 return bool(piece)
     return False
 
