@@ -77,7 +77,7 @@ class Profiler:
     def refuse(self, name: str, why: str) -> None:
         """Tell of a profile that cannot be taken."""
         if (root := self._root()) is not None:
-            Recording(self._run, Request(name, ""), root, next(self._numbers)).give_up(why)
+            Recording(self._run, Request(name, ""), root, next(self._numbers)).fail(why)
 
     def _let_the_last_end(self) -> None:
         """A recording that was told to end goes on for a moment; its files take longer."""
@@ -216,7 +216,7 @@ class Profiler:
             left = (deadline - clock.mono_ns()) / 1e9
             if not recording.over.wait(max(0.0, left)):
                 where = recording.root / STAGING
-                recording.give_up(f"the run ended before its files were in place; see {where}")
+                recording.fail(f"the run ended before its files were in place; see {where}")
             elif recording.thread.is_alive():
                 recording.thread.join(1.0)
 

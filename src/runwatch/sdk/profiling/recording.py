@@ -113,7 +113,7 @@ class Recording:
     def begin(self) -> bool:
         """Record from now on.  False if nothing can be recorded: an event says why."""
         if why := self.choose() or self._make_room():
-            self._fail(why)
+            self.fail(why)
             return False
         self._prepare()  # all before the first starts, whose trace would be full of it
         names = labels(self._backends, LABEL)
@@ -124,7 +124,7 @@ class Recording:
         ]
         self._backends = started
         if not started:
-            self._fail("; ".join(self._problems))
+            self.fail("; ".join(self._problems))
             return False
         self._start_ns = self._end_ns = self.run._clock.wall_ns()
         self.state = "recording"
@@ -215,7 +215,7 @@ class Recording:
         finally:
             self._leave_steps()
             shutil.rmtree(self._folder, ignore_errors=True)
-            self._fail("it was not completed; the program's log says why")
+            self.fail("it was not completed; the program's log says why")
             self.recorded.set()
             self.over.set()
 
@@ -224,13 +224,13 @@ class Recording:
         if self.state != "waiting":
             return self.state == "recording"
         if why := self.choose() or self._make_room():
-            self._fail(why)
+            self.fail(why)
             return False
         self._prepare()
         if request.at_step is not None:
             return self._await_step()
         if self._ended.wait(self._seconds_until(request.start_ns)):
-            self._fail(self._failure or "the run ended before the recording began")
+            self.fail(self._failure or "the run ended before the recording began")
             return False
         late_ns = self.run._clock.wall_ns() - request.start_ns
         if request.start_ns and late_ns > LATE_NS:
@@ -242,7 +242,7 @@ class Recording:
         self._begun.wait(self._seconds_until(self.request.expires_ns))
         with self._beginning:
             if self.state == "waiting":
-                self._fail(self._failure or f"step {self.request.at_step} did not come in time")
+                self.fail(self._failure or f"step {self.request.at_step} did not come in time")
         return self.state == "recording"
 
     def _await_end(self) -> bool:
@@ -274,12 +274,12 @@ class Recording:
                 self._check(backend, files[backend.name])
         written = [file for group in files.values() for file in group]
         if not written:
-            self._fail("; ".join(self._problems) or "no trace was written")
+            self.fail("; ".join(self._problems) or "no trace was written")
             return
         if self._publish(written) and not self._failure:
             self._close(DONE, "; ".join(self._problems))
         else:
-            self._fail("; ".join(filter(None, (self._failure, *self._problems))))
+            self.fail("; ".join(filter(None, (self._failure, *self._problems))))
 
     def _check(self, backend: Backend, files: list[Path]) -> None:
         others = [name for name in self.frameworks if name != backend.name]
@@ -329,16 +329,13 @@ class Recording:
 
     # ── telling ───────────────────────────────────────────────────────────────────────────────
 
-    def _fail(self, why: str) -> None:
+    def fail(self, why: str) -> None:
+        """Once it is over, without effect."""
         with self._telling:
             if self.state in (DONE, FAILED):
                 return
         tally.count("profile", f"profile {self.request.name}: {why}")
         self._close(FAILED, why)
-
-    def give_up(self, why: str) -> None:
-        """The run ends before the files are in place."""
-        self._fail(why)
 
     def _close(self, state: str, why: str) -> None:
         with self._telling:
