@@ -34,7 +34,8 @@ from trial import Options, TrialFailed, directory, environment, is_installed, un
 
 from runwatch.capture.asking import STACKS_FILE, ask_stacks
 from runwatch.capture.outside import look
-from runwatch.capture.stacks import STACK_SIGNAL, Stacks, own_stacks
+from runwatch.capture.stacks import STACK_SIGNAL, own_stacks
+from runwatch.record.stacks import Stacks
 
 THREADS, DEPTH = 50, 25
 BAR_MS = 20.0
@@ -74,7 +75,7 @@ def work(asked: dict[str, Any]) -> None:
     with open(place / "dump.txt", "w+") as file:
         ways: dict[str, Callable[[], object]] = {
             "own_stacks()": own_stacks,
-            "own_stacks().to_json()": lambda: own_stacks().to_json(),
+            "own_stacks().body()": lambda: own_stacks().body(),
             "faulthandler.dump_traceback(all_threads=True)": partial(_dump, file),
         }
         spent = {name: [_seconds(way) for _ in range(rounds)] for name, way in ways.items()}

@@ -1,12 +1,12 @@
-"""Runwatch: what your training run is doing.
+"""Runwatch: see what your training run is doing.
 
     run = runwatch.init("llama-70b", config=cfg)
     for step, batch in run.steps(loader):
         run.log(loss=train_step(batch))
     run.finish()
 
-Standard library only.  What is named here is loaded when it is first used, so that importing
-another room (`runwatch.record`, `runwatch.store`) does not bring the SDK along.
+Standard library only.  The names offered here are loaded when they are first used, so that
+importing another room (`runwatch.record`, `runwatch.store`) does not load the SDK.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ _HOMES: Final = {
 
 def __getattr__(name: str) -> Any:
     if name == "config":
-        return import_module("runwatch.sdk.front").config()  # of the run that is current now
+        return import_module("runwatch.sdk.front").config()  # of the current run
     if name not in _HOMES:
         raise AttributeError(f"module 'runwatch' has no attribute {name!r}")
     try:
         value = globals()[name] = getattr(import_module(_HOMES[name]), name)
     except (OSError, ImportError) as error:
-        return instead_of(name, error)  # not kept: the next time it may be there
+        return instead_of(name, error)  # not cached: the next import may succeed
     return value
 
 

@@ -1,7 +1,7 @@
-"""What `runwatch` offers when it cannot even be loaded: the program has no free descriptor.
+"""What `runwatch` offers when it cannot be loaded, because the program has no free descriptor.
 
-Everything can be called, nothing is recorded, and that is said once.  Loaded with the package,
-since by then nothing can be; hence it needs nothing that is not.
+Everything can be called, nothing is recorded, and one warning says so.  This module is loaded with
+the package, since later nothing can be loaded; so it imports nothing that is not loaded already.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 
 def cannot_load(error: Exception) -> bool:
-    """Whether an import failed because there was no descriptor to be had, or no disk to read."""
+    """Whether an import failed because no descriptor was free or the disk could not be read."""
     if isinstance(error, ImportError):
         try:
             os.close(os.open(os.devnull, os.O_RDONLY))
@@ -24,7 +24,7 @@ def cannot_load(error: Exception) -> bool:
 
 
 class Nothing:
-    """A run that records nothing.  Each block and each decorated function is left as it is."""
+    """A run that records nothing.  Blocks and decorated functions run unchanged."""
 
     id = name = group = "run"
     rank = local_rank = 0
@@ -83,7 +83,7 @@ _OFFERED: Final[dict[str, Any]] = {
 
 
 def instead_of(name: str, error: Exception) -> Any:
-    """Something to call in place of what could not be loaded."""
+    """A replacement for what could not be loaded; it can be called."""
     if name not in _OFFERED or not cannot_load(error):
         raise error
     if not _said:

@@ -1,8 +1,8 @@
-"""Where a head can be reached, and by what token: it leaves a note in its directory.
+"""Where a head can be reached, and with which token: the head leaves a note in its directory.
 
-Who only asks reads the note here, and need not import all that a head is made of.  The note is for
-its user alone (0600): whoever may read it may use that head.  If the directory is not the one that
-the user's programs look at by themselves, they find a copy there, by the port (`.heads/8090.json`).
+Programs that only ask read the note here, and need not import the head.  Only its user may read the
+note (0600): whoever can read it can use that head.  If the head's directory is not the one that the
+user's programs look in by default, there is a copy there, by the port (`.heads/8090.json`).
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ class Listening:
     """Where a head can be reached."""
 
     http: str
-    """Empty when it has no page."""
+    """Empty if it has no page."""
     grpc: str
-    """Empty when it takes no agents."""
+    """Empty if it takes no agents."""
     token: str
     pid: int
     host: str = ""
-    """Where it runs; empty: an older head did not say."""
+    """The host it runs on; empty: an older head did not note it."""
     since_ns: int = 0
-    """When it began to listen, wall clock; 0: not said."""
+    """When it began to listen, wall clock; 0: not noted."""
 
     @property
     def link(self) -> str:
@@ -51,29 +51,29 @@ class Listening:
 
 
 def read_address(root: Path) -> Listening | None:
-    """The head that said it serves this directory, if one did; it may be gone."""
-    found = _note(root)
-    return found[0] if found is not None else None
+    """The head whose note is in this directory, if any; it may be gone."""
+    note = _note(root)
+    return note[0] if note is not None else None
 
 
 def read_quietly(root: Path) -> tuple[Listening, int] | None:
-    """The same, and whose word that is, for who must not change anything (`_note`)."""
+    """The same with the note's owner, for callers that must not change anything (`_note`)."""
     return _note(root, quietly=True)
 
 
 def token_for(address: str, root: Path, given: str = "", *, quietly: bool = False) -> str:
-    """The token for a head at this address: what was given, or what it left for us in `root`.
+    """The token for a head at this address: the given one, or one from the head's notes.
 
-    Asked anew for each connection: the head may have been started after us.
+    Read again for each connection: the head may have been started after us.
     """
     place = _place(address)
     if given or place is None:
         return given
     for folder, name in _looked_at(root, place[1]):
-        found = _note(folder, name, quietly=quietly)
-        if found is None:
+        note_and_owner = _note(folder, name, quietly=quietly)
+        if note_and_owner is None:
             continue
-        note, owner = found
+        note, owner = note_and_owner
         if place not in (_place(note.http), _place(note.grpc)):
             continue
         if place[0] != _HERE or may_know(place[1], owner):
@@ -82,7 +82,7 @@ def token_for(address: str, root: Path, given: str = "", *, quietly: bool = Fals
 
 
 def is_same_place(one: str, other: str) -> bool:
-    """Whether two addresses are of the same host and port; this machine has many names."""
+    """Whether two addresses mean the same host and port; this machine has many names."""
     return one == other or _place(one) == _place(other) is not None
 
 
@@ -94,32 +94,32 @@ def _looked_at(root: Path, port: int) -> Iterator[tuple[Path, str]]:
 
 
 def leave_note(root: Path, at: Listening) -> bool:
-    """False if it is to be tried again, when the disk has room."""
-    said = json.dumps(asdict(at)).encode()
+    """False if the disk was full: try again later."""
+    text = json.dumps(asdict(at)).encode()
     is_full = False
     for folder, name in _places(root, at):
         try:
-            with Folder.at(private(folder) if folder != root else root) as kept:
-                kept.write(name, said)
+            with Folder.at(private(folder) if folder != root else root) as notes:
+                notes.write(name, text)
         except OSError as error:
             if error.errno in FULL:
                 is_full = True
-            else:  # in a directory of all somebody else's may lie there
-                logger.warning("programs do not find this head by %s: %s", folder / name, error)
+            else:  # in a shared directory another user's file may have the name
+                logger.warning("programs cannot find this head by %s: %s", folder / name, error)
     return not is_full
 
 
 def take_note_back(root: Path, at: Listening) -> None:
     for folder, name in _places(root, at):
-        found = _note(folder, name)
-        if found is not None and found[0].pid == at.pid:
+        note = _note(folder, name)
+        if note is not None and note[0].pid == at.pid:
             (folder / name).unlink(missing_ok=True)
-    with suppress(OSError):  # others are still in it, or it was never made
+    with suppress(OSError):  # it holds other notes, or was never created
         (runwatch_dir() / HEADS).rmdir()
 
 
 def _places(root: Path, at: Listening) -> Iterator[tuple[Path, str]]:
-    """Where a note of this head lies."""
+    """The folders and names of this head's notes."""
     if root.is_dir() and os.access(root, os.W_OK):
         yield root, ADDRESS_FILE
     own = runwatch_dir()
@@ -137,24 +137,24 @@ def _name(port: int) -> str:
 def _note(
     root: Path, name: str = ADDRESS_FILE, *, quietly: bool = False
 ) -> tuple[Listening, int] | None:
-    """And whose it is.  `quietly`: no file is made to learn whom the file system makes owners."""
+    """The note and its owner.  `quietly`: do not create a file to find out which owner we get."""
     try:
-        with Folder.at(root) as folder:  # by another's we would tell him our token
+        with Folder.at(root) as folder:  # with another user's note we would give away our token
             trusted = folder.known() if quietly else folder.trusted()
             fd = folder.open(name, owners=trusted)
             owner = os.fstat(fd).st_uid
             os.close(fd)
             text = folder.text(name, owners=(owner,))
         fields: dict[str, Any] = json.loads(text)
-        known = {name: fields[name] for name in ("http", "grpc", "token", "pid")}
+        required = {name: fields[name] for name in ("http", "grpc", "token", "pid")}
         more = {name: fields[name] for name in ("host", "since_ns") if name in fields}
-        return Listening(**known, **more), owner
+        return Listening(**required, **more), owner
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def _place(address: str) -> tuple[str, int] | None:
-    """Host and port; this machine has one name."""
+    """Host and port; all names of this machine count as one."""
     try:
         parts = urlsplit(address if "://" in address else f"grpc://{address}")
         host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
@@ -167,9 +167,9 @@ def _place(address: str) -> tuple[str, int] | None:
 
 
 def http_address(text: str) -> str:
-    """The address of a head's page, from what people have at hand.
+    """The address of a head's page, from any address of the head.
 
-    RUNWATCH_HEAD may be the port that agents connect to; the page is one port further.
+    RUNWATCH_HEAD may hold the port for agents; the page is at the next port.
     """
     parts = urlsplit(text if "://" in text else f"grpc://{text}")
     if parts.scheme in ("http", "https"):

@@ -1,7 +1,7 @@
-"""Where buckets of time lie: of a curve, a band, a heat map.
+"""The buckets of time of a curve, a band or a heat map.
 
 Pure arithmetic that stores and views share.  A store keeps roll-ups of whole minutes: buckets whose
-edges are whole minutes get the exact answer from these.
+edges are whole minutes get an exact answer from them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LOWEST: Final = -(2**63)
 HIGHEST: Final = 2**63 - 1
 MAX_BUCKETS: Final = 1_000_000
 MANY_POINTS: Final = 4_000_000
-"""A heat map of more points than this, at one a second, is made of roll-ups."""
+"""A heat map of more points than this, at one per second, is made from roll-ups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Grid:
 
     @property
     def by_minutes(self) -> bool:
-        """Every bucket edge is a whole minute: roll-ups of a minute give the exact answer."""
+        """Every bucket edge is a whole minute, so one-minute roll-ups give the exact answer."""
         return not (self.start % MINUTE_NS or self.end % MINUTE_NS or self.width % MINUTE_NS)
 
     @property
@@ -46,8 +46,8 @@ class Grid:
 def grid(axis: Axis, start: int, end: int, buckets: int) -> Grid | None:
     """At most `buckets` equal buckets over [start, end), the first beginning at `start`.
 
-    A time range longer than a day whose buckets are a minute or wider is widened to whole
-    minutes, at both ends and in width.  None when the range is empty.
+    A time range longer than a day with buckets of a minute or wider is widened to whole minutes, at
+    both ends and in width.  None when the range is empty.
     """
     if not 1 <= buckets <= MAX_BUCKETS:
         raise UsageError(f"buckets must be between 1 and {MAX_BUCKETS}, not {buckets}")
@@ -63,7 +63,7 @@ def grid(axis: Axis, start: int, end: int, buckets: int) -> Grid | None:
 
 
 def steady_grid(start_ns: int, end_ns: int, most: int) -> Grid:
-    """At most about `most` buckets whose edges stay where they are when the window moves."""
+    """At most about `most` buckets whose edges do not move when the window moves."""
     width = max(_ceil_div(end_ns - start_ns, most), 1)
     if width >= MINUTE_NS:
         width = _ceil_div(width, MINUTE_NS) * MINUTE_NS
@@ -73,7 +73,7 @@ def steady_grid(start_ns: int, end_ns: int, most: int) -> Grid:
 
 
 def heat_grid(start_ns: int, end_ns: int, most: int, series: int) -> Grid:
-    """At most `most` buckets; of whole minutes where otherwise too much would have to be read."""
+    """At most `most` buckets; of whole minutes where raw points would be too many to read."""
     start, width = start_ns, _ceil_div(end_ns - start_ns, most)
     if width >= MINUTE_NS or series * (end_ns - start_ns) // SECOND_NS > MANY_POINTS:
         start = start // MINUTE_NS * MINUTE_NS

@@ -1,9 +1,9 @@
-"""The one place that asks what time it is.
+"""The only place that asks what time it is.
 
 `mono_ns` keeps counting while a laptop sleeps (CLOCK_BOOTTIME where the system has it) and never
-steps; `wall_ns` is what a person's watch says and may jump.  `tick_of` gives the cheapest that
-never steps: it may stand still while the machine sleeps, so `tick_shift` from it to `mono_ns` is
-the same until then.
+jumps; `wall_ns` is the time of day and may jump.  `tick_of` returns the cheapest clock that never
+jumps.  It may stop while the machine sleeps, so `tick_shift`, its distance to `mono_ns`, is
+constant only until then.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class Clock(Protocol):
     @property
     def mono_ns(self) -> Callable[[], int]: ...
     def wait(self, seconds: float, wake: Callable[[float], bool]) -> bool:
-        """Wait up to `seconds`, or until `wake` (an Event's wait) says so; True if woken."""
+        """Wait up to `seconds`, or until `wake` (an Event's wait) returns True; True if woken."""
         ...
 
 
 class SystemClock:
-    # Attributes rather than methods: a Python frame less for whoever keeps a reference.
+    # Attributes and not methods: callers that keep a reference save a Python frame.
     wall_ns: Callable[[], int] = staticmethod(time.time_ns)
     mono_ns: Callable[[], int] = staticmethod(partial(time.clock_gettime_ns, _BOOTTIME))
     tick_ns: Callable[[], int] = staticmethod(time.monotonic_ns)
@@ -45,7 +45,7 @@ def tick_of(clock: Clock) -> Callable[[], int]:
 
 
 def tick_shift(clock: Clock) -> int:
-    """What makes a tick a `mono_ns`: the best of a few looks, as one may be cut in two."""
+    """What to add to a tick to get `mono_ns`: the best of five readings, since one may be torn."""
     tick, mono, best, shift = tick_of(clock), clock.mono_ns, -1, 0
     for _ in range(5):
         before, now, after = tick(), mono(), tick()
@@ -57,14 +57,14 @@ def tick_shift(clock: Clock) -> int:
 @dataclass(frozen=True, slots=True)
 class Tick:
     scheduled_ns: int
-    """The monotonic time this tick was due."""
+    """The monotonic time at which this tick was due."""
     late_seconds: float
 
 
 def every(
     seconds: float, *, until: Callable[[float], bool], clock: Clock = system_clock
 ) -> Iterator[Tick]:
-    """Ticks that do not drift.  A tick that comes too late is skipped, and the next says how late.
+    """Ticks that do not drift.  Missed ticks are skipped, and the next one says how late it is.
 
     `until` is `threading.Event.wait`: the iteration ends when it returns True.
     """

@@ -94,9 +94,3 @@ def entry_of_point(
         if what.startswith(stem):
             entry[field] = labels.get(TYPE, "")
     return entry | {what: value}
-
-
-def entry_of_event(body: Mapping[str, Any]) -> dict[str, Any] | None:
-    """None when the entry was too long to be kept."""
-    entry = body.get("entry")
-    return dict(entry) if isinstance(entry, Mapping) else None

@@ -1,15 +1,15 @@
-"""Our few exceptions.
+"""Our exceptions.
 
 RunwatchError                 base; `exit_code` is what the command line returns
-├── UsageError                the caller asked for something that cannot be (2)
+├── UsageError                the caller asked for something impossible (2)
 ├── NotFound                  no such run, metric, file
 ├── StoreBusy                 another process holds the store; says which
 ├── StoreDamaged              the store's files cannot be read
 ├── StoreFull                 no space left: ingest stops acknowledging until there is
-├── SegmentError              a journal file that is not one, or is of an unknown version
+├── SegmentError              a journal file that is invalid or of an unknown version
 ├── HeadUnreachable           the head did not answer
 ├── Abandoned                 a question that was given up: it took too long, or nobody waits
-└── WireError                 a peer spoke something else than our protocol
+└── WireError                 a peer does not follow our protocol
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class SegmentError(RunwatchError):
 
 
 class NewerJournalError(SegmentError):
-    """Whole, but written by a later Runwatch."""
+    """Valid, but written by a later Runwatch."""
 
 
 class HeadUnreachable(RunwatchError):

@@ -1,13 +1,14 @@
-"""Files in directories that others may write: the one way to open, make and remove them.
+"""Files in directories that others may write to: the only way to open, create and remove them.
 
-A Runwatch directory may be everybody's, and who reads it may be root.  So a name is opened below
-an open folder, and nothing on the way to it is followed that somebody else could have laid there:
-a link, a pipe that never ends, another user's file.  What is written gets a name of its own first
-and then the one that was meant, in place of whatever bears it.  And what a file says is never a
-path: a name has no slash in it.
+A Runwatch directory may be shared by all users, and the reader may be root.  So a name is opened
+below an open folder, and we follow nothing on the way that somebody else could have put there: a
+link, a pipe that never ends, another user's file.  A file is written under a temporary name and
+then renamed over whatever has its final name.  And a file's content is never used as a path: a name
+has no slash.
 
-Who serves all users of a node (`identity.begin`) works on each one's folder as that user: whatever
-a name is made to lead to in the end, the kernel opens it for the folder's owner or not at all.
+A process that serves all users of a node (`identity.begin`) works on each user's folder as that
+user: wherever a name finally leads, the kernel opens it with the folder owner's rights or not at
+all.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from runwatch.identity import User, acting_as, is_on, owner_of
 
 SMALL_BYTES: Final = 1 << 20
 FULL: Final = (errno.ENOSPC, errno.EDQUOT)
-"""What is said of a disk that has no room."""
+"""Errors of a disk that has no room."""
 LONGEST_NAME: Final = 100
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _BARE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
@@ -36,28 +37,28 @@ _AS_WE_ARE: Final[AbstractContextManager[None]] = nullcontext()
 
 
 class Refused(OSError):
-    """It is there, and is not what it should be: a link, a pipe, somebody else's."""
+    """The file exists but is not acceptable: a link, a pipe, or another user's."""
 
     def __init__(self, why: str, path: Path) -> None:
         super().__init__(errno.EPERM, why, str(path))
 
 
 class Folder:
-    """An open directory; `with` closes it.  Names in it are opened below it and never followed."""
+    """An open directory; `with` closes it.  Names are opened below it, and links never followed."""
 
     __slots__ = ("_uid", "fd", "path", "user")
 
     def __init__(self, fd: int, path: Path, user: User | None = None) -> None:
         self.fd = fd
         self.path = path
-        """For words only: by now something else may lie there."""
+        """For messages only: by now something else may lie there."""
         self.user = user
-        """As whom we work in it; None: as ourselves."""
+        """The user as whom we work in it; None: as ourselves."""
         self._uid: int | None = None
 
     @classmethod
     def at(cls, path: Path, user: User | None = None) -> Folder:
-        """Where the caller's own word leads, links and all; the user's, if it is."""
+        """Open a path that the caller itself chose, links included; as `user`, if given."""
         with acting_as(user):
             return cls(os.open(path, _FOLDER), path, user)
 
@@ -68,36 +69,36 @@ class Folder:
         os.close(self.fd)
 
     def as_user(self) -> AbstractContextManager[None]:
-        """Around each call on what is in it."""
+        """Use it around each call on a file in the folder."""
         return _AS_WE_ARE if self.user is None else acting_as(self.user)
 
     @property
     def uid(self) -> int:
-        """Whose it is."""
+        """The owner."""
         if self._uid is None:
             self._uid = os.fstat(self.fd).st_uid
         return self._uid
 
     def ours(self) -> frozenset[int]:
-        """Whose what we make here is: our own, or where the file system squashes users or knows
-        none, whom it makes the owner."""
+        """The owners that our files here can have: us or, where the file system maps or ignores
+        users, the owner that it assigns."""
         here = () if self.uid == os.geteuid() else self._given_uid()
         return frozenset((os.geteuid(), *here))
 
     def trusted(self) -> frozenset[int]:
-        """Whose word counts in it: ours, its owner's, and root's."""
+        """Whose files we trust in it: ours, its owner's, and root's."""
         return self.ours() | {self.uid, 0}
 
     def known(self) -> frozenset[int]:
-        """The same, as far as it can be told without making a file."""
+        """The same, as far as we know without creating a file."""
         return frozenset((os.geteuid(), self.uid, 0))
 
     def is_of(self, uid: int) -> bool:
-        """Whether who runs as this user may have made the folder."""
+        """Whether a process of this user may have created the folder."""
         return uid == self.uid or uid == os.geteuid() and self.uid in self.ours()
 
     def _given_uid(self) -> tuple[int, ...]:
-        name = _part("owner")  # made as ourselves: it is our own owner that is asked for
+        name = _part("owner")  # created as ourselves, to learn the owner that we get
         try:
             fd = os.open(name, os.O_WRONLY | _NEW, 0o600, dir_fd=self.fd)
         except OSError:
@@ -112,7 +113,7 @@ class Folder:
     # ── folders in it ─────────────────────────────────────────────────────────────────────────
 
     def below(self, *names: str, make: bool = False) -> Folder:
-        """The folder that these lead to, step by step; `make`: and those that are missing, 0700."""
+        """The folder below, name by name; `make`: create missing ones, with mode 0700."""
         for name in names:
             checked(name, self.path)
         fd, path = os.dup(self.fd), self.path
@@ -127,20 +128,20 @@ class Folder:
         return Folder(fd, path, self.user)
 
     def owners(self, name: str) -> Folder:
-        """Somebody's folder in ours: what is done in it is done as that one, the opening too."""
+        """A user's folder in ours: everything in it, and opening it, is done as its owner."""
         user = owner_of(self.stat(name).st_uid) if is_on() else None
         if user is None:
             return self.below(name)
         path = self.path / name
         with acting_as(user):
-            found = Folder(_folder_in(self.fd, name, path, False), path, user)
-        if found.uid != user.uid:
-            os.close(found.fd)
-            raise Refused("was put in another's place just now", path)
-        return found
+            folder = Folder(_folder_in(self.fd, name, path, False), path, user)
+        if folder.uid != user.uid:
+            os.close(folder.fd)
+            raise Refused("was replaced by another user's just now", path)
+        return folder
 
     def own(self, name: str, *, make: bool = False) -> Folder:
-        """Like `below`, but a link that we or root laid leads on."""
+        """Like `below`, but follows a link that we or root made."""
         path = self.path / checked(name, self.path)
         try:
             return Folder(_folder_in(self.fd, name, path, make), path)
@@ -154,12 +155,12 @@ class Folder:
             return os.listdir(self.fd)
 
     def stat(self, name: str) -> os.stat_result:
-        """Of what bears the name, a link itself."""
+        """Of the name itself: a link is not followed."""
         with self.as_user():
             return os.stat(checked(name, self.path), dir_fd=self.fd, follow_symlinks=False)
 
     def has(self, name: str) -> bool:
-        """Whether a regular file bears the name."""
+        """Whether there is a regular file with this name."""
         try:
             return stat.S_ISREG(self.stat(name).st_mode)
         except OSError:
@@ -168,8 +169,8 @@ class Folder:
     def open(
         self, name: str, *, owners: Collection[int] | None = None, how: int = os.O_RDONLY
     ) -> int:
-        """A descriptor for a regular file: one of the `owners`', or else the folder's owner's, or
-        one that everybody may read anyway."""
+        """A descriptor for a regular file of one of the `owners`.  By default: of the folder's
+        owner, or a file that everybody may read."""
         fd = self._opened(name, how)
         about = os.fstat(fd)
         is_everybodys = owners is None and about.st_mode & stat.S_IROTH
@@ -181,7 +182,7 @@ class Folder:
     def read(
         self, name: str, most: int = SMALL_BYTES, *, owners: Collection[int] | None = None
     ) -> bytes:
-        """All of a file of at most so many bytes."""
+        """The whole file, which may have at most `most` bytes."""
         with open(self.open(name, owners=owners), "rb", buffering=0) as file:
             data = bytearray()
             while len(data) <= most and (piece := file.read(most + 1 - len(data))):
@@ -213,7 +214,7 @@ class Folder:
 
     @contextmanager
     def writing(self, name: str, *, give: bool = False, mode: int = 0o600) -> Iterator[BinaryIO]:
-        """A file that gets its name when it is whole; `give`: it is then the folder's owner's."""
+        """A file that gets its name when it is complete; `give`: its owner is then the folder's."""
         part = _part(checked(name, self.path))
         with self.as_user():
             fd = os.open(part, os.O_RDWR | _NEW, mode, dir_fd=self.fd)
@@ -242,13 +243,13 @@ class Folder:
             return
         try:
             os.fchown(fd, self.uid, -1)
-        except PermissionError:  # we are not root: then they may at least read it
+        except PermissionError:  # we are not root: at least let them read it
             os.fchmod(fd, 0o644)
 
     def keep(self, name: str) -> int:
-        """A descriptor to read and write a file of our own by, which is made if it is missing.
+        """A descriptor to read and write a file of our own, created if missing.
 
-        What somebody else put in its place is taken away.
+        Another user's file in its place is removed.
         """
         for _ in range(_TRIES):
             with suppress(FileExistsError):
@@ -264,14 +265,14 @@ class Folder:
             except Refused:
                 pass
             os.unlink(name, dir_fd=self.fd)
-        raise Refused("is put back by somebody else", self.path / name)
+        raise Refused("is created again and again by another user", self.path / name)
 
     def remove(self, name: str) -> None:
         with self.as_user():
             os.unlink(checked(name, self.path), dir_fd=self.fd)
 
     def remove_folder(self, name: str) -> None:
-        """An empty one; where only its owner may, as that one."""
+        """An empty folder; as its owner, if only the owner may."""
         user = owner_of(self.stat(name).st_uid)
         try:
             os.rmdir(name, dir_fd=self.fd)
@@ -280,7 +281,7 @@ class Folder:
                 os.rmdir(name, dir_fd=self.fd)
 
     def remove_tree(self, name: str) -> None:
-        """A folder with all that is in it; what links in it lead to stays."""
+        """A folder with everything in it; links are removed, their targets stay."""
         import shutil  # seldom needed, and slow to import
 
         with self.as_user():
@@ -288,26 +289,26 @@ class Folder:
 
 
 def shelf(root: Path, name: str, *, make: bool = False) -> Folder:
-    """`<root>/<name>`: what leads to the root is our own word, what lies in it need not be."""
+    """`<root>/<name>`: we trust the path to the root, but not what lies in it."""
     with Folder.at(root) as folder:
         return folder.own(name, make=make)
 
 
 def journal_folder(directory: Path) -> Folder:
-    """A journal's own, `<root>/journals/<id>`."""
+    """A journal's own folder, `<root>/journals/<id>`."""
     with shelf(directory.parent.parent, directory.parent.name) as journals:
         return journals.owners(directory.name)
 
 
 @contextmanager
 def written(path: Path, *, mode: int = 0o600) -> Iterator[BinaryIO]:
-    """A file where the caller's own word leads: it is there when it is whole, or not at all."""
+    """A file at a path that the caller chose: it appears when it is complete, or not at all."""
     with Folder.at(path.parent) as folder, folder.writing(path.name, mode=mode) as file:
         yield file
 
 
 def read_followed(path: Path, most: int = SMALL_BYTES) -> bytes:
-    """Wherever it leads, a regular file of at most so many bytes: no pipe that never ends."""
+    """The start of a regular file, links followed: never a pipe that does not end."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     with open(fd, "rb") as file:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -316,15 +317,14 @@ def read_followed(path: Path, most: int = SMALL_BYTES) -> bytes:
 
 
 def checked(name: str, where: Path) -> str:
-    """A name that is one: no way up, and no way further."""
+    """The name, if it is a plain file name: not `..`, and without a slash."""
     if name in ("", ".", "..") or "/" in name or "\0" in name:
         raise Refused(f"cannot hold {name[:80]!r}", where)
     return name
 
 
 def safe_name(text: str, otherwise: str = "host") -> str:
-    """What a record calls something, as a name in a folder: the same for the same, and another
-    for another."""
+    """Text from a record as a file name; different texts get different names."""
     plain = "".join(c if c.isascii() and (c.isalnum() or c in "-._") else "-" for c in text)
     plain = plain.lstrip(".-")[:LONGEST_NAME]
     if plain == text:
@@ -333,10 +333,10 @@ def safe_name(text: str, otherwise: str = "host") -> str:
 
 
 def private(path: Path) -> Path:
-    """A directory of our own, made with those above it that are missing, for nobody else."""
-    missing = [each for each in (path, *path.parents) if not each.exists()]
-    for each in reversed(missing):
-        each.mkdir(mode=0o700, exist_ok=True)
+    """Our own directory, created with missing parents, for nobody else."""
+    missing = [parent for parent in (path, *path.parents) if not parent.exists()]
+    for parent in reversed(missing):
+        parent.mkdir(mode=0o700, exist_ok=True)
     return path
 
 
@@ -361,7 +361,7 @@ def _by_own_link(fd: int, name: str, path: Path) -> int:
     try:
         about = os.fstat(link)
         if not stat.S_ISLNK(about.st_mode) or about.st_uid not in (0, os.geteuid()):
-            raise Refused("is not a directory, or a link that somebody else laid", path)
+            raise Refused("is not a directory, or is a link that another user made", path)
         return os.open(os.readlink("", dir_fd=link), _FOLDER, dir_fd=fd)
     finally:
         os.close(link)

@@ -1,14 +1,14 @@
-"""Acting as somebody else: what is done for a user is done with that user's rights and no more.
+"""Acting as another user: work for a user is done with that user's rights and no more.
 
 An agent that serves all users of a node can read and write whatever they can, and everything that
-root can besides.  Whoever talks it into touching a wrong file has root's rights, unless it has none
-at that moment.  So for each call on a user's file one thread becomes that user towards file systems
-(`setfsuid`), without any group of ours and without the capabilities that open other people's files;
-the kernel then refuses what the user could not have done.  Nobody can send that thread a signal or
-look into it meanwhile: that is what file system ids were made for.  Where also the other side looks
-at who we are (a socket, a signal), a thread that ends with the call is the user altogether.
+root can.  Whoever tricks it into touching a wrong file would have root's rights.  So for each call
+on a user's file, one thread becomes that user for file systems (`setfsuid`), without our groups and
+without the capabilities that open other people's files.  The kernel then refuses whatever the user
+could not have done.  Nobody can signal or inspect that thread meanwhile: file system ids were made
+for that.  Where the other side checks who we are (a socket, a signal), a thread becomes the user
+completely and ends with the call.
 
-Off until `begin`: a training program never changes what it is.
+Off until `begin`: a training program never changes its user.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ SETGID: Final = 1 << 6
 SETUID: Final = 1 << 7
 SYS_PTRACE: Final = 1 << 19
 _OVER_FILES: Final = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 9 | 1 << 27 | 1 << 32
-"""CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, LINUX_IMMUTABLE, MKNOD, MAC_OVERRIDE: what
-the kernel itself takes from root when it becomes another towards file systems."""
+"""CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, LINUX_IMMUTABLE, MKNOD, MAC_OVERRIDE: the
+capabilities that the kernel takes from root when its file system user changes."""
 NO_GROUP: Final = 65_534
-"""A folder's group may be one that its owner is not in: a directory hands its own down."""
+"""Not the folder's group: its owner may not be in it, since directories pass theirs on."""
 _SET_PDEATHSIG: Final = 1
 _GET_PDEATHSIG: Final = 2
 _QUERY: Final = 0xFFFFFFFF
 _VERSION: Final = 0x20080522
-# Numbers of setgroups and setresuid: the library's functions would change every thread.
+# System call numbers of setgroups and setresuid: libc's functions would change every thread.
 _CALLS: Final[Mapping[str, tuple[int, int]]] = {
     "x86_64": (116, 117),
     "aarch64": (159, 147),
@@ -48,7 +48,7 @@ _CALLS: Final[Mapping[str, tuple[int, int]]] = {
 
 
 class User(NamedTuple):
-    """Whose rights: towards files, and of which group."""
+    """Whose rights we use on files: user and group."""
 
     uid: int
     gid: int = NO_GROUP
@@ -58,8 +58,8 @@ class CannotBe(PermissionError):
     """We may not act as that user."""
 
     def __init__(self, uid: int, why: str) -> None:
-        said = f"belongs to user {uid}, and we cannot act as that user: {why}"
-        super().__init__(errno.EPERM, said)
+        message = f"belongs to user {uid}, and we cannot act as that user: {why}"
+        super().__init__(errno.EPERM, message)
         self.why = why
 
 
@@ -67,8 +67,8 @@ def powers(proc: Path = Path("/proc")) -> int:
     """The capabilities that this thread has now, as a bit set."""
     try:
         with open(proc / "thread-self/status", "rb") as file:
-            found = [line for line in file if line.startswith(b"CapEff:")]
-        return int(found[0].split()[1], 16)
+            lines = [line for line in file if line.startswith(b"CapEff:")]
+        return int(lines[0].split()[1], 16)
     except (OSError, IndexError, ValueError):
         return 0
 
@@ -85,7 +85,7 @@ class _Switch:
         self._call: Any = libc.syscall
         self._capset: Any = libc.capset
         self._prctl: Any = libc.prctl
-        # Who started us may want us to end with it; the kernel forgets that when we change.
+        # Our parent may want us to end with it; the kernel forgets that when we change users.
         self._last_signal = ctypes.c_int(0)
         self._prctl(_GET_PDEATHSIG, ctypes.byref(self._last_signal), 0, 0, 0)
         self._thread = threading.get_ident()
@@ -94,8 +94,8 @@ class _Switch:
         self._numbers = _CALLS.get(os.uname().machine)
         effective = powers()
         self.why_not = self._why_not(effective)
-        """Why we can act as nobody else; "" if we can."""
-        # Root loses these by the change itself, and has them again after it.
+        """Why we cannot act as another user; "" if we can."""
+        # Root loses these capabilities by the change itself, and gets them back after it.
         self._must_drop = self.uid != 0 and bool(effective & _OVER_FILES)
         self._full, self._less = _sets(effective), _sets(effective & ~_OVER_FILES)
         self._here = threading.local()
@@ -111,7 +111,7 @@ class _Switch:
         if missing:
             return f"{' and '.join(missing)} missing"
         if self._groups and self._numbers is None:
-            return f"groups cannot be laid aside on {os.uname().machine}: run without any"
+            return f"cannot drop groups on {os.uname().machine}: run without supplementary groups"
         return ""
 
     def _try(self) -> str:
@@ -120,16 +120,16 @@ class _Switch:
                 left = powers() & _OVER_FILES
         except CannotBe as error:
             return error.why
-        return f"capabilities {left:#x} stay with us" if left else ""
+        return f"the kernel leaves us capabilities {left:#x}" if left else ""
 
     @contextmanager
     def towards_files(self, user: User) -> Iterator[None]:
-        """This thread only.  Inside nothing else is done than calls on that user's files: what
-        is imported, logged or started there would be so with the user's rights."""
+        """Changes this thread only.  Do nothing inside but calls on that user's files: an import, a
+        log line or a new process would have the user's rights."""
         now: User | None = getattr(self._here, "user", None)
         if now is not None:
             if now.uid != user.uid:
-                raise CannotBe(user.uid, f"we act as user {now.uid} already")
+                raise CannotBe(user.uid, f"we already act as user {now.uid}")
             yield
             return
         if self.why_not:
@@ -144,12 +144,12 @@ class _Switch:
 
     def _become(self, user: User) -> None:
         if self._groups and self._set_groups([]):
-            raise CannotBe(user.uid, f"our groups stay with us: {os.strerror(self._errno())}")
+            raise CannotBe(user.uid, f"cannot drop our groups: {os.strerror(self._errno())}")
         self._set_gid(user.gid)
         self._set_uid(user.uid)
         if self._must_drop and self._capset(*self._less):
             raise CannotBe(user.uid, os.strerror(self._errno()))
-        # Neither call tells whether it was allowed.
+        # Neither call reports whether it succeeded.
         if self._set_uid(_QUERY) != user.uid or self._set_gid(_QUERY) != user.gid:
             raise CannotBe(user.uid, "the kernel refuses it (a user namespace?)")
 
@@ -161,7 +161,7 @@ class _Switch:
         if self._must_drop:
             self._capset(*self._full)
         if self._set_uid(_QUERY) != self.uid or self._set_gid(_QUERY) != self.gid:
-            raise OSError(errno.EPERM, "we cannot become ourselves again")
+            raise OSError(errno.EPERM, "cannot change back to our own user")
         if self._last_signal.value and threading.get_ident() == self._thread:
             self._prctl(_SET_PDEATHSIG, self._last_signal, 0, 0, 0)
 
@@ -173,24 +173,24 @@ class _Switch:
         return int(self._call(self._numbers[0], ctypes.c_size_t(len(groups)), array))
 
     def become_for_good(self, uid: int) -> None:
-        """The user in the eyes of others, too, but for who may send us a signal."""
+        """Become the user for others too, except for who may send us signals."""
         import ctypes
 
         if self._numbers is None:
-            raise CannotBe(uid, f"not known how to on {os.uname().machine}")
+            raise CannotBe(uid, f"not supported on {os.uname().machine}")
         same = ctypes.c_uint32(_QUERY)
         if self._call(self._numbers[1], same, ctypes.c_uint32(uid), same):
             raise CannotBe(uid, os.strerror(self._errno()))
 
 
 class _State:
-    """Whether this process acts as others at all."""
+    """Whether this process acts as other users at all."""
 
     switch: _Switch | None = None
 
 
 def begin() -> str:
-    """From now on folders of others are worked on as their owners; why that cannot be, or ""."""
+    """From now on work on others' folders as their owners; returns why that fails, or ""."""
     _State.switch = _Switch()
     return _State.switch.why_not
 
@@ -200,13 +200,13 @@ def end() -> None:
 
 
 def is_needed() -> bool:
-    """Whether we could do more than any user: as root, or with what opens others' files."""
+    """Whether we have more rights than a user: root, or capabilities over others' files."""
     return os.geteuid() == 0 or bool(powers() & (_OVER_FILES | SETUID | SYS_PTRACE))
 
 
 @contextmanager
 def acting_as(user: User | None) -> Iterator[None]:
-    """As that user towards file systems.  Raises CannotBe, a PermissionError."""
+    """Act as that user towards file systems.  Raises CannotBe, a PermissionError."""
     switch = _State.switch
     if switch is None or user is None or user.uid == switch.uid:
         yield
@@ -216,7 +216,7 @@ def acting_as(user: User | None) -> Iterator[None]:
 
 
 def owner_of(uid: int) -> User | None:
-    """As whom we work on what is of this user's; None: as ourselves."""
+    """The user to act as for files of `uid`; None: ourselves."""
     switch = _State.switch
     return None if switch is None or switch.uid == uid else User(uid)
 
@@ -226,15 +226,15 @@ def is_on() -> bool:
 
 
 def can_be(uid: int) -> bool:
-    """Whether we are that user, or can act as if."""
+    """Whether we are that user, or can act as that user."""
     switch = _State.switch
     return uid == os.geteuid() or switch is not None and not switch.why_not
 
 
 def once_as(uid: int, act: Callable[[], T]) -> T:
-    """What a call gives that is made as that user, in the eyes of others as well.
+    """The result of a call that is made completely as that user, visible to others too.
 
-    A thread of its own makes it and ends: what the user may do to that one does not stay.
+    A separate thread makes the call and ends: whatever the user may do to it does not last.
     """
     switch = _State.switch
     if switch is None or switch.uid == uid:
@@ -257,7 +257,7 @@ def _taking(function: Any, *takes: Any, result: Any) -> Any:
 
 
 def _sets(effective: int) -> tuple[ctypes.Array[Any], ctypes.Array[Any]]:
-    """What `capset` takes: all that we may have, and of that what is in force."""
+    """The arguments of `capset`: our capabilities with these ones effective."""
     import ctypes
 
     permitted, inheritable = _own("CapPrm"), _own("CapInh")

@@ -1,15 +1,17 @@
-"""Whose an exception is that came up while the program was in our code.
+"""Whether an exception that came up in our code belongs to the user.
 
-A guard that catches everything catches the user's exceptions, too: those that a signal handler
-raises (a time limit, say) and those that another thread has set (`PyThreadState_SetAsyncExc`)
-come wherever the program happens to be.  They are not failures of ours and go on their way.
+A guard that catches everything also catches the user's exceptions: those that a signal handler
+raises (for a time limit, say) and those that another thread sets (`PyThreadState_SetAsyncExc`) come
+wherever the program happens to be.  They are not our failures, so we raise them again.
 
-Python does not say where an exception came from, so its traceback is read:
+Python does not say where an exception came from, so we read its traceback:
 
-* A signal handler is given the frame that it interrupts, and that frame is the one before its own
-  in the traceback.  A function that we call has no hold of ours.
-* What another thread has set is a class, and no statement raises it.  So it has nothing to say,
-  unless its own `__init__` finds the words; what a call that failed raises nearly always has.
+* A signal handler gets the frame that it interrupts, and that frame comes right before its own in
+the
+  traceback.  A function that we call does not hold our frame.
+* An exception set by another thread is a class, and no statement raises it.  So it has no
+arguments,
+  unless its own `__init__` adds some; an exception from a failed call nearly always has arguments.
 """
 
 from __future__ import annotations
@@ -20,12 +22,12 @@ from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any, Final
 
 _PACKAGE: Final = os.path.dirname(__file__) + os.sep
-# What functions in C raise without a word.
+# Exceptions that functions in C raise without arguments.
 _SPEECHLESS: Final = ("MemoryError", "StopIteration", "StopAsyncIteration", "Empty", "Full")
 
 
 def let_pass(error: BaseException) -> None:
-    """For whoever catches exceptions in the user's threads: raises it again if it is the user's."""
+    """For code that catches exceptions in the user's threads: raises the user's ones again."""
     if is_interruption(error):
         raise error
 
@@ -60,7 +62,7 @@ def _holds(frame: FrameType, interrupted: FrameType) -> bool:
 
 
 def _handlers() -> set[CodeType]:
-    """The code of those installed now.  One that forgot its frame has not always left, too."""
+    """The code of the handlers installed now: one may have deleted its frame argument."""
     signals: Any = sys.modules.get("signal")
     if signals is None:
         return set()
@@ -94,7 +96,7 @@ def _is_set_from_outside(error: BaseException, last: TracebackType) -> bool:
 
 
 def _finds_own_words(kind: type[BaseException]) -> bool:
-    """Whether a class of the user's, of which only the class was given, may have arguments."""
+    """Whether the user's class may add arguments itself, although only the class was set."""
     return kind.__module__ != "builtins" and any(
-        isinstance(vars(each).get("__init__"), FunctionType) for each in kind.__mro__
+        isinstance(vars(base).get("__init__"), FunctionType) for base in kind.__mro__
     )

@@ -1,4 +1,4 @@
-"""Logs that cannot be flooded: what is said a thousand times is written a few times."""
+"""Logs that cannot be flooded: a line that comes a thousand times is written a few times."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from runwatch.terminal import Formatter
 
 BURST: Final = 5
 MOST_LINES: Final = 60
-"""Of one logger, whatever they say: some put what differs into the words themselves."""
+"""Most lines per window of one logger: some put what varies into the message itself."""
 WINDOW_SECONDS: Final = 60.0
 MOST_KINDS: Final = 1_000
 Key = TypeVar("Key", str, tuple[str, str])
@@ -20,8 +20,8 @@ Key = TypeVar("Key", str, tuple[str, str])
 class Sparing(logging.Filter):
     """Lets each kind of line through a few times a minute, and then says how many it held back.
 
-    A kind is a logger and the words before anything is put into them.  All kinds of one logger
-    together have a bound as well.
+    A kind is a logger and a message before its arguments are filled in.  All kinds of one logger
+    together are limited as well.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Sparing(logging.Filter):
         self._said: dict[tuple[str, str], tuple[int, int]] = {}
         """Kind → since when it is counted, and how often it came."""
         self._lines: dict[str, tuple[int, int]] = {}
-        """Logger → the same of what was let through by kind."""
+        """Logger → the same for the lines that were let through by kind."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         kind = (record.name, str(record.msg)[:200])
@@ -47,28 +47,30 @@ class Sparing(logging.Filter):
             lines, of_logger = _counted(self._lines, record.name, now, self._most)
             if lines >= self._most:
                 return False
-        told = [f"{held_back} more like this"] if held_back else []
-        told += [f"{of_logger} others"] if of_logger else []
-        if told:
-            record.msg = f"{record.getMessage()} (and {' and '.join(told)} since)"
+        held = [f"{held_back} more like this"] if held_back else []
+        held += [f"{of_logger} others"] if of_logger else []
+        if held:
+            record.msg = f"{record.getMessage()} (and {' and '.join(held)} since)"
             record.args = None
         return True
 
 
-def _counted(said: dict[Key, tuple[int, int]], key: Key, now_ns: int, most: int) -> tuple[int, int]:
-    """How often it came in this window before, and how many of the last one were held back."""
-    since, count = said.get(key, (now_ns, 0))
+def _counted(
+    counts: dict[Key, tuple[int, int]], key: Key, now_ns: int, most: int
+) -> tuple[int, int]:
+    """How often it came before in this window, and how many of the last one were held back."""
+    since, count = counts.get(key, (now_ns, 0))
     held_back = 0
     if now_ns - since >= WINDOW_SECONDS * 1e9:
         held_back, since, count = max(0, count - most), now_ns, 0
-    said[key] = since, count + 1
-    if len(said) > MOST_KINDS:
-        del said[next(iter(said))]
+    counts[key] = since, count + 1
+    if len(counts) > MOST_KINDS:
+        del counts[next(iter(counts))]
     return count, held_back
 
 
 def spare() -> None:
-    """For the root's handlers, so that it holds for every library that logs."""
+    """Add the filter to the root's handlers, so that it applies to every library that logs."""
     if logging.lastResort is not None and logging.lastResort.formatter is None:
         logging.lastResort.setFormatter(Formatter())
     for handler in (*logging.getLogger().handlers, logging.lastResort):

@@ -1,7 +1,8 @@
-"""Whose end of a connection on this machine is whose, by the kernel's word.
+"""Which user owns each end of a connection on this machine, as the kernel says.
 
-A token that we found by ourselves is told only to who may know it: another user who took the port
-of a head that is gone would learn it.  And who may end a program on this machine is its own user.
+A token that we found by ourselves is sent only to a listener that may know it: otherwise another
+user could take the port of a head that is gone, and learn the token.  And only a program's own user
+may end it on this machine.
 """
 
 from __future__ import annotations
@@ -35,25 +36,25 @@ def is_loopback(host: str) -> bool:
 
 
 def user_at(address: str, port: int, *, tables: Path = _PROC) -> int | None:
-    """Who has the end of a connection that has this address; None: nobody here, or unknown."""
+    """The user who owns the end with this address; None: nobody on this machine, or unknown."""
     try:
-        wanted = _plain(ipaddress.ip_address(address.strip("[]")))
+        own_end = _plain(ipaddress.ip_address(address.strip("[]")))
     except ValueError:
         return None
-    if not wanted.is_loopback:
+    if not own_end.is_loopback:
         return None
-    found = [s for s in _sockets(tables) if s.port == port and s.state != LISTENS]
-    return next((s.uid for s in found if s.address == wanted), None)
+    ends = [s for s in _sockets(tables) if s.port == port and s.state != LISTENS]
+    return next((s.uid for s in ends if s.address == own_end), None)
 
 
 def listeners(port: int, *, tables: Path = _PROC) -> frozenset[int]:
-    """Users who wait for connections to this port on a loopback address or on all."""
-    found = (s for s in _sockets(tables) if s.port == port and s.state == LISTENS)
-    return frozenset(s.uid for s in found if s.address.is_loopback or s.address.is_unspecified)
+    """Users who listen at this port on a loopback address or on all addresses."""
+    sockets = (s for s in _sockets(tables) if s.port == port and s.state == LISTENS)
+    return frozenset(s.uid for s in sockets if s.address.is_loopback or s.address.is_unspecified)
 
 
 def may_know(port: int, owner: int, *, tables: Path = _PROC) -> bool:
-    """Whether all who listen at this port here are we, root, or the owner of the secret."""
+    """Whether everybody who listens at this port here is us, root, or the secret's owner."""
     return listeners(port, tables=tables) <= {os.geteuid(), 0, owner}
 
 
@@ -70,7 +71,7 @@ def _sockets(tables: Path) -> Iterator[Socket]:
 
 
 def _address(digits: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """Words of four bytes, each in this machine's order."""
+    """Words of four bytes, each in this machine's byte order."""
     raw = bytes.fromhex(digits)
     words = [raw[at : at + 4][::-1] for at in range(0, len(raw), 4)]
     return _plain(ipaddress.ip_address(b"".join(words)))

@@ -1,7 +1,7 @@
 """One loader for every room's settings: defaults, then file, then environment, then flags.
 
-A room declares a frozen dataclass; a field's `env` metadata names its variable and `help` says
-what it does.  `load` remembers where each value came from, which `runwatch config` prints.
+A room declares a frozen dataclass; a field's `env` metadata names its variable and `help` describes
+it.  `load` remembers where each value came from; `runwatch config` prints that.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ def runwatch_dir(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def read_token(file: Path) -> str:
-    """The token in a file, which nobody else may read: in a command line or an environment more
-    people see it than one thinks."""
+    """The token in a file that nobody else may read: more people than expected can see a command
+    line or an environment."""
     path = file.expanduser()
     try:
-        # The way there may have links, as a Kubernetes secret's has.
+        # The path may have links, as that of a Kubernetes secret does.
         path = path.resolve(strict=True)
         with Folder.at(path.parent) as folder:
             about = folder.stat(path.name)
             token = folder.text(path.name, TOKEN_FILE_BYTES).strip()
     except OSError as error:
-        raise UsageError(f"the token cannot be read: {error}") from error
+        raise UsageError(f"cannot read the token in {file}: {error}") from error
     if about.st_mode & 0o027:
-        raise UsageError(f"everybody may read the token in {file}: chmod 600 {file}")
+        raise UsageError(f"everybody may read the token in {file}: run chmod 600 {file}")
     if not token:
-        raise UsageError(f"there is no token in {file}")
+        raise UsageError(f"there is no token in {file}: the file is empty")
     return token
 
 
 def token_of(environ: Mapping[str, str] = os.environ) -> str:
-    """The head's token that the environment tells, or says where to find; "" for none."""
+    """The head's token from the environment, or from the file that it names; "" for none."""
     file = environ.get("RUNWATCH_TOKEN_FILE", "")
     return read_token(Path(file)) if file else environ.get("RUNWATCH_TOKEN", "")
 
@@ -76,24 +76,24 @@ def load(
     hints = get_type_hints(kind)
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
-    known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
-    if unknown := sorted(set(table) - known):
+    names = {f.name for f in fields(kind)}  # type: ignore[arg-type]
+    if unknown := sorted(set(table) - names):
         raise UsageError(
             f"{path}: [{section}] has {unknown[0]!r}, which is not a setting "
-            f"(settings are {', '.join(sorted(known))})"
+            f"(settings are {', '.join(sorted(names))})"
         )
     for item in fields(kind):  # type: ignore[arg-type]
         name, env = item.name, item.metadata.get("env", "")
-        given: Any = None
+        value: Any = None
         sources[name] = "default"
         if name in table:
-            given, sources[name] = table[name], f"file {path}"
+            value, sources[name] = table[name], f"file {path}"
         if env and environ.get(env, "") != "":
-            given, sources[name] = environ[env], f"environment {env}"
+            value, sources[name] = environ[env], f"environment {env}"
         if flags and flags.get(name) is not None:
-            given, sources[name] = flags[name], "flag"
-        if given is not None:
-            values[name] = _convert(given, hints[name], f"{name} ({sources[name]})")
+            value, sources[name] = flags[name], "flag"
+        if value is not None:
+            values[name] = _convert(value, hints[name], f"{name} ({sources[name]})")
     return Loaded(kind(**values), sources)
 
 
@@ -111,26 +111,26 @@ def _section(path: Path, section: str) -> dict[str, Any]:
     return table
 
 
-def _convert(given: Any, hint: Any, what: str) -> Any:
+def _convert(value: Any, hint: Any, what: str) -> Any:
     optional = {t for t in getattr(hint, "__args__", ()) if t is not type(None)}
     kind = optional.pop() if len(optional) == 1 else hint
     try:
         if kind is bool:
-            return _boolean(given)
+            return _boolean(value)
         if kind is int:
-            return _integer(given)
+            return _integer(value)
         if kind is Path:
-            return Path(str(given)).expanduser()
-        return kind(given)
+            return Path(str(value)).expanduser()
+        return kind(value)
     except (TypeError, ValueError) as error:
         name = getattr(kind, "__name__", str(kind))
-        raise UsageError(f"setting {what} has value {given!r}, which is not a {name}") from error
+        raise UsageError(f"setting {what} has value {value!r}, which is not a {name}") from error
 
 
-def _boolean(given: Any) -> bool:
-    if isinstance(given, bool):
-        return given
-    text = str(given).strip().lower()
+def _boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = str(value).strip().lower()
     if text in ("1", "true", "yes", "on"):
         return True
     if text in ("0", "false", "no", "off", ""):
@@ -138,11 +138,11 @@ def _boolean(given: Any) -> bool:
     raise ValueError(text)
 
 
-def _integer(given: Any) -> int:
+def _integer(value: Any) -> int:
     """Whole numbers; sizes may carry a unit: 512MiB, 2G."""
-    if isinstance(given, int):
-        return given
-    text = str(given).strip().lower().replace("_", "").removesuffix("b")
+    if isinstance(value, int):
+        return value
+    text = str(value).strip().lower().replace("_", "").removesuffix("b")
     digits = text.rstrip("kmgti")
     unit = text[len(digits) :].strip()
     return round(float(digits) * _UNITS[unit]) if unit in _UNITS else int(text)

@@ -1,8 +1,8 @@
 """What our tests share with the tests of programs that use Runwatch (`docs/testing.md`).
 
 `FakeClock` is time that a test moves.  `until` waits for what a thread or a process does.
-`read_stories` tells what programs recorded.  `BatchWriter` makes what a head would get of a
-process.  Nothing here needs a head or an agent.
+`read_stories` reads what programs recorded.  `BatchWriter` makes the batches that a head would get
+from a process.  Nothing here needs a head or an agent.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from runwatch.record import (
     SpanName,
     Spans,
 )
+from runwatch.record.life import Config, RunEnd
 
 T = TypeVar("T")
 SECOND = 1_000_000_000
@@ -39,8 +40,8 @@ EPOCH = 20_000 * 86_400 * SECOND  # a midnight in 2024
 class FakeClock:
     """A clock that stands still until it is moved.
 
-    It takes the place of `runwatch.clock.SystemClock`.  The time on the wall and the time that
-    only counts differ from the start, so that a program that mixes them up fails its test.
+    It replaces `runwatch.clock.SystemClock`.  Wall time and monotonic time differ from the start,
+    so that a program that mixes them up fails its test.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class FakeClock:
     ) -> None:
         self.wall, self.mono = wall_ns, mono_ns
         self.jumps = jumps
-        """Who waits is there at once.  Else a wait takes no time."""
+        """Waiting moves the clock by the time waited for.  Otherwise a wait takes no time."""
 
     def wall_ns(self) -> int:
         return self.wall
@@ -62,7 +63,7 @@ class FakeClock:
 
     @property
     def now_ns(self) -> int:
-        """What the wall says; who sets it moves both, as time that passes does."""
+        """Wall time; setting it moves both clocks, as passing time does."""
         return self.wall
 
     @now_ns.setter
@@ -79,20 +80,20 @@ class FakeClock:
         return wake(0)
 
 
-# A lambda in a loop names the loop's variables as its own: `until(lambda n=n: len(found) == n)`.
+# A lambda in a loop must bind the loop's variables: `until(lambda n=n: len(rows) == n)`.
 def until(condition: Callable[..., T | None], seconds: float = 30.0, what: str = "") -> T:
     """Wait until a condition holds, and return its value; after `seconds` the test fails.
 
-    What takes long to ask is asked less often: who is waited for needs the processor, too.
+    A slow condition is checked less often: the code that we wait for needs the processor too.
     """
     deadline = time.monotonic() + seconds
-    asked = time.monotonic()
+    checked = time.monotonic()
     while not (value := condition()):
         now = time.monotonic()
         if now > deadline:
             raise AssertionError(f"not within {seconds} s: {what or condition}")
-        time.sleep(min(max(0.005, 3 * (now - asked)), 0.1))
-        asked = time.monotonic()
+        time.sleep(min(max(0.005, 3 * (now - checked)), 0.1))
+        checked = time.monotonic()
     return value
 
 
@@ -138,13 +139,13 @@ class Story:
 
     def config(self, part: str) -> Mapping[str, Any]:
         """As recorded last."""
-        values: Mapping[str, Any] = [b for b in self.bodies("config") if b["part"] == part][-1]
+        values: Mapping[str, Any] = [b for b in self.bodies(Config.KIND) if b["part"] == part][-1]
         return values["values"]  # type: ignore[no-any-return]
 
     @property
     def end(self) -> Mapping[str, Any]:
         """The one `run_end`."""
-        (body,) = self.bodies("run_end")
+        (body,) = self.bodies(RunEnd.KIND)
         return body
 
     @property
@@ -162,28 +163,34 @@ def _read(path: Path) -> Story:
     reader = JournalReader(path)
     assert reader.origin is not None
     story = Story(reader.origin)
-    known: dict[int, Any] = {}
+    defined: dict[int, Any] = {}
     while (batch := reader.read(final=True)) is not None:
         for definition in batch.definitions:
-            if isinstance(definition, RunScope) and definition.id not in known:
+            if isinstance(definition, RunScope) and definition.id not in defined:
                 story.scopes.append(definition)
-            known[definition.id] = definition
+            defined[definition.id] = definition
         points, spans = batch.points, batch.spans
         for series, time_ns, step, value in zip(
             points.series, points.time_ns, points.step, points.value, strict=True
         ):
-            what = known[series]
-            assert isinstance(what, Series)
+            metric = defined[series]
+            assert isinstance(metric, Series)
             story.numbers.append(
                 Number(
-                    what.metric, what.device, _step(step), value, time_ns, what.labels, what.unit
+                    metric.metric,
+                    metric.device,
+                    _step(step),
+                    value,
+                    time_ns,
+                    metric.labels,
+                    metric.unit,
                 )
             )
         for name, span, edge, time_ns, step in zip(
             spans.name, spans.span, spans.edge, spans.time_ns, spans.step, strict=True
         ):
-            assert isinstance(known[name], SpanName)
-            story.edges.append(Edge(known[name].name, span, edge, _step(step), time_ns))
+            assert isinstance(defined[name], SpanName)
+            story.edges.append(Edge(defined[name].name, span, edge, _step(step), time_ns))
         story.events.extend(batch.events)
     reader.close()
     return story
@@ -207,24 +214,24 @@ def definitions(
     run: str = "run-a", *, series: int = 3, rank: int = 0, metric: str = "metric"
 ) -> list[Definition]:
     """One scope, `series` series numbered from 1 on device '1', '2' …, one span name."""
-    found: list[Definition] = [RunScope(1, RunId(run), f"name of {run}", rank=rank, world_size=4)]
-    found += [Series(i, metric, scope=1, unit="u", device=str(i)) for i in range(1, series + 1)]
-    found.append(SpanName(1, "checkpoint_save", scope=1))
-    return found
+    listed: list[Definition] = [RunScope(1, RunId(run), f"name of {run}", rank=rank, world_size=4)]
+    listed += [Series(i, metric, scope=1, unit="u", device=str(i)) for i in range(1, series + 1)]
+    listed.append(SpanName(1, "checkpoint_save", scope=1))
+    return listed
 
 
 def points(rows: Iterable[Point]) -> Points:
-    made = Points()
+    columns = Points()
     for series, time_ns, step, value in rows:
-        made.append(series, time_ns, NO_STEP if step is None else step, value)
-    return made
+        columns.append(series, time_ns, NO_STEP if step is None else step, value)
+    return columns
 
 
 def spans(rows: Iterable[tuple[int, int, int, int, int | None]]) -> Spans:
-    made = Spans()
+    columns = Spans()
     for name, span, edge, time_ns, step in rows:
-        made.append(name, span, edge, time_ns, NO_STEP if step is None else step)
-    return made
+        columns.append(name, span, edge, time_ns, NO_STEP if step is None else step)
+    return columns
 
 
 @dataclass
@@ -246,7 +253,7 @@ class BatchWriter:
         edges: Iterable[tuple[int, int, int, int, int | None]] = (),
         skipped: int = 0,
     ) -> Batch:
-        made = Batch(
+        batch = Batch(
             self.origin,
             Position(self.at),
             Position(self.at),
@@ -256,9 +263,9 @@ class BatchWriter:
             list(events),
             skipped,
         )
-        made.end = Position(self.at + 10 * max(made.records + skipped, 1))
-        self.at = made.end
-        return made
+        batch.end = Position(self.at + 10 * max(batch.records + skipped, 1))
+        self.at = batch.end
+        return batch
 
 
 def ramp(count: int, *, series: int = 1, start: int = EPOCH, first: int = 0) -> list[Point]:

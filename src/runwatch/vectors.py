@@ -1,6 +1,6 @@
-"""numpy where somebody has loaded it: as wherever a store is read; nobody has to have it.
+"""numpy, if somebody has loaded it, as every reader of a store has; nobody must install it.
 
-What is done with it is a short cut and nothing else: without it the same numbers come out.
+It is only a faster way: without it the results are the same.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 
 
 class Switch:
-    """Whether the short cut may be taken, and with what."""
+    """Whether numpy may be used, and the module."""
 
     on = True
     numpy: Any = None
 
 
 def numpy() -> Any:
-    """None where nobody has loaded it: a training process need not, for our sake."""
+    """None if nobody has loaded it: a training process need not, for our sake."""
     if Switch.numpy is None and sys.modules.get("numpy") is not None:
-        Switch.numpy = import_module("numpy")  # another thread may be about to
+        Switch.numpy = import_module("numpy")  # waits if another thread is importing it
     return Switch.numpy if Switch.on else None
 
 
 def column(numbers: array[int]) -> Column:
-    """The same memory."""
-    found: Column = numpy().frombuffer(numbers, numpy().int64)
-    return found
+    """An array view of the same memory."""
+    view: Column = numpy().frombuffer(numbers, numpy().int64)
+    return view
 
 
 def packed(numbers: Column) -> array[int]:
-    made = array("q")
-    made.frombytes(numpy().ascontiguousarray(numbers).tobytes())
-    return made
+    values = array("q")
+    values.frombytes(numpy().ascontiguousarray(numbers).tobytes())
+    return values

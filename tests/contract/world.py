@@ -12,14 +12,14 @@ from unittest.mock import patch
 
 from runwatch.head.access.main_token import MainToken
 from runwatch.head.features.stacks.api import StacksApi
-from runwatch.head.features.stacks.incidents import QUICK
+from runwatch.head.features.stacks.incidents import evidence_of
 from runwatch.head.http.access import AccessSettings
 from runwatch.head.main import LocalHead, LocalSettings
 from runwatch.head.settings import ServingSettings
 from runwatch.head.stream import AgentState
 from runwatch.record import Batch, Command, JournalId, RunId
+from runwatch.record.commands import StacksWanted
 from runwatch.testing import FakeClock
-from runwatch.views.diagnosis.evidence import gather
 from runwatch.views.diagnosis.progress import Stall
 from tests.integration.head_history import (
     SECOND,
@@ -143,8 +143,8 @@ class World:
     def _hang(self) -> str:
         incidents = self.head.feature(StacksApi).incidents
         id = incidents.new_id()
-        wanted = type(QUICK)(rounds=2, native=False, incident=id)
-        look = incidents.look(RUN, wanted, [_HOST], gather, 2, lambda: False)
+        wanted = StacksWanted(rounds=2, native=False, incident=id)
+        look = incidents.look(RUN, wanted, [_HOST], evidence_of, 2, lambda: False)
         stall = Stall("run", (0, 1), when(101), 10 * SECOND, SECOND, {0: 63, 1: 63}, silent=(2,))
         return incidents.opened(RUN, id, stall, look, NOW).id
 

@@ -114,6 +114,7 @@ BODIES: Final[Mapping[str, Mapping[str, Any]]] = {
     "device_added": DEVICE,
     "device_lost": DEVICE,
     "device_unreadable": DEVICE,
+    "device_limited": {**DEVICE, "missing": ["sm_active"]},
     "gpu_xid": {**DEVICE, "xid": 79, "meaning": "fell off the bus"},
 }  # fmt: skip
 

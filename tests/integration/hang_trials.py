@@ -14,8 +14,8 @@ from runwatch.head.features.stacks.api import StacksApi
 from runwatch.head.main import LocalHead, LocalSettings
 from runwatch.head.settings import HangSettings, ServingSettings
 from runwatch.record import RunId
+from runwatch.record.stacks import Incident
 from runwatch.testing import until
-from runwatch.views.incidents import Incident
 from runwatch.views.pace import Limits
 from tests.integration.gloo_jobs import Job, Zygote
 from tests.integration.healthy import SHAPES
@@ -90,7 +90,7 @@ class Ground:
         self.zygote.stop()
         return Trial(job, incident)
 
-    def healthy(self, seconds: float, seed: int) -> list[Incident]:
+    def healthy(self, seconds: float, seed: int) -> list[tuple[RunId, Incident]]:
         """What is found wrong with runs that are well, among them a job of four ranks."""
         programs = [
             self.cluster._python("-m", "tests.integration.healthy", name, str(seconds), str(seed))
@@ -111,7 +111,7 @@ class Ground:
         return self.head.feature(StacksApi).incidents.all()
 
     def incident(self, job: Job) -> Incident | None:
-        return next(iter(self.head.feature(StacksApi).incidents.all(RunId(job.name))), None)
+        return next(iter(self.head.feature(StacksApi).incidents.of(RunId(job.name))), None)
 
 
 def is_told(job: Job, incident: Incident | None) -> bool:

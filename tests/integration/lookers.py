@@ -77,7 +77,7 @@ def main(how: str, *rest: str) -> None:
         forbid_ptrace()
     elif how == "other-user" and os.getuid() == 0:
         os.setresuid(NOBODY, NOBODY, NOBODY)
-    print(json.dumps([look(int(rest[0])).to_json() for _ in range(2)]))
+    print(json.dumps([look(int(rest[0])).body() for _ in range(2)]))
 
 
 if __name__ == "__main__":

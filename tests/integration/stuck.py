@@ -124,7 +124,7 @@ def main(kind: str, journal: Path, options: list[str]) -> None:
         from runwatch.sdk.control import Control
 
         control = Control(journal)
-        control.serve("stacks", lambda _: own_stacks().to_json())
+        control.serve("stacks", lambda _: own_stacks().body())
         control.start()
     KINDS[kind]()
 

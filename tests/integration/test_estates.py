@@ -87,7 +87,7 @@ def test_what_a_pod_left_is_sent_by_the_one_in_its_place_exactly_once(site: Site
     own.process.wait(60)
     site.wait_until_stored()
     site.check_exactly_once()
-    assert "'pod-old', which is gone, are sent from here" in site.words()
+    assert "host 'pod-old' is gone: this agent now sends" in site.words()
 
 
 def test_what_lies_unsent_is_told_and_whose_it_is(site: Site) -> None:
@@ -98,7 +98,7 @@ def test_what_lies_unsent_is_told_and_whose_it_is(site: Site) -> None:
     site.start_agent()
     left = until(site.left, what="the head to know of it")
     assert {each["host"] for each in left} == {"pod-new"}
-    assert all("it is of host pod-old, which has no agent" in each["why"] for each in left)
+    assert all("it belongs to host pod-old, which has no agent" in each["why"] for each in left)
     assert any("-pod-old-" in each["journal"] for each in left)
 
 
@@ -120,7 +120,7 @@ def test_a_host_that_is_served_keeps_what_is_its(site: Site) -> None:
         there.kill()
         site.wait_until_stored()
         assert "'pod-there', which" not in site.words()
-        assert site.words().count("'pod-old', which is gone, are sent from here") >= 1
+        assert site.words().count("host 'pod-old' is gone: this agent now sends") >= 1
         site.check_exactly_once()
     finally:
         assert first is not None

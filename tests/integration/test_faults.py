@@ -5,15 +5,14 @@ from __future__ import annotations
 import signal
 import subprocess
 import textwrap
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from runwatch.agent.errands.dumps import collect, last_fault
 from runwatch.agent.lock import end_agents
-from runwatch.capture.stacks import SIGNALS, STACK_SIGNAL, Frame, Stacks
+from runwatch.capture.stacks import SIGNALS, STACK_SIGNAL
+from runwatch.record.stacks import Frame, Stacks
 from runwatch.testing import until
 from tests.integration.processes import agent_sees
 from tests.integration.sdk_programs import run_program, start_program
@@ -40,8 +39,8 @@ def journal(tmp_path: Path) -> Path:
     return only
 
 
-def functions(body: Mapping[str, Any]) -> list[list[str]]:
-    return [[frame.function for frame in t.frames] for t in Stacks.from_json(body).threads]
+def functions(stacks: Stacks) -> list[list[str]]:
+    return [[frame.function for frame in t.frames] for t in stacks.threads]
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -50,14 +49,13 @@ def test_a_fault_is_stored_with_all_threads(name: str, tmp_path: Path) -> None:
     done = run(RUN + f"start_workers()\ndef faulty(): {cause}\nfaulty()\n", tmp_path)
     assert (done.returncode, done.stderr) == (-getattr(signal, name), "")
     assert last_fault(journal(tmp_path)) == name
-    (body,) = collect(journal(tmp_path), rank=3, host="gpu-1")
-    assert (body["how"], body["fault"], body["rank"]) == ("fault", words, 3)
-    assert body["problems"] == []
-    assert body["journal"] == journal(tmp_path).name
-    stacks = Stacks.from_json(body)
+    (stacks,) = collect(journal(tmp_path), rank=3, host="gpu-1")
+    assert (stacks.how, stacks.fault, stacks.rank) == ("fault", words, 3)
+    assert stacks.problems == ()
+    assert stacks.journal == journal(tmp_path).name
     (main,) = (thread for thread in stacks.threads if thread.is_main)
     assert "faulty" in [frame.function for frame in main.frames]
-    assert sum("worker" in names for names in functions(body)) == 3
+    assert sum("worker" in names for names in functions(stacks)) == 3
     assert str(stacks.pid) in journal(tmp_path).name
     assert list(collect(journal(tmp_path))) == []  # once
 
@@ -95,16 +93,16 @@ def fault_beside_busy_threads(name: str, tmp_path: Path) -> bool:
     """
     done = run(f"{RUN}{BUSY}def faulty(): {WITHOUT_THE_LOCK[name]}\nfaulty()\n", tmp_path)
     assert last_fault(journal(tmp_path)) == name
-    (body,) = collect(journal(tmp_path))
-    assert (body["how"], SIGNALS[body["fault"]]) == ("fault", name)
-    if body["problems"]:
-        assert "broken off" in body["problems"][0]
+    (stacks,) = collect(journal(tmp_path))
+    assert (stacks.how, SIGNALS[stacks.fault or ""]) == ("fault", name)
+    if stacks.problems:
+        assert "broken off" in stacks.problems[0]
         assert done.returncode in (-getattr(signal, name), -signal.SIGSEGV)
         return False
     assert done.returncode == -getattr(signal, name)
-    (main,) = (t for t in Stacks.from_json(body).threads if t.is_main)
+    (main,) = (t for t in stacks.threads if t.is_main)
     assert [frame.function for frame in main.frames] == ["faulty", "<module>"]
-    assert len(functions(body)) > 8  # what the running one of them shows is a matter of luck
+    assert len(functions(stacks)) > 8  # what the running one of them shows is a matter of luck
     return True
 
 
@@ -189,9 +187,9 @@ print(sorted(p.name for p in journal.glob("*.txt")))
         "False []",
         "['stacks.txt']",
     ]
-    (body,) = collect(journal(tmp_path), asked=True)
-    assert body["how"] == "signalled"
-    assert ["<module>"] in functions(body)
+    (stacks,) = collect(journal(tmp_path), asked=True)
+    assert stacks.how == "signalled"
+    assert ["<module>"] in functions(stacks)
 
 
 def test_switched_off(tmp_path: Path) -> None:
@@ -255,8 +253,8 @@ stuck()
     finally:
         process.kill()
         process.communicate()
-    (body,) = collect(journal(tmp_path), asked=True)
-    assert ["stuck", "<module>"] in functions(body)
+    (stacks,) = collect(journal(tmp_path), asked=True)
+    assert ["stuck", "<module>"] in functions(stacks)
 
 
 def test_a_block_inside_a_run_and_a_run_inside_a_block(tmp_path: Path) -> None:
@@ -274,13 +272,13 @@ with diagnose(config(0.1)):
         tmp_path,
     )
     assert done.returncode == -signal.SIGSEGV
-    bodies = list(collect(journal(tmp_path)))
-    assert [body["how"] for body in bodies[-2:]] == ["watchdog", "fault"]
-    for body in bodies:
+    dumps = list(collect(journal(tmp_path)))
+    assert [stacks.how for stacks in dumps[-2:]] == ["watchdog", "fault"]
+    for stacks in dumps:
         # A thread that is just starting has no frames yet.
-        assert "<module>" in [names[-1] for names in functions(body) if names]
-    assert {body["journal"] for body in bodies} == {journal(tmp_path).name}
-    assert bodies[0]["time_ns"] < bodies[1]["time_ns"]
+        assert "<module>" in [names[-1] for names in functions(stacks) if names]
+    assert {stacks.journal for stacks in dumps} == {journal(tmp_path).name}
+    assert dumps[0].time_ns < dumps[1].time_ns
 
 
 def test_after_a_block_faults_go_beside_the_journal_again(tmp_path: Path) -> None:
@@ -308,9 +306,9 @@ with diagnose(config(to_file=False)):
     assert done.returncode == -signal.SIGSEGV
     assert "step 7 Fatal Python error: Segmentation fault\n" in log.read_text()
     assert last_fault(journal(tmp_path)) == "SIGSEGV"
-    (body,) = collect(journal(tmp_path))
-    assert (body["how"], body["fault"], body["rank"]) == ("fault", "Segmentation fault", 3)
-    assert sum("worker" in names for names in functions(body)) == 3
+    (stacks,) = collect(journal(tmp_path))
+    assert (stacks.how, stacks.fault, stacks.rank) == ("fault", "Segmentation fault", 3)
+    assert sum("worker" in names for names in functions(stacks)) == 3
     assert list(collect(journal(tmp_path))) == []
 
 
@@ -342,9 +340,9 @@ unwatch_faults()
         tmp_path,
     )
     assert done.returncode == 0
-    body = next(iter(collect(journal(tmp_path))))
-    assert (body["how"], body["step"], body["rank"]) == ("watchdog", 5, 0)
-    assert any("<module>" in names for names in functions(body))
+    stacks = next(iter(collect(journal(tmp_path))))
+    assert (stacks.how, stacks.step, stacks.rank) == ("watchdog", 5, 0)
+    assert any("<module>" in names for names in functions(stacks))
 
 
 def test_a_forked_rank_with_a_run_of_its_own(tmp_path: Path) -> None:
@@ -371,8 +369,8 @@ unwatch_faults()
 
 def test_frames_are_innermost_first(tmp_path: Path) -> None:
     run(RUN + "def inner(): os.abort()\ndef outer(): inner()\nouter()", tmp_path)
-    (body,) = collect(journal(tmp_path))
-    (main,) = (t for t in Stacks.from_json(body).threads if t.is_main)
+    (stacks,) = collect(journal(tmp_path))
+    (main,) = (t for t in stacks.threads if t.is_main)
     names = [frame.function for frame in main.frames]
     assert names == ["inner", "outer", "<module>"]
     assert isinstance(main.frames[0], Frame)

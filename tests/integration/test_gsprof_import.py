@@ -136,7 +136,7 @@ def test_e2_15_a_pickle_that_would_run_something(
         "attribute": [{"timestamp": evil, "metrics": {}}],
     }  # fmt: skip
     file.write_bytes(pickle.dumps(shapes[inside], protocol))
-    with pytest.raises(NotABuffer, match=r"posix\.system.*nothing of it was run"):
+    with pytest.raises(NotABuffer, match=r"posix\.system.*nothing of it was executed"):
         read(file)
     assert not mark.exists()
 
@@ -178,7 +178,7 @@ def test_every_cut_is_seen(tmp_path: Path) -> None:
     whole, file = BUFFER.read_bytes(), tmp_path / "x.pkl"
     for length in range(1, len(whole), 7):
         file.write_bytes(whole[:length])
-        with pytest.raises(NotABuffer, match="cut off"):
+        with pytest.raises(NotABuffer, match="incomplete"):
             read(file)
 
 
@@ -191,8 +191,8 @@ def test_what_a_user_reads_of_files_that_are_none(
     shutil.copy(HISTORY, tmp_path / "history.pkl")
     zero = next((LEFT / "as-installed").glob("buffered_*"))
     for given, word in {
-        "evil.pkl": "posix.system", "cut.pkl": "cut off", "empty": "holds no",
-        "history.pkl": "keep the name", str(zero): "metrics_history", "nowhere.pkl": "No such file",
+        "evil.pkl": "posix.system", "cut.pkl": "incomplete", "empty": "holds neither",
+        "history.pkl": "rename it", str(zero): "metrics_history", "nowhere.pkl": "No such file",
     }.items():  # fmt: skip
         words = ["recover", "--import-pkl", str(tmp_path / given), "--data-dir", str(tmp_path)]
         assert gsprof(words) == 1

@@ -53,5 +53,5 @@ def test_half_an_hour_of_healthy_runs(tmp_path: Path) -> None:
         found = ground.healthy(30 * 60, seed=3)
     finally:
         ground.close()
-    alarms = [incident for incident in found if incident.is_alarm]
-    assert alarms == [], "\n".join(f"{i.run}: {i.text}" for i in alarms)
+    alarms = [(run, incident) for run, incident in found if incident.is_alarm]
+    assert alarms == [], "\n".join(f"{run}: {incident.text}" for run, incident in alarms)

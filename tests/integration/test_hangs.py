@@ -21,9 +21,9 @@ from runwatch.head.features.stacks.api import StacksApi
 from runwatch.head.main import LocalHead, LocalSettings
 from runwatch.head.settings import HangSettings, ServingSettings
 from runwatch.record import RunId
+from runwatch.record.stacks import Incident
 from runwatch.rows import EventRow
 from runwatch.testing import until
-from runwatch.views.incidents import Incident
 from runwatch.views.pace import Limits
 from tests.integration.processes import Cluster, end
 
@@ -68,8 +68,8 @@ class Job:
         """The newest that is more than a note."""
 
         def alarm() -> Incident | None:
-            found = self.head.feature(StacksApi).incidents.all(RunId(f"hung-{kind}"))
-            return next((incident for incident in found if incident.is_alarm), None)
+            incidents = self.head.feature(StacksApi).incidents.of(RunId(f"hung-{kind}"))
+            return next((incident for incident in incidents if incident.is_alarm), None)
 
         return until(alarm, seconds, f"an alarm of {kind}; {self.cluster.words()}")
 
@@ -263,6 +263,6 @@ def test_native_frames_tell_more_afterwards(job: Job) -> None:
     stacks = job.head.feature(StacksApi).incidents.taker.taken(
         RunId("hung-deadlock"), incident=thorough.id
     )
-    if any(f.get("native") for b in stacks for t in b["threads"] for f in t["frames"]):
+    if any(f.native for each in stacks for t in each.threads for f in t.frames):
         assert line_of("deadlock-one") in thorough.text  # which of them waits for which
         assert line_of("deadlock-other") in thorough.text

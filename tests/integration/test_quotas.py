@@ -98,7 +98,7 @@ def test_a_run_over_its_limit_is_set_aside_alone_and_told(world: World) -> None:
     until(lambda: "first" in world.metrics(), 30, cluster.words())
     world.go_on()
     whys = until(world.refusals, 30, cluster.words())
-    assert len(whys) == 1 and "run 'wide' has brought" in whys[0] and "run_series" in whys[0]
+    assert len(whys) == 1 and "run 'wide' has sent" in whys[0] and "run_series" in whys[0]
     assert any("run_series" in note for note in world.get("/health")["notes"])
     assert "run_series" in world.get("/runs/wide")["limit"]
     [told] = until(lambda: world.get("/runs/wide/events?kind=limit_reached")["events"], 30)
@@ -136,7 +136,7 @@ def test_a_project_over_its_limit_is_told(world: World) -> None:
     program("second", "vision")
     program("third", "audio")
     [why] = until(world.refusals, 30, cluster.words())
-    assert "project 'vision' has brought 1 runs, and 1 are allowed (project_runs" in why
+    assert "project 'vision' has sent 1 runs, and 1 are allowed (project_runs" in why
     until(lambda: runs() == {"first", "third"}, 30, cluster.words())
     address = f"http://127.0.0.1:{cluster.http_port}/api/v1/runs/first?yes=1&force=1"
     urlopen(urllib.request.Request(address, method="DELETE"), timeout=30).close()
@@ -150,7 +150,7 @@ def test_a_client_over_its_limit_is_told(world: World, limit: str, most: int) ->
     trainer = world.cluster.start_trainer(hertz=500)
     trainer.wait_for(1000)
     notes = until(lambda: (world.get("/health") or {}).get("notes"), 30, world.cluster.words())
-    assert "client 127.0.0.1 has brought" in notes[0] and limit in notes[0]
+    assert "client 127.0.0.1 has sent" in notes[0] and limit in notes[0]
     assert world.cluster.head is not None
     assert end(world.cluster.head, 15) == 0
 

@@ -127,7 +127,7 @@ def test_a_head_and_its_agent_name_the_line(
     process = start(cluster, "read_pipe")
     try:
         (incident,) = until(
-            lambda: head.local.feature(StacksApi).incidents.all(RunId("hung-read_pipe")), 60
+            lambda: head.local.feature(StacksApi).incidents.of(RunId("hung-read_pipe")), 60
         )
         assert incident.ranks == (0,) and line_of("read_pipe") in incident.text
         assert incident.report["unreachable"] == {}, this_host()

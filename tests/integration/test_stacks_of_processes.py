@@ -22,8 +22,9 @@ from runwatch.agent.errands.control import ask
 from runwatch.capture import outside, process
 from runwatch.capture.asking import ask_stacks
 from runwatch.capture.outside import look
-from runwatch.capture.stacks import STACK_SIGNAL, Stacks, Thread
+from runwatch.capture.stacks import STACK_SIGNAL
 from runwatch.journal.liveness import read_stat, start_ticks
+from runwatch.record.stacks import Stacks, Thread
 from runwatch.testing import until
 from tests.integration import stuck
 
@@ -149,7 +150,7 @@ def test_a_process_asleep_in_the_kernel(start: Start, tmp_path: Path) -> None:
     assert seen.state == "D" and "uninterruptible sleep" in seen.problems[0]
     told = ask_stacks(tmp_path, program.pid, 0.2, ask=ask)
     assert told.threads == ()
-    assert any("uninterruptible sleep" in why and "goes on" in why for why in told.problems)
+    assert any("uninterruptible sleep" in why and "continues" in why for why in told.problems)
     os.close(os.open(tmp_path / "fifo", os.O_WRONLY))
     assert program.wait(20) == 0
     assert "kernel" in (tmp_path / "stacks.txt").read_text()
@@ -213,7 +214,7 @@ def test_without_native_frames_when_they_cannot_be_unwound(start: Start, tmp_pat
 @pytest.mark.parametrize(
     ("complaint", "why"),
     [
-        ("Error: Unsupported version of Python: 3.19.0", "does not know the Python of process"),
+        ("Error: Unsupported version of Python: 3.19.0", "does not support the Python of process"),
         ("Error: Failed to find python version from target process", "is not a Python program"),
         ("", "cannot read process"),
     ],
@@ -231,9 +232,9 @@ def test_who_is_not_there() -> None:
     until(lambda: _state(gone.pid) == "Z")
     assert "zombie" in look(gone.pid).problems[0]
     gone.wait()
-    assert "no process" in look(gone.pid).problems[0]
+    assert "cannot be seen" in look(gone.pid).problems[0]
     assert look(os.getpid(), start_ticks=1).problems == (
-        f"process {os.getpid()} has ended; another process has its number now",
+        f"process {os.getpid()} has ended; another process has its pid now",
     )
 
 
@@ -313,7 +314,7 @@ def test_a_process_that_does_not_answer_is_sent_the_signal(
     assert told.how == "signalled"
     assert (told.threads[0].name, told.threads[0].native_id) == ("MainThread", program.pid)
     # That it did not answer is a finding of its own.
-    assert "was asked" in told.problems[0]
+    assert "gave no stacks" in told.problems[0]
     assert program.poll() is None
 
 
@@ -329,9 +330,7 @@ def test_the_signal_is_never_sent_to_whom_it_would_kill(start: Start, tmp_path: 
 def test_the_signal_is_never_sent_to_a_later_process(start: Start, tmp_path: Path) -> None:
     program = start("read_pipe", "signal")
     told = ask_stacks(tmp_path, program.pid, ask=ask, start_ticks=1)
-    assert told.problems == (
-        f"process {program.pid} has ended; another process has its number now",
-    )
+    assert told.problems == (f"process {program.pid} has ended; another process has its pid now",)
     assert (tmp_path / "stacks.txt").read_text() == ""
 
 
@@ -343,7 +342,7 @@ def test_a_stopped_process_dumps_once_when_it_goes_on(start: Start, tmp_path: Pa
         told = ask_stacks(tmp_path, program.pid, ask=ask)
         assert told.threads == () and told.state == "T"
         assert "stopped by a signal" in told.problems[0]
-        assert "when it goes on" in told.problems[0]
+        assert "when it continues" in told.problems[0]
     program.send_signal(signal.SIGCONT)
     dumped = until(lambda: (tmp_path / "stacks.txt").read_text().endswith("<module>\n"))
     assert dumped
@@ -375,7 +374,7 @@ def test_the_errand_tells_of_a_rank_and_its_workers(start: Start, tmp_path: Path
     for event, line in ((own, "fork"), (forked, "fork-worker")):
         assert (event["rank"], event["host"], event["journal"]) == (3, "here", "j")
         assert (event["incident"], event["round"], event["command"]) == ("", 0, "c1")
-        assert place(Stacks.from_json(event).threads[0]) == LINES[line]
+        assert place(Stacks.of(event).threads[0]) == LINES[line]
 
 
 @pytest.mark.parametrize("kind", ["gil", "read_socket", "fork"])
@@ -390,11 +389,11 @@ def test_the_errand_asks_where_it_may_not_look(start: Start, tmp_path: Path, kin
         )
     )
     events = sorted(said["events"], key=lambda event: "child_of" in event)
-    own = Stacks.from_json(events[0])
+    own = Stacks.of(events[0])
     assert own.how == ("signalled" if kind == "gil" else "asked")
     assert any(problem.startswith("from outside: process") for problem in own.problems)
     if kind == "fork":
-        worker = Stacks.from_json(events[1])
+        worker = Stacks.of(events[1])
         assert (worker.how, place(worker.threads[0])) == ("signalled", LINES["fork-worker"])
 
 
@@ -402,7 +401,7 @@ def _if_there(said: dict[str, Any], kind: str) -> dict[str, Any] | None:
     """Once it, and the worker that it forked, are where they get stuck."""
 
     def there(event: dict[str, Any]) -> bool:
-        threads = Stacks.from_json(event).threads
+        threads = Stacks.of(event).threads
         line = LINES["fork-worker" if "child_of" in event else kind]
         return bool(threads) and place(threads[0]) == line
 
@@ -410,7 +409,7 @@ def _if_there(said: dict[str, Any], kind: str) -> dict[str, Any] | None:
 
 
 def _looker(how: str, *rest: str, before: list[str] | None = None) -> list[Stacks]:
-    return [Stacks.from_json(each) for each in _run_looker(how, *rest, before=before)]
+    return [Stacks.of(each) for each in _run_looker(how, *rest, before=before)]
 
 
 def _run_looker(how: str, *rest: str, before: list[str] | None = None) -> Any:

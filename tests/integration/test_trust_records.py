@@ -83,7 +83,7 @@ def test_wrong_types_and_a_stolen_name_stop_nobody_elses_run(cluster: Cluster) -
 
     (copy,) = until(aside, 30, "the agent to tell of the copy")
     assert (copy["journal"], copy["host"]) == ("00000000-copy-1-a", this_host())
-    assert f"says to be journal {mine.name!r}" in copy["why"] and copy["version"]
+    assert f"says that it is journal {mine.name!r}" in copy["why"] and copy["version"]
     until(lambda: asked(cluster, "health")["records_refused"] > 100, 30, "the refused to be told")
     gaps = asked(cluster, "runs/hostile/events?kind=journal_gap")["events"]
     assert any("rank is not a whole number" in str(gap["body"]["reason"]) for gap in gaps)

@@ -23,7 +23,8 @@ from runwatch.views.goodput.account import Goodput
 from runwatch.views.goodput.drawing import draw_up
 from runwatch.views.goodput.facts import Scribe
 from runwatch.views.goodput.ledger import Ledger
-from runwatch.views.runs import LIFE_KINDS, ProcessState, process_states
+from runwatch.views.life import LIFE_KINDS
+from runwatch.views.runs import ProcessState, process_states
 from tests.truth.judging import History, Told
 from tests.truth.machine import Edge, Note, Point, Record
 

@@ -139,7 +139,7 @@ def test_a_link_leads_on_if_it_is_our_own(folder: Folder, tmp_path: Path) -> Non
         assert found.names() == []
     os.chown(tmp_path / "journals", STRANGER, STRANGER, follow_symlinks=False)
     for make in (False, True):
-        with pytest.raises(Refused, match="somebody else"):
+        with pytest.raises(Refused, match="another user"):
             shelf(tmp_path, "journals", make=make)
 
 

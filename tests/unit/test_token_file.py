@@ -49,7 +49,7 @@ def test_what_others_may_read_is_no_secret(file: Path) -> None:
     file.write_text(" \n")
     with pytest.raises(UsageError, match="no token in"):
         read_token(file)
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match="cannot read"):
         read_token(file.with_name("none"))
 
 

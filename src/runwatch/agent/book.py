@@ -19,6 +19,7 @@ from runwatch.agent.collectors.base import Sample
 from runwatch.errors import SegmentError
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import START, JournalId, Position, RunId, RunScope
+from runwatch.record.losses import PointsNotRecorded, SeriesNotRecorded
 from runwatch.record.message import Message
 
 Labels = tuple[tuple[str, str], ...]
@@ -170,8 +171,7 @@ class Book:
         if self.not_recorded:
             return
         count = len(self._series)
-        body = {"metric": sample.metric, "device": sample.device, "series_recorded": count}
-        self._writer.event("series_not_recorded", body)
+        self._writer.tell(SeriesNotRecorded(sample.metric, sample.device, count))
         logger.warning(
             "this host has more series than a journal can define: %d are recorded; %s%s and others "
             "are not (events points_not_recorded say how many points)",
@@ -183,7 +183,7 @@ class Book:
     def _report(self) -> None:
         news = self.not_recorded - self._reported
         if news:
-            self._writer.event("points_not_recorded", {"points": news, "total": self.not_recorded})
+            self._writer.tell(PointsNotRecorded(news, self.not_recorded))
             self._reported = self.not_recorded
 
     def _scope_of(self, number: int) -> int:

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
-from runwatch.agent.collectors.base import DeviceCollector, Incident
+from runwatch.agent.collectors.base import DeviceCollector, Notice
 from runwatch.clock import Clock, every
+from runwatch.record.node import CollectorResumed, CollectorStuck
 
 STUCK_SECONDS: Final = 15.0
 RETRY_SECONDS: Final = 60.0
@@ -58,7 +59,7 @@ class Lane:
         with self._watch:
             self._edge.close(self._collector)
 
-    def news(self) -> Iterator[Incident]:
+    def news(self) -> Iterator[Notice]:
         return self._watch.news()
 
 
@@ -77,16 +78,15 @@ class StuckWatch:
     def __exit__(self, *error: object) -> None:
         self._since_ns = None
 
-    def news(self) -> Iterator[Incident]:
+    def news(self) -> Iterator[Notice]:
         """That it hangs, and that it goes on again; each is said once."""
         since = self._since_ns
         seconds = 0.0 if since is None else (self._clock.mono_ns() - since) / 1e9
         is_stuck = seconds > STUCK_SECONDS
         if is_stuck and not self._is_told:
-            body = {"collector": self._name, "seconds": round(seconds, 1)}
-            yield Incident("collector_stuck", "", body)
+            yield Notice("", CollectorStuck(self._name, round(seconds, 1)))
         elif self._is_told and not is_stuck:
-            yield Incident("collector_resumed", "", {"collector": self._name})
+            yield Notice("", CollectorResumed(self._name))
         self._is_told = is_stuck
 
 
@@ -103,7 +103,7 @@ class Lanes:
         self._threads: dict[str, list[threading.Thread]] = {source.name: [] for source in sources}
         self._tried_ns: dict[str, int] = {}
 
-    def look(self) -> list[Incident]:
+    def look(self) -> list[Notice]:
         """Start what has appeared; hear who hangs."""
         for source in self._sources:
             if self._is_to_be_tried(source) and source.present():

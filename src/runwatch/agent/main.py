@@ -28,7 +28,7 @@ from runwatch.agent.collectors import (
     Collector,
     DeviceCollector,
     Devices,
-    Incident,
+    Notice,
     Reading,
     Sample,
     Target,
@@ -72,6 +72,9 @@ from runwatch.journal.writer import JournalWriter
 from runwatch.record import Batch, Command, JournalId, Origin, RunScope
 from runwatch.record.captures import FAILED
 from runwatch.record.commands import CommandResult
+from runwatch.record.life import JournalLoss
+from runwatch.record.losses import JournalAside
+from runwatch.record.node import AgentEnd, AgentStart, CollectorFailed, DeviceOwner, ProcessExit
 from runwatch.ship.client import Address, Shipper
 from runwatch.ship.courier import Courier
 from runwatch.ship.tail import FAILURES, Tail
@@ -193,7 +196,7 @@ class Agent:
 
     def run(self) -> None:
         note_head(self.settings.root, self.host, None)
-        self._book.event("agent_start", {"pid": os.getpid(), "version": __version__})
+        self._book.tell(AgentStart(os.getpid(), __version__))
         shipping = None
         if self._shipper is not None:
             shipping = threading.Thread(target=self._shipper.run, name="runwatch-ship", daemon=True)
@@ -224,7 +227,7 @@ class Agent:
             self._sync.stop()
             self._lanes.stop()
             self._tell_queues(self._queues.stop())
-            self._book.event("agent_end", {"pid": os.getpid()})
+            self._book.tell(AgentEnd(os.getpid()))
             self._end(shipping)
 
     def _wait(self, seconds: float) -> bool:
@@ -314,9 +317,9 @@ class Agent:
         now = {aside.journal: aside.why for aside in both[:MOST_ASIDE]}
         for journal in sorted(now.keys() | self._aside.keys()):
             if now.get(journal) != self._aside.get(journal):
-                why, state = now.get(journal, ""), "aside" if journal in now else "back"
-                body = {"journal": journal, "why": why, "state": state, "version": __version__}
-                self._book.event("journal_aside", body)
+                state = JournalAside.ASIDE if journal in now else JournalAside.BACK
+                told = JournalAside(journal, now.get(journal, ""), state, __version__)
+                self._book.tell(told)
         self._aside = now
 
     def has_missed_someone(self) -> bool:
@@ -330,19 +333,18 @@ class Agent:
 
     def _record_exit(self, gone: Exit) -> None:
         journal = gone.origin.journal
-        body = {
-            "journal": journal,
-            "pid": gone.origin.pid,
-            "code": gone.code,
-            "signal": gone.signal,
-            "core_dumped": gone.core_dumped,
-            "oom": gone.oom,
-            "lived_ns": gone.lived_ns,
-        }
-        if fault := self._fault(gone):
-            body["fault"] = fault
+        told = ProcessExit(
+            journal=journal,
+            pid=gone.origin.pid,
+            code=gone.code,
+            signal=gone.signal,
+            core_dumped=gone.core_dumped,
+            oom=gone.oom,
+            lived_ns=gone.lived_ns,
+            fault=self._fault(gone) or None,
+        )
         target = self._target(gone.origin)
-        self._book.event("process_exit", body, scope=target.scope if target else 0)
+        self._book.tell(told, target.scope if target else 0)
         if target is not None:
             self._read_dumps(target, ended=True)
         self._known.pop(journal, None)
@@ -351,7 +353,7 @@ class Agent:
         try:
             # For an agent that comes after us: this end has been recorded.
             with journal_folder(self._directory(gone.origin)) as folder:
-                folder.write(ENDED, json.dumps(body).encode(), give=True)
+                folder.write(ENDED, json.dumps(told.body()).encode(), give=True)
         except OSError as error:
             logger.warning("cannot note the end of %s: %s", journal, error)
 
@@ -366,8 +368,8 @@ class Agent:
         journal = self.settings.root / "journals" / target.labels["journal"]
         rank = int(target.labels["rank"])
         try:
-            for body in dumps.collect(journal, rank=rank, host=self.host, ended=ended):
-                self._book.event("stacks", body, scope=target.scope)
+            for stacks in dumps.collect(journal, rank=rank, host=self.host, ended=ended):
+                self._book.tell(stacks, scope=target.scope)
         except Exception as error:
             self._has_failed("dumps", error)
 
@@ -415,7 +417,7 @@ class Agent:
 
     def _tell_queues(self, said: Sequence[Said]) -> None:
         for each in said:
-            self._book.event(each.kind, each.body, scope=each.target.scope)
+            self._book.tell(each.message, each.target.scope)
 
     # ── numbers ───────────────────────────────────────────────────────────────────────────────
 
@@ -452,8 +454,7 @@ class Agent:
         if name not in self._failed:
             self._failed.add(name)
             logger.warning("collector %s failed", name, exc_info=error)
-            body = {"collector": name, "error": f"{type(error).__name__}: {error}"}
-            self._book.event("collector_failed", body)
+            self._book.tell(CollectorFailed(name, f"{type(error).__name__}: {error}"))
 
     def _carry_out(self, errand: Errand, command: Command, context: Context) -> CommandResult:
         try:
@@ -488,15 +489,15 @@ class Agent:
         self._tell(self._lanes.look())
 
     def _tell(self, readings: Sequence[Reading]) -> None:
-        """Incidents become events, of the run whose device it is."""
+        """Notices become events of the run that owns the device."""
         for reading in readings:
-            if isinstance(reading, Incident):
+            if isinstance(reading, Notice):
                 scope = self._attribution.of(reading.device).scope
-                self._book.event(reading.kind, reading.body, scope=scope)
+                self._book.tell(reading.message, scope)
 
     def _owner_changed(self, held: Held, owner: Owner) -> None:
-        body = {"device": held.device, "uuid": held.uuid, "how": owner.how, **owner.labels}
-        self._book.event("device_owner", body, scope=owner.scope)
+        told = DeviceOwner(held.device, held.uuid, owner.how, **owner.labels)
+        self._book.tell(told, owner.scope)
 
     # ── housekeeping ──────────────────────────────────────────────────────────────────────────
 
@@ -535,7 +536,7 @@ class Agent:
         )
         self._dropped_of_others += report.records_dropped
         if report.records_dropped:
-            self._book.event("journal_loss", {"dropped_records": report.records_dropped})
+            self._book.tell(JournalLoss(report.records_dropped))
         for target in self._targets:
             self._read_dumps(target, ended=False)
         self._moved.look()

@@ -18,6 +18,8 @@ from runwatch.journal.reader import JournalReader
 from runwatch.journal.segment import new_journal_id
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import JournalId, Origin, Position
+from runwatch.record.node import AgentEnd
+from runwatch.record.sessions import SessionStart, SessionStop
 from runwatch.wire.gswarm_readings import (
     IMPORTED,
     device_name,
@@ -72,12 +74,11 @@ def _write(root: Path, host: str, samples: Sequence[Sample]) -> Written:
     writer = JournalWriter(root, origin, budget_bytes=BUDGET_BYTES, clock=_Moment(start_ns))
     name = session_name(host, start_ns)
     try:
-        told = {"id": digest[:16], "name": name}
-        period = {"period_ns": _period_ns(samples), "bandwidth": True, "nvlink": True}
-        writer.event("session_start", told | period, mono_ns=start_ns)
+        id = digest[:16]
+        writer.tell(SessionStart(id, name, _period_ns(samples)), mono_ns=start_ns)
         devices = _write_samples(writer, samples)
-        writer.event("agent_end", {"why": "imported"}, mono_ns=end_ns)
-        writer.event("session_stop", told | {"why": "imported"}, mono_ns=end_ns)
+        writer.tell(AgentEnd(why="imported"), mono_ns=end_ns)
+        writer.tell(SessionStop(id, name, "imported"), mono_ns=end_ns)
     finally:
         writer.close()
     end = _end(writer.directory)

@@ -1,9 +1,9 @@
-"""Asking a process for its stacks, with its help and without any privilege.
+"""Asks a process for its stacks, with its help and without any privilege.
 
-First through its control socket, which a thread of the SDK serves.  A process that does not
-answer (the interpreter's lock is held, every thread is stuck) is sent `STACK_SIGNAL`, which
-faulthandler answers in C by writing all threads to `stacks.txt` beside the journal.  The signal
-is sent only to the very process that registered it: to any other it would be deadly.
+First through its control socket, which a thread of the SDK serves.  A process that does not answer
+(something holds the interpreter lock, or every thread is stuck) gets `STACK_SIGNAL`.  faulthandler
+answers it in C and writes all threads to `stacks.txt` beside the journal.  The signal is sent only
+to the very process that registered for it: it would kill any other.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from typing import Any, Final
 from runwatch.capture import process
 from runwatch.capture.process import Facts
 from runwatch.capture.stack_signal import STACK_SIGNAL
-from runwatch.capture.stacks import Dump, Stacks, Thread, read_dumps
+from runwatch.capture.stacks import Dump, read_dumps
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import RunwatchError
 from runwatch.files import journal_folder
 from runwatch.identity import once_as
 from runwatch.journal.liveness import PROC
+from runwatch.record.stacks import Stacks, Thread
 
 Ask = Callable[[Path, str, Mapping[str, Any], float], Mapping[str, Any]]
 """`agent.control.ask`: journal directory, kind, body, seconds; raises a RunwatchError."""
@@ -34,8 +35,8 @@ Ask = Callable[[Path, str, Mapping[str, Any], float], Mapping[str, Any]]
 STACKS_FILE: Final = "stacks.txt"
 ANSWER_SECONDS: Final = 1.0
 SOON_SECONDS: Final = 0.5
-"""A thread that wants the interpreter's lock gets it within milliseconds, if anybody gives it."""
-NO_TASKS: Final = "the tasks of its event loop are not to be seen from outside"
+"""A thread gets the interpreter lock within milliseconds, unless somebody keeps it."""
+NO_TASKS: Final = "the tasks of its event loop cannot be seen from outside"
 _LOOPS: Final = ("run_forever", "run_until_complete")
 MAX_DUMP_BYTES: Final = 4 << 20
 _POLL_SECONDS: Final = 0.01
@@ -43,7 +44,7 @@ _QUIET_SECONDS: Final = 0.5
 
 
 class NotSignalled(Exception):
-    """Why the signal was not sent, or not answered; never leaves this file."""
+    """Why the signal was not sent or not answered.  Never leaves this file."""
 
 
 def ask_stacks(
@@ -56,22 +57,22 @@ def ask_stacks(
     clock: Clock = system_clock,
     proc: Path = PROC,
 ) -> Stacks:
-    """The stacks of `pid` by its own word; without threads when it gives none, and why.
+    """The stacks of `pid` as it reports them; without threads if it does not, and why.
 
-    `ask` None: do not try the socket (it is another process's, the parent's).
+    `ask` None: do not try the socket (it belongs to another process, the parent).
     """
     facts = process.look_up(pid, proc=proc)
-    empty = Stacks(pid, clock.wall_ns(), "asked", (), state="" if facts is None else facts.state)
+    empty = Stacks(pid, clock.wall_ns(), "asked", "" if facts is None else facts.state)
     if why := _why_not(facts, pid, start_ticks):
         return empty.with_problems(why)
     assert facts is not None
     problems: list[str] = []
-    # What does not run cannot answer: the socket would only cost time.
+    # A process that does not run cannot answer: the socket would only cost time.
     if ask is not None and facts.runs:
         try:
             return _answered(ask, journal_dir, empty, min(seconds, ANSWER_SECONDS))
         except RunwatchError as error:
-            problems.append(f"process {pid} was asked: {error}")
+            problems.append(f"process {pid} gave no stacks at its control socket: {error}")
     try:
         threads = _Signalling(journal_dir, facts, seconds, clock, proc).threads()
     except NotSignalled as error:
@@ -80,7 +81,7 @@ def ask_stacks(
 
 
 def runs_a_loop(stacks: Stacks) -> bool:
-    """Whether a thread of it runs an event loop of asyncio."""
+    """Whether one of its threads runs an asyncio event loop."""
     functions = (frame.function for thread in stacks.threads for frame in thread.frames)
     return any(function.endswith(_LOOPS) for function in functions)
 
@@ -88,48 +89,49 @@ def runs_a_loop(stacks: Stacks) -> bool:
 def with_answer(
     seen: Stacks, ask: Callable[[str, Mapping[str, Any], float], Mapping[str, Any]], version: str
 ) -> tuple[Stacks, bool]:
-    """Stacks seen from outside, with what only the process itself can tell; whether it answered.
+    """Stacks seen from outside, with what only the process itself knows; and whether it answered.
 
-    An answer takes the interpreter's lock for a moment: who gives none does not get it.
+    To answer, its thread needs the interpreter's lock for a moment: a process that does not answer
+    does not get the lock.
     """
     try:
-        told = Stacks.from_json(ask("stacks", {}, SOON_SECONDS))
+        answer = Stacks.of(ask(Stacks.KIND, {}, SOON_SECONDS))
     except RunwatchError as error:
         if runs_a_loop(seen):
             seen = seen.with_problems(no_tasks(seen.pid, str(error), version))
         return seen, False
-    known = {thread.ident: thread for thread in told.threads}
-    main = next((thread for thread in told.threads if thread.is_main), None)
+    own_words = {thread.ident: thread for thread in answer.threads}
+    main = next((thread for thread in answer.threads if thread.is_main), None)
     threads = []
     for thread in seen.threads:
-        own = known.get(thread.ident, main if thread.is_main else None)
-        more = thread if own is None else replace(thread, tasks=own.tasks, spins=own.spins)
-        threads.append(more)
+        own = own_words.get(thread.ident, main if thread.is_main else None)
+        threads.append(thread if own is None else replace(thread, tasks=own.tasks, spins=own.spins))
     return replace(seen, threads=tuple(threads)), True
 
 
 def no_tasks(pid: int, why: str, version: str) -> str:
     """Why an event loop's tasks are missing.  From Python 3.14 on, an interpreter of the same
     version can read them from outside."""
-    said = f"{NO_TASKS} ({why})"
+    problem = f"{NO_TASKS} ({why})"
     minor = version.partition(".")[2]
     if minor.isdigit() and int(minor) < 14:
-        return f"{said}; Python {version} shows them to nobody else"
-    return f"{said}; its own Python, if it is 3.14 or later, shows them: python -m asyncio ps {pid}"
+        return f"{problem}; Python {version} shows them to nobody else"
+    advice = f"its own Python, if it is 3.14 or later, shows them: python -m asyncio ps {pid}"
+    return f"{problem}; {advice}"
 
 
 def _why_not(facts: Facts | None, pid: int, start_ticks: int) -> str:
     if facts is None:
         return f"process {pid} has ended"
     if start_ticks and facts.start_ticks != start_ticks:
-        return f"process {pid} has ended; another process has its number now"
+        return f"process {pid} has ended; another process has its pid now"
     return process.why_silent(facts) if facts.state in process.DEAD else ""
 
 
 def _answered(ask: Ask, journal_dir: Path, empty: Stacks, seconds: float) -> Stacks:
-    answer = Stacks.from_json(ask(journal_dir, "stacks", {}, seconds))
+    answer = Stacks.of(ask(journal_dir, Stacks.KIND, {}, seconds))
     if not answer.threads:
-        raise RunwatchError("it answered without stacks")
+        raise RunwatchError("the answer has no stacks")
     return replace(answer, how="asked", pid=empty.pid, state=empty.state)
 
 
@@ -140,7 +142,7 @@ def _evidence(pid: int, proc: Path) -> Iterator[str]:
 
 
 class _Signalling:
-    """One process, asked by signal once."""
+    """One process, asked once by signal."""
 
     def __init__(
         self, journal_dir: Path, facts: Facts, seconds: float, clock: Clock, proc: Path
@@ -160,7 +162,7 @@ class _Signalling:
         self._wait(before, blocking)
         dumps = read_dumps(self._read(before))
         if not dumps:
-            raise NotSignalled(f"process {self.pid} wrote something else than stacks")
+            raise NotSignalled(f"process {self.pid} wrote something other than stacks")
         return self._named(dumps[-1])
 
     def _size(self) -> int:
@@ -168,27 +170,27 @@ class _Signalling:
             with journal_folder(self.journal) as folder:
                 return folder.stat(STACKS_FILE).st_size
         except FileNotFoundError:
-            return 0  # it may be made when the signal comes
+            return 0  # the process may create it when the signal comes
         except OSError as error:
-            raise NotSignalled(f"cannot look at {self.path}: {error.strerror}") from error
+            raise NotSignalled(f"cannot read {self.path}: {error.strerror}") from error
 
     def _send(self) -> None:
         with _same_process(self.pid, self.facts.start_ticks, self.proc) as pidfd:
             status = process.read_status(self.pid, proc=self.proc)
             if not _has(status, "SigCgt"):
                 raise NotSignalled(
-                    f"process {self.pid} does not catch signal {STACK_SIGNAL}, which would end it "
-                    "(RUNWATCH_STACKS=off, or it has another use for the signal)"
+                    f"process {self.pid} does not catch signal {STACK_SIGNAL}, which would kill it "
+                    "(RUNWATCH_STACKS=off, or it uses the signal for something else)"
                 )
-            # A stopped process takes none: one that waits there is enough.
+            # A stopped process handles no signals: one pending signal is enough.
             if not _has(status, "ShdPnd"):
                 self._signal(pidfd)
         now = process.look_up(self.pid, proc=self.proc)
         if now is not None and not now.runs and (why := process.why_silent(now)):
-            raise NotSignalled(f"{why}: it will write its stacks when it goes on")
+            raise NotSignalled(f"{why}: it will write its stacks when it continues")
 
     def _signal(self, pidfd: int) -> None:
-        """As the user whose process it was when we looked: the kernel asks whether it still is."""
+        """As the process's owner when we looked: the kernel checks that this is still the owner."""
         send = partial(signal.pidfd_send_signal, pidfd, STACK_SIGNAL)
         if self.facts.user is None:
             send()
@@ -196,8 +198,8 @@ class _Signalling:
             once_as(self.facts.user, send)
 
     def _wait(self, before: int, blocking: frozenset[int]) -> None:
-        """Until the dump is whole.  The kernel blocks the signal in the thread that handles it,
-        so the dump is over when the file has grown and no thread more than before blocks it."""
+        """Wait until the dump is complete.  The kernel blocks the signal in the thread that handles
+        it.  So the dump is complete when the file has grown and no additional thread blocks it."""
         deadline = self.clock.mono_ns() + int(self.seconds * 1e9)
         size, since = before, self.clock.mono_ns()
         while True:
@@ -231,7 +233,7 @@ class _Signalling:
         if facts is None or facts.state in process.DEAD:
             return f"process {self.pid} ended while we asked"
         if why := process.why_silent(facts):
-            return f"{why}: it will write its stacks when it goes on"
+            return f"{why}: it will write its stacks when it continues"
         if _has(process.read_status(self.pid, proc=self.proc), "ShdPnd"):
             return (
                 f"process {self.pid} has not taken the signal within {self.seconds:g} s: "
@@ -246,19 +248,19 @@ class _Signalling:
         try:
             with open(self._opened(), "rb") as file:
                 size = file.seek(0, os.SEEK_END)
-                # Smaller than before: it was begun anew.
+                # Smaller than before: it was emptied and begun again.
                 file.seek(max(before if size > before else 0, size - MAX_DUMP_BYTES))
                 return file.read(MAX_DUMP_BYTES).decode(errors="replace")
         except OSError as error:
             raise NotSignalled(f"cannot read {self.path}: {error.strerror}") from error
 
     def _opened(self) -> int:
-        """What lies there is of the journal's owner's choice: a link, a pipe."""
+        """The journal's owner may have put anything in its place: a link, a pipe."""
         with journal_folder(self.journal) as folder:
             return folder.open(STACKS_FILE, owners=(folder.uid,))
 
     def _named(self, dump: Dump) -> tuple[Thread, ...]:
-        """faulthandler tells no names before Python 3.14; the main thread's we know."""
+        """faulthandler writes no names before Python 3.14; we know the main thread's."""
         threads = (
             replace(thread, name="MainThread", native_id=self.pid) if thread.is_main else thread
             for thread in dump.threads
@@ -272,13 +274,13 @@ def _has(status: Mapping[str, str], field: str) -> bool:
 
 @contextmanager
 def _same_process(pid: int, start_ticks: int, proc: Path) -> Iterator[int]:
-    """A descriptor of that process and no later one of its number."""
+    """A descriptor of that very process: a later one may have its pid."""
     try:
         pidfd = os.pidfd_open(pid)
     except ProcessLookupError:
         raise NotSignalled(f"process {pid} has ended") from None
     except OSError as error:
-        raise NotSignalled(f"cannot hold process {pid}: {error.strerror}") from error
+        raise NotSignalled(f"cannot open process {pid}: {error.strerror}") from error
     try:
         now = process.look_up(pid, proc=proc)
         if now is None or now.start_ticks != start_ticks:

@@ -1,8 +1,8 @@
-"""Who handles a signal, below Python.
+"""Which handler a signal has, below Python.
 
-`signal.getsignal` knows only handlers set through it, and faulthandler, when it lets go of a
-signal, puts back what it found when it came, even over a handler that someone set in between.
-So the kernel is asked, and told.  From any thread, where `signal.signal` wants the main one.
+`signal.getsignal` knows only handlers that were set through it.  And when faulthandler releases a
+signal, it restores the handler it had found, even over one that somebody set in between.  So we ask
+and tell the kernel directly.  This works from any thread; `signal.signal` needs the main one.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ def _library() -> ctypes.CDLL | None:
 
 
 def action(number: int) -> bytes | None:
-    """The signal's whole disposition, to put back later; None where it cannot be had."""
+    """The signal's whole disposition, to restore later; None if it cannot be read."""
     library = _library()
     if library is None:
         return None
     import ctypes
 
-    found = ctypes.create_string_buffer(_ROOM)
-    return found.raw if library.sigaction(number, None, found) == 0 else None
+    buffer = ctypes.create_string_buffer(_ROOM)
+    return buffer.raw if library.sigaction(number, None, buffer) == 0 else None
 
 
 def handler(number: int) -> int:
-    """The address of the signal's handler: DEFAULT, IGNORED, UNKNOWN, or somebody's."""
-    found = action(number)
-    return UNKNOWN if found is None else int.from_bytes(found[:_WORD], sys.byteorder)
+    """The address of the signal's handler: DEFAULT, IGNORED, UNKNOWN, or any other."""
+    disposition = action(number)
+    return UNKNOWN if disposition is None else int.from_bytes(disposition[:_WORD], sys.byteorder)
 
 
 def put_back(number: int, disposition: bytes) -> None:
@@ -60,9 +60,9 @@ def ignore(number: int) -> None:
 
 
 def let_go(ours: Mapping[int, int], undo: Callable[[], object]) -> None:
-    """Call `undo`, which resets the signals of `ours`, and keep what others set meanwhile.
+    """Call `undo`, which resets the signals of `ours`, and keep handlers that others set meanwhile.
 
-    `ours`: the address of our handler, by signal.
+    `ours`: signal -> the address of our handler.
     """
     theirs = {number: action(number) for number, mine in ours.items() if handler(number) != mine}
     undo()

@@ -1,13 +1,13 @@
-"""Where dumps go: a file per process that does not grow for ever, or standard error.
+"""Where dumps go: a file per process with a limited size, or standard error.
 
     # opened 2026-03-01 12:00:00 host=gpu-1 rank=3 pid=771 run=llama time_ns=… main=0x…
     INFO: Not a crash. …                          what follows is one of the periodic dumps
     # dump 2026-03-01 12:10:00 host=gpu-1 rank=3 pid=771 run=llama step=1200 time_ns=… main=0x…
     Thread 0x… (most recent call first):          as faulthandler writes it
 
-Lines that begin with `#` are ours and hold `key=value` pairs.  All else is faulthandler's, which
-writes to the descriptor from a signal handler or from a C thread, so the descriptor must stay the
-same: a file that has become large is copied aside and emptied.
+Lines that begin with `#` are ours and hold `key=value` pairs.  All other lines are faulthandler's.
+It writes to the descriptor from a signal handler or from a C thread, so the descriptor must stay
+the same: a file that has become large is copied and then emptied.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ PERIODIC: Final = "dumps.txt"
 ELSEWHERE: Final = "dumps.path"
 """In a journal's directory: paths of the process's dump files, one per line."""
 CONSOLE: Final = "console-*.path"
-"""In a journal's directory, as long as a fault would be told on standard error and a file is behind
-it: one of our lines, then another with its size at that time, its inode and its path."""
+"""In a journal's directory, while a fault would be written to standard error and that is a file:
+one of our lines, then one with the file's size at that time, its inode and its path."""
 _APPEND: Final = (
     os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 )
 
 
 class About(NamedTuple):
-    """Whose dump it is, and where the run is."""
+    """Whose dump it is, and which step the run is at."""
 
     host: str
     rank: int
@@ -49,46 +49,46 @@ class About(NamedTuple):
     """The directory of the run's journal in this process."""
 
     def pairs(self) -> dict[str, object]:
-        found: dict[str, object] = {"host": self.host, "rank": self.rank, "pid": self.pid}
+        pairs: dict[str, object] = {"host": self.host, "rank": self.rank, "pid": self.pid}
         if self.run:
-            found["run"] = self.run
+            pairs["run"] = self.run
         if self.step is not None:
-            found["step"] = self.step
-        return found
+            pairs["step"] = self.step
+        return pairs
 
 
 def heading(word: str, pairs: Mapping[str, object], time_ns: int) -> str:
     """One of our lines."""
     main = threading.main_thread().ident or 0
-    told = {**pairs, "time_ns": time_ns, "main": f"{main:#018x}"}
-    words = (f"{key}={re.sub(r'[^!-~]', '_', str(value))}" for key, value in told.items())
+    fields = {**pairs, "time_ns": time_ns, "main": f"{main:#018x}"}
+    words = (f"{key}={re.sub(r'[^!-~]', '_', str(value))}" for key, value in fields.items())
     shown = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(time_ns / 1e9))
     return f"# {word} {shown} {' '.join(words)}\n"
 
 
 class Target:
-    """What dumps are written to.  Silent until there is something to say, and not ours to close."""
+    """What dumps are written to.  We write nothing until there is a dump, and do not close it."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self.users = 0
-        """Blocks that use it, and our thread while it writes; kept by the watchdog."""
+        """Blocks that use it, plus our thread while it writes; counted by the watchdog."""
 
     def foretell(self, line: str) -> None:
-        """A dump that we shall not be able to announce may follow."""
+        """Write the line for a dump that may follow and that we could not announce then."""
 
     def write(self, line: str, text: str) -> None:
         write_all(self.fd, line + text)
 
     def tell(self, journal: Path) -> None:
-        """Let who looks after the journal know where the dumps are."""
+        """Tell the agent, through the journal's folder, where the dumps are."""
 
     def close(self) -> None:
         pass
 
 
 class Console(Target):
-    """Standard error, which can be read again if it is a file."""
+    """Standard error, which the agent can read if it is a file."""
 
     def __init__(self, fd: int, opened: str) -> None:
         super().__init__(fd)
@@ -98,13 +98,13 @@ class Console(Target):
         self._pid = os.getpid()
 
     def tell(self, journal: Path) -> None:
-        found = os.fstat(self.fd)
+        status = os.fstat(self.fd)
         path = journal / CONSOLE.replace("*", f"{id(self):x}")
-        if path in self._told or not stat.S_ISREG(found.st_mode):
+        if path in self._told or not stat.S_ISREG(status.st_mode):
             return
         self._told.add(path)
         behind = os.readlink(f"/proc/self/fd/{self.fd}")
-        append(path, f"{self._opened}{found.st_size} {found.st_ino} {behind}\n")
+        append(path, f"{self._opened}{status.st_size} {status.st_ino} {behind}\n")
 
     def close(self) -> None:
         if os.getpid() == self._pid:
@@ -126,7 +126,7 @@ class DumpFile(Target):
     def create(
         cls, directory: Path, about: About, time_ns: int, max_bytes: int = MAX_BYTES
     ) -> DumpFile:
-        """`stack_trace_<local time>_<host>_<rank>_<pid>.txt`, as others look for them."""
+        """`stack_trace_<local time>_<host>_<rank>_<pid>.txt`, the name that other tools expect."""
         with _dumps_in(directory) as folder:
             return cls._created(folder, directory, about, time_ns, max_bytes)
 
@@ -140,12 +140,12 @@ class DumpFile(Target):
         for more in ("", *(f"_{n}" for n in range(2, 100))):
             path = directory / f"{stem}{more}.txt"
             try:
-                # Anyone may write where this lies: never what someone else has put there.
+                # Anyone may write in this directory: never open somebody else's file.
                 fd = os.open(path.name, _APPEND | os.O_EXCL, 0o600, dir_fd=folder.fd)
             except FileExistsError:
                 continue
             return cls._begun(fd, path, heading("opened", about.pairs(), time_ns), max_bytes)
-        raise FileExistsError(f"{directory}/{stem}*.txt: there are a hundred of them")
+        raise FileExistsError(f"{directory}/{stem}*.txt: there are already a hundred: delete some")
 
     @classmethod
     def _begun(cls, fd: int, path: Path, opened: str, max_bytes: int) -> DumpFile:
@@ -162,7 +162,7 @@ class DumpFile(Target):
         self._empty_bytes += len(line.encode())
 
     def write(self, line: str, text: str) -> None:
-        # The line is there: from when the watch began, or after the dump before.
+        # The line is there already: from the beginning, or after the last dump.
         write_all(self.fd, text)
         if shorten(self.fd, self.path, self._max_bytes):
             write_all(self.fd, self._opened)
@@ -174,7 +174,7 @@ class DumpFile(Target):
             append(journal / ELSEWHERE, f"{self.path}\n")
 
     def close(self) -> None:
-        """A file without a dump goes; in a forked child it is the parent's."""
+        """Deletes a file without a dump, except in a forked child: there it is the parent's."""
         size = os.fstat(self.fd).st_size
         os.close(self.fd)
         if size <= self._empty_bytes and os.getpid() == self._pid:
@@ -182,7 +182,7 @@ class DumpFile(Target):
 
 
 def shorten(fd: int, path: Path, max_bytes: int = MAX_BYTES) -> bool:
-    """Copy aside and empty a file that has become large."""
+    """Copy and empty a file that has become large."""
     if os.fstat(fd).st_size < max_bytes:
         return False
     aside = [path.with_suffix(f".{n}.txt").name for n in range(1, MAX_FILES)]
@@ -196,7 +196,7 @@ def shorten(fd: int, path: Path, max_bytes: int = MAX_BYTES) -> bool:
 
 
 def _copy(fd: int, folder: Folder, name: str, to: str) -> None:
-    """What we have written; not what somebody put in its place."""
+    """Copy our own file, not one that somebody put in its place."""
     import shutil  # seldom needed, and slow to import
 
     try:
@@ -210,8 +210,8 @@ def _copy(fd: int, folder: Folder, name: str, to: str) -> None:
 
 
 def _dumps_in(directory: Path) -> Folder:
-    """The directory, made if it is missing.  A link to it may be the caller's, but not one that
-    somebody else laid."""
+    """The directory, created if missing.  The caller may pass a link to it, but a link that
+    somebody else put there is refused."""
     path = Path(os.path.abspath(directory))
     private(path.parent)
     return shelf(path.parent, path.name, make=True) if path.name else Folder.at(path)
@@ -228,7 +228,7 @@ def append(path: Path, text: str) -> None:
 
 def append_to(path: Path) -> int:
     fd = os.open(path, _APPEND, 0o600)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):  # a pipe would block who writes to it
+    if not stat.S_ISREG(os.fstat(fd).st_mode):  # a pipe would block the writer
         os.close(fd)
         raise OSError(f"{path} is not a regular file")
     return fd

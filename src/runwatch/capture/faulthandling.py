@@ -1,12 +1,12 @@
-"""Sharing Python's one faulthandler: who asked last is served, who was there before comes back.
+"""Shares Python's one faulthandler: the last to ask is served, and then the one before again.
 
-faulthandler has one file for faults and one per signal.  A program may use it itself, a run of
-ours does, a `diagnose` block does, and blocks lie within blocks.  Each kind of use is a desk; who
-wants its file used adds it and removes it later, in any order and from any thread.
+faulthandler has one file for faults and one per signal.  A program may use it itself; a run uses
+it; a `diagnose` block uses it, and blocks can be nested.  Each kind of use is a desk.  A user of a
+desk adds its file and removes it later, in any order and from any thread.
 
-faulthandler does not tell its file.  What a program had enabled before us therefore comes back
-on standard error, which is where `faulthandler.enable()` and PYTHONFAULTHANDLER write.  What it
-enables while we are at the desk we do notice (ours is dropped by then) and leave alone.
+faulthandler does not tell which file it has.  So what a program had enabled before us is restored
+to standard error, where `faulthandler.enable()` and PYTHONFAULTHANDLER write.  If the program
+enables it while we use it, we notice (our handle is dropped) and leave it alone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FATAL: Final = (signal.SIGSEGV, signal.SIGFPE, signal.SIGABRT, signal.SIGBUS, si
 
 
 class Handle:
-    """A file as faulthandler wants it.  It alone holds a handle: one that is gone was replaced."""
+    """A file for faulthandler, which alone holds it: if it is gone, it was replaced."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -51,7 +51,7 @@ class _Guest(NamedTuple):
 
 
 class Desk:
-    """One use of faulthandler.  What the program did with it meanwhile is respected."""
+    """One use of faulthandler.  Respects what the program does with faulthandler meanwhile."""
 
     def __init__(self) -> None:
         self._guests: list[_Guest] = []
@@ -65,13 +65,13 @@ class Desk:
 
     @property
     def is_ours(self) -> bool:
-        """Whether what is written now goes to one of our guests."""
+        """Whether faulthandler now writes to one of our guests' files."""
         return self._served is not None and self._served() is not None
 
     def add(self, fd: int, *, weight: int = 0) -> bool:
-        """False: there is no place for us.
+        """Returns False if we cannot use faulthandler.
 
-        Heavier guests go first, then later ones; those of a forked child before its parent's.
+        Heavier guests go first, then later ones; a forked child's go before its parent's.
         """
         with self._lock:
             if not self._guests and not self._begin():
@@ -80,7 +80,7 @@ class Desk:
             self._guests.append(_Guest(fd, weight, os.getpid()))
             try:
                 self._serve(before)
-            except (OSError, RuntimeError, ValueError):  # as faulthandler refuses
+            except (OSError, RuntimeError, ValueError):  # faulthandler refuses
                 self._drop(fd)
                 return False
             return True
@@ -90,7 +90,7 @@ class Desk:
             before = self._first()
             self._drop(fd)
             if not self.is_ours:
-                return  # replaced or disabled by the program: its business now
+                return  # the program replaced or disabled it: leave it alone
             if self._guests:
                 self._serve(before)
             else:
@@ -98,7 +98,7 @@ class Desk:
                 self._finish()
 
     def _drop(self, fd: int) -> None:
-        """The last of them: blocks within blocks share a file."""
+        """Removes the last guest with this file: nested blocks share a file."""
         for place in reversed(range(len(self._guests))):
             if self._guests[place].fd == fd:
                 del self._guests[place]
@@ -108,7 +108,7 @@ class Desk:
         own = os.getpid()
         return max(
             enumerate(self._guests),
-            key=lambda each: (each[1].pid == own, each[1].weight, each[0]),
+            key=lambda entry: (entry[1].pid == own, entry[1].weight, entry[0]),
             default=(0, None),
         )[1]
 
@@ -121,7 +121,7 @@ class Desk:
         self._served = weakref.ref(handle)
 
     def _begin(self) -> bool:
-        """Whether we may come at all."""
+        """Whether we may use faulthandler at all."""
         raise NotImplementedError
 
     def _use(self, handle: Handle) -> None:
@@ -154,13 +154,13 @@ class FaultDesk(Desk):
 
 
 class SignalDesk(Desk):
-    """Where they go when the process gets a signal; the handler that was there is called, too."""
+    """Where stacks go when the process gets a signal.  The previous handler is called too."""
 
     def __init__(self, number: int, *, shared: bool = True, all_threads: bool = True) -> None:
-        """Not `shared`: only a signal that nobody handles, and nobody will miss.
+        """Not `shared`: only a signal that nobody handles and nobody will miss.
 
-        `all_threads`: for a signal that comes to a process whose Python stands still.  Frames of
-        threads that run on are freed while they are read, and that kills.
+        `all_threads`: only for a signal sent to a process whose Python stands still.  If threads
+        run on, their frames are freed while they are read, and that kills the process.
         """
         super().__init__()
         self._number = number
@@ -169,18 +169,19 @@ class SignalDesk(Desk):
         self._chain = False
 
     def _begin(self) -> bool:
-        found = handler(self._number)
-        self._chain = found not in NOBODYS
-        if found == UNKNOWN or (self._chain and not (self._shared and self._is_strange(found))):
+        current = handler(self._number)
+        self._chain = current not in NOBODYS
+        if current == UNKNOWN or (self._chain and not (self._shared and self._is_strange(current))):
             return False
-        if found == DEFAULT and not self._shared:
-            # One that arrives after we have gone must not kill.
+        if current == DEFAULT and not self._shared:
+            # A signal that arrives after we are done must not kill the process.
             ignore(self._number)
         return True
 
-    def _is_strange(self, found: int) -> bool:
-        """Not faulthandler's: the program's own registration would lose its file to us."""
-        return found != _own_handler()
+    def _is_strange(self, address: int) -> bool:
+        """Whether the handler is not faulthandler's: the program's own registration would lose its
+        file to us."""
+        return address != _own_handler()
 
     def _use(self, handle: Handle) -> None:
         faulthandler.register(
@@ -195,7 +196,7 @@ class SignalDesk(Desk):
 
 
 def _own_handler() -> int:
-    """The address of faulthandler's handler, seen on a signal that nobody uses."""
+    """The address of faulthandler's handler, found by registering a signal that nobody uses."""
     for number in range(signal.SIGRTMAX - 6, signal.SIGRTMIN, -1):
         if handler(number) in NOBODYS:
             faulthandler.register(number, 2)

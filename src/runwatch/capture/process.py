@@ -1,7 +1,7 @@
-"""What the kernel tells of any process, cheaply and without stopping it.
+"""What the kernel knows about any process, cheaply and without stopping it.
 
-It is the evidence that is left when nobody can look at the stacks: a process that is stopped,
-frozen, or asleep in the kernel does not run our code, and this says so.
+It is the evidence that is left when nobody can read the stacks: a process that is stopped, frozen,
+or asleep in the kernel does not run our code, and this shows it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STACKS_FILE: Final = "stacks.txt"
 _BOOKKEEPERS: Final = (b"multiprocessing.resource_tracker", b"runwatch.agent", b"py-spy")
 DEAD: Final = frozenset("ZXx")
 
-# Those in which a process waits for long; the numbers differ between machines.
+# System calls in which a process may wait for long; the numbers differ between machines.
 _X86: Final = {
     0: "read", 1: "write", 7: "poll", 17: "pread64", 18: "pwrite64", 20: "writev", 23: "select",
     34: "pause", 35: "nanosleep", 42: "connect", 43: "accept", 44: "sendto", 45: "recvfrom",
@@ -47,7 +47,7 @@ _CALLS: Final[Mapping[str, Mapping[int, str]]] = {"x86_64": _X86, "aarch64": _AR
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One thread, as the kernel sees it.  "" is not known, or not ours to know."""
+    """One thread, as the kernel sees it.  "" means unknown or hidden from us."""
 
     native_id: int
     name: str
@@ -77,7 +77,7 @@ class Facts:
 
     @property
     def runs(self) -> bool:
-        """Whether any of its threads can: it is neither ended, stopped nor frozen."""
+        """Whether its threads can run: it has not ended and is neither stopped nor frozen."""
         return not (self.frozen or self.state in STOPPED or self.state in DEAD)
 
     @property
@@ -115,34 +115,34 @@ def read_status(pid: int | str, *, proc: Path = PROC) -> dict[str, str]:
 
 
 def users(pid: int, *, proc: Path = PROC) -> tuple[int, ...]:
-    """Real, effective, saved, and towards files; () when there is no such process."""
+    """Real, effective, saved and file-system user ids; () when there is no such process."""
     return _ids(pid, proc)[0]
 
 
 def groups(pid: int, *, proc: Path = PROC) -> tuple[int, ...]:
-    """Likewise."""
+    """The group ids, likewise."""
     return _ids(pid, proc)[1]
 
 
 def _ids(pid: int, proc: Path) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Raises OSError when it is there and cannot be asked: whose it is must not be guessed."""
+    """Raises OSError if the process exists but cannot be read: we must not guess its user."""
     try:
         with open(f"{proc}/{pid}/status", "rb", buffering=0) as file:
             lines = file.read(_STATUS_BYTES).splitlines()
     except (FileNotFoundError, ProcessLookupError):
         return (), ()
-    found = [line.split()[1:] for line in lines if line.startswith((b"Uid:", b"Gid:"))]
-    uids, gids = (tuple(map(int, each)) for each in found) if len(found) == 2 else ((), ())
+    ids = [line.split()[1:] for line in lines if line.startswith((b"Uid:", b"Gid:"))]
+    uids, gids = (tuple(map(int, words)) for words in ids) if len(ids) == 2 else ((), ())
     return uids, gids
 
 
 def is_boxed(pid: int, *, proc: Path = PROC) -> bool:
-    """Whether it lives in a PID namespace below ours; it then has a number in each."""
+    """Whether it is in a PID namespace below ours; then it has a pid in each."""
     return len(read_status(pid, proc=proc).get("NSpid", "").split()) > 1
 
 
 def as_its_user(pid: int, *, proc: Path = PROC) -> AbstractContextManager[None]:
-    """Around a look at what of a process only its own user may see, where we can be anybody."""
+    """For reading what only the process's own user may see, if we can act as any user."""
     if not is_on():
         return nullcontext()
     try:
@@ -161,7 +161,7 @@ def signals(mask: str) -> int:
 
 
 def why_silent(facts: Facts) -> str:
-    """Why this process cannot answer now, as one sentence; "" if nothing says so."""
+    """Why this process cannot answer now, as one sentence; "" if no reason shows."""
     if facts.state in DEAD:
         return f"process {facts.pid} has ended; its parent has not collected it yet (zombie)"
     if facts.frozen:
@@ -178,33 +178,33 @@ def why_silent(facts: Facts) -> str:
 
 
 def evidence(facts: Facts) -> str:
-    """What each thread is at, in one line, for a process whose stacks cannot be had."""
-    said = [_said(task) for task in facts.tasks[:8]]
-    more = len(facts.tasks) - len(said)
-    return "; ".join([*said, *([f"{more} more threads"] if more else [])])
+    """What each thread does, in one line, for a process whose stacks cannot be read."""
+    shown = [_described(task) for task in facts.tasks[:8]]
+    more = len(facts.tasks) - len(shown)
+    return "; ".join([*shown, *([f"{more} more threads"] if more else [])])
 
 
-def _said(task: Task) -> str:
+def _described(task: Task) -> str:
     at = task.syscall or "?"
     wchan = f", wchan {task.wchan}" if task.wchan else ""
     return f"{task.name or 'thread'} {task.native_id}: {task.state}, {at}{wchan}"
 
 
 def tasks(pid: int, *, proc: Path = PROC) -> list[int]:
-    """The numbers of its threads."""
+    """The ids of its threads."""
     return _numbers(proc / str(pid) / "task")
 
 
 def children(pid: int, *, proc: Path = PROC) -> list[int]:
     """The children of all its threads."""
-    found: list[int] = []
+    numbers: list[int] = []
     for task in tasks(pid, proc=proc):
-        found += map(int, _text(proc / str(pid) / "task" / str(task) / "children").split())
-    return sorted(found)
+        numbers += map(int, _text(proc / str(pid) / "task" / str(task) / "children").split())
+    return sorted(numbers)
 
 
 def journal_of(pid: int, *, proc: Path = PROC) -> Path | None:
-    """The folder of the journal that the process writes, by the files it has open."""
+    """The folder of the journal that the process writes, from the files it has open."""
     folder = proc / str(pid) / "fd"
     for number in _numbers(folder):
         try:
@@ -217,7 +217,7 @@ def journal_of(pid: int, *, proc: Path = PROC) -> Path | None:
 
 
 def is_bookkeeper(pid: int, *, proc: Path = PROC) -> bool:
-    """A process of multiprocessing's or ours, for which no rank waits; also one that has ended."""
+    """A helper process of multiprocessing or ours, for which no rank waits; or an ended one."""
     try:
         words = (proc / str(pid) / "cmdline").read_bytes()
     except OSError:
@@ -226,15 +226,15 @@ def is_bookkeeper(pid: int, *, proc: Path = PROC) -> bool:
 
 
 def python_version(pid: int, *, proc: Path = PROC) -> str:
-    """`3.11`, by the name of its library or its executable; "" if neither tells."""
+    """`3.11`, from the name of its library or executable; "" if neither tells."""
     try:
         with as_its_user(pid, proc=proc):
             maps = (proc / str(pid) / "maps").read_text(errors="replace")
             exe = os.readlink(proc / str(pid) / "exe")
     except OSError:
         return ""
-    found = re.search(r"libpython(3\.\d+)", maps) or re.search(r"python(3\.\d+)$", exe)
-    return found[1] if found else ""
+    match = re.search(r"libpython(3\.\d+)", maps) or re.search(r"python(3\.\d+)$", exe)
+    return match[1] if match else ""
 
 
 def is_python(pid: int, *, proc: Path = PROC) -> bool | None:
@@ -246,7 +246,7 @@ def is_python(pid: int, *, proc: Path = PROC) -> bool | None:
                 return True
             return "libpython" in (proc / str(pid) / "maps").read_text(errors="replace")
     except FileNotFoundError:
-        return False  # ended, or a thread of the kernel
+        return False  # ended, or a kernel thread
     except OSError:
         return None
 
@@ -255,7 +255,7 @@ def _tasks(pid: int, proc: Path) -> Iterator[Task]:
     for number in _numbers(proc / str(pid) / "task")[:MAX_TASKS]:
         folder = proc / str(pid) / "task" / str(number)
         stat = _text(folder / "stat")
-        if ")" in stat:  # else it ended just now
+        if ")" in stat:  # otherwise it ended just now
             wchan = _text(folder / "wchan").strip()
             yield Task(
                 number,
@@ -269,7 +269,7 @@ def _tasks(pid: int, proc: Path) -> Iterator[Task]:
 def _call(text: str) -> str:
     word = text.split(" ", 1)[0].strip()
     if not word.isdigit():
-        return word  # "running", or nothing for us to know; "-1" is in no call
+        return word  # "running", or "" if hidden from us; "-1" means in no call
     return _CALLS.get(platform.machine(), {}).get(int(word), f"system call {word}")
 
 
@@ -295,7 +295,7 @@ def _numbers(folder: Path) -> list[int]:
 
 
 def _text(path: Path) -> str:
-    """What the file holds; "" when it is not there, or not for us."""
+    """The file's text; "" when it does not exist or is hidden from us."""
     try:
         return path.read_text(errors="replace")
     except OSError:
@@ -303,7 +303,7 @@ def _text(path: Path) -> str:
 
 
 def link_at(path: Path) -> str:
-    """Where the link leads; "" when there is none, or not for us."""
+    """The link's target; "" when there is none or it is hidden from us."""
     try:
         return os.readlink(path)
     except OSError:

@@ -1,11 +1,11 @@
-"""Whether a process ran at all between two looks: what its threads and children had of the cores.
+"""Whether a process ran at all between two looks: the core time of its threads and children.
 
-A stack that stays the same proves little: one line may send a gigabyte.  A thread that was not
-on a core once in two seconds is blocked, whatever its line says.  A look itself wakes threads
-up, so the pulse is felt before and after it, and the time between two looks counts.
+A stack that stays the same proves little: one line may send a gigabyte.  But a thread that was
+never on a core in two seconds is blocked, whatever its line says.  Looking itself wakes threads, so
+we measure before and after a look, and the time between two looks counts.
 
-Numbers are pairs: how often it came onto a core, and for how many nanoseconds.  Of the main thread
-there is a third: how many bytes it has written to files, pipes and terminals.
+Numbers are pairs: how often it got a core, and for how many nanoseconds.  The main thread has a
+third number: how many bytes it has written to files, pipes and terminals.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from runwatch.capture import process
 from runwatch.journal.liveness import PROC, read_stat
+from runwatch.record.stacks import Beat, Pulse
 
 MAX_TASKS: Final = 1024
 MAX_CHILDREN: Final = 32
@@ -24,7 +25,7 @@ Pair = tuple[int, int]
 
 
 def feel(pid: int, mono_ns: int, *, proc: Path = PROC) -> dict[str, Any]:
-    """`threads` by number, `children` by number with name, state and pair; empty if unknown."""
+    """`threads` by id, `children` by pid with name, state and pair; empty if unknown."""
     threads = dict(_threads(pid, proc))
     if not threads:
         return {}
@@ -38,27 +39,27 @@ def feel(pid: int, mono_ns: int, *, proc: Path = PROC) -> dict[str, Any]:
 
 
 def both(
-    before: dict[str, Any], after: dict[str, Any], known: Collection[int]
-) -> dict[str, Any] | None:
+    before: dict[str, Any], after: dict[str, Any], with_stacks: Collection[int]
+) -> Pulse | None:
     """As it goes into an event: single threads only of those that have a stack."""
     if not before or not after:
         return None
-    return {"before": _plain(before, known), "after": _plain(after, known)}
+    return Pulse(_beat(before, with_stacks), _beat(after, with_stacks))
 
 
-def _plain(felt: dict[str, Any], known: Collection[int]) -> dict[str, Any]:
+def _beat(felt: dict[str, Any], with_stacks: Collection[int]) -> Beat:
     threads: dict[int, Pair] = felt["threads"]
     everyone = list(threads.values())
-    return {
-        "ns": felt["ns"],
-        "all": [sum(often for often, _ in everyone), sum(ns for _, ns in everyone)],
-        "threads": {
+    return Beat(
+        ns=felt["ns"],
+        all=(sum(often for often, _ in everyone), sum(ns for _, ns in everyone)),
+        threads={
             str(tid): [*pair, felt["wrote"]] if tid == felt["main"] else list(pair)
             for tid, pair in threads.items()
-            if tid in known
+            if tid in with_stacks
         },
-        "children": {str(pid): each for pid, each in felt["children"].items()},
-    }
+        children={str(pid): each for pid, each in felt["children"].items()},
+    )
 
 
 def _threads(pid: int, proc: Path) -> Iterator[tuple[int, Pair]]:
@@ -69,9 +70,9 @@ def _threads(pid: int, proc: Path) -> Iterator[tuple[int, Pair]]:
 
 
 def _children(pid: int, proc: Path) -> Iterator[tuple[int, list[Any]]]:
-    """All that descend from it, and what they had together with their threads."""
-    waiting, found = process.children(pid, proc=proc), 0
-    while waiting and found < MAX_CHILDREN:
+    """All its descendants, with the sums over their threads."""
+    waiting, count = process.children(pid, proc=proc), 0
+    while waiting and count < MAX_CHILDREN:
         child = waiting.pop(0)
         try:
             stat = read_stat(child, proc=proc)
@@ -81,7 +82,7 @@ def _children(pid: int, proc: Path) -> Iterator[tuple[int, list[Any]]]:
             stat.state not in process.DEAD and process.is_bookkeeper(child, proc=proc)
         ):
             continue
-        found += 1
+        count += 1
         pairs = [pair for _, pair in _threads(child, proc)]
         name = process.read_status(child, proc=proc).get("Name", "")
         often, ns = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
@@ -99,10 +100,10 @@ def _pair(path: Path) -> Pair | None:
 
 
 def _wrote(path: Path) -> int:
-    """`wchar`; what goes through a socket is not in it.  0 where we may not see it."""
+    """`wchar`, which does not include sockets.  0 if it is hidden from us."""
     try:
         lines = path.read_text().splitlines()
     except OSError:
         return 0
-    found = (line.partition(":")[2] for line in lines if line.startswith("wchar:"))
-    return int(next(found, "0"))
+    counts = (line.partition(":")[2] for line in lines if line.startswith("wchar:"))
+    return int(next(counts, "0"))

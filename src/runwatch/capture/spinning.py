@@ -1,7 +1,7 @@
 """Whether a frame is in a loop that cannot end by itself: `while not ready: pass`.
 
-Told from the code alone.  A loop that calls nothing, stores nothing and takes no next item of
-anything changes nothing: only another thread can end it.
+Decided from the code alone.  A loop that calls nothing, stores nothing and takes no next item
+changes nothing: only another thread can end it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from types import CodeType
 from typing import Final
 
 MAX_BYTES: Final = 4_000
-"""Longer code is not read: a look must stay cheap."""
+"""Longer code is skipped: a look must stay cheap."""
 _IDLE: Final = frozenset(
     (
         "NOP", "CACHE", "RESUME", "POP_TOP", "COPY", "SWAP", "IS_OP", "CONTAINS_OP", "COMPARE_OP",

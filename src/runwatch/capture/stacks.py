@@ -1,7 +1,5 @@
-"""Stacks of one process at one moment, and the text that faulthandler writes of them.
-
-`Stacks` without threads is an answer too: its `problems` say why nobody could look.
-"""
+"""The stacks of this process, stacks made short enough for an event, and the text that faulthandler
+writes of them.  Their shapes are in `record/stacks.py`."""
 
 from __future__ import annotations
 
@@ -14,13 +12,11 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import FrameType
-from typing import Any, Final, Literal, get_args
+from typing import Final
 
 from runwatch.capture.spinning import spins
 from runwatch.capture.stack_signal import STACK_SIGNAL as STACK_SIGNAL
-
-How = Literal["outside", "asked", "signalled", "watchdog", "fault"]
-_HOWS: Final[Mapping[str, How]] = {how: how for how in get_args(How)}
+from runwatch.record.stacks import AsyncTask, Frame, Stacks, Thread
 
 MAX_EVENT_BYTES: Final = 400_000
 MAX_DEPTH: Final = 400
@@ -30,168 +26,23 @@ LOOP_FUNCTIONS: Final = ("run_forever", "run_until_complete", "Runner.run")
 """A thread in one of these may run an event loop of asyncio."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    function: str
-    file: str
-    line: int
-    native: bool = False
+def shortened(stacks: Stacks, max_bytes: int = MAX_EVENT_BYTES) -> Stacks:
+    """The same in at most `max_bytes` of JSON: first depth goes, then threads that say least.
 
-    def to_json(self) -> dict[str, Any]:
-        plain: dict[str, Any] = {"function": self.function, "file": self.file, "line": self.line}
-        if self.native:
-            plain["native"] = True
-        return plain
-
-    @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> Frame:
-        return cls(
-            str(plain.get("function", "")),
-            str(plain.get("file", "")),
-            _int(plain.get("line")),
-            bool(plain.get("native", False)),
-        )
+    What was left out is said in `problems`.
+    """
+    if _size(stacks) <= max_bytes:
+        return stacks
+    short = replace(stacks, problems=tuple(_cut(each, 500) for each in stacks.problems[:20]))
+    for depth in (MAX_DEPTH, 100, 30):
+        short = _shallow(short, depth)
+        if _size(short) <= max_bytes:
+            return short
+    return _fewer(short, max_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class AsyncTask:
-    """A task of an event loop: its coroutines down to the innermost that awaits."""
-
-    name: str
-    frames: tuple[Frame, ...]
-    """Innermost first."""
-    awaits: tuple[str, ...] = ()
-    """The tasks that it waits for, by name."""
-    is_root: bool = False
-    """The loop runs until this one is done."""
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "awaits": list(self.awaits),
-            "is_root": self.is_root,
-            "frames": [frame.to_json() for frame in self.frames],
-        }
-
-    @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> AsyncTask:
-        awaits = plain.get("awaits")
-        return cls(
-            str(plain.get("name", "")),
-            tuple(Frame.from_json(each) for each in _mappings(plain.get("frames"))),
-            tuple(map(str, awaits)) if isinstance(awaits, (list, tuple)) else (),
-            bool(plain.get("is_root", False)),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Thread:
-    name: str
-    native_id: int
-    """The kernel's id; 0 where the source knows only `ident`."""
-    frames: tuple[Frame, ...]
-    """Innermost first."""
-    is_main: bool = False
-    holds_gil: bool = False
-    idle: bool = False
-    ident: int = 0
-    """Python's id (`threading.get_ident`); 0 where unknown."""
-    tasks: tuple[AsyncTask, ...] = ()
-    """Those of the event loop that it runs; only the process itself can tell them."""
-    spins: bool = False
-    """It is in a loop that nothing in it can end; only the process itself can tell."""
-
-    def to_json(self) -> dict[str, Any]:
-        plain: dict[str, Any] = {
-            "name": self.name,
-            "native_id": self.native_id,
-            "ident": self.ident,
-            "is_main": self.is_main,
-            "holds_gil": self.holds_gil,
-            "idle": self.idle,
-            "frames": [frame.to_json() for frame in self.frames],
-        }
-        if self.tasks:
-            plain["tasks"] = [task.to_json() for task in self.tasks]
-        return plain | {"spins": True} if self.spins else plain
-
-    @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> Thread:
-        return cls(
-            name=str(plain.get("name", "")),
-            native_id=_int(plain.get("native_id")),
-            frames=tuple(Frame.from_json(each) for each in _mappings(plain.get("frames"))),
-            is_main=bool(plain.get("is_main", False)),
-            holds_gil=bool(plain.get("holds_gil", False)),
-            idle=bool(plain.get("idle", False)),
-            ident=_int(plain.get("ident")),
-            tasks=tuple(AsyncTask.from_json(each) for each in _mappings(plain.get("tasks"))),
-            spins=bool(plain.get("spins", False)),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Stacks:
-    pid: int
-    time_ns: int
-    how: How
-    threads: tuple[Thread, ...]
-    state: str = ""
-    """The letter of /proc/PID/stat."""
-    problems: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "pid": self.pid,
-            "time_ns": self.time_ns,
-            "how": self.how,
-            "state": self.state,
-            "problems": list(self.problems),
-            "threads": [thread.to_json() for thread in self.threads],
-        }
-
-    @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> Stacks:
-        """Unknown fields are passed over; what is missing or odd reads as nothing."""
-        problems = plain.get("problems")
-        return cls(
-            pid=_int(plain.get("pid")),
-            time_ns=_int(plain.get("time_ns")),
-            how=_HOWS.get(str(plain.get("how")), "outside"),
-            threads=tuple(Thread.from_json(each) for each in _mappings(plain.get("threads"))),
-            state=str(plain.get("state", "")),
-            problems=tuple(map(str, problems)) if isinstance(problems, (list, tuple)) else (),
-        )
-
-    def with_problems(self, *problems: str) -> Stacks:
-        return replace(self, problems=(*self.problems, *problems))
-
-    def shortened(self, max_bytes: int = MAX_EVENT_BYTES) -> Stacks:
-        """The same in at most `max_bytes` of JSON: first depth goes, then threads that say least.
-
-        What was left out is said in `problems`.
-        """
-        if _size(self) <= max_bytes:
-            return self
-        short = replace(self, problems=tuple(_cut(each, 500) for each in self.problems[:20]))
-        for depth in (MAX_DEPTH, 100, 30):
-            short = _shallow(short, depth)
-            if _size(short) <= max_bytes:
-                return short
-        return _fewer(short, max_bytes)
-
-
-def _int(value: object) -> int:
-    return int(value) if isinstance(value, (int, float)) and value == value else 0
-
-
-def _mappings(value: object) -> Iterator[Mapping[str, Any]]:
-    if isinstance(value, (list, tuple)):
-        yield from (each for each in value if isinstance(each, Mapping))
-
-
-def _size(what: Stacks | Thread) -> int:
-    return len(json.dumps(what.to_json()))
+def _size(message: Stacks | Thread) -> int:
+    return len(json.dumps(message.body()))
 
 
 def _cut(text: str, length: int) -> str:
@@ -205,7 +56,9 @@ def _shallow(stacks: Stacks, depth: int) -> Stacks:
         replace(
             thread,
             frames=tuple(_ends(thread.frames, depth)),
-            tasks=tuple(replace(t, frames=tuple(_ends(t.frames, depth))) for t in thread.tasks),
+            tasks=tuple(
+                replace(task, frames=tuple(_ends(task.frames, depth))) for task in thread.tasks
+            ),
         )
         for thread in stacks.threads
     )
@@ -221,19 +74,19 @@ def _ends(frames: tuple[Frame, ...], depth: int) -> Iterator[Frame]:
     kept = frames
     if len(frames) > depth:
         inner = depth * 2 // 3
-        kept = (*frames[:inner], Frame(LEFT_OUT, "", 0), *frames[len(frames) - depth + inner + 1 :])
+        kept = (*frames[:inner], Frame(LEFT_OUT), *frames[len(frames) - depth + inner + 1 :])
     for frame in kept:
         yield replace(frame, function=_cut(frame.function, 300), file=_cut(frame.file, 500))
 
 
 def _fewer(stacks: Stacks, max_bytes: int) -> Stacks:
     """As many threads as fit: the main one, those that hold or run something, then the others."""
-    left = max_bytes - _size(replace(stacks, threads=())) - 200
-    telling = sorted(stacks.threads, key=lambda t: (not t.is_main, not t.holds_gil, t.idle))
+    bytes_left = max_bytes - _size(replace(stacks, threads=())) - 200
+    by_interest = sorted(stacks.threads, key=lambda t: (not t.is_main, not t.holds_gil, t.idle))
     kept: set[Thread] = set()
-    for thread in telling:
-        left -= _size(thread) + 2
-        if left < 0:
+    for thread in by_interest:
+        bytes_left -= _size(thread) + 2
+        if bytes_left < 0:
             break
         kept.add(thread)
     threads = tuple(thread for thread in stacks.threads if thread in kept)
@@ -268,8 +121,15 @@ def _own_thread(
         from runwatch.capture.tasks import own_tasks
 
         tasks = own_tasks(frame)
-    turns = is_main and spins(frame.f_code, frame.f_lasti)
-    return Thread(name, native_id, frames, is_main=is_main, ident=ident, tasks=tasks, spins=turns)
+    return Thread(
+        name=name,
+        native_id=native_id,
+        ident=ident,
+        is_main=is_main,
+        frames=frames,
+        tasks=tasks,
+        spins=is_main and spins(frame.f_code, frame.f_lasti),
+    )
 
 
 def _own_frames(innermost: FrameType) -> Iterator[Frame]:
@@ -326,7 +186,7 @@ SIGNALS: Final[Mapping[str, str]] = {
     "Illegal instruction": "SIGILL",
 }
 """By faulthandler's word for the fault."""
-# One that comes while a dump is written is told in the middle of a line.
+# A fault that comes while a dump is written is named in the middle of a line.
 _FAULT: Final = rf".*(?P<header>{_FATAL}(?:{'|'.join(SIGNALS)}))\s*$"
 
 
@@ -351,12 +211,12 @@ class _Reading:
         self.truncated = False
 
     def line(self, line: str) -> None:
-        if found := re.match(_FAULT, line):
-            self._head(found["header"])
-        elif found := re.match(_THREAD, line):
-            self._thread(found)
+        if match := re.match(_FAULT, line):
+            self._head(match["header"])
+        elif match := re.match(_THREAD, line):
+            self._thread(match)
         elif re.match(_ONLY, line):
-            self._open(Thread("", 0, (), is_main=True))
+            self._open(Thread(is_main=True))
             self.current = len(self.threads)
         elif re.match(_C_STACK, line):
             self._close()
@@ -371,16 +231,16 @@ class _Reading:
         self.finish()
         self.header, self.ended = header, False
 
-    def _thread(self, found: re.Match[str]) -> None:
-        ident = int(found["ident"], 16)
-        if self._is_another(ident):
+    def _thread(self, match: re.Match[str]) -> None:
+        ident = int(match["ident"], 16)
+        if self._is_of_next_dump(ident):
             self.finish()
-        if found["current"].startswith("Current"):
+        if match["current"].startswith("Current"):
             self._close()
             self.current = len(self.threads)
-        self._open(Thread(found["name"] or "", 0, (), ident=ident))
+        self._open(Thread(match["name"] or "", ident=ident))
 
-    def _is_another(self, ident: int) -> bool:
+    def _is_of_next_dump(self, ident: int) -> bool:
         """Whether a thread of this id is one of the next dump.
 
         Within a dump an empty line lies between threads.  One that just starts has no frames, and
@@ -390,11 +250,11 @@ class _Reading:
             return False
         if self.truncated or not self.blank:
             return True
-        known = [*self.threads, *self._now()]
-        again = any(thread.ident == ident and thread.frames for thread in known)
-        return again and not fault_of(self.header)
+        threads = [*self.threads, *self._unfinished()]
+        is_repeated = any(thread.ident == ident and thread.frames for thread in threads)
+        return is_repeated and not fault_of(self.header)
 
-    def _now(self) -> Iterator[Thread]:
+    def _unfinished(self) -> Iterator[Thread]:
         if self.frames is not None:
             yield replace(self.opened, frames=tuple(self.frames))
 
@@ -412,12 +272,12 @@ class _Reading:
         self.native = None
 
     def _inside(self, line: str) -> None:
-        if self.frames is not None and (found := re.match(_FRAME, line)):
-            self.frames.append(_read_frame(found))
+        if self.frames is not None and (match := re.match(_FRAME, line)):
+            self.frames.append(_read_frame(match))
         elif self.frames is not None and line.rstrip() == "  ...":
-            self.frames.append(Frame(LEFT_OUT, "", 0))
-        elif self.native is not None and (found := re.match(_BINARY, line)):
-            self.native.append(Frame(found["where"], found["file"], 0, native=True))
+            self.frames.append(Frame(LEFT_OUT))
+        elif self.native is not None and (match := re.match(_BINARY, line)):
+            self.native.append(Frame(match["where"], match["file"], native=True))
         elif line.rstrip() == "...":
             self._close()
             self.truncated = True
@@ -436,7 +296,7 @@ class _Reading:
         self._begin()
 
     def _is_second(self) -> bool:
-        """A fault of faulthandler's own, in the dump before: it tells the name and no more."""
+        """Whether it is a fault of faulthandler's own, in the dump before: it has a name only."""
         before = self.done[-1] if self.done else None
         return (
             before is not None
@@ -457,15 +317,15 @@ def _broken_off(dump: Dump, second: str) -> Dump:
     return replace(dump, threads=tuple(threads), second=second)
 
 
-def _read_frame(found: re.Match[str]) -> Frame:
-    line = found["line"]
+def _read_frame(match: re.Match[str]) -> Frame:
+    line = match["line"]
     return Frame(
-        found["function"] or "???", found["file"] or "???", int(line) if line.isdigit() else 0
+        match["function"] or "???", match["file"] or "???", int(line) if line.isdigit() else 0
     )
 
 
 def read_dumps(text: str) -> list[Dump]:
-    """Every dump in a faulthandler file, oldest first.  Lines that are none of its are skipped."""
+    """Every dump in a faulthandler file, oldest first.  Lines that others wrote are skipped."""
     reading = _Reading()
     for line in text.split("\n"):
         reading.line(line.rstrip("\r"))

@@ -1,8 +1,8 @@
 """The tasks of this process's event loops: what each coroutine awaits, down to the innermost.
 
-The stack of a thread that runs an event loop ends in `select`: where its program stands is in its
-tasks.  Another thread reads them while it holds the interpreter's lock; a task that goes on
-meanwhile is told as it is found.
+The stack of a thread that runs an event loop ends in `select`; only its tasks show where the
+program is.  Another thread reads them while it holds the interpreter lock.  A task that continues
+meanwhile is reported as it is then.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Final
 
-from runwatch.capture.stacks import AsyncTask, Frame
+from runwatch.record.stacks import AsyncTask, Frame
 
 MAX_TASKS: Final = 64
 MAX_DEPTH: Final = 100
@@ -20,29 +20,29 @@ _TRIES: Final = 5
 
 
 def own_tasks(innermost: FrameType) -> tuple[AsyncTask, ...]:
-    """Of the loop that a thread with this stack runs; none if it runs none."""
+    """The tasks of the loop that a thread with this stack runs; none if it runs none."""
     asyncio = sys.modules.get("asyncio")
     loop, root = _loop_of(innermost, asyncio)
     if asyncio is None or loop is None:
         return ()
     tasks = _all(asyncio, loop)
     ordered = sorted(tasks, key=lambda task: (task is not root, task.get_name()))
-    return tuple(_told(task, task is root) for task in ordered[:MAX_TASKS])
+    return tuple(_described(task, task is root) for task in ordered[:MAX_TASKS])
 
 
 def _loop_of(innermost: FrameType, asyncio: Any) -> tuple[Any, Any]:
-    """The loop, and the task until whose end it runs: locals of the functions that run it."""
+    """The loop and the task that it runs to its end, from locals of the functions that run it."""
     loop, root, frame = None, None, innermost
     while asyncio is not None and frame is not None:
         name = frame.f_code.co_name
         if name in ("run_forever", "run_until_complete", "run"):
             held = frame.f_locals
-            this = held.get("self")
-            if loop is None and isinstance(this, asyncio.AbstractEventLoop):
-                loop = this
-            elif loop is None and isinstance(this, asyncio.Runner):
-                loop, root = this.get_loop(), held.get("task")
-            if name == "run_until_complete" and this is loop:
+            runner = held.get("self")
+            if loop is None and isinstance(runner, asyncio.AbstractEventLoop):
+                loop = runner
+            elif loop is None and isinstance(runner, asyncio.Runner):
+                loop, root = runner.get_loop(), held.get("task")
+            if name == "run_until_complete" and runner is loop:
                 root = held.get("future")
         frame = frame.f_back  # type: ignore[assignment]
     return loop, root
@@ -52,18 +52,18 @@ def _all(asyncio: Any, loop: Any) -> list[Any]:
     for _ in range(_TRIES):
         try:
             return [task for task in asyncio.all_tasks(loop) if not task.done()]
-        except RuntimeError:  # they changed while we looked
+        except RuntimeError:  # the set changed while we looked
             continue
     return []
 
 
-def _told(task: Any, is_root: bool) -> AsyncTask:
+def _described(task: Any, is_root: bool) -> AsyncTask:
     chain = list(_chain(task.get_coro()))
     frames = tuple(
         Frame(f.f_code.co_qualname, f.f_code.co_filename, f.f_lineno or 0) for f in reversed(chain)
     )
     names = dict.fromkeys((*_awaited(task), *_grouped(chain)))
-    return AsyncTask(task.get_name(), frames, tuple(names), is_root)
+    return AsyncTask(task.get_name(), tuple(names), is_root, frames)
 
 
 def _chain(coroutine: Any) -> Iterator[FrameType]:
@@ -81,7 +81,7 @@ def _chain(coroutine: Any) -> Iterator[FrameType]:
 
 
 def _awaited(task: Any) -> Iterator[str]:
-    """The names of tasks whose end it waits for: one, or those it gathered."""
+    """The names of the tasks that it waits for: one, or those it gathered."""
     waiter = getattr(task, "_fut_waiter", None)
     for future in (waiter, *(getattr(waiter, "_children", None) or ())):
         name = getattr(future, "get_name", None)
@@ -90,7 +90,7 @@ def _awaited(task: Any) -> Iterator[str]:
 
 
 def _grouped(chain: list[FrameType]) -> Iterator[str]:
-    """The names of the tasks whose group it is about to leave: it waits for all of them."""
+    """The names of the tasks in a task group that it is leaving: it waits for all of them."""
     for frame in chain:
         if frame.f_code.co_filename.endswith("asyncio/taskgroups.py"):
             group = frame.f_locals.get("self")

@@ -1,19 +1,19 @@
-"""Stacks of all threads, now and again and when the process dies of a fault.
+"""Writes stacks of all threads periodically, and when the process dies of a fault.
 
-Two look after each other.  A thread of ours writes a dump every interval: it holds the
-interpreter's lock while it looks, so no frame changes under its eyes.  Behind it stands
-faulthandler's C thread, armed anew after each dump and due a little later: it fires only if ours
-could not run, that is, while something holds that lock in native code, and then it repeats by
-itself.  (The C thread alone would do both, but it looks without the lock: in a program that runs
-on, frames are freed while it reads them, and that can kill the process it watches.)
+Two threads do the periodic part.  A Python thread of ours writes a dump every interval.  It holds
+the interpreter lock while it looks, so no frame changes meanwhile.  Behind it is faulthandler's C
+thread, armed again after each dump and due a little later.  It fires only if ours could not run,
+that is, while native code holds the interpreter lock; then it repeats by itself.  (The C thread
+alone could do both, but it looks without the lock: in a program that runs on, frames are freed
+while it reads them, and that can kill the process.)
 
-What bounds the output: a file is copied aside at 16 MB and three older ones are kept.  A process
-whose Python is stuck cannot do that; it writes one dump (at most 100 threads of 100 frames, about
-2 KB per thread) per interval until it is free or killed.
+The output is bounded: a file is copied and emptied at 16 MB, and three older copies are kept.  A
+process whose Python is stuck cannot do that; it writes one dump per interval (at most 100 threads
+of 100 frames, about 2 KB per thread) until it is free or killed.
 
-Blocks within blocks: the innermost rules, and what was before comes back.  faulthandler has one
-such C thread: one that the program armed before is lost, one that it arms inside the block is
-left to it.
+In nested blocks the innermost one decides; afterwards the outer one does again.  faulthandler has
+one such C thread: if the program armed it before us, its timer is lost; if it arms it inside the
+block, we leave it alone.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from runwatch.clock import Clock, system_clock
 MIN_SECONDS: Final = 0.1
 MAX_SECONDS: Final = 30 * 86_400.0
 JOIN_SECONDS: Final = 0.05
-WEIGHT: Final = 1  # a block that asks for stacks goes before the run's own watch for faults
+WEIGHT: Final = 1  # a `diagnose` block goes before the run's own watch for faults
 THREAD: Final = "runwatch-dumps"
 
 
 def grace_seconds(interval: float) -> float:
-    """How late our thread may be on a busy machine before the C thread steps in."""
+    """How late our thread may be on a busy machine before the C thread fires."""
     return min(max(interval / 10, 1.0), 10.0)
 
 
@@ -48,7 +48,7 @@ def _unheard(what: str, message: str) -> None:
 
 
 class Watch:
-    """One block's wish."""
+    """The request of one `diagnose` block."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Watch:
         problem: Callable[[str, str], None] = _unheard,
         clock: Clock = system_clock,
     ) -> None:
-        """`problem(what, message)` hears what could not be done; `about` does not fail."""
+        """`problem(what, message)` is called for what could not be done; `about` must not fail."""
         self.target = target
         self.interval = min(max(interval_seconds, MIN_SECONDS), MAX_SECONDS)
         self.clock = clock
@@ -83,21 +83,21 @@ class Watch:
         try:
             self.target.foretell(self.line)
         except OSError as error:
-            self.problem("write stacks", f"cannot write where stacks shall go: {error}")
+            self.problem("write stacks", f"cannot write to the place for stacks: {error}")
         _dog.start(self)
 
     def stop(self) -> None:
-        """Takes a moment, whatever our thread is at."""
+        """Takes only a moment, whatever our thread is doing."""
         _dog.stop(self)
 
     def write(self, dump: str) -> None:
-        """May wait for a disk or a terminal; called by our thread, without any lock."""
+        """May wait for a disk or a terminal; our thread calls it without any lock."""
         about = self._about()
         text = heading("dump", about.pairs(), self.clock.wall_ns()) + dump
         self.tell(about.journal)
         self.target.write(self.line, text)
         if about.journal is not None and not isinstance(self.target, DumpFile):
-            # What went to standard error cannot be found there again.
+            # What went to standard error cannot be read from there again.
             append(about.journal / PERIODIC, text)
 
     def tell(self, journal: Path | None) -> None:
@@ -105,12 +105,12 @@ class Watch:
             if journal is not None:
                 self.target.tell(journal)
         except OSError as error:
-            self.problem("tell of a dump file", f"{journal}: {error}")
+            self.problem("report a dump file", f"{journal}: {error}")
 
 
 class Watchdog:
-    """The process's one.  Nothing is logged and no file written while its lock is held: another
-    thread may be forking with the log's locks in its hands."""
+    """The only one in the process.  While its lock is held, nothing is logged and no file written:
+    another thread may be forking while it holds the log's locks."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -147,24 +147,24 @@ class Watchdog:
         self.user_signal.remove(watch.target.fd)
         faults.remove(watch.target.fd)
         if thread is not None and thread is not threading.current_thread():
-            thread.join(JOIN_SECONDS)  # it may be writing to a slow place: that is not waited for
+            thread.join(JOIN_SECONDS)  # briefly: it may be writing to a slow place
         self._leave(watch)
 
     def file_in(self, directory: Path, create: Callable[[], DumpFile]) -> DumpFile:
-        """This process's file there: one for all blocks."""
+        """This process's file in the directory: all blocks share it."""
         with self._changed:
             for watch in self._watches:
-                found = watch.target
+                target = watch.target
                 if (
-                    isinstance(found, DumpFile)
-                    and found.path.parent == directory
+                    isinstance(target, DumpFile)
+                    and target.path.parent == directory
                     and watch.pid == os.getpid()
                 ):
-                    found.users += 1
-                    return found
-        made = create()
-        made.users = 1
-        return made
+                    target.users += 1
+                    return target
+        file = create()
+        file.users = 1
+        return file
 
     def _leave(self, watch: Watch) -> None:
         with self._changed:
@@ -177,7 +177,7 @@ class Watchdog:
                 watch.problem("close a dump file", str(error))
 
     def tell(self, journal: Path) -> None:
-        """A run began: let who looks after its journal know where the dumps are."""
+        """A run began: note in its journal's folder where the dumps are."""
         with self._changed:
             own = [watch for watch in self._watches if watch.pid == os.getpid()]
         for watch in own:
@@ -186,7 +186,7 @@ class Watchdog:
     # ── with the lock held ────────────────────────────────────────────────────────────────────
 
     def _rule(self) -> str:
-        """Let the innermost watch rule.  Returns what went wrong, if anything did."""
+        """Let the innermost watch decide.  Returns what went wrong, if anything."""
         own = os.getpid()
         ruling = next((w for w in reversed(self._watches) if w.pid == own), None)
         if ruling is self._ruling:
@@ -202,7 +202,7 @@ class Watchdog:
             self._arm(ruling)
             self._ensure_thread()
         except RuntimeError as error:
-            return f"no stacks are written every {ruling.interval:g} s: {error}"
+            return f"stacks are not written every {ruling.interval:g} s: {error}"
         return ""
 
     def _ensure_thread(self) -> None:
@@ -213,7 +213,7 @@ class Watchdog:
 
     def _arm(self, watch: Watch) -> None:
         if self._armed is not None and self._armed() is None:
-            return  # the program has armed its own since
+            return  # the program has armed the timer itself since
         handle = Handle(watch.target.fd)
         seconds = watch.interval + grace_seconds(watch.interval)
         faulthandler.dump_traceback_later(seconds, repeat=True, file=handle)
@@ -245,7 +245,7 @@ class Watchdog:
             self._leave(watch)
 
     def _look(self, watch: Watch) -> tuple[str, str]:
-        """(dump, what went wrong)"""
+        """The dump, and what went wrong."""
         dump = trouble = ""
         try:
             dump = look()
@@ -268,8 +268,8 @@ class Watchdog:
     # ── fork ──────────────────────────────────────────────────────────────────────────────────
 
     def _before_fork(self) -> None:
-        # A child that inherits an armed C thread, of which it has only the locks, waits for it
-        # for ever when it ends.
+        # A child that inherits an armed C thread has its locks but not the thread: at its end it
+        # would wait for it for ever.
         self._changed.acquire()
         self._disarmed_for_fork = self._armed is not None and self._armed() is not None
         if self._disarmed_for_fork:
@@ -280,7 +280,7 @@ class Watchdog:
             if self._disarmed_for_fork and self._ruling is not None:
                 self._arm(self._ruling)
         except RuntimeError:
-            pass  # no more threads to be had; ours goes on
+            pass  # no more threads available; our Python thread goes on
         finally:
             self._changed.release()
 
@@ -290,10 +290,10 @@ class Watchdog:
 
 
 def look() -> str:
-    """All threads but the caller's, as faulthandler writes them.
+    """All threads except the caller's, as faulthandler writes them.
 
-    Into memory first: a pipe that nobody reads must not hold up a process whose interpreter
-    lock we have.
+    Into memory first: a pipe that nobody reads must not block a process whose interpreter lock we
+    hold.
     """
     fd = _memory()
     try:

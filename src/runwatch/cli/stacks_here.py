@@ -12,6 +12,8 @@ from runwatch.agent.errands.stacks import errand
 from runwatch.clock import Clock, system_clock
 from runwatch.journal.liveness import start_ticks, this_host
 from runwatch.record import Command
+from runwatch.record.commands import StacksWanted
+from runwatch.record.stacks import Stacks
 
 
 def look_here(
@@ -23,24 +25,24 @@ def look_here(
     native: bool = False,
     rounds: int = 2,
     clock: Clock = system_clock,
-) -> list[Mapping[str, Any]]:
-    """Bodies of `stacks` events, as an agent would record them."""
-    bodies: list[Mapping[str, Any]] = []
+) -> list[Stacks]:
+    """As an agent would record them."""
+    taken: list[Stacks] = []
     targets = [_target(process, run) for process in processes]
 
     def event(kind: str, body: Mapping[str, Any], scope: int = 0) -> None:
-        bodies.append(body)
+        taken.append(Stacks.of(body))
 
     context = Context(root, this_host(), clock, lambda: targets, event)
-    wanted = {
-        "run": run,
-        "ranks": None if ranks is None else list(ranks),
-        "rounds": rounds,
-        "gap_seconds": 1.0,
-        "native": native,
-    }
-    errand(Command("here", "stacks", wanted), context)
-    return bodies
+    wanted = StacksWanted(
+        run=run,
+        ranks=None if ranks is None else tuple(ranks),
+        rounds=rounds,
+        gap_seconds=1.0,
+        native=native,
+    )
+    errand(Command("here", wanted.KIND, wanted.body()), context)
+    return taken
 
 
 def _target(process: Mapping[str, Any], run: str) -> Target:

@@ -23,9 +23,10 @@ from runwatch.agent.errands.control import ask
 from runwatch.capture import process
 from runwatch.capture.asking import no_tasks, runs_a_loop, with_answer
 from runwatch.capture.outside import look
-from runwatch.capture.stacks import LEFT_OUT, AsyncTask, Frame, Stacks, Thread
+from runwatch.capture.stacks import LEFT_OUT
 from runwatch.cli.pictures import tables
 from runwatch.journal.liveness import PROC
+from runwatch.record.stacks import AsyncTask, Frame, Stacks, Thread
 
 STATES: Final = {
     "R": "running", "S": "sleeping", "D": "uninterruptible sleep", "T": "stopped",
@@ -44,7 +45,7 @@ def show_pid(pid: int, *, native: bool, as_json: bool, console: Console) -> int:
     stacks = _with_tasks(look(pid, native, LOOK_SECONDS))
     command = _command(pid)
     if as_json:
-        tables.print_json({**stacks.to_json(), "command": command})
+        tables.print_json({**stacks.body(), "command": command})
         return 0 if stacks.threads else 1
     console.print(_heading(stacks, command))
     if stacks.threads:

@@ -12,25 +12,27 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from runwatch.record.stacks import Stacks
+
 LOG: Final = "tpu.googleapis.com%2Fruntime_monitor"
 VERB: Final = "stacktraceanalyzer"
 MAX_TEXT: Final = 200_000
 """An entry may have 256 KB."""
 
 
-def entry(body: Mapping[str, Any], *, run: str = "") -> dict[str, Any]:
-    """One `stacks` event's body as a log entry, in the JSON form of the service."""
-    fault = str(body.get("fault") or "")
-    labels = {"run": run, **{key: str(body.get(key, "")) for key in ("host", "rank", "pid")}}
+def entry(stacks: Stacks, *, run: str = "") -> dict[str, Any]:
+    """Stacks as a log entry, in the JSON form of the service."""
+    rank = "" if stacks.rank is None else str(stacks.rank)
+    labels = {"run": run, "host": stacks.host, "rank": rank, "pid": str(stacks.pid)}
     return {
-        "timestamp": _time(int(body.get("time_ns") or 0)),
-        "severity": "CRITICAL" if fault else "INFO",
+        "timestamp": _time(stacks.time_ns),
+        "severity": "CRITICAL" if stacks.fault else "INFO",
         "labels": {key: value for key, value in labels.items() if value},
         "jsonPayload": {
             "verb": VERB,
-            "message": "\n".join(_text(body, fault))[:MAX_TEXT],
-            "how": str(body.get("how", "")),
-            "fault": fault,
+            "message": "\n".join(_text(stacks))[:MAX_TEXT],
+            "how": stacks.how,
+            "fault": stacks.fault or "",
         },
     }
 
@@ -47,17 +49,16 @@ def request(project: str, entries: Iterable[Mapping[str, Any]]) -> dict[str, Any
 
 def send(client: Any, entries: Iterable[Mapping[str, Any]]) -> int:
     """Through a `google.cloud.logging.Client`; returns how many there were."""
-    found = request(str(client.project), entries)
-    number = len(found["entries"])
-    if number:
-        named = [{**each, "logName": found["logName"]} for each in found["entries"]]
+    written = request(str(client.project), entries)
+    named = [{**each, "logName": written["logName"]} for each in written["entries"]]
+    if named:
         client.logging_api.write_entries(
             named,
-            logger_name=found["logName"],
-            resource=found["resource"],
+            logger_name=written["logName"],
+            resource=written["resource"],
             partial_success=True,
         )
-    return number
+    return len(named)
 
 
 def _time(time_ns: int) -> str:
@@ -65,12 +66,11 @@ def _time(time_ns: int) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
 
 
-def _text(body: Mapping[str, Any], fault: str) -> Iterator[str]:
-    if fault:
-        yield f"Fatal Python error: {fault}"
-    for thread in body.get("threads") or ():
-        name = thread.get("name") or f"{int(thread.get('ident') or 0):#x}"
-        main = ", main" if thread.get("is_main") else ""
-        yield f"Thread {name}{main} (most recent call first):"
-        for frame in thread.get("frames") or ():
-            yield f'  File "{frame["file"]}", line {frame["line"]} in {frame["function"]}'
+def _text(stacks: Stacks) -> Iterator[str]:
+    if stacks.fault:
+        yield f"Fatal Python error: {stacks.fault}"
+    for thread in stacks.threads:
+        main = ", main" if thread.is_main else ""
+        yield f"Thread {thread.name or f'{thread.ident:#x}'}{main} (most recent call first):"
+        for frame in thread.frames:
+            yield f'  File "{frame.file}", line {frame.line} in {frame.function}'

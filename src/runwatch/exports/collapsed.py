@@ -7,35 +7,31 @@ tools read.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
 
+from runwatch.record.stacks import Stacks
 from runwatch.views.diagnosis.frames import Frame, threads_of
 
 Path = tuple[str, tuple[Frame, ...]]
 """A thread's name and its frames, outermost first."""
 
 
-def samples(bodies: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, Path]]:
-    """By rank: what the user's threads were at; idle ones beside the main thread say nothing."""
-    for body in bodies:
-        rank = body.get("rank")
-        for thread in threads_of(body):
+def samples(stacks: Iterable[Stacks]) -> Iterator[tuple[int, Path]]:
+    """By rank: where the user's threads were.  Idle ones beside the main thread are left out."""
+    for process in stacks:
+        for thread in threads_of(process.body()):
             if thread.frames and (thread.is_main or not thread.idle):
                 name = thread.name or "thread"
-                if body.get("child_of"):
+                if process.child_of:
                     name = f"child process, {name}"
-                yield (
-                    rank if isinstance(rank, int) else 0,
-                    (name, tuple(reversed(thread.frames))),
-                )
+                yield process.rank or 0, (name, tuple(reversed(thread.frames)))
 
 
-def collapsed(bodies: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def collapsed(stacks: Iterable[Stacks]) -> Iterator[str]:
     """Lines, the most frequent stack of each rank first."""
-    seen = Counter(samples(bodies))
+    counts = Counter(samples(stacks))
     for (rank, (name, frames)), count in sorted(
-        seen.items(), key=lambda item: (item[0][0], -item[1], item[0][1][0])
+        counts.items(), key=lambda item: (item[0][0], -item[1], item[0][1][0])
     ):
         words = [f"rank {rank}", name, *map(label, frames)]
         yield ";".join(_safe(word) for word in words) + f" {count}\n"

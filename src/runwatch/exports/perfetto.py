@@ -15,12 +15,12 @@ from typing import Any, Final, TypeVar
 
 from runwatch.exports.rows import ExportBatch
 from runwatch.record import BEGIN, JournalId, RunId
+from runwatch.record.life import Elapsed, LogText
 from runwatch.rows import EventRow, ProcessRow, SpanRow
 from runwatch.store.store import Store
 from runwatch.views.times import rfc3339
 
 MEDIA_TYPE: Final = "application/vnd.chrome-trace"
-ELAPSED: Final = "elapsed"
 MAIN: Final = 0
 PAGE: Final = 50_000
 PAGE_BYTES: Final = 4 << 20
@@ -221,9 +221,11 @@ def _event(tracks: _Tracks, row: EventRow) -> Item:
         "ph": "i", "s": "t", "name": _title(row), "cat": row.kind, "pid": track,
         "tid": tracks.line(track, "events"), "ts": at, "args": _said(row),
     }  # fmt: skip
-    seconds = row.body.get("seconds")
-    if row.kind == ELAPSED and isinstance(seconds, int | float) and math.isfinite(seconds):
-        name = str(row.body.get("name", ELAPSED))
+    if row.kind != Elapsed.KIND:
+        return item
+    stretch = Elapsed.of(row.body)
+    if (seconds := stretch.seconds) is not None:
+        name = stretch.name or row.kind
         del item["s"]
         item |= {"ph": "X", "name": name, "tid": tracks.line(track, name),
                  "ts": round(at - seconds * 1e6, 3), "dur": round(seconds * 1e6, 3)}  # fmt: skip
@@ -232,9 +234,11 @@ def _event(tracks: _Tracks, row: EventRow) -> Item:
 
 def _title(row: EventRow) -> str:
     """What was logged is its own title."""
-    if row.kind != "log":
+    if row.kind != LogText.KIND:
         return row.kind
-    return f"{row.body.get('name', row.kind)}: {str(row.body.get('value', ''))[:200]}"
+    logged = LogText.of(row.body)
+    value = "" if logged.value is None else str(logged.value)
+    return f"{logged.name or row.kind}: {value[:200]}"
 
 
 def _said(row: EventRow) -> Mapping[str, Any]:

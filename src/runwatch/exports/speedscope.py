@@ -11,21 +11,22 @@ from typing import Any, Final
 
 from runwatch._version import __version__
 from runwatch.exports.collapsed import Path, samples
+from runwatch.record.stacks import Stacks
 
 SCHEMA: Final = "https://www.speedscope.app/file-format-schema.json"
 
 
-def speedscope(bodies: Iterable[Mapping[str, Any]], name: str) -> dict[str, Any]:
-    seen = Counter(samples(bodies))
+def speedscope(stacks: Iterable[Stacks], name: str) -> dict[str, Any]:
+    counts = Counter(samples(stacks))
     table = _Table()
-    ranks = sorted({rank for rank, _ in seen})
+    ranks = sorted({rank for rank, _ in counts})
     profiles = [
-        _profile(f"rank {rank}", {p: n for (r, p), n in seen.items() if r == rank}, table)
+        _profile(f"rank {rank}", {p: n for (r, p), n in counts.items() if r == rank}, table)
         for rank in ranks
     ]
     if len(ranks) > 1:
         everyone: Counter[Path] = Counter()
-        for (_, path), count in seen.items():
+        for (_, path), count in counts.items():
             everyone[path] += count
         profiles.insert(0, _profile("all ranks", everyone, table))
     return {

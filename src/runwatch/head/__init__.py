@@ -1,7 +1,9 @@
 """The service: takes batches in, keeps them in a store, answers questions about them.
 
-`stream.py` (gRPC in) → `ingest.py` (one writer) → `store/`; `http.py` parses a question, asks
-`views/`, answers JSON; `sessions.py` names stretches of time; `gswarm*.py` is the head as
-gswarm-profiler's programs know it; `main.py` puts them together and holds the ports.  No SQL and no
+In: `stream.py` (gRPC) or `local.py` (a directory) → `ingest.py` (one writer) → `store/`.
+Out: `http/` takes a question, a feature asks `reading.py`, `views/` work the answer out.
+Down: `outbox.py` sends commands to agents.
+`main.py` puts them together and holds the ports.  `features/` has one folder for each part of what
+a head does, `state/` what several features share, `access/` tokens and roles.  No SQL and no
 arithmetic on measurements lives here.
 """

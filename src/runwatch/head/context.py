@@ -36,10 +36,10 @@ from runwatch.record import Batch, JournalId
 
 
 class Feature:
-    """One part of a head; what it does not override does nothing."""
+    """One part of a head.  A method that it does not override does nothing."""
 
     def operations(self) -> Sequence[Operation]:
-        """Its part of /api/v1."""
+        """Its routes under /api/v1."""
         return ()
 
     def routes(self) -> Sequence[Route]:
@@ -55,7 +55,7 @@ class Feature:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Who may come in, and by what."""
+    """Who may ask, and with which token."""
 
     settings: AccessSettings
     main: MainToken
@@ -66,7 +66,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class WayToNodes:
-    """How a head asks its nodes for something, and records what came of it."""
+    """How a head asks its nodes for something, and records the answers."""
 
     outbox: Outbox
     own: OwnJournal
@@ -90,14 +90,14 @@ class Context:
     deletions: Deletions
     gate: Gate
     notes: GoodputKeeper | None = None
-    """Without it the list shows the goodput of runs that somebody opened."""
+    """Without it the list shows goodput only of runs that somebody has opened."""
     nodes: WayToNodes | None = None
-    """None: nobody can be asked, the store can only be read."""
+    """None: no node can be asked, and the store can only be read."""
     serving: ServingSettings = field(default_factory=ServingSettings)
 
     @classmethod
     def of(cls, reading: Reading) -> Context:
-        """Everything over one store that can only be read."""
+        """For a store that can only be read."""
         store, clock = reading.store, reading.clock
         board, accounts, profiles = RunBoard(reading), Accounts(reading), Profiles(reading, ())
         settings = AccessSettings()

@@ -1,11 +1,11 @@
 """One writer between everything that arrives and the store.
 
-Batches wait in a bounded queue; the writer takes what is there, up to a limit, and stores it in
-one transaction, so that the more arrives the larger (and cheaper per point) the transactions get.
-Many small batches from many agents would still be many transactions: when they come thick and
-fast, one is begun every 50 ms at most, and after a lull, or when much is waiting, at once.
-A batch's future is resolved after the store has it durably, never before.  When the disk is full
-nothing is acknowledged and the same batches are tried again until there is room.
+Batches wait in a bounded queue.  The writer takes what is there, up to a limit, and stores it in
+one transaction: the more arrives, the larger (and cheaper per point) the transactions get.  Many
+small batches would still make many transactions, so the writer begins one every 50 ms at most.
+After a lull, or when much is waiting, it begins at once.
+A batch's future is resolved after the store has the batch durably, never before.  While the disk is
+full nothing is acknowledged, and the same batches are tried again until there is room.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ QUEUE_POINTS: Final = 2_000_000
 TRANSACTION_POINTS: Final = 200_000
 PACE_SECONDS: Final = 0.05
 BURST: Final = 8
-"""So many transactions may follow each other at once after a lull: one agent is never held up."""
+"""After a lull this many transactions may follow at once, so that one agent never waits."""
 MUCH_POINTS: Final = 20_000
-"""A transaction of so many is worth its cost, whenever it comes."""
+"""A transaction of this many points never waits for its turn."""
 RETRY_SECONDS: Final = 1.0
 HOUSEKEEPING_SECONDS: Final = 30.0
 LONGEST_PAUSE_SECONDS: Final = 3600.0
@@ -53,16 +53,16 @@ class Ingest:
         """Why nothing is being stored at the moment; empty when all is well."""
         self.points_stored = self.batches_stored = self.batches_refused = 0
         self.neglected = ""
-        """Why what is stored is not put in order at the moment; empty when all is well."""
+        """Why the store is not tidied at the moment; empty when all is well."""
         self.failure: BaseException | None = None
         """What ended the writer, if anything did: the head then goes down with it."""
         self.keeps_house = True
-        """Whether what is stored is put in order now and then: who is here for one answer need not
-        wait for that, nor have memory for it."""
+        """Whether the store is tidied now and then.  A command that wants one answer should not
+        wait for that, nor need memory for it."""
         self.steady = SteadyClock(clock)
-        """Whether the clock is believed; what is old is deleted only then."""
+        """Whether the clock can be trusted.  Old data is deleted only then."""
         self.also: Callable[[], object] = lambda: None
-        """What else is done when what is stored is put in order."""
+        """What else is done when the store is tidied."""
         self.quotas = quotas
         self.projects = Projects(store) if quotas is None else quotas.projects
         self._retention = retention
@@ -75,10 +75,10 @@ class Ingest:
         self._changed = threading.Condition()
         self._stopping = threading.Event()
         self._due = threading.Event()
-        """Something is to be put in order now, or we stop."""
+        """Set when the store is to be tidied now, or when we stop."""
         self.still = threading.Lock()
-        """While it is held, nothing is stored and nobody is told of anything stored; whoever wants
-        to begin from what is there and miss nothing after holds it, for a moment."""
+        """While it is held, nothing is stored and no listener is called.  A listener that wants to
+        read what is there and then miss nothing holds it for a moment."""
         self._writer = threading.Thread(target=self._write, name="runwatch-writer", daemon=True)
         self._keeper = threading.Thread(target=self._keep, name="runwatch-compact", daemon=True)
         self._writer.start()
@@ -95,10 +95,10 @@ class Ingest:
     def submit(
         self, batch: Batch, client: str = "", bytes: int = 0, projects: Sequence[str] = ()
     ) -> Future[Verdict]:
-        """Queue a batch; whoever calls asks `has_room` (or `wait_for_room`) first.
+        """Queue a batch.  The caller asks `has_room` (or `wait_for_room`) first.
 
-        `client`: who brings it, and has limits; `bytes`: how long it was as a message; `projects`:
-        those that it may add to, empty for all.
+        `client`: who sends it, for the limits; `bytes`: its length as a message; `projects`: the
+        projects that it may add to, empty for all.
         """
         future: Future[Verdict] = Future()
         size = size_of(batch, bytes)
@@ -119,7 +119,7 @@ class Ingest:
                 return future
             self._queue.append((batch, future))
             self._waiting += _weight(batch)
-            # To wake the writer for every batch would cost what its pace saves.
+            # Waking the writer for every batch would cost what its pace saves.
             if len(self._queue) == 1 or self._waiting >= MUCH_POINTS:
                 self._changed.notify_all()
         return future
@@ -152,7 +152,7 @@ class Ingest:
         while (taken := self._take()) is not None:
             try:
                 verdicts = self._store([batch for batch, _ in taken])
-            except StoreFull as error:  # and we are told to stop: the agents keep what is theirs
+            except StoreFull as error:  # we are stopping: agents keep what was not acknowledged
                 self._give_up(taken, error)
                 return
             except BaseException as error:
@@ -183,10 +183,10 @@ class Ingest:
         return self._waiting >= MUCH_POINTS or self._stopping.is_set()
 
     def _pause(self) -> float:
-        """Seconds until the transaction that is wanted now may begin."""
+        """Seconds until the next transaction may begin."""
         now_ns, pace_ns = self._clock.mono_ns(), int(PACE_SECONDS * 1e9)
         due_ns = max(self._due_ns, now_ns - BURST * pace_ns) + pace_ns
-        self._due_ns = min(due_ns, now_ns + pace_ns)  # what came at once is not made up for
+        self._due_ns = min(due_ns, now_ns + pace_ns)  # a burst is not paid back later
         return (self._due_ns - now_ns) / 1e9
 
     def _store(self, batches: list[Batch]) -> list[Verdict]:
@@ -216,7 +216,7 @@ class Ingest:
             self.batches_refused += 1
 
     def _give_up(self, taken: list[tuple[Batch, Future[Verdict]]], error: BaseException) -> None:
-        """The store failed in a way we do not know: everyone waiting hears of it."""
+        """The store failed in an unknown way.  Everyone who waits gets the error."""
         with self._changed:
             self.failure = error
             for _, future in (*taken, *self._queue):
@@ -228,8 +228,8 @@ class Ingest:
     # ── housekeeping ──────────────────────────────────────────────────────────────────────────
 
     def _keep(self) -> None:
-        """What fails is tried again, after pauses that grow: a disk that is full or ill may come
-        back, and until then health says what is not done."""
+        """What fails is tried again, after growing pauses: a full or broken disk may come back.
+        Until then `/api/v1/health` says what is not done."""
         pause = HOUSEKEEPING_SECONDS
         try:
             while not self._stopping.is_set():
@@ -238,11 +238,11 @@ class Ingest:
                 if self.keeps_house and not self._stopping.is_set():
                     pause = self._keep_once(pause)
         except BaseException as error:
-            self.neglected = f"nothing is put in order any more: {type(error).__name__}: {error}"
+            self.neglected = f"the store is not tidied any more: {type(error).__name__}: {error}"
             raise
 
     def keep_soon(self) -> None:
-        """Put things in order now, and not when it would be time."""
+        """Tidy the store now, before its time."""
         self._due.set()
 
     def _keep_once(self, pause: float) -> float:
@@ -255,11 +255,11 @@ class Ingest:
         except (StoreFull, StoreDamaged, OSError) as error:
             longer = min(pause * 2, LONGEST_PAUSE_SECONDS)
             if not self.neglected:
-                logger.error("what is stored is not put in order: %s", error)
-            self.neglected = f"what is stored is not put in order: {error}"
+                logger.error("the store is not tidied: %s", error)
+            self.neglected = f"the store is not tidied: {error}"
             return longer
         if self.neglected:
-            logger.warning("what is stored is put in order again")
+            logger.warning("the store is tidied again")
         self.neglected = ""
         return HOUSEKEEPING_SECONDS
 
@@ -267,7 +267,7 @@ class Ingest:
         before = self.steady.why
         steady = self.steady.is_steady(self.store.health().newest_block_ns)
         if self.steady.why != before:
-            logger.warning("%s", self.steady.why or "what is old is deleted again")
+            logger.warning("%s", self.steady.why or "old data is deleted again")
         return steady
 
 

@@ -1,4 +1,4 @@
-"""Files that agents bring: checked, written whole, then named."""
+"""Files that agents send: checked, written whole, then given their name."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ class Keeping:
         drops: Callable[[str], bool] = lambda _: False,
         projects_of: Callable[[str], Collection[str]] = lambda _: (),
     ) -> None:
-        """`drops`: whether nothing of the run is wanted any more; then it is not kept.
-        `projects_of`: of all runs whose profiles lie in a folder of this name."""
+        """`drops`: whether the run was deleted; its files are not kept.
+        `projects_of`: the projects of all runs whose profiles lie in a folder of this name."""
         self._root = root
         self._projects_of = projects_of
         self._on_kept = on_kept
         self._drops = drops
 
     async def take(self, pieces: AsyncIterator[pb.Piece], projects: Sequence[str] = ()) -> pb.Kept:
-        """One file; what is wrong with it is the answer, not an error.
+        """Takes one file.  A problem with it is the answer, not an exception.
 
-        `projects`: those whose runs it may be of; empty for all.
+        `projects`: the file must be of a run of these; empty for all.
         """
         first = await anext(aiter(pieces), None)
         if first is None or first.WhichOneof("piece") != "header":
@@ -69,13 +69,13 @@ class Keeping:
         known = self._projects_of(folder)
         if not known or not set(known) <= set(projects):
             raise UsageError(
-                f"no run {folder[:80]!r} of {words(projects)} is known here, which the token of "
-                "this node is for"
+                f"no run {folder[:80]!r} is known here in {words(projects)}: this node's token is "
+                "for nothing else"
             )
 
     def _check_room(self, header: pb.FileHeader) -> None:
         if header.bytes > MAX_BYTES:
-            raise UsageError(f"{header.bytes} bytes are more than a profile may have ({MAX_BYTES})")
+            raise UsageError(f"{header.bytes} bytes: a profile may have at most ({MAX_BYTES})")
         private(self._root)
         free = os.statvfs(self._root)
         if free.f_bavail * free.f_frsize < header.bytes + SPARE_BYTES:
@@ -96,7 +96,7 @@ async def _write(
     with folder.writing(name) as file:
         async for piece in pieces:
             if file.tell() + len(piece.data) > header.bytes:
-                raise UsageError("it has more bytes than its header says")
+                raise UsageError("the file is longer than its header says")
             await asyncio.to_thread(file.write, piece.data)
         await asyncio.to_thread(_finish, file, header.bytes)
 
@@ -107,6 +107,6 @@ def _has(folder: Folder, name: str, size: int) -> bool:
 
 def _finish(file: BinaryIO, size: int) -> None:
     if file.tell() != size:
-        raise UsageError(f"it has {file.tell()} bytes, but its header says {size}")
+        raise UsageError(f"the file has {file.tell()} bytes, but its header says {size}")
     file.flush()
     os.fsync(file.fileno())

@@ -16,7 +16,7 @@ from runwatch.ship.tail import Aside, NotTaken, Tail
 POLL_SECONDS: Final = 0.1
 HURRY_BYTES: Final = 256 << 10
 HERE: Final = "this directory"
-"""Who brings it, as far as limits go."""
+"""The name of this client, for the limits."""
 
 
 class LocalTail:
@@ -34,7 +34,7 @@ class LocalTail:
         self._tail = Tail(root, start=ingest.cursor, clock=clock, read_bytes=read_bytes)
         self._clock = clock
         self.read_until_ns: int | None = None
-        """All that was recorded before has been stored; None: nobody has looked yet."""
+        """Everything recorded before this time is stored; None: we have not looked yet."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="runwatch-tail", daemon=True)
 
@@ -58,12 +58,12 @@ class LocalTail:
         return self._tail.aside()
 
     def agents(self) -> set[str]:
-        """Hosts that have an agent which sees this directory."""
+        """Hosts whose agents see this directory."""
         return {origin.host for origin in self._tail.live() if origin.role == "agent"}
 
     def agent_beside(self, host: str) -> str | None:
-        """A host with an agent on the same machine: its own, or that of the node it is a
-        container of."""
+        """Whether an agent on the same machine serves the host: its own, or the node's if the host
+        is a container."""
         live = self._tail.live()
         boots = {origin.boot for origin in live if origin.host == host} - {""}
         beside = {o.host for o in live if o.role == "agent" and (o.boot in boots or o.host == host)}
@@ -75,7 +75,7 @@ class LocalTail:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            # Little at a time would be a transaction for every few records.
+            # In small pieces, every few records would be a transaction.
             if self.round() < HURRY_BYTES:
                 self._stop.wait(POLL_SECONDS)
 

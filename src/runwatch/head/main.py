@@ -44,7 +44,7 @@ from runwatch.head.local import LocalTail
 from runwatch.head.nodes import Nodes
 from runwatch.head.outbox import Outbox
 from runwatch.head.own_journal import OwnJournal
-from runwatch.head.quotas import LIMIT_REACHED, NO_LIMITS, Quotas, QuotaSettings
+from runwatch.head.quotas import NO_LIMITS, Quotas, QuotaSettings
 from runwatch.head.reading import LeftAlone, Reading, Standing
 from runwatch.head.settings import HeadSettings, ServingSettings
 from runwatch.head.state.accounts.accounts import Accounts
@@ -62,6 +62,7 @@ from runwatch.journal.reader import READ_BYTES
 from runwatch.journal.segment import journal_directories
 from runwatch.record import Batch, JournalId, RunId
 from runwatch.record.door import refused_records
+from runwatch.record.losses import LimitReached
 from runwatch.store.duck.engine import DuckStore
 from runwatch.store.folds import FoldFiles
 from runwatch.store.journals import JournalStore, stretch_bytes
@@ -74,7 +75,7 @@ logger = logging.getLogger("runwatch.head")
 
 @dataclass(frozen=True, slots=True)
 class LocalSettings:
-    """How a head is put together; who may come in, what it keeps, how it answers."""
+    """How a head is put together: who may ask, what it keeps, how it answers."""
 
     retention: Retention | None = None
     quotas: QuotaSettings | None = None
@@ -83,17 +84,17 @@ class LocalSettings:
     session_defaults: SessionDefaults | None = None
     session_dir: Path | None = None
     profiles: tuple[Path, ...] = ()
-    """Where profiles are; none given: in the head's directory."""
+    """Where profiles are; empty: in the head's directory."""
     loose_profiles: bool = False
-    """Also traces that lie in no session's folder."""
+    """Show traces outside a profile's own folder, too."""
     serving: ServingSettings = field(default_factory=ServingSettings)
 
 
 class LocalHead:
     """Store, ingest and journals of one directory in this process, without a port.
 
-    `bare`: nothing is stored, and steps stay in the journals (`store/journals.py`).  That answers
-    for goodput, at a part of the cost; of curves and spans it knows next to nothing.
+    `bare`: nothing is stored, and steps stay in the journals (`store/journals.py`).  That is enough
+    for goodput and costs much less.  Curves and spans are mostly missing then.
     """
 
     def __init__(
@@ -176,7 +177,7 @@ class LocalHead:
         profiles = Profiles(
             reading,
             settings.profiles or (root / "profiles",),
-            note=self.sessions.note if lasts else None,
+            record=self._own.record if lasts else None,
             loose=settings.loose_profiles,
             journals=root / "journals",
         )
@@ -215,12 +216,12 @@ class LocalHead:
         return next(feature for feature in self.features if isinstance(feature, kind))
 
     def alive(self) -> frozenset[JournalId]:
-        """Journals whose processes live, by the word of those who can tell."""
+        """Journals whose processes are alive, as agents and the kernel say."""
         said = [agent.alive for agent in self.nodes.agents()]
         return self.tail.alive().union(*said)
 
     def _runs_changed(self) -> None:
-        """One was deleted, or is back."""
+        """A run was deleted, or restored."""
         self.ingest.projects.look_again()
         self.quotas.recount()
         self.live.changed([JournalId("")])
@@ -236,13 +237,13 @@ class LocalHead:
         return Standing(problem, aside, self._refused, notes, self.quotas.of_run)
 
     def _reached(self, run: RunId, what: str, why: str) -> None:
-        self._own.record(LIMIT_REACHED, [{"what": what, "why": why}], run)
+        self._own.record([LimitReached(what, why)], run)
 
     def _known_ns(self, host: str) -> int | None:
-        """Until when what a host recorded is known to have come here; None: that is not known."""
+        """The time up to which all records of a host have arrived here; None: not known."""
         agent = self.nodes.agent_of(host)
         if agent is not None:
-            # One that was away begins with what it kept meanwhile.
+            # An agent that was away first sends what it kept meanwhile.
             is_new = self.clock.wall_ns() - agent.connected_ns < FRESH_SECONDS * 1e9
             return None if is_new else agent.heard_ns
         return self.tail.read_until_ns if host in self.tail.hosts() else None
@@ -298,7 +299,7 @@ class Head:
         open_gswarm: bool = False,
         clock: Clock = system_clock,
     ) -> None:
-        # Who names a token wants it asked for.
+        # Somebody who names a token wants it to be asked for.
         open_gswarm = open_gswarm and settings.is_loopback and not settings.token
         self.main = _main_token(settings)
         self.main.on_renewed = self._renewed
@@ -368,7 +369,7 @@ class Head:
         self._admission.look_soon()
 
     def _leave_note(self) -> bool:
-        """False if it is to be tried again: a disk that is full keeps nobody from answering."""
+        """False: try again later.  A full disk must not keep the head from answering."""
         if self._at is None:
             return True
         return leave_note(self.settings.root, replace(self._at, token=self.main.now.word))
@@ -439,13 +440,13 @@ class Head:
     async def _watch(
         self, server: uvicorn.Server, at: Listening, on_ready: Callable[[Listening], None]
     ) -> None:
-        """Say when we are there; go down when the writer has, and end live pages before we do."""
+        """Say when the head is ready; stop when the writer has failed; end live pages first."""
         while not server.started:
             await asyncio.sleep(0.01)
         self._at = at
         noted = self._leave_note()
         if not noted:
-            logger.warning("no space left in %s: commands do not find us yet", self.settings.root)
+            logger.warning("no space in %s: commands cannot find this head yet", self.settings.root)
         on_ready(at)
         rounds = 0
         while not server.should_exit:
@@ -462,7 +463,7 @@ class Head:
         try:
             self.local.sessions.hear_clocks(self.local.nodes.clock_offsets())
         except RunwatchError as error:
-            logger.warning("clocks of agents are not noted: %s", error)
+            logger.warning("the clocks of agents could not be recorded: %s", error)
 
     def _listening(self, http_port: int, grpc_port: int) -> Listening:
         settings = self.settings
@@ -477,7 +478,7 @@ class Head:
 
 
 class _Server(uvicorn.Server):
-    """Ends at a signal and leaves it at that: uvicorn would raise it again before our own end."""
+    """Ends at a signal.  uvicorn would raise the signal again before our own clean end."""
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         super().handle_exit(sig, frame)
@@ -485,7 +486,7 @@ class _Server(uvicorn.Server):
 
 
 def _writable(root: Path) -> bool:
-    """A directory that we may only read is served from memory."""
+    """A directory that we can only read is served from memory."""
     return os.access(root if root.exists() else root.parent, os.W_OK)
 
 
@@ -495,8 +496,8 @@ def _bracketed(host: str) -> str:
 
 def _listen(bind: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in bind else socket.AF_INET
-    # Only of a socket that says TCP does asyncio set TCP_NODELAY; without, answers on a connection
-    # that is kept wait 40 ms for the client's acknowledgement.
+    # asyncio sets TCP_NODELAY only on a socket that says TCP.  Without it, answers on a kept
+    # connection wait 40 ms for the client's acknowledgement.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -524,7 +525,7 @@ def _certificate(settings: HeadSettings) -> tuple[bytes, bytes] | None:
 
 
 def _main_token(settings: HeadSettings) -> MainToken:
-    """A head has a token: of this machine's users only its own may use it."""
+    """A head always has a token: other users of this machine may not use it."""
     if settings.token:
         return MainToken(settings.token)
     if not _writable(settings.root):

@@ -16,7 +16,7 @@ from runwatch.record import JournalId
 from runwatch.store.store import Store
 
 ASK_SECONDS: Final = 1.0
-"""So often the store is asked where a journal is from that was not known a moment ago."""
+"""How often the store is asked where an unknown journal comes from."""
 
 
 class Nodes:
@@ -36,11 +36,11 @@ class Nodes:
         self._asked_ns: int | None = None
 
     def agents(self) -> list[AgentState]:
-        """Those that are connected."""
+        """The connected agents."""
         return list(self._agents().values())
 
     def names(self) -> set[str]:
-        """Of the nodes that have an agent which we can ask."""
+        """The names of the nodes whose agents can be asked."""
         return {agent.host for agent in self.agents()} | self._tail.agents()
 
     def agent_of(self, host: str) -> AgentState | None:
@@ -50,7 +50,7 @@ class Nodes:
         return max(found, key=lambda agent: agent.heard_ns, default=None)
 
     def node_of(self, host: str) -> str:
-        """The node to ask about a host's processes; the host itself if nobody else is known."""
+        """The node to ask about a host's processes; the host itself if no other is known."""
         agent = self.agent_of(host)
         if agent is not None:
             return agent.host
@@ -66,7 +66,7 @@ class Nodes:
         return ahead
 
     def _of(self, agent: AgentState) -> set[str]:
-        """The hosts of the processes that it says are alive."""
+        """The hosts of the processes that an agent says are alive."""
         if not agent.alive <= self._hosts.keys():
             self._learn()
         hosts = self._hosts

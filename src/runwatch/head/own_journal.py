@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as TooLate
-from typing import Any, Final
+from typing import Final
 
 from runwatch._version import __version__
 from runwatch.clock import Clock, system_clock
@@ -15,7 +15,8 @@ from runwatch.errors import StoreBusy, StoreFull
 from runwatch.head.ingest import Ingest
 from runwatch.journal.liveness import boot_id, start_ticks, this_host
 from runwatch.journal.segment import new_journal_id
-from runwatch.record import Batch, Definition, Event, Origin, Position, RunId, RunScope
+from runwatch.record import Batch, Definition, Event, JournalId, Origin, Position, RunId, RunScope
+from runwatch.record.message import Message
 from runwatch.rows import EventRow
 
 PATIENCE_SECONDS: Final = 20.0
@@ -36,22 +37,23 @@ class OwnJournal:
         self._place = 0
         self._scopes: dict[RunId, int] = {}
 
-    def record(
-        self, kind: str, bodies: Sequence[Mapping[str, Any]], run: RunId | None = None
-    ) -> list[EventRow]:
+    @property
+    def journal(self) -> JournalId | None:
+        """None until something was recorded."""
+        return None if self._origin is None else self._origin.journal
+
+    def record(self, messages: Sequence[Message], run: RunId | None = None) -> list[EventRow]:
         """The rows that the store has now."""
         with self._lock:
-            return self._record(kind, bodies, run)
+            return self._record(messages, run)
 
-    def _record(
-        self, kind: str, bodies: Sequence[Mapping[str, Any]], run: RunId | None
-    ) -> list[EventRow]:
+    def _record(self, messages: Sequence[Message], run: RunId | None) -> list[EventRow]:
         if self._ingest is None:
             raise StoreBusy("this store can only be read here; ask the head that serves it")
         now_ns = self._clock.wall_ns()
         origin = self._origin = self._origin or own_origin(now_ns)
         scope, definitions = self._scope(run)
-        events = [Event(now_ns, kind, body, scope=scope) for body in bodies]
+        events = [Event(now_ns, each.KIND, each.body(), scope=scope) for each in messages]
         start, end = Position(self._place), Position(self._place + len(events))
         written = self._ingest.submit(
             Batch(origin, start, end, definitions=definitions, events=events)
@@ -61,14 +63,21 @@ class OwnJournal:
         except CancelledError:
             raise StoreBusy("this head is stopping; ask again in a moment") from None
         except TooLate:
-            # Whether it comes to be stored is open: go on in a journal of its own.
+            # The store may still take it.  What comes next goes into a new journal.
             self._origin, self._place, self._scopes = None, 0, {}
             reason = self._ingest.problem or "the store does not answer"
-            raise StoreFull(f"nothing was changed that is safe: {reason}") from None
+            raise StoreFull(f"the store has not confirmed the change: {reason}") from None
         rank = 0 if run is None else -1
         return [
             EventRow(
-                origin.journal, run or RunId(""), origin.host, rank, now_ns, None, kind, event.body
+                origin.journal,
+                run or RunId(""),
+                origin.host,
+                rank,
+                now_ns,
+                None,
+                event.kind,
+                event.body,
             )
             for event in events
         ]

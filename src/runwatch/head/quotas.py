@@ -1,9 +1,9 @@
-"""How much one run, one project and one client may bring.
+"""How much one run, one project and one client may send.
 
-Asked before a batch is queued.  What is over is refused with the reason, nothing of it is stored,
-and it stays where it is: the agent sets the journal aside, says so, and asks again now and then.
-A limit stands as long as its setting and what is counted do: of a run or a project all that the
-store has, of a client what it brought since it was first heard, or in the last day at most.
+The limits are asked before a batch is queued.  A batch over a limit is refused with the reason, and
+nothing of it is stored.  The agent sets the journal aside, says so, and asks again now and then.
+For a run or a project everything in the store counts.  For a client everything counts that it sent
+in the last day.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from runwatch.store.store import Store
 DAY_NS: Final = 86_400 * 10**9
 MOST_CLIENTS: Final = 20_000
 MOST_TOLD: Final = 20
-"""Refusals that are told in words; of more it is said how many there are."""
+"""How many refusals are named; of the others only the number is given."""
 _NO_RUN: Final = RunId("")
 LEAST_BYTES: Final = 28
-"""Of a record, whatever its sender says it takes."""
+"""A record counts at least this many bytes, whatever its sender says."""
 logger = logging.getLogger("runwatch.head")
 
 
@@ -49,8 +49,6 @@ class QuotaSettings:
 
 
 NO_LIMITS: Final = QuotaSettings(0, 0, 0, 0, 0, 0, 0)
-LIMIT_REACHED: Final = "limit_reached"
-"""An event of the run: `what` there is too much of, and `why` in words."""
 
 
 @dataclass(slots=True)
@@ -63,7 +61,7 @@ class _Tally:
 
 
 class _Over(NamedTuple):
-    """Somebody over a limit: why, and of which journal something was refused last, and when."""
+    """Somebody over a limit: why, which journal was refused last, and when."""
 
     why: str
     journal: JournalId
@@ -81,9 +79,9 @@ class Quotas:
         tell: Callable[[RunId, str, str], object] = lambda run, what, why: None,
         clock: Clock = system_clock,
     ) -> None:
-        """`tell` hears of each limit that a run has reached, once; in a thread of its own."""
+        """`tell` is called once for each limit that a run reaches, in a thread of its own."""
         self.refused = 0
-        """Batches, since we began."""
+        """Refused batches since the start."""
         self._settings = settings
         self._store = store
         self._tell = tell
@@ -106,7 +104,7 @@ class Quotas:
     # ── asking ────────────────────────────────────────────────────────────────────────────────
 
     def refusal(self, batch: Batch, client: str, size: int) -> str:
-        """Why it is not taken; empty if it is.  Without a client it is the head's own word."""
+        """Why the batch is refused; empty if it is taken.  The head's own has no client."""
         if not client:
             return ""
         with self._lock:
@@ -115,7 +113,7 @@ class Quotas:
                 return ""
             for who, why in self._refusals(batch, run, client, size):
                 known = self._over.get(who)
-                # Something smaller, of another journal, may fit: that ends nothing.
+                # A smaller batch of another journal may fit: that does not end the refusal.
                 if known and (why or known.journal == batch.origin.journal):
                     del self._over[who]
                 if why:
@@ -129,14 +127,14 @@ class Quotas:
     def _refusals(
         self, batch: Batch, run: RunId, client: str, size: int
     ) -> Iterator[tuple[str, str]]:
-        """Who may be over a limit, and why; empty if that one is not."""
+        """Who could be over a limit, and why; empty if it is not."""
         yield client, self._of_client(batch, client, size)
         yield f"run {run}", self._of_run(batch, run, size)
         if project := self._project(batch, run):
             yield f"project {project}", self._of_project(batch, run, project, size)
 
     def _fits(self, batch: Batch, run: RunId, client: str, size: int) -> bool:
-        """Quickly, of what defines nothing: nearly all that comes is far below its limits."""
+        """A quick answer for batches that define nothing: nearly all are far below the limits."""
         limits, events = self._settings, len(batch.events)
         of_run, of_client = self._runs.get(run), self._clients.get(client)
         of_project = None
@@ -177,12 +175,12 @@ class Quotas:
         return over.why if over is not None else ""
 
     def recount(self) -> None:
-        """A run was deleted, or is back: its project has less, or more."""
+        """A run was deleted or restored: count its project again."""
         self.projects.look_again()
         with self._lock:
             self._runs_in = None
             self._in_projects.clear()
-            self._over.clear()  # who still is over one is refused again soon
+            self._over.clear()  # whoever is still over a limit is refused again soon
 
     def _of_run(self, batch: Batch, run: RunId, size: int) -> str:
         if not run:
@@ -248,16 +246,16 @@ class Quotas:
         try:
             self._tell(run, what, why)
         except RunwatchError as error:
-            logger.warning("that a limit is reached is not recorded: %s", error)
+            logger.warning("could not record that a limit was reached: %s", error)
 
     # ── counting ──────────────────────────────────────────────────────────────────────────────
 
     def about(self, batch: Batch) -> tuple[int, int]:
-        """How many runs and series it would add; to be asked before it is stored."""
+        """How many runs and series the batch would add.  Ask before it is stored."""
         return self._new_runs(batch), self._new_series(batch)
 
     def took(self, batch: Batch, client: str, size: int, new: tuple[int, int]) -> None:
-        """It was stored; `new` is what `about` said of it."""
+        """The batch was stored; `new` is what `about` said of it."""
         with self._lock:
             run = self._run(batch)
             tally = self._runs.get(run)
@@ -307,7 +305,7 @@ class Quotas:
         return self._runs_in
 
     def _weighed(self, run: RunId) -> _Tally:
-        """What the store has of it, this batch included."""
+        """What the store has of the run, this batch included."""
         weight = self._store.weigh(run)
         return _Tally(weight.events, LEAST_BYTES * (weight.points + weight.spans + weight.events))
 
@@ -315,7 +313,7 @@ class Quotas:
         return self._clock.mono_ns() - tally.since_ns > DAY_NS
 
     def _run(self, batch: Batch) -> RunId:
-        """Whose it is; an agent tells of many, and of none."""
+        """The run that the batch belongs to.  An agent's batch belongs to none."""
         if batch.origin.role == "agent":
             return _NO_RUN
         if self._run_of is None:
@@ -328,7 +326,7 @@ class Quotas:
         return self._run_of.get(batch.origin.journal, _NO_RUN)
 
     def _project(self, batch: Batch, run: RunId) -> str:
-        """Of a run that is new, as the batch says."""
+        """The project of a new run, as the batch names it."""
         if not run or not self._by_project:
             return ""
         found = self.projects.of(run)
@@ -346,7 +344,7 @@ class Quotas:
 
 
 def size_of(batch: Batch, told: int = 0) -> int:
-    """In bytes: as a message (`told`), or in its journal."""
+    """In bytes: as a message (`told`), or in the journal."""
     if told:
         return told
     same = batch.start >> 32 == batch.end >> 32
@@ -355,6 +353,6 @@ def size_of(batch: Batch, told: int = 0) -> int:
 
 def _words(who: str, have: int, what: str, most: int, setting: str, when: str = "") -> str:
     return (
-        f"{who} has brought {have:,} {what}{when}, and {most:,} are allowed ({setting} in the "
-        "head's settings): what is more stays on its node"
+        f"{who} has sent {have:,} {what}{when}, and {most:,} are allowed ({setting} in the "
+        "head's settings): the rest stays on its node"
     )

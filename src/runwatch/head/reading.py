@@ -13,14 +13,17 @@ from typing import Final
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import NotFound
 from runwatch.record import JournalId, RunId
+from runwatch.record.life import Fork, RunEnd, RunStart
+from runwatch.record.losses import JournalAside
+from runwatch.record.node import JobQueued, ProcessExit
+from runwatch.record.stacks import Incident
 from runwatch.rows import EventRow, Latest, SeriesRow
 from runwatch.store.asking import heeded
 from runwatch.store.store import OF_EACH, Store
 from runwatch.views.configs import Configs, merge_configs
 from runwatch.views.devices import count_devices
 from runwatch.views.goodput.figures import WITNESSES, Holding, holdings
-from runwatch.views.incidents import INCIDENT, incidents_of
-from runwatch.views.life import FORK
+from runwatch.views.incidents import incidents_of
 from runwatch.views.runs import (
     ALIVE_WINDOW_SECONDS,
     ProcessState,
@@ -33,11 +36,10 @@ from runwatch.views.runs import (
 from runwatch.views.series import AttemptOf, Headline, Question, choose, headline
 from runwatch.views.steps import last_steps
 
-ASIDE: Final = "journal_aside"
 MOST_ASIDE: Final = 1_000
 INCIDENT_SECONDS: Final = 3600.0
 FEW_RUNS: Final = 200
-"""For so many it is quicker to ask for the series of each than for all there are."""
+"""Up to this many runs, asking for the series of each is quicker than asking for all series."""
 
 
 class Ambiguous(NotFound):
@@ -57,7 +59,7 @@ class Card:
     summary: RunSummary
     headline: Headline | None
     devices: int = 0
-    """How many accelerators were seen to be its."""
+    """How many accelerators the run holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +75,11 @@ class LeftAlone:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How it goes with taking data in; the store knows the rest."""
+    """How well data is taken in."""
 
     problem: str = ""
     aside: Sequence[LeftAlone] = ()
-    """By this head itself."""
+    """Records that this head refused."""
     records_refused: int = 0
     notes: Sequence[str] = ()
     limit: Callable[[RunId], str] = lambda run: ""
@@ -106,25 +108,25 @@ class Reading:
         self.standing = standing
 
     def aside(self) -> list[LeftAlone]:
-        """Journals that are left alone, here or on a node, as was said of each last."""
+        """Journals that this head or an agent leaves alone, by the newest word about each."""
         found = {(each.host, each.journal): each for each in self.standing().aside}
-        told = self.store.events(None, kinds=[ASIDE], limit=MOST_ASIDE, newest_first=True)
+        rows = self.store.events(
+            None, kinds=[JournalAside.KIND], limit=MOST_ASIDE, newest_first=True
+        )
         agents = {row.journal for row in self.store.processes() if row.role == "agent"}
-        for row in (row for row in told if row.journal in agents):
-            body, key = row.body, (row.host, str(row.body.get("journal")))
-            why, version = str(body.get("why") or ""), str(body.get("version") or "")
-            state = LeftAlone(*key, why, version, row.time_ns)
-            if body.get("state") == "back":
-                state = replace(state, why="")
-            found.setdefault(key, state)
+        for row in (row for row in rows if row.journal in agents):
+            told = JournalAside.of(row.body)
+            why = "" if told.state == JournalAside.BACK else told.why
+            left = LeftAlone(row.host, told.journal, why, told.version, row.time_ns)
+            found.setdefault((row.host, told.journal), left)
         return sorted((a for a in found.values() if a.why), key=lambda a: (a.host, a.journal))
 
     # ── runs ───────────────────────────────────────────────────────────────────────────────────
 
     def run(self, key: str, sees: Callable[[str], bool] | None = None) -> RunId:
-        """The id of the run that has this id, or else alone has this name, of those that `sees`
-        lets be seen: there are no others then.  A run has a process: of some only a forked child
-        is known yet, or an agent that spoke of them."""
+        """The run with this id, or else the only run with this name.  Runs that `sees` does not
+        let through do not exist for the caller.  A run has a process; of some runs only a forked
+        child is known yet, or what an agent told."""
         of_id = self.store.processes(RunId(key)) if key and (sees is None or sees(key)) else ()
         if any(row.role == "process" for row in of_id):
             return RunId(key)
@@ -142,7 +144,7 @@ class Reading:
         return next(iter(named))
 
     def project(self, run: str) -> str:
-        """Its group; empty if it names none, or if there is no such run."""
+        """The run's group; empty if it has none, or if there is no such run."""
         return project_of(self.store.processes(RunId(run))) or "" if run else ""
 
     def processes(self, run: RunId | None = None) -> list[ProcessState]:
@@ -150,7 +152,7 @@ class Reading:
         processes = self.store.processes(run)
         if run is not None and not processes:
             return []
-        gone = self.gone()  # before their last words are read
+        gone = self.gone()  # ask before the last words are read
         about = None if run is None else list({row.journal for row in processes})
         life = self._life(run, about)
         return process_states(processes, life, now_ns, self.window_s, alive=self.alive(), gone=gone)
@@ -186,13 +188,14 @@ class Reading:
         return self.cards(self.told(runs_of(self.processes(run), {}), run))[0]
 
     def told(self, summaries: list[RunSummary], run: RunId | None = None) -> list[RunSummary]:
-        """With what is known of those that stand still now."""
+        """With what is known of runs that stand still now."""
         if not any(summary.state == "running" for summary in summaries):
             return summaries
-        # One that stays open is told anew every few minutes.
+        # An open incident is recorded again every few minutes.
         since_ns = self.clock.wall_ns() - int(INCIDENT_SECONDS * 1e9)
-        events = self.store.events(run, kinds=[INCIDENT], start_ns=since_ns, of_each=OF_EACH)
-        still = {i.run: i for i in reversed(incidents_of(events)) if i.is_open and i.is_alarm}
+        events = self.store.events(run, kinds=[Incident.KIND], start_ns=since_ns, of_each=OF_EACH)
+        newest_last = reversed(incidents_of(events))
+        still = {name: each for name, each in newest_last if each.is_open and each.is_alarm}
         return [
             replace(summary, stalled=True, reason=f"stalled: {still[summary.run].text}")
             if summary.state == "running" and summary.run in still
@@ -202,14 +205,16 @@ class Reading:
 
     def _life(self, run: RunId | None, about: Sequence[JournalId] | None) -> list[EventRow]:
         """What processes said of themselves, and what agents (under no run) said of them."""
-        events = self.store.events(run, kinds=["run_start", "run_end", FORK], of_each=OF_EACH)
-        others = ["process_exit", "job_queued"]
+        events = self.store.events(
+            run, kinds=[RunStart.KIND, RunEnd.KIND, Fork.KIND], of_each=OF_EACH
+        )
+        others = [ProcessExit.KIND, JobQueued.KIND]
         return events + self.store.events(None, kinds=others, about=about, of_each=OF_EACH)
 
     # ── the rest ───────────────────────────────────────────────────────────────────────────────
 
     def series(self, run: RunId, question: Question, attempts: AttemptOf) -> list[SeriesRow]:
-        """Those that answer the question.  Asked by metric, a store need not look at all."""
+        """The series that answer the question.  Asked by metric, a store reads only some."""
         if not question.metrics:
             return choose(self.store.series(run), question, attempts)
         named = (self.store.series(run, metric=metric) for metric in set(question.metrics))

@@ -23,9 +23,9 @@ class HangSettings:
     on: bool = True
     limits: Limits = field(default_factory=Limits)
     look_again_seconds: float = 300.0
-    """An incident that stays open is looked at again after so long."""
+    """How long until an open incident is looked at again."""
     sample_seconds: float = 0.0
-    """Stacks of healthy runs are taken so often; 0: never."""
+    """How often stacks of healthy runs are taken; 0: never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +33,19 @@ class ViewerSettings:
     memory_bytes: int = 4 << 30
     idle_seconds: float = 600.0
     summarises_at_once: bool = False
-    """When a profile session ends; else when somebody looks at it."""
+    """Summarise a profile when it ends; else when somebody opens it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How often an open page is told something."""
+    """How often an open page gets news."""
 
     run_seconds: float = 0.25
-    """Least time between two messages about one run."""
+    """The least time between two messages about one run."""
     all_seconds: float = 1.0
     """… about all runs."""
     keep_alive_seconds: float = 15.0
-    """A stream that is silent for so long says so, and looks who has fallen silent."""
+    """After this long without news a stream says so, and looks for runs that fell silent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +67,15 @@ class HeadSettings:
     grpc_port: int = setting(8090, help="port for agents; 0 = any free one, -1 = none")
     http_port: int = setting(8091, help="port for people; 0 = any free one, -1 = none")
     token: str = setting(
-        "", env="RUNWATCH_TOKEN", help="what callers must know; made at first", secret=True
+        "",
+        env="RUNWATCH_TOKEN",
+        help="the token of callers; made at the first start",
+        secret=True,
     )
     token_file: Path | None = setting(
-        None, env="RUNWATCH_TOKEN_FILE", help="where the token is, for our eyes only (0600)"
+        None,
+        env="RUNWATCH_TOKEN_FILE",
+        help="file with the token, readable by its owner alone",
     )
     tls_certificate: Path | None = setting(None, help="PEM file; turns TLS on")
     tls_key: Path | None = setting(None, help="PEM file of its key")
@@ -78,53 +83,52 @@ class HeadSettings:
     rollup_days: float | None = setting(730.0, help="how long one-minute roll-ups are kept")
     events_days: float | None = setting(730.0, help="how long events are kept")
     device_period_ms: int = setting(
-        1000, help="how far apart frames of a session are, and what gsprof's clients are told"
+        1000, help="time between two frames of a session; gsprof's clients use it too"
     )
-    device_bandwidth: bool = setting(True, help="bandwidths are in sessions")
-    device_nvlink: bool = setting(True, help="NVLink rates are in sessions")
+    device_bandwidth: bool = setting(True, help="record bandwidths in sessions")
+    device_nvlink: bool = setting(True, help="record NVLink rates in sessions")
     session_dir: Path | None = setting(
-        None, help="sessions end with the head, and each is written here as NAME.json"
+        None, help="sessions end with the head; each is written to this folder as NAME.json"
     )
 
     hang_watch: bool = setting(True, help="find out who is to blame when a run stands still")
     stall_floor_seconds: float = setting(
         10.0, help="a run that made no progress for less than this does not stand still"
     )
-    stall_factor: float = setting(5.0, help="nor for less than so many of its usual steps")
+    stall_factor: float = setting(5.0, help="nor for fewer of its usual steps than this")
     stack_sample_seconds: float = setting(
-        0.0, help="take stacks of every run so often, for a flame graph; 0 = never"
+        0.0, help="how often to take stacks of every run, for a flame graph; 0 = never"
     )
 
-    base_path: str = setting("", help="the path under which people see it, like /team/runwatch")
+    base_path: str = setting("", help="the path of the page behind a proxy, like /team/runwatch")
     profiles: Path | None = setting(
         None, help="where profiles are, in sessions or loose (default: profiles in the directory)"
     )
-    viewer_memory: int = setting(4 << 30, help="what XProf may take before it is ended")
-    viewer_idle_seconds: float = setting(600.0, help="XProf ends when it is not used for so long")
+    viewer_memory: int = setting(4 << 30, help="how much memory XProf may use before it is ended")
+    viewer_idle_seconds: float = setting(600.0, help="how long an unused XProf stays")
     price_per_device_hour: float | None = setting(
         None,
         env="RUNWATCH_PRICE_PER_DEVICE_HOUR",
-        help="what an accelerator costs in an hour; accounts then tell what time cost",
+        help="the price of an accelerator for an hour; goodput then shows costs",
     )
 
     answer_seconds: float = setting(
-        ANSWER_SECONDS, help="an answer that has not begun by then is given up, with the reason"
+        ANSWER_SECONDS,
+        help="a question without an answer by then is given up, with the reason",
     )
-    run_series: int = setting(2_000_000, help="so many series may one run have; 0 = any number")
+    run_series: int = setting(2_000_000, help="the most series of one run; 0 = no limit")
     run_events: int = setting(20_000_000, help="and so many events")
-    run_bytes: int = setting(1 << 40, help="and so many bytes, as it was sent")
-    client_runs: int = setting(
-        10_000, help="so many runs may come from one address within a day; 0 = any number"
-    )
+    run_bytes: int = setting(1 << 40, help="the most bytes of one run, as sent; 0 = no limit")
+    client_runs: int = setting(10_000, help="the most runs from one address in a day; 0 = no limit")
     client_series: int = setting(2_000_000, help="and so many new series")
     client_events: int = setting(20_000_000, help="and so many events")
     client_bytes: int = setting(1 << 40, help="and so many bytes")
     project_runs: int = setting(
-        0, help="so many runs may one project (the runs' group) have; 0 = any number"
+        0, help="the most runs of one project (the runs' group); 0 = no limit"
     )
     project_series: int = setting(0, help="and so many series")
     project_events: int = setting(0, help="and so many events")
-    project_bytes: int = setting(0, help="and so many bytes, as they were sent")
+    project_bytes: int = setting(0, help="the most bytes of one project, as sent; 0 = no limit")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "base_path", check_base_path(self.base_path))

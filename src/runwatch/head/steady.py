@@ -1,8 +1,8 @@
-"""Whether the wall clock may be believed when it says that something is old.
+"""Whether the wall clock can be trusted when it says that something is old.
 
 A clock that is set wrong makes everything old at once.  So after a jump nothing is deleted for a
-day: by then somebody has set it right, or it was right all the time.  The same after a start when
-the newest file is old: either nobody was here for long, or the clock has jumped meanwhile.
+day: by then somebody has set the clock right, or it was right all the time.  The same holds after a
+start when the newest file is old: the head was away for long, or the clock has jumped.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class SteadyClock:
         self.why = ""
         self._clock = clock
         self._shift_ns: int | None = None
-        """What the wall clock was ahead of the one that only counts, when we looked last."""
+        """How far the wall clock was ahead of the monotonic clock at the last look."""
         self._jumped_ns = 0
 
     def is_steady(self, newest_ns: int | None) -> bool:
-        """`newest_ns`: the newest thing that is known of the time before."""
+        """`newest_ns`: the time of the newest stored record."""
         wall_ns, mono_ns = self._clock.wall_ns(), self._clock.mono_ns()
         shift_ns, before_ns = wall_ns - mono_ns, self._shift_ns
         self._shift_ns = shift_ns

@@ -1,4 +1,4 @@
-"""gRPC in: one stream per agent, spoken as `wire/spine.proto` says."""
+"""gRPC in: one stream per agent, with the messages of `wire/spine.proto`."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from runwatch.wire.convert import (
 HELLO_SECONDS: Final = 10.0
 ROOM_POLL_SECONDS: Final = 0.02
 ROW_BYTES: Final = 16
-"""A point or an edge of a span, as it is sent."""
+"""Bytes that a point or an edge of a span takes in a message."""
 STOPPING: Final = "this head is stopping"
 FARTHEST_CLOCK: Final = 4e9
-"""Seconds: a time shifted by more would no longer be one."""
+"""Seconds.  A larger shift would leave the range of times."""
 CLOCK_WORDS: Final = 20
-"""So many times a host's clock is told in a minute."""
+"""How often in a minute a host tells its clock."""
 _CURSORS: Final = pb.Down()
-"""In the place of the cursors that are to be said."""
+"""Stands in the queue for the cursors that are to be sent."""
 logger = logging.getLogger("runwatch.head")
 
 
@@ -57,28 +57,28 @@ class AgentState:
     clock_offset_seconds: float = 0.0
     """How far the agent's wall clock is ahead of ours (less the message's travel time)."""
     alive: frozenset[JournalId] = frozenset()
-    """Journals whose processes lived when it was last heard."""
+    """Journals whose processes were alive at its last message."""
     commands: tuple[str, ...] = ()
-    """Kinds of commands that it can carry out."""
+    """The kinds of commands that it can carry out."""
     wire_version: int = OLDEST_VERSION
     client: str = ""
-    """Who it is as far as limits go."""
+    """Its name as a client, for the limits."""
     projects: tuple[str, ...] = ()
-    """Those that its token is for; empty: all."""
+    """The projects that its token is for; empty: all."""
     send: Callable[[Command], None] = lambda _: None
     """Any thread may call it."""
     _told: deque[float] = field(default_factory=lambda: deque(maxlen=CLOCK_WORDS))
 
     def hear_clock(self, theirs_ns: int, now_ns: int) -> None:
-        """A word that waited on its way, behind what an agent kept while we were away, makes its
-        clock look slow and never fast: the quickest of the last minute's is believed."""
+        """A message that waited on its way makes the agent's clock look slow, and never fast.  So
+        the fastest reading of the last minute counts."""
         ahead = (theirs_ns - now_ns) / 1e9
         self._told.append(min(max(ahead, -FARTHEST_CLOCK), FARTHEST_CLOCK))
         self.clock_offset_seconds = max(self._told)
 
 
 class SpineService:
-    """Serves `Spine.Stream`; `agents` is who is connected now."""
+    """Serves `Spine.Stream`; `agents` are those that are connected now."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class SpineService:
             self._conversations.discard(conversation)
 
     def end(self) -> None:
-        """The head stops: so do the conversations, and none begins."""
+        """The head stops: streams end, and none begins."""
         self._is_ending = True
         for conversation in self._conversations:
             conversation.end()
@@ -163,14 +163,16 @@ class SpineService:
         except (TimeoutError, StopAsyncIteration):
             await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "no hello was said")
         if first.WhichOneof("message") != "hello":
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "the first word must be hello")
+            await context.abort(
+                grpc.StatusCode.FAILED_PRECONDITION, "the first message is not hello"
+            )
         hello = first.hello
         try:
             version = agree_on_version(hello.oldest_wire_version, hello.newest_wire_version)
         except WireError as error:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         if not is_host_name(hello.host):
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "that is no name of a host")
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "hello names no valid host")
         now = self._clock.wall_ns()
         commands = tuple(hello.commands)
         agent = AgentState(
@@ -181,7 +183,7 @@ class SpineService:
 
 
 class _Conversation:
-    """What is said on one stream after the greeting."""
+    """One stream, after hello."""
 
     def __init__(self, ingest: Ingest, clock: Clock, agent: AgentState) -> None:
         self._ingest = ingest
@@ -189,7 +191,7 @@ class _Conversation:
         self._agent = agent
         self._answers: asyncio.Queue[pb.Down | None] = asyncio.Queue()
         self._cursors: list[pb.Cursor] = []
-        """To be said when their turn comes, those of a commit together."""
+        """Cursors to be sent; those of one transaction go together."""
         self._loop = asyncio.get_running_loop()
         self.is_ended = False
 
@@ -198,7 +200,7 @@ class _Conversation:
         self._answers.put_nowait(None)
 
     async def answers(self) -> AsyncIterator[pb.Down]:
-        """Once it is ended whatever is left is not said: who comes back asks how far we are."""
+        """When a stream has ended the rest is not sent: the agent will ask for its cursors."""
         while (down := await self._answers.get()) is not None and not self.is_ended:
             if down is not _CURSORS:
                 yield down
@@ -240,7 +242,7 @@ class _Conversation:
             self._answers.put_nowait(pb.Down(pong=pong))
 
     async def _take_batch(self, message: pb.Batch) -> None:
-        # Not reading on is the back-pressure: gRPC's window fills and the agent waits.
+        # This is the back-pressure: we stop reading, gRPC's window fills, and the agent waits.
         while not self._ingest.has_room:
             await asyncio.sleep(ROOM_POLL_SECONDS)
         batch = batch_from_message(message, host=self._agent.host, now_ns=self._clock.wall_ns())
@@ -261,7 +263,7 @@ class _Conversation:
         return tell
 
     def _soon(self, tell: Callable[..., object], *what: object) -> None:
-        # A head that stops stores what it has when its loop, and everyone to tell, is gone.
+        # A stopping head may store a batch after its event loop has ended: nobody is left to tell.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(tell, *what)
 
@@ -273,7 +275,7 @@ class _Conversation:
 
 
 class Uploads(grpc.aio.ServerInterceptor):  # type: ignore[misc]
-    """Calls that last as long as who sends likes.  `end` ends them all, quietly."""
+    """Calls that last as long as the sender likes.  `end` ends them all, quietly."""
 
     def __init__(self) -> None:
         self._works: set[asyncio.Future[Any]] = set()
@@ -309,7 +311,7 @@ class Uploads(grpc.aio.ServerInterceptor):  # type: ignore[misc]
 
 
 class GrpcServer:
-    """Ends every stream before it ends: gRPC shows a traceback for each that it has to cut off."""
+    """Ends every stream before it stops: gRPC prints a traceback for each that it cuts off."""
 
     def __init__(self, server: grpc.aio.Server, service: SpineService, uploads: Uploads) -> None:
         self._server = server
@@ -339,7 +341,7 @@ async def serve_grpc(
             ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
             ("grpc.so_reuseport", 0),
             ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-            # Agents talk without a pause; who only sits there makes room.
+            # Agents send all the time.  An idle connection makes room for others.
             ("grpc.max_connection_idle_ms", 60_000),
             ("grpc.server_handshake_timeout_ms", 10_000),
             ("grpc.max_concurrent_streams", 128),
@@ -361,8 +363,8 @@ async def serve_grpc(
 
 
 def _bytes_of(message: pb.Batch, batch: Batch) -> int:
-    """About as long as it was sent.  To be told exactly costs as much as writing it again, which
-    for many points is a tenth of all there is to do with them."""
+    """About the length of the message.  Asking protobuf for the exact length costs as much as
+    writing the message again: a tenth of the whole work for many points."""
     if batch.events or batch.definitions:
         return int(message.ByteSize())
     return ROW_BYTES * (len(batch.points) + len(batch.spans))

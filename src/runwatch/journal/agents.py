@@ -1,7 +1,7 @@
-"""What a node's agent and the programs that need one tell each other, in `<root>/agent`.
+"""Files in `<root>/agent` through which a node's agent and the programs that need one communicate.
 
-Who holds the lock is the agent (`agent/lock.py` takes it); whoever needs one asks here.  Others may
-write in this folder, too: what they lay there is no word of ours, and nobody waits for it.
+The process that holds the lock is the agent (`agent/lock.py` takes the lock); programs check here.
+Other users may write in this folder too: their files are ignored, and nobody waits for their locks.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ def lock_name(host: str) -> str:
 
 
 def heir_name(host: str) -> str:
-    """Who holds this sends what a host that is gone has left (`ship/estates.py`)."""
+    """The holder of this lock sends the journals of a host that is gone (`ship/estates.py`)."""
     return f"{safe_name(host)}.heir"
 
 
 def hold(fd: int) -> bool:
-    """Take the lock, until the descriptor is closed; False if somebody has it.
+    """Take the lock until the descriptor is closed.  False if another process holds it.
 
-    Who only asks whether it is held has a share in it for a moment: so it is tried again.
+    A process that only checks the lock shares it for a moment.  So this tries a few times.
     """
     for attempt in range(_TRIES):
         try:
@@ -46,10 +46,10 @@ def hold(fd: int) -> bool:
 
 
 def is_held(root: Path, name: str) -> bool | None:
-    """Whether somebody has this lock; None if that cannot be told.
+    """Whether a process holds this lock; None if we cannot tell.
 
-    Who asks has a share in it for a moment, and does not say so in the file.  What somebody else
-    put in its place, whoever holds it, is no agent of this user's.
+    Checking shares the lock for a moment, and leaves no trace in the file.  A file that another
+    user put in its place is not the lock of this user's agent.
     """
     try:
         with shelf(root, FOLDER) as folder:
@@ -62,7 +62,7 @@ def is_held(root: Path, name: str) -> bool | None:
 
 
 def is_locked(fd: int) -> bool | None:
-    """Whether somebody has the lock; closes the descriptor, and with it our share."""
+    """Whether a process holds the lock.  Closes the descriptor, and with it our share."""
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -75,7 +75,7 @@ def is_locked(fd: int) -> bool | None:
 
 
 def came_since(root: Path, host: str, wall_ns: int) -> bool:
-    """Whether an agent has taken the lock since then, be it gone again or not."""
+    """Whether an agent has taken the lock since then, even if it has ended again."""
     try:
         with shelf(root, FOLDER) as folder:
             return folder.stat(lock_name(host)).st_mtime_ns >= wall_ns
@@ -88,7 +88,7 @@ def ended_name(host: str) -> str:
 
 
 def ended_ns(root: Path, host: str) -> int:
-    """When somebody last ended all agents of this host, wall clock; 0 if nobody did."""
+    """When all agents of this host were last ended on request, wall clock; 0 if never."""
     name = ended_name(host)
     try:
         with shelf(root, FOLDER) as folder:
@@ -98,7 +98,7 @@ def ended_ns(root: Path, host: str) -> int:
 
 
 def open_log(root: Path, name: str) -> int:
-    """A descriptor to append to; /dev/null where somebody else keeps ours from being there."""
+    """A descriptor to append to; /dev/null if another user's file blocks the name."""
     with shelf(root, FOLDER, make=True) as folder:
         try:
             fd = folder.keep(name)
@@ -109,7 +109,7 @@ def open_log(root: Path, name: str) -> int:
 
 
 def _owners(folder: Folder, name: str) -> frozenset[int]:
-    """To learn whom a file system makes the owner a file is made: not where there is no need."""
+    """The users whose files we trust.  `folder.ours()` creates a file, so only if we must."""
     usual = frozenset((os.geteuid(),))
     with suppress(OSError):
         if folder.stat(name).st_uid not in usual:

@@ -1,12 +1,13 @@
-"""Points and spans by the thousand: found in a stretch of a journal, checked, turned into columns.
+"""Points and spans by the thousand: find them in a stretch of a journal, check them, make columns.
 
-They are what a training loop writes, and each is 40 bytes of one layout.  So their crcs are
-checked with one: behind each body its own crc is put in place of the next record's, and
-the crc of all that is a number that depends only on how many there are, if all are whole.
+A training loop writes mostly these, and each is 40 bytes of one layout.  So one crc checks them
+all.  We move each record's crc from before its body to behind it and take the crc of the whole.  If
+all records are intact, the result depends only on how many there are.
 
-What that is worth: a crc is linear, and reading on past a record loses nothing of an error in it.
-A lone damaged record is therefore seen exactly if its own crc shows it.  Several are taken for
-whole only if their errors happen to cancel out, once in 2^32; those within 32 bits never do.
+How reliable that is: a crc is linear, and an error in a record is still in the crc after the
+records behind it.  So one damaged record is detected exactly if its own crc would detect it.
+Several damaged records pass only if their errors cancel out, by chance once in 2^32; errors within
+32 bits never do.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ from runwatch.record import Points, Spans
 
 RUN: Final = -1
 PLAIN_SPAN: Final = -2
-"""Kinds of a `Part` whose records are yet to be checked: points one after another, or a span."""
+"""Kinds of a `Part` that is not checked yet: consecutive points (RUN), or one span."""
 
 STEPS: Final = 1 << 8
-"""One of steps, begun and ended one after another, with nothing between them."""
+"""Kind of a `Part`: consecutive steps, each begun and ended, with nothing between them."""
 
 Part = tuple[int, int, int, int]
 """(kind, where it begins, where it ends, its time) of one record or of a run of points."""
@@ -54,9 +55,9 @@ _WHOLE: Final = seal(POINT_BODY.pack(POINT_LENGTH // 8, POINT, 0, 0, 0, 0.0))
 
 
 def survey(data: bytes) -> list[Part]:
-    """What lies in `data`, up to the first record that is cut off or damaged.
+    """The parts of `data`, up to the first record that is incomplete or damaged.
 
-    Spans and points in runs are not checked yet, the other records are.
+    Runs of points, and spans, are not checked yet.  All other records are.
     """
     parts: list[Part] = []
     crc32, header, add = zlib.crc32, RECORD.unpack_from, parts.append
@@ -83,7 +84,7 @@ def survey(data: bytes) -> list[Part]:
 
 
 def _run_length(data: bytes, at: int, guess: int) -> int:
-    """How many records from `at` on look like points."""
+    """How many consecutive records from `at` on look like points."""
     ahead, fitting = at + 4 - POINT_LENGTH, (len(data) - at) // POINT_LENGTH
     if not data.startswith(_LOOKS, ahead + 2 * POINT_LENGTH):
         return int(fitting > 0 and data.startswith(_LOOKS, at + 4))
@@ -91,7 +92,7 @@ def _run_length(data: bytes, at: int, guess: int) -> int:
         return guess
     count = _SHORT
     while count < fitting and data.startswith(_LOOKS, ahead + count * POINT_LENGTH):
-        count *= 2  # so that a short run costs a short look
+        count *= 2  # a short run needs only a short look
     count = min(count, fitting)
     for offset, looks in _LOOKS_BY_BYTE:
         column = data[at + offset : at + count * POINT_LENGTH : POINT_LENGTH]
@@ -100,22 +101,22 @@ def _run_length(data: bytes, at: int, guess: int) -> int:
 
 
 def _is_run(data: bytes, at: int, count: int) -> bool:
-    """Whether it is as long as the one before: a loop does the same things again and again."""
+    """Whether the run has the guessed length, that of the last run: loops repeat themselves."""
     end = at + count * POINT_LENGTH
     if data.startswith(_LOOKS, end + 4):
         return False
-    # Of what else they look like their crcs tell, which are yet to be checked.
+    # The other header bytes are covered by the crcs, which are checked later.
     return data[at + 6 : end : POINT_LENGTH].count(POINT) == count
 
 
 def unchecked(data: bytes, parts: list[Part]) -> bytes:
-    """The points and spans that are yet to be checked, one after another."""
-    view = memoryview(data)  # so that they are copied once
+    """The points and spans that are not checked yet, one after another."""
+    view = memoryview(data)  # so that each is copied only once
     return b"".join([view[at:end] for kind, at, end, _ in parts if kind < 0])
 
 
 def count_whole(block: bytes) -> int:
-    """How many points and spans there are before the first that is damaged."""
+    """How many points and spans come before the first damaged one."""
     size = ROWS * POINT_LENGTH
     for start in range(0, len(block), size):
         some = block[start : start + size]
@@ -146,19 +147,19 @@ def _count_singly(block: bytes) -> int:
 
 
 def cut(parts: list[Part], whole: int) -> list[Part]:
-    """What of `parts` lies before the point or span behind the first `whole`."""
+    """`parts` up to and including the first `whole` unchecked points and spans."""
     for place, (kind, at, end, time_ns) in enumerate(parts):
         if kind < 0:
             count = (end - at) // POINT_LENGTH
             if whole < count:
-                kept = (kind, at, at + whole * POINT_LENGTH, time_ns)
-                return [*parts[:place], kept] if whole else parts[:place]
+                shortened = (kind, at, at + whole * POINT_LENGTH, time_ns)
+                return [*parts[:place], shortened] if whole else parts[:place]
             whole -= count
     return parts
 
 
 def append_points(block: bytes, shift: int, points: Points) -> None:
-    """A column at a time; `shift` is what makes their times wall time."""
+    """Decode points a column at a time.  `shift` turns their times into wall time."""
     if len(block) < _SHORT * POINT_LENGTH or not _LITTLE_ENDIAN:
         append_singly(block, shift, points)
         return
@@ -171,9 +172,9 @@ def append_points(block: bytes, shift: int, points: Points) -> None:
         columns[1].append(shifted(words[1::5], shift))
         columns[2].append(words[2::5])
         columns[3].append(words[4::5])
-    wanted: list[array[Any]] = [points.series, points.time_ns, points.step, points.value]
-    for column, pieces in zip(wanted, columns, strict=True):
-        column.frombytes(b"".join(pieces))  # at once: a column that grows is copied over and over
+    targets: list[array[Any]] = [points.series, points.time_ns, points.step, points.value]
+    for column, pieces in zip(targets, columns, strict=True):
+        column.frombytes(b"".join(pieces))  # in one go: a growing column is copied repeatedly
 
 
 def append_spans(block: bytes, shift: int, spans: Spans) -> None:
@@ -197,7 +198,7 @@ def append_spans_singly(block: bytes, shift: int, spans: Spans) -> None:
 
 
 def append_singly(block: bytes, shift: int, points: Points) -> None:
-    """The same on any machine."""
+    """`append_points` one by one, for any byte order and a partial block."""
     for at in range(4, len(block) - POINT_LENGTH + 5, POINT_LENGTH):
         _, _, time_ns, step, series, value = POINT_BODY.unpack_from(block, at)
         points.append(series, time_ns + shift, step, value)

@@ -1,6 +1,6 @@
-"""Where the control socket of a process lies: beside its journal.
+"""The address of a process's control socket, which lies beside its journal.
 
-The process serves it (`sdk/control.py`), the node's agent asks (`agent/errands/control.py`).
+The process serves it (`sdk/control.py`), the node's agent connects (`agent/errands/control.py`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ SOCKET: Final = "control.sock"
 
 @contextlib.contextmanager
 def socket_of(journal: Path) -> Iterator[str]:
-    """An address to bind or connect to.  A socket's path may have 107 bytes only, and that of a
-    journal is often longer: so it goes by way of the open folder."""
+    """An address to bind or connect to.  A socket's path may have only 107 bytes, and a journal's
+    path is often longer.  So the address goes through the open folder's descriptor."""
     folder = os.open(journal, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{folder}/{SOCKET}"

@@ -18,27 +18,27 @@ MOUNTS: Final = Path("/proc/self/mounts")
 
 
 def is_network_file_system(path: Path, mounts: Path = MOUNTS) -> bool:
-    """Whether other hosts may see `path`, and see its pages in any order."""
+    """Whether other hosts may see `path`, with its pages arriving in any order."""
     return kind_of(path, mounts) in _NETWORK
 
 
 def is_only_ours(path: Path, mounts: Path = MOUNTS) -> bool:
-    """Whether nobody writes there but through this kernel; what is not known is not."""
+    """Whether only this kernel writes there; False if we cannot tell."""
     return kind_of(path, mounts) in _OF_ONE_KERNEL
 
 
 def may_be_mapped(path: Path, mounts: Path = MOUNTS) -> bool:
-    """Whether a page of an allocated file can always be stored to.
+    """Whether a store to a page of an allocated file always succeeds.
 
-    Not where a block is copied before it is written (btrfs, XFS with its reflinks, ZFS, bcachefs),
-    or where a device, a server or a program may refuse it by then: all that is not known to be
-    safe is not.  What is below an overlay cannot be told from inside a container.
+    Not where the file system copies a block before writing it (btrfs, XFS with reflinks, ZFS,
+    bcachefs), and not where a device, a server or a program may refuse the write.  So only file
+    systems known to be safe count.  The one below an overlay cannot be seen from a container.
     """
     return kind_of(path, mounts) in _WRITES_IN_PLACE
 
 
 def kind_of(path: Path, mounts: Path = MOUNTS) -> str:
-    """As the kernel names it; "" if that cannot be told."""
+    """The file system's type as the kernel names it; "" if we cannot tell."""
     best, kind = "", ""
     try:
         target = str(path.resolve())

@@ -1,7 +1,8 @@
 """What the keeper does for a journal, once a second and when it is woken.
 
-Everything here may wait for the disk.  So it is done without the lock where it does: while a file
-system stands still the keeper waits, and who records there, but nobody waits for the keeper.
+Everything here may wait for the disk, so the slow parts run without the journal's lock.  If the
+file system hangs, the keeper hangs, and so does a thread that writes to it; no thread waits for the
+keeper.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from runwatch.clock import tick_shift
 from runwatch.journal.segment import HEARTBEAT_OFFSET, PREPARED, WORD, segment_name
 from runwatch.journal.segment_file import SegmentFile, populate
 from runwatch.journal.stored import count_unseen, stored_in
+from runwatch.record.life import ClockJump, JournalLoss
 
 if TYPE_CHECKING:
     from runwatch.journal.writer import JournalWriter
@@ -25,7 +27,7 @@ def keep_house(journal: JournalWriter) -> None:
     _beat(journal)
     if journal._full:
         _make_room(journal)
-    journal._short = journal._full = False  # what was refused is tried again
+    journal._short = journal._full = False  # try again what the disk refused
     _prepare(journal)
     with journal._lock:
         if journal._starved and journal._prepared is not None:
@@ -40,11 +42,11 @@ def keep_house(journal: JournalWriter) -> None:
     report(journal)
     _mind_sleep(journal)
     if journal._shared and segment is not None and not journal.closed:
-        segment.sync()  # another host sees the pages only once they are written
+        segment.sync()  # another host sees the pages only after they are written
 
 
 def _beat(journal: JournalWriter) -> None:
-    """Says that we live; and that what is mapped can be stored to, or is not any more."""
+    """Write the heartbeat; it also shows whether the mapped file can still be stored to."""
     segment = journal._segment
     if segment is None or journal.closed:
         return
@@ -60,7 +62,7 @@ def _beat(journal: JournalWriter) -> None:
 
 
 def _stop_mapping(journal: JournalWriter, segment: SegmentFile) -> None:
-    """The disk fails, or there is none any more: from here on calls fail, not pages."""
+    """The disk fails or is gone: from here on write with calls, which fail; pages would kill us."""
     with journal._lock:
         if journal._mapped and segment is journal._segment:
             journal._mapped = False
@@ -73,7 +75,7 @@ def _stop_mapping(journal: JournalWriter, segment: SegmentFile) -> None:
 
 
 def _leave(journal: JournalWriter, segment: SegmentFile) -> None:
-    """Somebody has made the file shorter or taken it away, and with it what was there."""
+    """Somebody truncated or deleted the segment's file: count its records, start a new one."""
     with journal._lock:
         if segment is journal._segment and not journal.closed:
             journal.dropped_records += journal.records - journal._kept[-1][1]
@@ -87,7 +89,7 @@ def _prepare(journal: JournalWriter) -> None:
         index = journal._kept[-1][0] + 1
         definitions = journal._definitions.copy()
     try:
-        os.makedirs(journal.directory, mode=0o700, exist_ok=True)  # someone may have tidied up
+        os.makedirs(journal.directory, mode=0o700, exist_ok=True)  # somebody may have deleted it
         segment = journal._new_segment(journal.directory / PREPARED, index)
         segment.put(b"".join(definitions))
     except OSError:
@@ -101,24 +103,24 @@ def _prepare(journal: JournalWriter) -> None:
         if not journal.closed and journal._kept[-1][0] + 1 == index:
             journal._prepared = segment
             return
-    segment.close()  # the writer was faster and made its own, or has ended
+    segment.close()  # the writer made its own segment first, or the journal was closed
     segment.path.unlink(missing_ok=True)
 
 
 def _make_room(journal: JournalWriter) -> None:
-    """A full disk: our own oldest segment goes first; what is new matters more."""
+    """The disk is full: drop our own oldest segments, since new records matter more."""
     while _drop_oldest(journal) is False:
         pass
 
 
 def _drop_beyond_budget(journal: JournalWriter) -> None:
-    most = journal.budget_bytes // journal.segment_bytes - 1  # one more is being made ready
+    most = journal.budget_bytes // journal.segment_bytes - 1  # minus the prepared segment
     while len(journal._kept) > most and _drop_oldest(journal) is not None:
         pass
 
 
 def _drop_oldest(journal: JournalWriter) -> bool | None:
-    """Whether it took up space; None when none can be dropped.  Unlinks without the lock."""
+    """Whether that freed space; None if no segment can be dropped.  Unlinks without the lock."""
     with journal._lock:
         if len(journal._kept) < 2:
             return None
@@ -129,7 +131,7 @@ def _drop_oldest(journal: JournalWriter) -> bool | None:
         os.unlink(journal.directory / segment_name(index))
         took_space = True
     except FileNotFoundError:
-        took_space = False  # stored by a head and removed by its shipper: nothing is lost
+        took_space = False  # its shipper removed it after a head stored it: nothing is lost
     except OSError:
         return None
     with journal._lock:
@@ -139,25 +141,24 @@ def _drop_oldest(journal: JournalWriter) -> bool | None:
 
 
 def report(journal: JournalWriter) -> None:
-    """Losses are records too, so that a person sees them."""
+    """Record losses and clock jumps as events, so that people see them."""
     counts = (journal.dropped_records, journal.lost_records)
     if counts != journal._reported and journal._segment is not None and not journal.closed:
-        body = {"dropped_records": counts[0], "lost_records": counts[1]}
-        journal.event("journal_loss", body, scope=journal._own_scope)
-        if journal.lost_records == counts[1]:  # else it is lost itself
+        journal.tell(JournalLoss(*counts), scope=journal._own_scope)
+        if journal.lost_records == counts[1]:  # otherwise the event itself was lost
             journal._reported = counts
     offset = journal._clock.wall_ns() - journal._clock.mono_ns()
     moved = (offset - journal._clock_offset) / 1e9
     if abs(moved) > 1.0 and not journal.closed:
         journal._clock_offset = offset
-        journal.event("clock_jump", {"seconds": round(moved, 3)}, scope=journal._own_scope)
+        journal.tell(ClockJump(round(moved, 3)), scope=journal._own_scope)
 
 
 def _mind_sleep(journal: JournalWriter) -> None:
-    """After the machine has slept ticks are shifted anew, from the next segment on."""
+    """After the machine has slept, start a new segment with a new tick shift."""
     if abs(journal._now() - journal._tick() - journal._tick_shift) <= SLEPT_NS:
         return
-    shift = tick_shift(journal._clock)  # it may only be that we were held up between the two
+    shift = tick_shift(journal._clock)  # measure again: we may have been paused between the reads
     if abs(shift - journal._tick_shift) > SLEPT_NS:
         with journal._lock:
             journal._tick_shift = shift

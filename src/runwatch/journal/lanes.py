@@ -1,8 +1,8 @@
 """Arithmetic on a column of 64-bit numbers, as the digits of one large number.
 
-To add or subtract large numbers is one operation for the interpreter, however many digits they
-have.  Where no digit carries into the next, it is one on each row: what a vector unit does, with
-the standard library alone.  A column in which a digit might carry is gone through row by row.
+Adding or subtracting two large numbers is one operation for the interpreter, however many digits
+they have.  If no digit carries into the next, that one operation works on every row, like a vector
+unit, with the standard library alone.  A column in which a digit might carry is done row by row.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from operator import lt
 from typing import Final
 
 ROWS: Final = 2048
-"""So many are best at a time: with more of them the processor's cache overflows."""
+"""Rows per operation: more of them overflow the processor's cache."""
 
 _LITTLE_ENDIAN: Final = sys.byteorder == "little"
 _TOP: Final = 1 << 63
@@ -49,8 +49,8 @@ def grows(numbers: array[int] | array[float]) -> bool:
     digits = _digits(numbers)
     if not _LITTLE_ENDIAN or digits & _each(_TOP, rows + 1) or numbers[-1] != numbers[-1]:
         return all(map(lt, numbers, islice(numbers, 1, None)))
-    # Floats that are not negative are in the order of their bits.  A row is given a top bit, which
-    # it keeps only if the next row is greater.
+    # Floats that are not negative sort like their bits.  Each row gets a top bit, and keeps it
+    # only if the next row is greater.
     tops, before = _each(_TOP, rows), digits & _each(_ALL, rows)
     return ((digits >> 64) + _each(_TOP - 1, rows) - before) & tops == tops
 
@@ -66,8 +66,8 @@ def _ones(rows: int) -> int:
 
 @lru_cache(maxsize=32)
 def _each(number: int, rows: int) -> int:
-    """The same number in every row: it may be asked for again, the clock of a segment is one."""
-    if rows <= ROWS:  # the last rows of a column are some number of them: cut from what is known
+    """The same number in every row.  Cached: all records of a segment share one clock shift."""
+    if rows <= ROWS:  # a column's last rows are any number: cut them from a cached one
         return _each(number, ROWS + 1) >> 64 * (ROWS + 1 - rows)
     return _ones(rows) * number
 

@@ -1,4 +1,4 @@
-"""Whether the process that wrote a journal still lives, as far as this host can tell."""
+"""Whether the process that wrote a journal is still alive, as far as this host can tell."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from runwatch.record import Origin
 
 PROC = Path("/proc")
 ENDED = "ended.json"
-"""In a journal's folder: an agent saw its writer end, and how."""
+"""A file in a journal's folder: an agent saw the writer end, and how."""
 _DEAD_STATES = frozenset("ZXx")
 
 
 class ProcessStat(NamedTuple):
-    """What we need of /proc/<pid>/stat."""
+    """The fields of /proc/<pid>/stat that we use."""
 
     state: str
     user_ticks: int
@@ -27,7 +27,7 @@ class ProcessStat(NamedTuple):
     start_ticks: int
     resident_pages: int
     exit_status: int
-    """As wait(2) gives it; only a zombie's means anything, and only to who may inspect it."""
+    """As from wait(2).  Valid for a zombie only, and only if we may inspect the process."""
 
     @property
     def dead(self) -> bool:
@@ -48,20 +48,20 @@ def read_stat(pid: int, *, proc: Path = PROC) -> ProcessStat | None:
 
 
 def start_ticks(pid: int, *, proc: Path = PROC) -> int | None:
-    """When the process was started, in clock ticks since boot; None when there is none."""
+    """When the process started, in clock ticks since boot; None when there is no such process."""
     stat = read_stat(pid, proc=proc)
     return None if stat is None else stat.start_ticks
 
 
 def this_host(environment: Mapping[str, str] = os.environ) -> str:
     """This node's name, the same for the program and the agent: RUNWATCH_HOST, else the kernel's
-    word.  HOSTNAME travels: Slurm hands every node the login node's."""
+    name.  Not HOSTNAME: Slurm passes the login node's to every node."""
     return environment.get("RUNWATCH_HOST") or os.uname().nodename or "host"
 
 
 @lru_cache(maxsize=4)
 def boot_id(proc: Path = PROC) -> str:
-    """The kernel's id of this boot, which stays while we live; "" where there is none."""
+    """The kernel's id of this boot, which is constant while we run; "" where there is none."""
     try:
         return (proc / "sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -69,7 +69,7 @@ def boot_id(proc: Path = PROC) -> str:
 
 
 def pid_namespace(proc: Path = PROC) -> int:
-    """The kernel's number for the pid namespace that we are in; 0 where there is none."""
+    """The kernel's number for our pid namespace; 0 where there is none."""
     try:
         return os.stat(proc / "self/ns/pid").st_ino
     except OSError:
@@ -79,7 +79,7 @@ def pid_namespace(proc: Path = PROC) -> int:
 def is_alive(
     origin: Origin, *, proc: Path = PROC, boot: str | None = None, host: str | None = None
 ) -> bool | None:
-    """True or False for a process of this host; None when it cannot be told from here."""
+    """True or False for a process of this host; None when we cannot tell from here."""
     if origin.host != (this_host() if host is None else host) or origin.pid <= 0:
         return None
     boot = boot_id(proc) if boot is None else boot
@@ -87,9 +87,9 @@ def is_alive(
         return False  # the host was restarted since
     ours = pid_namespace(proc)
     if ours and origin.pid_namespace not in (0, ours):
-        return None  # another container's, which has numbers of its own
+        return None  # it is in another container, which has its own pids
     if not os.path.isdir(f"{proc}/self"):
-        return None  # not Linux, or a /proc that is not ours to ask
+        return None  # not Linux, or a /proc that we cannot use
     try:
         stat = read_stat(origin.pid, proc=proc)
     except OSError:
@@ -102,7 +102,7 @@ def is_alive(
 
 
 def has_ended(journal: Path) -> bool:
-    """Whether an agent saw its writer end."""
+    """Whether an agent saw the journal's writer end."""
     try:
         with journal_folder(journal) as folder:
             return folder.has(ENDED)

@@ -1,7 +1,7 @@
-"""Journals that could not be where they were wanted: on a full disk, or where nobody may write.
+"""Journals that could not be written where they were configured: a full disk, or no permission.
 
-Then a process records in a private folder among the temporary ones.  Beside such a journal lies a
-note of where it was wanted, so that whoever looks there, an agent or a person, learns of it.
+Such a process records in a private folder below the temporary directory.  Beside the journal lies a
+note of the configured directory, so that an agent or a person who looks there can find it.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ def fallback_place(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def check_private(folder: Path) -> None:
-    """Others can write where this lies: refuse what is not our own directory."""
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise PermissionError(f"{folder} belongs to someone else")
+    """Refuse a folder that is not our own: other users can write where it lies."""
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+        raise PermissionError(f"{folder} is not a directory of user {os.getuid()}")
 
 
 def note_wanted(journal: Path, root: Path) -> None:
-    """This one should be in that directory."""
+    """Note that this journal belongs in `root`."""
     with contextlib.suppress(OSError), journal_folder(journal) as folder:
         folder.write(WANTED, os.fsencode(os.path.abspath(root)))
 
 
 def moved_from(root: Path, place: Path | None = None) -> list[JournalId]:
-    """The journals in our own temporary folder that were wanted in this directory."""
+    """The journals in our temporary folder that belong in this directory."""
     place = fallback_place() if place is None else place
     try:
         check_private(place)
     except OSError:
         return []
-    wanted = os.path.abspath(root)
+    target = os.path.abspath(root)
     return [
         JournalId(directory.name)
         for directory in journal_directories(place)
-        if _wanted(directory) == wanted
+        if _wanted(directory) == target
     ]
 
 
@@ -62,12 +62,12 @@ def _wanted(journal: Path) -> str:
 
 
 def told_of(root: Path) -> str:
-    """In words; empty if all is where it should be."""
+    """A sentence about journals that were moved away from `root`; empty if there are none."""
     moved = moved_from(root)
     if not moved:
         return ""
     many = "process" if len(moved) == 1 else "processes"
     return (
-        f"{len(moved)} {many} could not record in {root} (a full disk, most likely) and did so in "
-        f"{fallback_place()}: `runwatch runs --dir {fallback_place()}`"
+        f"{len(moved)} {many} could not record in {root} (is the disk full?) and recorded in "
+        f"{fallback_place()} instead: `runwatch runs --dir {fallback_place()}`"
     )

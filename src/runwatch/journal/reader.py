@@ -1,7 +1,8 @@
 """Reading a journal: while it is written, after its writer was killed, and when it is damaged.
 
-A reader turns the bytes from one position on into a `Batch`.  It reads with `pread`, never maps,
-so a file that is truncated or deleted under it costs an error return, not the process.
+A reader turns the bytes from one position on into a `Batch`.  It uses `pread` and never maps the
+file.  So a file that is truncated or deleted under it returns an error and does not kill the
+process.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ from runwatch.record.losses import JournalGap
 
 READ_BYTES: Final = 1 << 20
 HEAD_BYTES: Final = HEADER_LENGTH + 4096
-"""Of a segment: its header, and who wrote it."""
+"""The start of a segment: its header and its ORIGIN record."""
 _MOST_MARKS: Final = 1024
 _PEEK_BYTES: Final = 16 << 10
 HOLE_GRACE_SECONDS: Final = 2.0
@@ -91,7 +92,7 @@ NETWORK_GRACE_SECONDS: Final = 60.0
 LISTED_SECONDS: Final = 1.0
 _STEPS: Final = frozenset((STEP_BEGIN, STEP_END, STEPS))
 _BETWEEN: Final = frozenset((PLAIN_SPAN, POINTS, POINT, STEP_END, STEPS))
-"""Kinds of a `Part` that have to be taken out from between runs of points."""
+"""Kinds of a `Part` that may lie between runs of points."""
 _PLAIN_STEP: Final = CRC.pack(UNCHECKED)
 _SOMETHING: Final = re.compile(rb"[^\0]")
 _EVENT_TEXT: Final = 4 + EVENT_HEAD.size
@@ -107,7 +108,7 @@ UNREADABLE: Final = (
     struct.error,
     RecursionError,
 )
-"""What bytes that check out, and yet are no record, may make us raise."""
+"""Errors that a record may cause although its crc is right."""
 
 
 @dataclass(slots=True)
@@ -117,22 +118,22 @@ class _Open:
     offset: int
 
     def refresh(self) -> None:
-        """The header's `end` and heartbeat, which the writer sets in place."""
+        """Read again the header's `end` and heartbeat, which the writer updates in place."""
         try:
             self.header = Header.unpack(os.pread(self.fd, HEADER_LENGTH, 0), Path())
         except SegmentError:
-            return  # damaged or cut since we opened it: what we know still holds
+            return  # damaged or truncated since we opened it: keep the header that we have
 
     def expander(self) -> Expander:
-        if not all(self.header.step_ids):  # they are there before the first record that needs them
+        if not all(self.header.step_ids):  # set before the first record that needs them
             self.refresh()
         return Expander(self.header)
 
 
 def read_origin(directory: Path) -> Origin | None:
-    """Who wrote the journal: from its oldest segment that says so, else from its name.
+    """Who wrote the journal: from its oldest segment that has an origin, else from its name.
 
-    None while there is no segment yet.  Raises OSError if there is one, and none can be read.
+    None while there is no segment yet.  Raises OSError if there are segments but none is readable.
     """
     damaged = False
     problem: OSError | None = None
@@ -148,7 +149,7 @@ def read_origin(directory: Path) -> Origin | None:
             continue
         except UNREADABLE:
             pass
-        # All zeros is not damage: on a network file system the pages may come later.
+        # All zeros is not damage: on a network file system the pages may arrive later.
         damaged = damaged or _SOMETHING.search(head) is not None
     if problem is not None and not damaged and not isinstance(problem, FileNotFoundError):
         raise problem
@@ -156,9 +157,9 @@ def read_origin(directory: Path) -> Origin | None:
 
 
 def origin_in(head: bytes, path: Path) -> Origin | None:
-    """Who wrote a segment, by its first `HEAD_BYTES`; None if they do not say so.
+    """Who wrote a segment, from its first `HEAD_BYTES`; None if they have no valid origin.
 
-    Raises one of `UNREADABLE` if they are no segment's.
+    Raises one of `UNREADABLE` if the bytes are not a segment's.
     """
     Header.unpack(head, path)
     record = _checked(head, HEADER_LENGTH)
@@ -180,13 +181,13 @@ def segments_in(directory: Path) -> list[int]:
 
 
 def open_segment(path: Path) -> int:
-    """A descriptor to read it by; in its journal's folder may lie anything."""
+    """A descriptor for reading.  Checks the file, since the folder may hold anything."""
     with journal_folder(path.parent) as folder:
         return folder.open(path.name)
 
 
 def count_records(path: Path, offset: int = HEADER_LENGTH) -> int:
-    """Records in one segment from `offset` on that check out; definitions do not count."""
+    """How many valid records one segment has from `offset` on, without definitions."""
     with open(open_segment(path), "rb") as file:
         data = file.read(LONGEST_SEGMENT)
     at, count = max(offset, HEADER_LENGTH), 0
@@ -202,7 +203,7 @@ def count_records(path: Path, offset: int = HEADER_LENGTH) -> int:
 
 
 def _checked(data: bytes, at: int) -> bytes | None:
-    """The whole record at `at`, or None if there is none that checks out."""
+    """The whole record at `at`, or None if there is no valid record."""
     if at + 16 > len(data):
         return None
     crc, units, kind, _ = RECORD.unpack_from(data, at)
@@ -218,12 +219,12 @@ def _text(record: bytes) -> dict[str, Any]:
     start = 4 + TEXT_HEAD.size
     fields: Any = json.loads(record[start : start + length])
     if not isinstance(fields, dict):
-        raise SegmentError("what is said in it is not an object")
+        raise SegmentError("the record's JSON is not an object")
     return fields
 
 
 class JournalReader:
-    """Follows one journal from a position on.  `read` gives what is there now."""
+    """Follows one journal from a position on.  `read` returns what is there now."""
 
     def __init__(
         self, directory: Path, *, start: Position = START, clock: Clock = system_clock
@@ -231,16 +232,16 @@ class JournalReader:
         self.directory = directory
         self.origin: Origin | None = read_origin(directory)
         self.heartbeat_ns = 0
-        """Wall time at which the writer was last known to live."""
+        """Wall time of the writer's last known heartbeat."""
         self.problem = ""
-        """Why the last `read` could not read on: there may be more."""
+        """Why the last `read` had to stop, although there may be more."""
         self._clock = clock
         self._open: _Open | None = None
         self._said = ""
         self._listed_ns = -int(LISTED_SECONDS * 1e9)
         shared = is_network_file_system(directory)
         self._grace_ns = int((NETWORK_GRACE_SECONDS if shared else HOLE_GRACE_SECONDS) * 1e9)
-        # Records before places that we came to: a head may send us back to one of them.
+        # Record counts before positions that we passed: a head may send us back to one of them.
         self._marks: dict[Position, int] = {}
         self.seek(start)
 
@@ -253,7 +254,7 @@ class JournalReader:
         self.close()
         self.position = start
         self._hole: tuple[int, int] | None = None  # where we are stuck, and since when
-        # Records of this journal before `position`; None when that is not known.
+        # How many records this journal has before `position`; None when we do not know.
         self._passed: int | None = 0 if start == START else self._marks.get(start)
 
     def read(
@@ -261,8 +262,8 @@ class JournalReader:
     ) -> Batch | None:
         """The next stretch, or None when there is nothing new.
 
-        `final` says that the writer is dead: what looks unfinished will stay so.  With `until`, a
-        place that a reader came to, it is as if there were nothing behind it.
+        `final` says that the writer is dead: unfinished records stay unfinished.  With `until`, a
+        position that a reader has reached, this reads as if the journal ended there.
         """
         self.problem = ""
         try:
@@ -276,7 +277,7 @@ class JournalReader:
         try:
             self._advance(batch, final, max_bytes, until)
         except OSError as error:
-            self._cannot(error)  # what was read before is in the batch
+            self._cannot(error)  # the batch holds what was read before
         batch.end = self.position
         self._mark()
         return batch if batch.end != batch.start else None
@@ -296,7 +297,7 @@ class JournalReader:
                 return
 
     def _cannot(self, error: OSError) -> None:
-        self.problem = f"{self.directory.name} cannot be read: {error}"
+        self.problem = f"cannot read journal {self.directory.name}: {error}"
         self._say_once(self.problem)
 
     def _mark(self) -> None:
@@ -309,15 +310,15 @@ class JournalReader:
 
     def _segment(self, batch: Batch, final: bool) -> _Open | None:
         while True:
-            wanted, offset = self.position >> 32, self.position & 0xFFFFFFFF
-            if self._open is not None and self._open.header.index == wanted:
+            next_index, offset = self.position >> 32, self.position & 0xFFFFFFFF
+            if self._open is not None and self._open.header.index == next_index:
                 return self._open
             self.close()
-            index = wanted
+            index = next_index
             try:
                 fd = self._opened(index)
                 if fd is None:
-                    later = [i for i in segments_in(self.directory) if i >= wanted]
+                    later = [i for i in segments_in(self.directory) if i >= next_index]
                     if not later:
                         return None
                     index = later[0]
@@ -337,24 +338,24 @@ class JournalReader:
             except NewerJournalError as error:
                 os.close(fd)
                 self._say_once(str(error))
-                return None  # it stays for a Runwatch that can read it
+                return None  # leave it for a newer Runwatch
             except SegmentError as error:
                 os.close(fd)
                 is_last = segments_in(self.directory)[-1:] == [index]
                 unwritten = is_last and _SOMETHING.search(head) is None
                 if not final and (unwritten or not self._hole_is_old()):
-                    return None  # on a network file system its pages may still come
+                    return None  # on a network file system its pages may still arrive
                 self._note(batch, str(error), index)
                 self.position = position(index + 1, 0)
                 continue
-            offset = max(offset, HEADER_LENGTH) if index == wanted else HEADER_LENGTH
+            offset = max(offset, HEADER_LENGTH) if index == next_index else HEADER_LENGTH
             self._open = _Open(fd, header, offset)
-            self._account(batch, self._open, dropped=index != wanted)
+            self._account(batch, self._open, dropped=index != next_index)
             self.position = position(index, offset)
             return self._open
 
     def _opened(self, index: int) -> int | None:
-        """Without a look at what else there is: the one that is wanted is mostly there."""
+        """Open the segment without listing the folder first: it is there most of the time."""
         try:
             return open_segment(self.directory / segment_name(index))
         except (FileNotFoundError, NotADirectoryError):
@@ -366,7 +367,7 @@ class JournalReader:
             logger.warning("%s", problem)
 
     def _account(self, batch: Batch, segment: _Open, *, dropped: bool) -> None:
-        """Compare what we have passed with what the writer says it wrote before this segment."""
+        """Compare the records that we passed with the writer's count before this segment."""
         before, passed = segment.header.records_before, self._passed
         if segment.offset > HEADER_LENGTH:
             if passed is None:
@@ -380,7 +381,7 @@ class JournalReader:
         self._passed = before
 
     def _step_over(self, segment: _Open, batch: Batch, final: bool) -> bool:
-        """Nothing decodable at the offset: end of the segment, a hole, or simply the live tail."""
+        """Nothing decodable at the offset: the segment's end, a hole, or just the live tail."""
         segment.refresh()
         header = segment.header
         beat = header.heartbeat_ns - header.mono_ns + header.wall_ns
@@ -390,7 +391,7 @@ class JournalReader:
             return False  # the live tail, most of the time
         rest = os.pread(segment.fd, LONGEST_SEGMENT, segment.offset)
         if _checked(rest, 0) is not None:
-            return True  # it came just now
+            return True  # it arrived just now
         if header.end and segment.offset >= header.end:
             return self._go_on(header)
         distance = _resync(rest)
@@ -409,8 +410,8 @@ class JournalReader:
         return True
 
     def _is_followed(self, index: int, final: bool) -> bool:
-        """Whether there is a later segment; to look as another user costs more than all the rest
-        of an idle round, and of a living writer the header tells first."""
+        """Whether there is a later segment.  Listing as another user costs more than the rest of an
+        idle round, and a live writer sets `end` in the header first."""
         if is_on() and not final:
             now = self._clock.mono_ns()
             if now < self._listed_ns + LISTED_SECONDS * 1e9:
@@ -432,23 +433,23 @@ class JournalReader:
     def _note(
         self, batch: Batch, reason: str, segment: int, *, records: int = 0, size: int = 0
     ) -> None:
-        """A gap is never silent.  Of unknown size it counts as one record until we know more."""
+        """Record every gap as an event.  A gap of unknown size counts as one record for now."""
         gap = JournalGap(reason, segment, records or None, size or None)
         batch.skipped_records += records or 1
         if self._passed is not None:
             self._passed += records or 1
-        # A process defines its run first, as 1: so the gap is seen with the run that it is in.
+        # A process defines its run first, with id 1.  So the gap belongs to that run.
         scope = 0 if batch.origin.role == "agent" else 1
         batch.events.append(Event(self._clock.wall_ns(), gap.KIND, gap.body(), scope=scope))
 
     def _set_aside(self, batch: Batch, refused: Rejected) -> None:
-        """Told as gaps, each cause once.  They were passed like those that are taken."""
+        """Report rejected records as gaps, one per cause.  They count as passed, like good ones."""
         refused.tell(batch, self._clock.wall_ns())
 
     # ── bytes to records ──────────────────────────────────────────────────────────────────────
 
     def _read_some(self, segment: _Open, batch: Batch, max_bytes: int) -> int:
-        # Most of the time there is little or nothing new, and a megabyte of zeros to copy.
+        # Usually there is little or nothing new: do not copy a megabyte of zeros.
         max_bytes = max(max_bytes, RECORD.size)  # less would not show whether there is a record
         data = os.pread(segment.fd, min(max_bytes, _PEEK_BYTES), segment.offset)
         if not any(data[:8]):
@@ -456,7 +457,7 @@ class JournalReader:
         if len(data) == _PEEK_BYTES and any(data[-8:]):
             data += os.pread(segment.fd, max_bytes - len(data), segment.offset + len(data))
         used = self._decode(data, segment, batch)
-        if not used and len(data) < MAX_RECORD:  # one record larger than that, or a torn one
+        if not used and len(data) < MAX_RECORD:  # a record larger than `data`, or a torn one
             used = self._decode(os.pread(segment.fd, MAX_RECORD, segment.offset), segment, batch)
         return used
 
@@ -465,11 +466,11 @@ class JournalReader:
         parts = survey(data)
         kinds = {part[0] for part in parts}
         if not _STEPS.isdisjoint(kinds) and _PLAIN_STEP in data:
-            # Copied from the front while it was written from the front, a step may have its last
-            # word and lack one before it.  What had its last word then is whole now.
+            # We copied while the writer stored: a step may have its last word but lack one before
+            # it.  A step that had its last word then is complete now, so we read again.
             data = os.pread(segment.fd, parts[-1][2], segment.offset)
             if len(data) < parts[-1][2]:
-                return 0  # cut meanwhile
+                return 0  # truncated meanwhile
         block = unchecked(data, parts)
         whole = count_whole(block)
         if whole * POINT_LENGTH < len(block):
@@ -492,7 +493,7 @@ class JournalReader:
     def _decode_singly(
         self, parts: list[Part], data: bytes, segment: _Open, batch: Batch, refused: Rejected
     ) -> int:
-        """The same where a record is not what its bytes say: that one alone is left out."""
+        """Decode record by record, and leave out only the records that cannot be decoded."""
         records = 0
         for part in _records(parts):
             had = _lengths(batch)
@@ -500,7 +501,7 @@ class JournalReader:
                 records += self._decode_parts([part], data, None, segment, batch, refused)
             except UNREADABLE as error:
                 _cut_back(batch, had)
-                refused.add("record", f"it cannot be read: {error}")
+                refused.add("record", f"cannot be read: {error}")
                 records += 1
         return records
 
@@ -513,7 +514,7 @@ class JournalReader:
         batch: Batch,
         refused: Rejected,
     ) -> int:
-        """Returns how many records there were besides points; `points` are all runs, if known."""
+        """Returns how many records are not points.  `points` holds all runs, if they are known."""
         shift = segment.header.wall_ns - segment.header.mono_ns
         steps: Expander | None = None
         runs: list[bytes] = []
@@ -531,7 +532,7 @@ class JournalReader:
                 spans.append(steps.begin(data, at))
                 records -= 1
             elif kind in (POINTS, POINT, STEP_END, STEPS):
-                if runs:  # rows are in the order of their records
+                if runs:  # rows keep the order of their records
                     append_points(b"".join(runs), shift, batch.points)
                     runs.clear()
                 if kind == STEP_END:
@@ -547,7 +548,7 @@ class JournalReader:
                     records += len(batch.points) + (end - at) // STEP_LENGTH
                     steps.run(data[at:end], shift, batch.points, batch.spans)
                     records -= len(batch.points)
-                elif kind == POINT:  # a newer writer's, with more to it
+                elif kind == POINT:  # a newer writer's point, with more fields
                     append_singly(data[at : at + POINT_LENGTH], shift, batch.points)
                 else:
                     records += 1 - _append_row(data[at:end], time_ns + shift, batch.points)
@@ -555,7 +556,7 @@ class JournalReader:
                 events.append((at, end, time_ns + shift))
             elif kind == DEFINE:
                 self._decode_definition(data[at:end], batch, refused)
-            else:  # a newer writer's: passed over
+            else:  # a newer writer's record kind: skipped
                 records += kind != ORIGIN
         append_points(b"".join(runs) if points is None else points, shift, batch.points)
         append_spans(b"".join(spans), shift, batch.spans)
@@ -568,7 +569,7 @@ class JournalReader:
         try:
             definition = definition_from_json(_text(record))
         except UNREADABLE as error:
-            refused.add("definition", f"it cannot be read: {error}")
+            refused.add("definition", f"cannot be read: {error}")
             return
         if problem := definition_problem(definition):
             refused.add("definition", problem)
@@ -579,15 +580,15 @@ class JournalReader:
         self, data: bytes, places: list[_Place], batch: Batch, refused: Rejected
     ) -> None:
         try:
-            found = _events(data, places)
+            events = _events(data, places)
         except UNREADABLE as error:
             if len(places) == 1:
-                refused.add("event", f"it cannot be read: {error}")
+                refused.add("event", f"cannot be read: {error}")
                 return
             for place in places:
                 self._decode_events(data, [place], batch, refused)
             return
-        for event in found:
+        for event in events:
             if problem := event_problem(event):
                 refused.add(event.kind, problem)
             else:
@@ -595,16 +596,16 @@ class JournalReader:
 
 
 def _records(parts: list[Part]) -> Iterator[Part]:
-    """Runs, one record at a time."""
+    """The parts, with runs split into single records."""
     for kind, at, end, time_ns in parts:
         if kind == RUN:
-            for each in range(at, end, POINT_LENGTH):
-                yield kind, each, each + POINT_LENGTH, time_ns
+            for start in range(at, end, POINT_LENGTH):
+                yield kind, start, start + POINT_LENGTH, time_ns
         elif kind == STEPS:
-            for each in range(at, end, STEP_LENGTH):
-                middle = each + STEP_BEGIN_WORDS.size
-                yield STEP_BEGIN, each, middle, time_ns
-                yield STEP_END, middle, each + STEP_LENGTH, time_ns
+            for start in range(at, end, STEP_LENGTH):
+                middle = start + STEP_BEGIN_WORDS.size
+                yield STEP_BEGIN, start, middle, time_ns
+                yield STEP_END, middle, start + STEP_LENGTH, time_ns
         else:
             yield kind, at, end, time_ns
 
@@ -614,7 +615,7 @@ def _lengths(batch: Batch) -> tuple[int, int, int, int]:
 
 
 def _cut_back(batch: Batch, lengths: tuple[int, int, int, int]) -> None:
-    """As it was when it had these: a record that fails halfway leaves columns of any length."""
+    """Cut the batch back to these lengths: a record that fails halfway leaves uneven columns."""
     points, spans = batch.points, batch.spans
     of_points: list[Any] = [points.series, points.time_ns, points.step, points.value]
     of_spans: list[Any] = [spans.name, spans.span, spans.edge, spans.time_ns, spans.step]
@@ -625,7 +626,7 @@ def _cut_back(batch: Batch, lengths: tuple[int, int, int, int]) -> None:
 
 
 def _append_row(record: bytes, time_ns: int, points: Points) -> int:
-    """A record of several points at one time; returns how many."""
+    """Append a record of several points at one time; returns how many."""
     _, _, _, step, count = POINTS_HEAD.unpack_from(record, 4)
     row = points_body(count).unpack_from(record, 4)
     points.series.extend(row[5 : 5 + count])
@@ -636,7 +637,7 @@ def _append_row(record: bytes, time_ns: int, points: Points) -> int:
 
 
 def _count_records(segment: _Open) -> int:
-    """Records between the header and the offset, by their lengths alone."""
+    """How many records lie between the header and the offset, by their lengths alone."""
     length = min(segment.offset - HEADER_LENGTH, LONGEST_SEGMENT)
     data = os.pread(segment.fd, length, HEADER_LENGTH)
     at = count = 0
@@ -648,10 +649,10 @@ def _count_records(segment: _Open) -> int:
 
 
 def _resync(data: bytes) -> int | None:
-    """Distance to the next record that checks out, behind the one at 0 that does not."""
+    """Distance to the next valid record, after the invalid one at 0."""
     at = 8
-    while (found := _SOMETHING.search(data, at)) is not None:
-        at = found.start() // 8 * 8
+    while (match := _SOMETHING.search(data, at)) is not None:
+        at = match.start() // 8 * 8
         if _checked(data, at) is not None:
             return at
         at += 8
@@ -659,13 +660,13 @@ def _resync(data: bytes) -> int | None:
 
 
 def _events(data: bytes, places: list[_Place]) -> list[Event]:
-    """All bodies are read as one: they are small, and may be many."""
+    """Decode all events.  Their bodies are parsed as one JSON array: they are small and many."""
     heads = [EVENT_REST.unpack_from(data, at + RECORD.size) for at, _, _ in places]
     starts = [at + _EVENT_TEXT + head[2] for (at, _, _), head in zip(places, heads, strict=True)]
     bodies = [data[i:j].rstrip(b"\0") for i, (_, j, _) in zip(starts, places, strict=True)]
     values = json.loads((b"[%s]" % b",".join(bodies)).decode("utf-8", "surrogatepass"))
     if len(values) != len(places):
-        raise ValueError("an event's body is no JSON")
+        raise ValueError("an event's body is not JSON")
     return [
         Event(time_ns, data[at + _EVENT_TEXT : start].decode(), body, step, scope)
         for (at, _, time_ns), start, (step, scope, _), body in zip(

@@ -1,8 +1,8 @@
 """Keeping a directory of journals within its budget.
 
-What a head has stored goes first, then what is old and whose writer is dead; only then, and
-counted, what nobody has seen.  A live journal loses nothing that was not stored (its writer has a
-budget of its own), its newest segment is never touched, and no file is ever truncated.
+Segments that a head has stored go first, then old ones whose writer is dead.  Only then do segments
+go that nobody has stored, and their records are counted.  A live journal loses only stored segments
+(its writer has its own budget).  Its newest segment is never touched.  No file is ever truncated.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from runwatch.journal.stored import note_stored
 from runwatch.record import START, JournalId, Origin, Position
 
 SILENT_SECONDS: Final = 24 * 3600.0
-"""A writer that cannot be asked (another host's) and was not heard of for so long is dead."""
+"""A writer that we cannot check (on another host) counts as dead after this much silence."""
 logger = logging.getLogger("runwatch.journal")
 
 
 @dataclass(slots=True)
 class Report:
-    """What one round did; `bytes_left` is what all journals still take."""
+    """What one round did; `bytes_left` is the size of all journals after it."""
 
     bytes_freed: int = 0
     bytes_left: int = 0
@@ -64,20 +64,20 @@ class _Journal:
     directory: Path
     dead: bool
     is_surely_dead: bool
-    """The system says so; one that was merely silent for long may speak again."""
+    """The kernel says so.  A writer that was only silent for long may come back."""
     segments: list[_Segment]
     changed_ns: int
-    """When a file came or went."""
+    """When a file was last created or deleted."""
     files_ns: int
     """When anything in the directory was last written."""
     acknowledged: Position = START
     bytes: int = 0
-    """Of all its files."""
+    """The size of all its files."""
     is_known: bool = False
-    """It was dead in an earlier round, and nothing has changed since."""
+    """It was dead in an earlier round and has not changed since."""
 
     def stored(self) -> list[_Segment]:
-        """Complete segments that the head has; never the newest, which may still be written."""
+        """Complete segments that the head has.  Never the newest, which may still be written."""
         reached = self.acknowledged >> 32
         return [s for s in self.segments[:-1] if s.index < reached]
 
@@ -100,28 +100,28 @@ class _Journal:
 
 
 class Memory:
-    """Journals of dead writers: there may be thousands, and they stay as they are."""
+    """Remembers journals of dead writers: there may be thousands, and they do not change."""
 
     def __init__(self) -> None:
         self._dead: dict[str, _Journal] = {}
         self._said: set[str] = set()
 
     def set_aside(self, directory: Path, error: OSError) -> None:
-        """Said once: it takes its space, and we cannot tell whose and how much."""
+        """Warn once: the journal takes up space, and we cannot tell whose and how much."""
         if directory.name not in self._said:
             self._said.add(directory.name)
-            logger.warning("journal %r is not tidied up: %s", directory.name, error)
+            logger.warning("cannot tidy up journal %r: %s", directory.name, error)
 
     def recall(self, directory: Path) -> _Journal | None:
-        known = self._dead.get(directory.name)
-        if known is None:
+        journal = self._dead.get(directory.name)
+        if journal is None:
             return None
         try:
             changed_ns = directory.stat().st_mtime_ns
         except OSError:
             return None
-        known.is_known = changed_ns == known.changed_ns
-        return known if known.is_known else None
+        journal.is_known = changed_ns == journal.changed_ns
+        return journal if journal.is_known else None
 
     def keep(self, journals: Iterable[_Journal]) -> None:
         self._dead = {j.directory.name: j for j in journals if j.is_surely_dead}
@@ -141,8 +141,8 @@ def enforce(
     """One round over `<root>/journals`.
 
     `acknowledged` says how far a head has stored each journal ({} without a head).  Journals in
-    `live` are live; of the others `alive` is asked, since one may have begun just now.  With the
-    same `memory` in every round those that are long dead cost next to nothing.
+    `live` are live.  The others are checked with `alive`, since one may have just begun.  Pass the
+    same `memory` in every round: then journals of dead writers cost next to nothing.
     """
     now, memory = clock.wall_ns(), memory or Memory()
     journals: list[_Journal] = []
@@ -184,7 +184,7 @@ class _Tidying:
         return self.report.bytes_left > self.budget_bytes
 
     def remove_unused(self) -> None:
-        """Segments that a dead writer had made ready and never came to use."""
+        """Remove segments that a dead writer had prepared and never used."""
         for journal in self.journals:
             if journal.dead and not journal.is_known:
                 for name in (PREPARED, MADE_IN_TURN):
@@ -193,23 +193,23 @@ class _Tidying:
     def remove_stored(self, before_ns: int | None) -> None:
         """Stored segments last written before `before_ns`; None: any, while over the budget."""
         stored = [(s.written_ns, s.index, j, s) for j in self.journals for s in j.stored()]
-        for written_ns, _, journal, segment in sorted(stored, key=lambda each: each[:2]):
+        for written_ns, _, journal, segment in sorted(stored, key=lambda row: row[:2]):
             if self.is_over if before_ns is None else written_ns < before_ns:
                 self._remove(journal, segment)
 
     def remove_ended(self, before_ns: int | None) -> None:
-        """Journals of dead writers, stored to their end."""
+        """Remove journals of dead writers that are stored to their end."""
         for journal in sorted(self.journals, key=lambda j: j.files_ns):
             due = self.is_over if before_ns is None else journal.files_ns < before_ns
             if due and journal.dead and journal.is_all_stored():
                 self._remove_directory(journal)
 
     def drop_unseen(self) -> None:
-        """What no head has, of dead writers, oldest first, until we are within the budget."""
+        """Drop dead writers' segments that no head has, oldest first, until within the budget."""
         unseen = [
             (s.written_ns, s.index, j, s) for j in self.journals if j.dead for s in j.segments
         ]
-        for _, _, journal, segment in sorted(unseen, key=lambda each: each[:2]):
+        for _, _, journal, segment in sorted(unseen, key=lambda row: row[:2]):
             if not self.is_over:
                 return
             records = _records_unseen(journal, segment)
@@ -234,7 +234,7 @@ class _Tidying:
             with shelf(journal.directory.parent.parent, journal.directory.parent.name) as journals:
                 journals.remove_folder(journal.directory.name)
         except OSError:
-            return  # something in it is not ours or not deletable; it stays
+            return  # it holds something that is not ours or cannot be deleted: it stays
         self.journals.remove(journal)
         self.report.journals += 1
 
@@ -256,7 +256,7 @@ def _look(
     alive: Callable[[Origin], bool | None],
     now: int,
 ) -> _Journal | None:
-    """None for a directory that vanished while we looked; OSError for one that cannot be read."""
+    """None for a directory that vanished meanwhile.  Raises OSError if it cannot be read."""
     name = JournalId(directory.name)
     origin = read_origin(directory) or origin_from_name(name)
     try:
@@ -275,14 +275,14 @@ def _look(
 
 def _segments(folder: Folder, directory: Path) -> Iterator[_Segment]:
     for index in indexes_among(folder.names()):
-        with contextlib.suppress(FileNotFoundError):  # its writer has dropped it just now
-            found = folder.stat(segment_name(index))
+        with contextlib.suppress(FileNotFoundError):  # its writer dropped it just now
+            status = folder.stat(segment_name(index))
             path = directory / segment_name(index)
-            yield _Segment(path, index, found.st_size, found.st_mtime_ns)
+            yield _Segment(path, index, status.st_size, status.st_mtime_ns)
 
 
 def _heard_ns(segments: list[_Segment], written_ns: int) -> int:
-    """When its writer surely lived."""
+    """When the writer was last known to be alive."""
     header = _header(segments[-1].path) if segments else None
     if header is None:
         return written_ns
@@ -316,20 +316,20 @@ def _header(path: Path) -> Header | None:
 
 
 def _files(directory: Path) -> Iterator[tuple[str, int]]:
-    """Names and sizes of what lies in it."""
+    """Names and sizes of its regular files."""
     try:
         with journal_folder(directory) as folder:
-            about = [(name, found) for name in folder.names() if (found := _about(folder, name))]
+            about = [(name, status) for name in folder.names() if (status := _about(folder, name))]
     except OSError:
         return
-    yield from ((name, found.st_size) for name, found in about if stat.S_ISREG(found.st_mode))
+    yield from ((name, status.st_size) for name, status in about if stat.S_ISREG(status.st_mode))
 
 
 def _about(folder: Folder, name: str) -> os.stat_result | None:
     try:
         return folder.stat(name)
     except OSError:
-        return None  # its writer has dropped it just now
+        return None  # its writer dropped it just now
 
 
 def _bytes(directory: Path) -> int:

@@ -1,11 +1,11 @@
-"""The bytes of a journal.  Version 2; version 1 had no STEP records and none of their header.
+"""The bytes of a journal.  Version 2; version 1 had no STEP records and no header fields for them.
 
 A journal is a directory `<root>/journals/<journal id>/` of segment files `00000000.seg`,
-`00000001.seg` …, written by one process and never by two.  `next.tmp` is a segment made ready in
-advance, `turn.tmp` one made when there was none; it becomes a segment by being renamed when its
-header, origin and definitions are in place.  Beside them lie the process's control socket and what
-its agent notes: how far a head has the journal (`stored.py`), how the process ended.  All numbers
-are little-endian.
+`00000001.seg` …, written by one process only.  `next.tmp` is a segment prepared in advance,
+`turn.tmp` one made when none was prepared.  It is renamed to a segment's name after its header,
+origin and definitions are written.  Beside the segments lie the process's control socket and the
+agent's notes: how far a head has stored the journal (`stored.py`), and how the process ended.  All
+numbers are little-endian.
 
 Segment header (128 bytes)
 
@@ -20,13 +20,13 @@ Segment header (128 bytes)
         40     8  monotonic   } the pair is the same in every segment of a journal
         48     4  crc32 of bytes 0–47
         52     4  reserved
-        56     8  heartbeat: monotonic ns at which the writer was last known to live; in place
-        64     8  end: offset behind the last record once the segment is complete, else 0; in place
+        56     8  heartbeat: monotonic ns of the writer's last sign of life; updated in place
+        64     8  end: offset behind the last record, 0 until the segment is complete; in place
         72     4  span name of STEP records     }
-        76     4  series of their seconds       } 0 until there is one; in place
+        76     4  series of their seconds       } 0 until defined; in place
         80     4  series of their data wait     }
         84     4  reserved
-        88     8  what makes the times of STEP records monotonic ns
+        88     8  added to the times of STEP records to get monotonic ns
         96    32  reserved, zero
 
 Record (8-byte aligned, its length a multiple of 8)
@@ -45,26 +45,26 @@ Record (8-byte aligned, its length a multiple of 8)
     DEFINE  length u32 · JSON of one definition
     ORIGIN  length u32 · JSON of the writer's identity; the first record of every segment
 
-    in the place of time and the rest:
+    instead of the time and the rest:
     STEP_BEGIN  step i64 · begin i64                                                  (24 bytes)
     STEP_END    step i64 · begin i64 · asked i64 · end i64                            (40 bytes)
 
-STEP records are what a training loop writes most and have the least to say.  They stand for a
-span's begin; and for its end with a point of how long it took and, if `asked` is not 0, one of how
-long the data was waited for.  Their span is numbered by its begin (`step_span`).  Times are ticks
-of a clock that is cheaper to read; one number in the header makes them monotonic.  A STEP_BEGIN is
-not counted among the records.
-Where stores are seen in their order the crc may be UNCHECKED: such a record is whole once its last
-word, which is stored last and never 0, is there.  (Is: who reads along must have seen it before
-reading the rest.)
+STEP records are what a training loop writes most, so they are small.  A STEP_BEGIN stands for a
+span's begin.  A STEP_END stands for the span's end, a point with the step's seconds and, if `asked`
+is not 0, a point with the seconds that the loop waited for data.  The span's number comes from its
+begin (`step_span`).  Times are ticks of a clock that is cheaper to read; a number in the header
+converts them to monotonic ns.  A STEP_BEGIN does not count as a record.
+On processors that show stores in order the crc may be UNCHECKED.  Such a record is complete once
+its last word is there: that word is stored last and is never 0.  (A reader that follows a live
+journal must see the last word before it reads the rest.)
 
-An absent step is -2^63.  Every segment repeats the origin and the definitions made so far, so that
-any one segment can be read alone after its elders were dropped.
+An absent step is -2^63.  Every segment repeats the origin and all definitions so far, so that any
+segment can be read alone after older ones were dropped.
 
-What a crash leaves.  A killed process leaves whole records, then at most one torn record (its crc
-is wrong), then zeros.  A length of zero is "nothing here yet".  A torn or damaged record in the
-middle is stepped over by looking for the next 8-byte boundary at which a record checks out.
-On a network file system another host may see later pages before earlier ones: a hole, for a time.
+After a crash.  A killed process leaves whole records, then at most one torn record (its crc is
+wrong), then zeros.  A length of zero means "nothing here yet".  A reader skips a torn or damaged
+record in the middle: it looks for the next 8-byte boundary with a valid record.  On a network file
+system another host may see later pages before earlier ones: a hole, for a time.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ MAX_RECORD: Final = 0xFFFF * 8
 DEFAULT_SEGMENT_BYTES: Final = 4 << 20
 MIN_SEGMENT_BYTES: Final = 1 << 20
 LONGEST_SEGMENT: Final = 64 << 20
-"""What a reader looks at of one: a header may say anything."""
+"""A reader reads at most this much of a segment: a header may claim any length."""
 MOST_SEGMENTS: Final = 1 << 31
 _FARTHEST_NS: Final = 1 << 62
 _MOST_RECORDS: Final = 1 << 60
@@ -126,12 +126,12 @@ RECORD = struct.Struct("<IHBxq")
 CRC = struct.Struct("<I")
 WORD = struct.Struct("<q")
 
-# A record behind its crc, packed in one go; `PUT` then stores crc and body together.
+# The bodies are records without their crc, packed in one go; `PUT` stores crc and body together.
 POINT_BODY = struct.Struct("<HBxqqI4xd")
 SPAN_BODY = struct.Struct("<HBxqqIIB7x")
 EVENT_HEAD = struct.Struct("<HBxqqII")
 EVENT_REST = struct.Struct("<qII")
-"""Of an event's head what lies behind its time."""
+"""The part of an event's head behind its time."""
 TEXT_HEAD = struct.Struct("<HBxqI")
 PUT_40 = struct.Struct("<I36s")
 POINTS_HEAD = struct.Struct("<HBxqqI")
@@ -142,7 +142,7 @@ STEP_END_WORDS = struct.Struct("<qqqqq")
 UNCHECKED: Final = 0x50455453
 STEP_BEGIN_HEAD: Final = UNCHECKED | STEP_BEGIN_WORDS.size // 8 << 32 | STEP_BEGIN << 48
 STEP_END_HEAD: Final = UNCHECKED | STEP_END_WORDS.size // 8 << 32 | STEP_END << 48
-"""The first word of such records that are not sealed."""
+"""The first words of unsealed STEP records."""
 _STEP_UNITS: Final = {STEP_BEGIN: STEP_BEGIN_WORDS.size // 8, STEP_END: STEP_END_WORDS.size // 8}
 _NO_WORD: Final = bytes(8)
 
@@ -154,8 +154,8 @@ def points_body(count: int) -> struct.Struct:
 
 
 def points_of(series: Sequence[int]) -> tuple[struct.Struct, struct.Struct, bytes]:
-    """For records of these series again and again: the body and the whole record with the series
-    as ready-made bytes, and those bytes.  The same layout as `points_body`."""
+    """For repeated records of the same series: the layouts of the body and of the whole record,
+    with the series as ready-made bytes, and those bytes.  The same bytes as `points_body`."""
     count = len(series)
     pad = 4 if count % 2 == 0 else 0
     body = struct.Struct(f"<HBxqqI{4 * count}s{pad}x{count}d")
@@ -181,12 +181,12 @@ def step_end(step: int, begin: int, asked: int, end: int) -> bytes:
 
 
 def step_span(begin: int) -> int:
-    """The number of a step's span, above those that are counted."""
+    """The number of a step's span, above the numbers of counted spans."""
     return 1 << 31 | begin & 0x7FFFFFFF
 
 
 def is_plain_step(data: bytes, at: int, kind: int, units: int) -> bool:
-    """Whether a record that is UNCHECKED is one, and whole."""
+    """Whether an UNCHECKED record is a complete step."""
     end = at + units * 8
     return _STEP_UNITS.get(kind) == units and end <= len(data) and data[end - 8 : end] != _NO_WORD
 
@@ -195,7 +195,7 @@ def text_record(kind: int, time_ns: int, text: Mapping[str, Any]) -> bytes:
     data = json.dumps(text, separators=(",", ":")).encode()
     total = padded(4 + TEXT_HEAD.size + len(data))
     if total > MAX_RECORD:
-        raise SegmentError(f"definition of {len(data)} bytes does not fit a record of {MAX_RECORD}")
+        raise SegmentError(f"a definition of {len(data)} bytes does not fit: at most {MAX_RECORD}")
     return seal(TEXT_HEAD.pack(total // 8, kind, time_ns, len(data)) + data)
 
 
@@ -203,7 +203,7 @@ def event_record(time_ns: int, kind: str, body: bytes, step: int, scope: int) ->
     name = kind.encode(errors="replace")
     total = padded(4 + EVENT_HEAD.size + len(name) + len(body))
     if total > MAX_RECORD:
-        raise SegmentError(f"event of {len(body)} bytes does not fit a record of {MAX_RECORD}")
+        raise SegmentError(f"an event of {len(body)} bytes does not fit: at most {MAX_RECORD}")
     head = EVENT_HEAD.pack(total // 8, EVENT, time_ns, step, scope, len(name))
     return seal(head + name + body)
 
@@ -222,12 +222,12 @@ def definition_to_json(definition: Definition) -> dict[str, Any]:
 
 
 def definition_from_json(fields: Mapping[str, Any]) -> Definition:
-    """Unknown fields are left out, so that a newer writer's journal can still be read."""
+    """Ignores unknown fields, so that a newer writer's journal can still be read."""
     kind = _TYPES.get(str(fields.get("type")))
     if kind is None:
         raise SegmentError(f"definition of unknown type {fields.get('type')!r}")
-    known = {k: v for k, v in fields.items() if k in kind.__dataclass_fields__}
-    return kind(**known)
+    accepted = {k: v for k, v in fields.items() if k in kind.__dataclass_fields__}
+    return kind(**accepted)
 
 
 def origin_to_json(origin: Origin) -> dict[str, Any]:
@@ -277,10 +277,11 @@ class Header:
             raise SegmentError(f"the header of {path} is damaged")
         if version not in READABLE:
             raise NewerJournalError(
-                f"{path} is of journal version {version}; this Runwatch reads up to {VERSION}"
+                f"{path} has journal version {version}; this Runwatch reads up to {VERSION}: "
+                "upgrade Runwatch"
             )
         if max(abs(wall), abs(mono)) > _FARTHEST_NS or before > _MOST_RECORDS:
-            raise SegmentError(f"the header of {path} says what cannot be")
+            raise SegmentError(f"the header of {path} has impossible clocks or record counts")
         (heartbeat,) = WORD.unpack_from(data, HEARTBEAT_OFFSET)
         (end,) = WORD.unpack_from(data, END_OFFSET)
         *ids, shift = STEPS_HEAD.unpack_from(data, STEPS_OFFSET)
@@ -305,9 +306,9 @@ def segment_indexes(directory: Path) -> list[int]:
 
 
 def indexes_among(names: Iterable[str]) -> list[int]:
-    """Of the segments among a journal's files, ascending."""
-    found = (int(match[1]) for name in names if (match := _SEGMENT_NAME.fullmatch(name)))
-    return sorted(index for index in found if index < MOST_SEGMENTS)
+    """The indexes of the segments among a journal's files, ascending."""
+    indexes = (int(match[1]) for name in names if (match := _SEGMENT_NAME.fullmatch(name)))
+    return sorted(index for index in indexes if index < MOST_SEGMENTS)
 
 
 def journal_directories(root: Path) -> list[Path]:
@@ -321,7 +322,7 @@ def journal_directories(root: Path) -> list[Path]:
 
 
 def origin_from_name(name: str) -> Origin:
-    """What can be told of a journal whose own words are damaged; see `new_journal_id`."""
+    """The origin as far as the journal's name tells, for one whose bytes are damaged."""
     start, _, rest = name.partition("-")
     host, _, pid = rest.rpartition("-")[0].rpartition("-")
     try:

@@ -1,10 +1,11 @@
 """A segment's file, allocated for real; and mapped, for the training thread, where that is safe.
 
-Mapped memory costs least, and a page that cannot be had when it is stored to costs the program its
-life (SIGBUS).  On a file system that writes over blocks in place, allocated is enough.  On one that
-copies on write (`file_system.py`) it is not, and everything is written with `pwrite`, which fails
-as a call does.  The same call is used wherever we do not have to be quick: it lets go of the
-interpreter's lock, so that a file system that stands still holds up nobody but who waits for it.
+Mapped memory is the cheapest way to write.  But a page that cannot be allocated when it is stored
+to kills the program (SIGBUS).  On a file system that overwrites blocks in place, allocating in
+advance is enough.  On one that copies on write (`file_system.py`) it is not: there everything is
+written with `pwrite`, which returns an error instead.  `pwrite` is also used wherever speed does
+not matter: it releases the interpreter lock, so a hanging file system stops only the thread that
+waits for it.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from runwatch.journal.descriptor import Descriptor, made_into
 from runwatch.journal.segment import HEADER_LENGTH, Header
 
 _POPULATE_WRITE: Final = 23  # madvise(2): fault pages in for writing; Linux 5.14
-_POPULATE_CHUNK: Final = 128 << 10  # the call holds the interpreter lock, so in small bites
+_POPULATE_CHUNK: Final = 128 << 10  # small, because the call holds the interpreter lock
 _NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _AGAIN: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _held: Final[list[mmap.mmap]] = []
 
 
 class SegmentFile:
-    """One segment on disk.  `map` is None where it must not be mapped."""
+    """One segment on disk.  `map` is None if the file must not be mapped."""
 
     __slots__ = ("map", "path", "index", "definitions", "offset", "_file", "_maps_own")
 
@@ -39,7 +40,7 @@ class SegmentFile:
         self.offset = HEADER_LENGTH
         self.map: mmap.mmap | None = None
         self._maps_own: Descriptor | None = None
-        # A new file, never an old one made empty: truncating what is mapped is a SIGBUS.
+        # Always a new file.  Truncating an old one that somebody has mapped would be a SIGBUS.
         path.unlink(missing_ok=True)
         self._file = Descriptor.opened(path, _NEW)
         try:
@@ -57,7 +58,7 @@ class SegmentFile:
         if sys.version_info >= (3, 13):
             self.map = mmap.mmap(self._file.fd, length, trackfd=False)
             return
-        # It makes itself a descriptor, does not tell its number, and closes it blindly.
+        # `mmap` duplicates the descriptor, hides its number, and closes it without checking.
         numbers: list[int] = []
         try:
             made_into(numbers, os.dup, self._file.fd)
@@ -68,7 +69,7 @@ class SegmentFile:
         self._maps_own = self._file.twin(likely) or _other_number(self._file)
 
     def write(self, offset: int, data: bytes) -> None:
-        """All of it, or an OSError."""
+        """Write all of `data`, or raise OSError."""
         fd = self._own()
         written = os.pwrite(fd, data, offset)
         while written < len(data):
@@ -79,7 +80,7 @@ class SegmentFile:
         self.offset += len(records)
 
     def _own(self) -> int:
-        """Its descriptor; opened again if the program has closed it."""
+        """The file's descriptor, reopened if the program has closed it."""
         if not self._file.is_ours():
             identity = self._file.identity
             again = Descriptor.opened(self.path, _AGAIN)
@@ -90,7 +91,7 @@ class SegmentFile:
         return self._file.fd
 
     def holds(self, length: int) -> bool:
-        """Whether it is still that long: pages beyond a file's end kill who touches them."""
+        """Whether the file is still that long: touching a page beyond its end kills the process."""
         return os.fstat(self._own()).st_size >= length
 
     def sync(self) -> None:
@@ -105,10 +106,10 @@ class SegmentFile:
         if own is None or own.is_ours() or own.is_nobodys():
             mapped.close()
         else:
-            hold_for_ever(mapped)  # to close it would close a descriptor of the program's
+            hold_for_ever(mapped)  # closing it would close a descriptor of the program
 
     def cut(self, end: int) -> None:
-        """Give back what is not used."""
+        """Truncate the file to `end`, to free what is not used."""
         self.unmap()
         os.ftruncate(self._own(), end)
 
@@ -117,13 +118,13 @@ class SegmentFile:
         self._file.close()
 
     def __del__(self) -> None:
-        # A signal handler's exception may have cut short whoever was to close us.
+        # An exception from a signal handler may have interrupted the code that would close us.
         if hasattr(self, "_file"):
             self.close()
 
 
 def hold_for_ever(mapped: mmap.mmap) -> None:
-    """Not even when the interpreter ends is it freed."""
+    """Keep the mapping, even when the interpreter ends."""
     import ctypes  # seldom needed
 
     _held.append(mapped)
@@ -131,11 +132,11 @@ def hold_for_ever(mapped: mmap.mmap) -> None:
 
 
 def _other_number(file: Descriptor) -> Descriptor | None:
-    """Another thread has taken the number that we thought of."""
+    """The duplicate's real number, when another thread took the one that we expected."""
     with contextlib.suppress(OSError):
         for name in os.listdir("/proc/self/fd"):
-            if int(name) != file.fd and (found := file.twin(int(name))) is not None:
-                return found
+            if int(name) != file.fd and (twin := file.twin(int(name))) is not None:
+                return twin
     return None
 
 
@@ -161,5 +162,5 @@ def populate(segment: SegmentFile, start: int, end: int) -> None:
         try:
             mapped.madvise(_POPULATE_WRITE, chunk, size)
         except (OSError, ValueError):
-            return  # an older kernel, or closed meanwhile: the pages come on first use
-        os.sched_yield()  # lets go of the interpreter lock between bites
+            return  # an older kernel, or the map was closed: pages are faulted in on first use
+        os.sched_yield()  # lets other threads take the interpreter lock between chunks

@@ -1,7 +1,7 @@
-"""STEP records as the spans and points that they stand for; `segment.py` has their bytes.
+"""Expands STEP records into the spans and points that they stand for; `segment.py` has their bytes.
 
-A loop that records nothing else leaves a begin and an end in turn, 64 bytes a step: such runs are
-read by the column, and with numpy where it is there (`vectors.py`).
+A loop that records nothing else leaves alternating begins and ends, 64 bytes a step.  Such runs are
+read column by column, with numpy if it is installed (`vectors.py`).
 """
 
 from __future__ import annotations
@@ -36,39 +36,39 @@ STEP_LENGTH: Final = STEP_BEGIN_WORDS.size + STEP_END_WORDS.size
 _WORDS: Final = STEP_LENGTH // 8
 _LEAST: Final = 4
 _MOST: Final = 1 << 14
-"""Of more, numpy's columns would be no quicker."""
+"""More steps at a time would not make numpy faster."""
 _SANE: Final = 1 << 61
-"""Times beyond this are gone through one by one."""
+"""Times beyond this are decoded one by one."""
 _BEGINS: Final = WORD.pack(STEP_BEGIN_HEAD)
 _ENDS: Final = WORD.pack(STEP_END_HEAD)
 
 
 def run_length(data: bytes, at: int) -> int:
-    """How many whole steps, not sealed, lie one behind the other from `at` on; 0 for a few."""
+    """How many whole, unsealed steps follow each other from `at` on; 0 if there are only a few."""
     np = numpy()
     fitting = min((len(data) - at) // STEP_LENGTH, ROWS if np is None else _MOST)
     if sys.byteorder != "little" or fitting < _LEAST or not _is_step(data, at, _LEAST - 1):
         return 0
     count = _LEAST
     while count < fitting and _is_step(data, at, count - 1):
-        count *= 2  # so that a short run costs a short look
+        count *= 2  # a short run needs only a short look
     count = min(count, fitting)
     count = _count_words(data, at, count) if np is None else _count_rows(_table(data, at, count))
     return count if count >= _LEAST else 0
 
 
 def _count_rows(table: Column) -> int:
-    """How many rows there are before the first that is no step."""
+    """How many rows come before the first one that is not a step."""
     whole = (table[:, 0] == STEP_BEGIN_HEAD) & (table[:, 3] == STEP_END_HEAD)
-    whole &= (table[:, 2] != 0) & (table[:, 7] != 0)  # what is stored last
+    whole &= (table[:, 2] != 0) & (table[:, 7] != 0)  # the words that are stored last
     return len(table) if whole.all() else int(whole.argmin())
 
 
 def _table(data: bytes, at: int, count: int) -> Column:
-    """Steps, a row of words each."""
+    """Steps as a table: one row of words per step."""
     np = numpy()
-    found: Column = np.frombuffer(data, np.int64, count * _WORDS, at).reshape(count, _WORDS)
-    return found
+    table: Column = np.frombuffer(data, np.int64, count * _WORDS, at).reshape(count, _WORDS)
+    return table
 
 
 def _count_words(data: bytes, at: int, count: int) -> int:
@@ -77,7 +77,7 @@ def _count_words(data: bytes, at: int, count: int) -> int:
         heads = words[offset::_WORDS]
         if heads.count(head) < len(heads):
             count = min(count, next(i for i, word in enumerate(heads) if word != head))
-    for offset in (2, 7):  # what is stored last
+    for offset in (2, 7):  # the words that are stored last
         last = words[offset::_WORDS]
         count = min(count, last.index(0)) if 0 in last else count
     return count
@@ -98,22 +98,22 @@ class Expander:
         self._shift = header.tick_shift
 
     def begin(self, data: bytes, at: int) -> bytes:
-        """As the bytes of a span's begin."""
+        """The bytes of the span's begin."""
         _, step, begin = STEP_BEGIN_WORDS.unpack_from(data, at)
         return self._edge(begin, step, begin, BEGIN)
 
     def end(self, data: bytes, at: int, shift: int, points: Points) -> bytes:
-        """As the bytes of a span's end; how long it took and was waited for are points."""
+        """The bytes of the span's end.  Appends points for the step's time and its data wait."""
         _, step, begin, asked, end = STEP_END_WORDS.unpack_from(data, at)
         time_ns = end + self._shift + shift
         points.append(self._seconds, time_ns, step, (end - begin) / 1e9)
         if asked and self._wait:
-            # The wait ends where the step begins: who knows the step's begin knows the wait's, too.
+            # The wait ends where the step begins, so the step's begin locates the wait too.
             points.append(self._wait, time_ns, step, (begin - asked) / 1e9)
         return self._edge(end, step, begin, END)
 
     def run(self, run: bytes, shift: int, points: Points, spans: Spans) -> None:
-        """As many begins and ends as `run_length` found."""
+        """Expand as many begins and ends as `run_length` counted."""
         if numpy() is not None and self._run_of_columns(run, shift, points, spans):
             return
         words = array("q", run)
@@ -132,7 +132,7 @@ class Expander:
                 self.end(run, at, shift, points)
 
     def _run_of_columns(self, run: bytes, shift: int, points: Points, spans: Spans) -> bool:
-        """The same; False if it has to be gone through otherwise."""
+        """`run` with numpy; False if the times are out of range and need the other way."""
         np = numpy()
         table = _table(run, 0, len(run) // STEP_LENGTH)
         count, shift, ticks = len(table), self._shift + shift, table[:, (2, 5, 6, 7)]
@@ -143,20 +143,20 @@ class Expander:
         spans.edge.extend(array("B", [BEGIN, END]) * count)
         spans.time_ns.frombytes(edges.tobytes())
         spans.step.frombytes(table[:, (1, 4)].tobytes())
-        numbers = table[:, (2, 5)].astype(np.uint32) | np.uint32(1 << 31)  # as `step_span` of each
+        numbers = table[:, (2, 5)].astype(np.uint32) | np.uint32(1 << 31)  # `step_span` of each
         spans.span.frombytes(numbers.tobytes())
         begins, asked, ends = table[:, 5], table[:, 6], table[:, 7]
-        said = np.ones((count, 2), bool)
-        said[:, 1] = (asked != 0) & bool(self._wait)
+        present = np.ones((count, 2), bool)
+        present[:, 1] = (asked != 0) & bool(self._wait)
         seconds = np.empty((count, 2))
         seconds[:, 0], seconds[:, 1] = ends - begins, begins - asked
         seconds /= 1e9
         series = array("I", (self._seconds, self._wait)) * count
         columns = (np.frombuffer(series, np.uint32), edges[:, 1].repeat(2), table[:, 4].repeat(2))
-        wanted: list[array[Any]] = [points.series, points.time_ns, points.step, points.value]
-        everything = bool(said.all())
-        for into, found in zip(wanted, (*columns, seconds.reshape(-1)), strict=True):
-            into.frombytes((found if everything else found[said.reshape(-1)]).tobytes())
+        targets: list[array[Any]] = [points.series, points.time_ns, points.step, points.value]
+        everything = bool(present.all())
+        for into, column in zip(targets, (*columns, seconds.reshape(-1)), strict=True):
+            into.frombytes((column if everything else column[present.reshape(-1)]).tobytes())
         return True
 
     def _edges(self, words: array[int], shift: int, spans: Spans) -> None:
@@ -192,7 +192,7 @@ def _seconds(begins: array[int], ends: array[int]) -> array[float]:
 
 
 def _numbers(begins: array[int]) -> array[int]:
-    """As `step_span` of each."""
+    """`step_span` of each."""
     halves = array("I", begins.tobytes())[0::2]
     tops = array("I", [1 << 31]) * len(halves)
     numbers = int.from_bytes(halves, "little") | int.from_bytes(tops, "little")
@@ -200,12 +200,12 @@ def _numbers(begins: array[int]) -> array[int]:
 
 
 def _twice(column: array[Any]) -> array[Any]:
-    """Each row two times."""
+    """Each row twice."""
     return _in_turn(column, column)
 
 
 def _in_turn(first: array[Any], second: array[Any]) -> array[Any]:
-    """A row of the one, a row of the other."""
-    found = first + second
-    found[0::2], found[1::2] = first, second
-    return found
+    """Rows of `first` and `second`, alternating."""
+    rows = first + second
+    rows[0::2], rows[1::2] = first, second
+    return rows

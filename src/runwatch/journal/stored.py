@@ -1,9 +1,9 @@
-"""How far a head has a journal, as the process that writes it may know.
+"""Files that tell a recording process how far the head has stored its journal.
 
-Its agent notes it in a file `stored` beside the segments: the position, in decimal.  A writer that
-drops its oldest segments to stay within its budget then counts as lost only what nobody has, and a
-process that ends may wait for its last words to be there.  Whether the head is there at all the
-agent notes in `agent/<host>.head`.
+The agent writes the position, in decimal, to a file `stored` beside the segments.  A writer that
+drops its oldest segments to stay within its budget then counts only records that no head has.  A
+process that ends can wait until its last records are stored.  The agent also notes in
+`agent/<host>.head` whether the head answers.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _LONGEST: Final = 100
 
 
 def note_stored(directory: Path, reached: Position, *, exactly: bool = False) -> None:
-    """Once for each segment is enough, unless somebody waits for the end of it; a disk that is
-    full hears of it later."""
+    """Write the position, normally once per segment; `exactly`, for a process that waits for its
+    end, always.  On a full disk nothing is written; a later call tries again."""
     noted = stored_in(directory)
     if noted == reached or not exactly and noted >> 32 == reached >> 32:
         return
@@ -33,7 +33,7 @@ def note_stored(directory: Path, reached: Position, *, exactly: bool = False) ->
 
 
 def stored_in(directory: Path) -> Position:
-    """What was noted last; `START` if nothing was."""
+    """The position noted last; `START` if there is none."""
     try:
         with journal_folder(directory) as folder:
             return Position(int(folder.text(STORED, _LONGEST)))
@@ -41,17 +41,17 @@ def stored_in(directory: Path) -> Position:
         return START
 
 
-def note_head(root: Path, host: str, there: bool | None) -> None:
-    """Whether the head answers the agent of this host; None: it is not known."""
+def note_head(root: Path, host: str, answers: bool | None) -> None:
+    """Note whether the head answers the agent of this host; None removes the note."""
     with contextlib.suppress(OSError), shelf(root, _AGENTS) as folder:
-        if there is None:
+        if answers is None:
             folder.remove(_head_note(host))
         else:
-            folder.write(_head_note(host), b"connected" if there else _AWAY.encode())
+            folder.write(_head_note(host), b"connected" if answers else _AWAY.encode())
 
 
 def has_head(root: Path, host: str) -> bool | None:
-    """Whether the head answers the agent of this host; None: that is not known."""
+    """Whether the head answers the agent of this host; None if that is not known."""
     try:
         with shelf(root, _AGENTS) as folder:
             return folder.text(_head_note(host), _LONGEST) != _AWAY
@@ -64,11 +64,11 @@ def _head_note(host: str) -> str:
 
 
 def count_unseen(directory: Path, index: int, records: int, reached: Position) -> int:
-    """How many of the records of a segment no head has, if it has all before `reached`."""
+    """How many of a segment's `records` no head has, if a head has everything before `reached`."""
     segment, offset = reached >> 32, reached & 0xFFFFFFFF
     if index != segment or offset <= HEADER_LENGTH:
         return 0 if index < segment else records
-    from runwatch.journal.reader import count_records  # seldom needed, and import is dear
+    from runwatch.journal.reader import count_records  # seldom needed, and slow to import
 
     try:
         return count_records(directory / segment_name(index), offset)

@@ -1,10 +1,10 @@
 """Stretches of code that a tracer must not divide.
 
-To claim a place in a journal and to store there is one step, since the interpreter lets nobody else
-run in between.  A tracer or debugger in Python is called before each line, though, and other
-threads run meanwhile: two of them claim the same place, and what one stores the other overwrites.
-So for a tracer these functions are one line each.  (What asks for every single instruction still
-divides them.)
+Claiming a place in a journal and storing there must be one step.  It is one, because the
+interpreter lets no other thread run in between.  But a tracer or debugger written in Python is
+called before each line, and other threads run meanwhile: two threads could claim the same place,
+and one would overwrite the other's record.  So a tracer sees each of these functions as one line.
+(A tracer that asks for every single instruction still divides them.)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _UNITS: Final = 8
 _NO_COLUMNS: Final = 0x80 | 13 << 3
-"""An entry of a line table: how many instructions, less one; then how many lines further on."""
+"""An entry of a line table: the number of instructions minus one, then the line increment."""
 
 
 def undivided(function: F) -> F:
@@ -27,7 +27,7 @@ def undivided(function: F) -> F:
     return function
 
 
-@lru_cache(maxsize=32)  # closures that are made again and again share it
+@lru_cache(maxsize=32)  # closures that are made repeatedly share one code object
 def _in_one_line(code: CodeType) -> CodeType:
     whole, rest = divmod(len(code.co_code) // 2, _UNITS)
     table = bytes((_NO_COLUMNS | _UNITS - 1, 0)) * whole

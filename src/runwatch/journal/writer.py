@@ -1,23 +1,22 @@
 """Appending to a journal from inside a training process.
 
 The calls that run in the training thread (`point`, `points`, `span`, `event`) read the clock once
-and store into mapped memory; on file systems where that might kill they write to the file, under
-the lock (`segment_file.py`).  Everything slow happens in one small daemon thread, the *keeper*:
-making the next segment ready (allocated for real and its pages touched), unmapping the last one,
-dropping the oldest beyond the budget, beating the heart.  The keeper itself stores to no mapped
-page unless a write has just come through: a file system that stands still would stop the program.
+and store into mapped memory.  On file systems where mapping is unsafe they write to the file, under
+the lock (`segment_file.py`).  Everything slow happens in one small daemon thread, the *keeper*: it
+prepares the next segment (allocates it and touches its pages), unmaps the last one, drops the
+oldest ones beyond the budget and writes the heartbeat.  The keeper stores to a mapped page only
+right after a write has succeeded: on a hanging file system the store would stop the whole program.
 
-No lock in the common case.  A record is packed and sealed first; then its bytes are claimed
-(`_offset` moved) and stored.  CPython switches threads and runs signal handlers only after calls,
-at loop ends and at function starts; there is none of these between reading `_offset` and the store,
-so the two are one step (a free-threaded interpreter takes the lock instead; `undivided.py` says
-what a tracer would do).  Neither another
-thread nor an exception can come in between; only a kill can, and it leaves one torn record.
-Going on to the next segment is under a lock, re-entrant so that a signal handler that logs cannot
-dead-lock; see `_append_slowly`.
+The common case takes no lock.  A record is packed and sealed first; then its bytes are claimed
+(`_offset` moves) and stored.  CPython switches threads and runs signal handlers only after calls,
+at loop ends and at function starts.  There is none of these between reading `_offset` and the
+store, so the two are one step, which no other thread and no exception can interrupt.  (A
+free-threaded interpreter takes the lock instead; `undivided.py` explains tracers.)  Only a kill can
+come in between, and it leaves one torn record.  Changing to the next segment takes a lock.  The
+lock is re-entrant, so a signal handler that logs cannot dead-lock; see `_append_slowly`.
 
-A segment gets its name when its header, origin and definitions are in it: whoever sees a file
-`00000001.seg` can read it.
+A segment gets its name after its header, origin and definitions are written: any file named like
+`00000001.seg` can be read.
 """
 
 from __future__ import annotations
@@ -88,9 +87,9 @@ DEFAULT_BUDGET_BYTES: Final = 1 << 30
 KEEPER_SECONDS: Final = 1.0
 ONE_THREAD_AT_A_TIME: Final = getattr(sys, "_is_gil_enabled", lambda: True)()
 STORES_IN_ORDER: Final = os.uname().machine == "x86_64"
-"""Whether who sees a store of another processor's also sees those before it."""
+"""Whether a processor that sees another's store also sees all stores before it."""
 LARGE_DEFINITION: Final = 4 << 10
-"""One that does not fit says nothing about others."""
+"""A definition this large may fail to fit where others still do."""
 _FIRST_TOUCH: Final = 256 << 10
 
 
@@ -110,14 +109,14 @@ def _abandon_in_child() -> None:
         writer.abandon()
 
 
-# Parent and child with the same offset would overwrite each other's records.
+# With the same offset, parent and child would overwrite each other's records.
 os.register_at_fork(after_in_child=_abandon_in_child)
 
 
 class JournalWriter:
-    """One process's journal.  Never raises for a full disk: it drops, counts and tries again."""
+    """One process's journal.  A full disk never raises: records are dropped, counted, retried."""
 
-    # They lie in memory in the order of their names: what the training thread needs is together.
+    # Slots lie in memory in the order of their names: those of the training thread are together.
     __slots__ = (
         "acknowledged", "budget_bytes", "closed", "directory", "dropped_records", "lost_records",
         "origin", "point", "segment_bytes", "_clock", "_clock_offset",
@@ -142,7 +141,7 @@ class JournalWriter:
     ) -> None:
         """Opens the first segment, or raises OSError: the caller may have another place.
 
-        `mapped=False`: segments are written to by calls, as if no file system could be trusted.
+        `mapped=False` writes segments with calls only, as if no file system were safe to map.
         """
         self.origin = origin
         self.directory = root / "journals" / origin.journal
@@ -150,12 +149,11 @@ class JournalWriter:
         self.budget_bytes = max(budget_bytes, 3 * self.segment_bytes)
         self._placed = 0
         self.lost_records = 0
-        """Records not kept because no segment could be had (a full disk)."""
+        """Records not stored because no segment could be allocated (a full disk)."""
         self.dropped_records = 0
-        """Records that no head had stored, in segments dropped, oldest first, to stay within the
-        budget."""
+        """Records not stored by a head, in segments dropped to stay within the budget."""
         self.acknowledged = START
-        """How far a head has stored this journal; whoever ships it may say so here."""
+        """How far a head has stored this journal.  The shipper may set it."""
         self._reported = (0, 0)
         self._clock = clock
         self._now = clock.mono_ns
@@ -163,7 +161,7 @@ class JournalWriter:
         self._clock_offset = self._wall_ns - self._mono_ns
         self._definitions: list[bytes] = []
         self._last_definition = 0
-        # Every segment repeats the definitions and must have room for the largest record besides.
+        # Every segment repeats the definitions and still needs room for the largest record.
         self._definition_room = min(
             self.segment_bytes // 2, self.segment_bytes - MAX_RECORD - (8 << 10)
         )
@@ -179,8 +177,8 @@ class JournalWriter:
         self.point = self._make_point()
         self._pid = os.getpid()
         self.closed = False
-        # A lock used as a flag: unlike an Event it can be set from a signal handler that came
-        # while it was being set.
+        # A lock used as a flag.  Unlike an Event, a signal handler can set it while the
+        # interrupted code is setting it.
         self._wake = threading.Lock()
         self._stop = False
         self._limit = self._room = self._plain_room = 0
@@ -217,7 +215,7 @@ class JournalWriter:
     # ── in the training thread ────────────────────────────────────────────────────────────────
 
     def _make_point(self) -> PointCall:
-        """The hottest call there is: everything that does not change is a local of the closure."""
+        """The hottest call: everything that does not change is a local of the closure."""
         state, now, append_slowly = self, self._now, self._append_slowly
         pack, put, join, crc32 = POINT_BODY.pack, PUT_40.pack_into, PUT_40.pack, zlib.crc32
 
@@ -226,7 +224,7 @@ class JournalWriter:
             """One number.  `value` must be a float, or an int that fits one."""
             body = pack(5, POINT, now(), step, series, value)
             crc = crc32(body)
-            offset = state._offset  # from here to `put` there is no call: one step
+            offset = state._offset  # from here to `put` there is no call, so it is one step
             end = offset + 40
             if end <= state._room:
                 state._offset = end
@@ -243,9 +241,9 @@ class JournalWriter:
 
     @undivided
     def _append(self, record: bytes, count: int = 1) -> bool:
-        """Store a sealed record; False when there is no room to be had (the loss is counted)."""
+        """Store a sealed record; False when there is no room (the loss is counted)."""
         length = len(record)
-        offset = self._offset  # from here to the store there is no call: one step
+        offset = self._offset  # from here to the store there is no call, so it is one step
         end = offset + length
         if ONE_THREAD_AT_A_TIME and end <= self._room:
             self._offset = end
@@ -259,8 +257,8 @@ class JournalWriter:
         length = len(record)
         with self._lock:
             if self._turning:
-                # A signal handler that logs, in the middle of our own turn to a new segment:
-                # the turn takes it along.
+                # A signal handler logs while we change to a new segment: `_begin` stores its
+                # record there.
                 self._scratch.append((record, count))
                 return True
             while True:
@@ -278,20 +276,20 @@ class JournalWriter:
                     return False
 
     def _write(self, segment: SegmentFile, record: bytes, count: int) -> bool:
-        """Into a file that is not mapped.  Under the lock; what cannot be written is counted.
+        """Write into a file that is not mapped, under the lock.  Failed records are counted.
 
-        On a full btrfs to be refused takes milliseconds: once a second is enough."""
+        A full btrfs takes milliseconds to refuse a write, so we try only once a second."""
         if self._short:
             self.lost_records += count
             return False
-        known = len(self._definitions)
-        missing = b"".join(self._definitions[segment.definitions : known])
+        definitions = len(self._definitions)
+        missing = b"".join(self._definitions[segment.definitions : definitions])
         record = missing + record
         offset = self._offset
-        end = self._offset = offset + len(record)  # a signal handler that logs goes behind it
+        end = self._offset = offset + len(record)  # a signal handler that logs writes behind it
         try:
             if end > self._limit:
-                raise OSError("no room for what it was not possible to define before")
+                raise OSError("no room for the definitions that could not be written before")
             segment.write(offset, record)
         except BaseException as error:
             self.lost_records += count
@@ -301,7 +299,7 @@ class JournalWriter:
                 raise
             self._short, self._full = True, error.errno in (errno.ENOSPC, errno.EDQUOT)
             return False
-        segment.definitions = max(segment.definitions, known)
+        segment.definitions = max(segment.definitions, definitions)
         self._placed += count
         return True
 
@@ -312,7 +310,7 @@ class JournalWriter:
         step: int = NO_STEP,
         mono_ns: int | None = None,
     ) -> None:
-        """Several numbers of one moment (`mono_ns`, else now), in one record."""
+        """Several numbers at one time (`mono_ns`, else now), in one record."""
         now = self._now() if mono_ns is None else mono_ns
         count = len(series)
         plan = points_body(count)
@@ -326,7 +324,7 @@ class JournalWriter:
         self._append(seal(body))
 
     def recorder(self, series: tuple[int, ...]) -> PointsCall:
-        """`points` for one set of series, with all that does not change prepared."""
+        """`points` for one set of series, with everything constant prepared."""
         count = len(series)
         plan, whole, ids = points_of(series)
         length = whole.size
@@ -339,7 +337,7 @@ class JournalWriter:
         def record(values: Sequence[float], step: int = NO_STEP) -> None:
             body = pack(units, POINTS, now(), step, count, ids, *values)
             crc = crc32(body)
-            offset = state._offset  # from here to `put` there is no call: one step
+            offset = state._offset  # from here to `put` there is no call, so it is one step
             end = offset + length
             if end <= state._room:
                 state._offset = end
@@ -370,7 +368,7 @@ class JournalWriter:
         scope: int = 0,
         mono_ns: int | None = None,
     ) -> None:
-        """Something that happened at `mono_ns`, else now.  A body too large is cut, and says so."""
+        """An event at `mono_ns`, else now.  A body that is too large is cut, and marked as cut."""
         data = json.dumps(body, separators=(",", ":"), default=str).encode()
         if len(data) > MAX_RECORD - 1024:
             short = {"truncated_bytes": len(data), "text": data[: MAX_RECORD // 8].decode("ascii")}
@@ -379,9 +377,9 @@ class JournalWriter:
         self._append(event_record(now, kind[:200], data, step, scope))
 
     def scope(self, run: RunScope) -> int:
-        """Ids in `run`, `series` and `span_name` are given here; the argument's id is ignored."""
+        """`run`, `series` and `span_name` assign ids here; the argument's own id is ignored."""
         number = self._define(("run", run.run, run.rank), run)
-        if self.origin.role != "agent":  # an agent's are other processes' runs
+        if self.origin.role != "agent":  # an agent's scopes are runs of other processes
             self._own_scope = number
         return number
 
@@ -402,7 +400,7 @@ class JournalWriter:
         return self._define(("span", name, scope), SpanName(0, name, scope))
 
     def stands_for(self, name: int, seconds: int, wait: int) -> None:
-        """From here on STEP records may be stored: what they are spans and points of."""
+        """Set which span and series STEP records stand for.  Call it before the first of them."""
         with self._lock:
             self._step_ids = (name, seconds, wait)
             if self._segment is not None:
@@ -416,12 +414,12 @@ class JournalWriter:
 
     def _define(self, key: object, definition: Definition) -> int:
         with self._lock:
-            known = self._known.get(key)
-            if known is not None:
-                return known
+            existing = self._known.get(key)
+            if existing is not None:
+                return existing
             if not self._definition_room:
-                raise SegmentError("too many metrics and spans")  # at once, from here on
-            # Taken before anything else: a signal handler may come and define something, too.
+                raise SegmentError("too many metrics and spans")  # without trying again
+            # Taken before anything else: a signal handler may define something meanwhile.
             number = self._last_definition = self._last_definition + 1
             fields = definition_to_json(definition) | {"id": number}
             record = text_record(DEFINE, self._now(), fields)
@@ -431,18 +429,18 @@ class JournalWriter:
                 raise SegmentError(f"too many metrics and spans: no room to define {definition}")
             self._definition_room -= len(record)
             self._definitions.append(record)
-            # It must lie before any record that uses it; a later segment repeats it anyway.
+            # The definition must come before its first use; later segments repeat it.
             if not self._mapped:
-                self._append_slowly(b"", count=0)  # takes along what is not defined yet
+                self._append_slowly(b"", count=0)  # writes the definitions that are missing
             elif self._append(record, count=0) and self._segment is not None:
                 self._segment.definitions = len(self._definitions)
             self._known[key] = number
             return number
 
     def _turn(self) -> bool:
-        """Go on in the next segment.  Under the lock; False when none can be had.
+        """Change to the next segment.  Under the lock; False if there is none.
 
-        An exception may come at any point (a signal handler's): then the next call begins again.
+        A signal handler's exception may come at any point: the next call then starts over.
         """
         if self.closed:
             return False
@@ -468,11 +466,11 @@ class JournalWriter:
         if old is not None:
             self._segment = None
             self._retired.append(old)
-            # Without it a reader goes on when it sees the next segment.
+            # If this fails, a reader moves on once it sees the next segment.
             self._try_to_write(old, END_OFFSET, WORD.pack(self._offset))
 
     def _try_to_write(self, segment: SegmentFile, offset: int, data: bytes) -> None:
-        """Into a header: a disk that fails now has lost more than this."""
+        """Write into a header.  A failure is ignored: a failing disk has lost more than this."""
         try:
             segment.write(offset, data)
         except OSError as error:
@@ -480,17 +478,17 @@ class JournalWriter:
 
     def _next_segment(self) -> SegmentFile | None:
         new, self._prepared = self._prepared, None
-        # On a full disk only the keeper tries again, once a second.
+        # On a full disk only the keeper retries, once a second.
         if new is not None or self._starved:
             return new
         return self._new_segment(self.directory / MADE_IN_TURN, self._kept[-1][0] + 1)
 
     def _begin(self, segment: SegmentFile) -> None:
-        # `records before` is known only now; the header's crc covers it, so it is written again.
+        # `records_before` is known only now, and the header's crc covers it: write it again.
         segment.write(0, self._header(segment.index).pack())
-        known = len(self._definitions)
-        segment.put(b"".join(self._definitions[segment.definitions : known]))
-        segment.definitions = known
+        defined = len(self._definitions)
+        segment.put(b"".join(self._definitions[segment.definitions : defined]))
+        segment.definitions = defined
         name = self.directory / segment_name(segment.index)
         os.rename(segment.path, name)
         segment.path = name
@@ -503,14 +501,14 @@ class JournalWriter:
         self._offset, self._limit = segment.offset, self.segment_bytes
         if segment.map is not None:
             self._map, self._room = segment.map, self._limit
-        # On a network file system a page may be seen that was taken in the middle of a record.
+        # A network file system may show a page copied in the middle of a record.
         self._plain_room = self._room if STORES_IN_ORDER and not self._shared else 0
         self._turning = False
 
     def _wake_keeper(self) -> None:
         try:
             self._wake.release()
-        except RuntimeError as error:  # it is awake already
+        except RuntimeError as error:  # the keeper is awake already
             let_pass(error)
 
     def _header(self, index: int) -> Header:
@@ -542,7 +540,7 @@ class JournalWriter:
             self._wake.acquire(timeout=KEEPER_SECONDS)
 
     def keep(self) -> None:
-        """One round of housekeeping; also what a test calls to have it happen now."""
+        """One round of housekeeping.  Tests call it to have a round now."""
         with self._keeping:
             keep_house(self)
 
@@ -550,11 +548,11 @@ class JournalWriter:
 
     @property
     def position(self) -> Position:
-        """Where the next record would go."""
+        """Where the next record will go."""
         return position(self._kept[-1][0], self._offset)
 
     def close(self) -> None:
-        """Mark the last segment complete and give back what was allocated but not used."""
+        """Mark the last segment as complete and free the space that it did not use."""
         if os.getpid() != self._pid:
             return
         with self._lock:
@@ -579,14 +577,14 @@ class JournalWriter:
         if segment is not None:
             self._try_to_write(segment, END_OFFSET, WORD.pack(end))
             try:
-                segment.cut(end)  # ours alone and unmapped: no one can be hurt by it
+                segment.cut(end)  # safe: the file is only ours, and `cut` unmaps it first
             except OSError as error:
                 let_pass(error)
             finally:
                 segment.close()
 
     def abandon(self) -> None:
-        """In a forked child: let go of the parent's journal without touching it."""
+        """In a forked child: release the parent's journal without changing it."""
         self.closed = True
         self._limit = self._room = self._plain_room = 0
         self._lock = threading.RLock()

@@ -102,7 +102,6 @@ class ProfileEvent(Message):
     """
 
     KIND: ClassVar[str] = "profile"
-    ALSO: ClassVar[Mapping[str, Check]] = {"frameworks": many(NAME, _MOST_FILES)}
 
     session: str = _cut(NAME, _LONGEST_NAME)
     """The profile's name."""
@@ -111,6 +110,8 @@ class ProfileEvent(Message):
     why: str = _cut(TEXT, _LONGEST_WHY, lambda why: why[:_LONGEST_WHY])
     framework: str = checked(NAME, "")
     """Several are joined with "+"."""
+    frameworks: tuple[str, ...] = listed(NAME)
+    """The same, one by one.  Whoever fills in one of the two has both."""
     files: tuple[str, ...] = _names(_MOST_FILES)
     directory: str = checked(TEXT, "")
     """Where the files are, as the process that wrote them names it."""
@@ -133,12 +134,13 @@ class ProfileEvent(Message):
     way: str = checked(NAME, "")
     """How the trace was taken: sdk, port or kineto."""
 
-    @property
-    def frameworks(self) -> tuple[str, ...]:
-        return tuple(filter(None, self.framework.split("+")))
+    def __post_init__(self) -> None:
+        joined = self.framework or "+".join(self.frameworks)
+        object.__setattr__(self, "framework", joined)
+        object.__setattr__(self, "frameworks", tuple(filter(None, joined.split("+"))))
 
     def body(self) -> dict[str, Any]:
-        body = Message.body(self) | {"frameworks": list(self.frameworks)}
+        body = Message.body(self)
         if self.state == STARTED:
             body["end_ns"] = 0
         return body

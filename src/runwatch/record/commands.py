@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from runwatch.record.capture_limits import (
     MAX_PORT,
@@ -21,7 +21,6 @@ from runwatch.record.checks import (
     RANK,
     TEXT,
     TIME,
-    Check,
     either,
     fields,
     flag,
@@ -75,7 +74,6 @@ class CommandResult(Message):
     """How a command went on one node.  Each kind of command has a result of its own below this."""
 
     KIND: ClassVar[str] = "command_result"
-    ALSO: ClassVar[Mapping[str, Check]] = {"processes": either(COUNT, _TARGETS), "looked": COUNT}
 
     command: str = checked(NAME, "")
     """The command's id."""
@@ -86,6 +84,10 @@ class CommandResult(Message):
     """done or failed."""
     why: str = checked(TEXT, "")
     took_ms: int | None = checked(COUNT)
+    looked: int | None = checked(COUNT)
+    """Of a `StacksResult`."""
+    processes: Any = checked(either(COUNT, _TARGETS))
+    """How many there were, or each of them: the results of a kind say which."""
 
 
 # ── ping ───────────────────────────────────────────────────────────────────────────────────────

@@ -1,4 +1,4 @@
-"""Every kind of event there is.  A new message is a dataclass in its file and a line here."""
+"""Every kind of event and of command.  A new one is a dataclass in its file, and a line here."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Mapping
 from typing import Final
 
 from runwatch.record.captures import CaptureRequested, ProfileDeleted, ProfileEvent
-from runwatch.record.commands import CommandResult
+from runwatch.record.commands import CommandResult, Ping, ProfileCommand, StacksWanted
 from runwatch.record.life import (
+    ClockJump,
     Config,
     Elapsed,
     Fork,
     GoodputEntry,
+    JournalLoss,
     LogText,
     RunEnd,
     RunStart,
     SdkWarning,
 )
 from runwatch.record.losses import (
-    ClockJump,
     JournalAside,
     JournalGap,
-    JournalLoss,
     LimitReached,
     PointsNotRecorded,
     RecordsSkipped,
@@ -35,6 +35,7 @@ from runwatch.record.node import (
     CollectorResumed,
     CollectorStuck,
     DeviceAdded,
+    DeviceLimited,
     DeviceLost,
     DeviceOwner,
     DeviceUnreadable,
@@ -45,15 +46,17 @@ from runwatch.record.node import (
     QueueUnknown,
 )
 from runwatch.record.sessions import SessionClock, SessionResume, SessionStart, SessionStop
-from runwatch.record.stacks import IncidentTold, StacksTaken
+from runwatch.record.stacks import Incident, Stacks
 
 EVENTS: Final[tuple[type[Message], ...]] = (
     RunStart, RunEnd, ProcessExit, Fork, Config, LogText, Elapsed, GoodputEntry, SdkWarning,
     ClockJump, JournalLoss, JournalGap, JournalAside, RecordsSkipped, SeriesNotRecorded,
     PointsNotRecorded, LimitReached, JobQueued, QueueUnknown, ProfileEvent, ProfileDeleted,
-    StacksTaken, IncidentTold, SessionStart, SessionStop, SessionResume, SessionClock,
+    Stacks, Incident, SessionStart, SessionStop, SessionResume, SessionClock,
     CaptureRequested, CommandResult, AgentStart, AgentEnd, GuestConnect, CollectorFailed,
     CollectorStuck, CollectorResumed, DeviceOwner, DeviceAdded, DeviceLost, DeviceUnreadable,
-    GpuXid,
+    DeviceLimited, GpuXid,
 )  # fmt: skip
 BY_KIND: Final[Mapping[str, type[Message]]] = {message.KIND: message for message in EVENTS}
+COMMANDS: Final[tuple[type[Message], ...]] = (Ping, StacksWanted, ProfileCommand)
+"""What a head may ask of an agent.  The answer is an event `command_result`."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 from runwatch.record.checks import (
     COUNT,
@@ -19,6 +19,7 @@ from runwatch.record.checks import (
     either,
     fields,
     flag,
+    number,
     whole,
 )
 from runwatch.record.message import Message, checked, listed, mapping
@@ -46,7 +47,7 @@ class RunStart(Message):
     """The run was not recorded by a process: it was read from a log of another tool."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RunEnd(Message):
     KIND: ClassVar[str] = "run_end"
 
@@ -60,6 +61,21 @@ class RunEnd(Message):
         either(TEXT, fields(type=TEXT, message=TEXT))
     )
     """One line, or `type` and `message`."""
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> Self:
+        end = super().of(body)
+        # Older records say whether `finish` was called, and nothing else: that meant done.  A null
+        # says that nobody knows.
+        return end if "done" in body else replace(end, done=end.explicit)
+
+    def body(self) -> dict[str, Any]:
+        body = super().body()
+        return {**body, "done": self.done} if self.explicit and self.is_completed else body
+
+    @property
+    def is_completed(self) -> bool:
+        return self.status == "completed"
 
     @property
     def exception_text(self) -> str:
@@ -140,3 +156,24 @@ class SdkWarning(Message):
 
     what: str = checked(TEXT, "")
     count: int = checked(COUNT, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class JournalLoss(Message):
+    """How many records a journal has dropped since it was opened."""
+
+    KIND: ClassVar[str] = "journal_loss"
+
+    dropped_records: int = checked(COUNT, 0)
+    """They were in the journal; its budget was used up."""
+    lost_records: int | None = checked(COUNT)
+    """They never reached the journal: there was no room."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClockJump(Message):
+    """Somebody set the wall clock.  A process's own records stay in order."""
+
+    KIND: ClassVar[str] = "clock_jump"
+
+    seconds: float = checked(number(), 0.0)

@@ -5,20 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from runwatch.record.checks import COUNT, NAME, STEP, TEXT, number
+from runwatch.record.checks import COUNT, NAME, STEP, TEXT
 from runwatch.record.message import Message, checked
-
-
-@dataclass(frozen=True, slots=True)
-class JournalLoss(Message):
-    """How many records a journal has dropped since it was opened."""
-
-    KIND: ClassVar[str] = "journal_loss"
-
-    dropped_records: int = checked(COUNT, 0)
-    """They were in the journal; its budget was used up."""
-    lost_records: int | None = checked(COUNT)
-    """They never reached the journal: there was no room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +82,3 @@ class LimitReached(Message):
 
     what: str = checked(NAME, "")
     why: str = checked(TEXT, "")
-
-
-@dataclass(frozen=True, slots=True)
-class ClockJump(Message):
-    """Somebody set the wall clock.  A process's own records stay in order."""
-
-    KIND: ClassVar[str] = "clock_jump"
-
-    seconds: float = checked(number(), 0.0)

@@ -22,7 +22,7 @@ from dataclasses import fields as fields_of
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from runwatch.errors import UsageError
-from runwatch.record.checks import Check, fields, many, mapped
+from runwatch.record.checks import NAME, Check, fields, many, mapped
 
 _FORM = "form"
 
@@ -36,6 +36,8 @@ class _Form(NamedTuple):
     """The value that a reader gets; None: as if nobody had said it."""
     write: Callable[[Any], Any] | None = None
     """What goes into the body; without one, the value itself."""
+    unless_empty: bool = False
+    """It is left out of the body while it is empty or false."""
 
 
 class Message:
@@ -44,9 +46,6 @@ class Message:
     __slots__ = ()
     KIND: ClassVar[str] = ""
     """The kind of the event or command.  Parts of other messages have none."""
-    ALSO: ClassVar[Mapping[str, Check]] = {}
-    """Fields that travel beside the declared ones: `body` derives them from others, or only some
-    messages of this kind have them.  The door checks them too."""
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Self:
@@ -61,7 +60,7 @@ class Message:
         body = {}
         for name, form in _forms(type(self)):
             value = getattr(self, name)
-            if value is not None:
+            if value is not None and (value or not form.unless_empty):
                 body[name] = value if form.write is None else form.write(value)
         return body
 
@@ -80,7 +79,7 @@ def _forms(kind: type[Message]) -> tuple[tuple[str, _Form], ...]:
 
 def checks_of(kind: type[Message]) -> dict[str, Check]:
     """What the door asks of each field."""
-    return dict(kind.ALSO) | {name: form.check for name, form in _forms(kind)}
+    return {name: form.check for name, form in _forms(kind)}
 
 
 def read_strictly(kind: type[M], body: Mapping[str, Any]) -> M:
@@ -114,6 +113,23 @@ def formed(
     return field(default=default, metadata={_FORM: _Form(check, read, write)})
 
 
+def unless_empty(declared: Any) -> Any:
+    """The same field, which is left out of the body while it is empty or false."""
+    form = declared.metadata[_FORM]._replace(unless_empty=True)
+    default, factory = declared.default, declared.default_factory
+    return field(default=default, default_factory=factory, metadata={_FORM: form})
+
+
+def one_of(words: tuple[str, ...], default: str) -> Any:
+    """One of these words.  A newer writer may know others: the door lets them in, and a reader
+    takes them for the default."""
+
+    def read(value: Any) -> Any:
+        return value if value in words else None
+
+    return field(default=default, metadata={_FORM: _Form(NAME, read)})
+
+
 def listed(each: Check, most: int = 10_000, default: tuple[Any, ...] | None = ()) -> Any:
     """A tuple of plain values; a reader passes over those that are wrong."""
 
@@ -134,6 +150,16 @@ def mapping(each: Check, most: int = 10_000) -> Any:
         return {str(name): item for name, item in value.items() if not each(item)}
 
     return field(default_factory=dict, metadata={_FORM: _Form(mapped(each, most), read, dict)})
+
+
+def part(kind: type[Message]) -> Any:
+    """Another message, or None."""
+
+    def read(value: Any) -> Any:
+        return kind.of(value) if isinstance(value, Mapping) else None
+
+    form = _Form(fields(**checks_of(kind)), read, lambda value: value.body())
+    return field(default=None, metadata={_FORM: form})
 
 
 def parts(kind: type[Message], most: int = 10_000) -> Any:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from runwatch.record.checks import COUNT, NAME, OFFSET, TEXT, TIME, either, flag, number
-from runwatch.record.message import Message, checked
+from runwatch.record.message import Message, checked, listed
 
 # ── processes ──────────────────────────────────────────────────────────────────────────────────
 
@@ -23,8 +22,8 @@ class ProcessExit(Message):
     code: int | None = checked(OFFSET)
     signal: int | str | None = checked(either(OFFSET, NAME))
     core_dumped: bool = checked(flag, False)
-    oom: bool = checked(flag, False)
-    """The kernel killed it because memory ran out."""
+    oom: bool | None = checked(flag)
+    """The kernel killed it because memory ran out; None: that cannot be told."""
     lived_ns: int | None = checked(TIME)
     """The last moment at which it was seen alive; None: the record's own time."""
     fault: str | None = checked(NAME)
@@ -124,6 +123,8 @@ class DeviceNotice(Message):
     device: str = checked(NAME, "")
     uuid: str | None = checked(NAME)
     name: str | None = checked(NAME)
+    metric: str | None = checked(NAME)
+    """What of the device; None: the device itself."""
     why: str | None = checked(TEXT)
 
 
@@ -140,6 +141,15 @@ class DeviceLost(DeviceNotice):
 @dataclass(frozen=True, slots=True)
 class DeviceUnreadable(DeviceNotice):
     KIND: ClassVar[str] = "device_unreadable"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceLimited(DeviceNotice):
+    """A device of this kind does not have some of the metrics."""
+
+    KIND: ClassVar[str] = "device_limited"
+
+    missing: tuple[str, ...] = listed(NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,15 +175,8 @@ class DeviceOwner(Message):
     uuid: str | None = checked(NAME)
     how: str = checked(NAME, "")
     """What says so."""
-    run: str | None = checked(NAME)
     rank: str | None = checked(NAME)
+    ranks: str | None = checked(NAME)
+    """Several processes share the device."""
     pid: str | None = checked(NAME)
     journal: str | None = checked(NAME)
-
-
-NOTICES: Mapping[str, type[Message]] = {
-    kind.KIND: kind
-    for kind in (
-        DeviceAdded, DeviceLost, DeviceUnreadable, GpuXid, CollectorStuck, CollectorResumed,
-    )
-}  # fmt: skip

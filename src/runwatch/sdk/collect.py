@@ -1,8 +1,8 @@
-"""What software and what machine a run has, found without waking anything up.
+"""The software and the machine of a run, found without starting or initialising anything.
 
-A framework counts only if the program has imported it; versions are its own `__version__`.  The
-git commit is read from .git's files, GPUs from the driver's /proc entries.  No process is
-started, no device initialised, nothing asked of the network.
+A framework counts only if the program has imported it; its version is its `__version__`.  The git
+commit is read from .git's files, GPUs from the driver's /proc entries.  No process is started, no
+device initialised, no network used.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def software(
         for key, value in sorted(environment.items())
         if key in _VARIABLES or key.startswith(_PREFIXES)
     }
-    found: dict[str, Json] = {
+    facts: dict[str, Json] = {
         "python": sys.version.split()[0],
         "runwatch": __version__,
         "argv": [*sys.argv],
@@ -60,12 +60,12 @@ def software(
         "environment": variables,
     }
     if (commit := git_commit(directory or Path(working_directory()))) is not None:
-        found["git_commit"] = commit
-    return found
+        facts["git_commit"] = commit
+    return facts
 
 
 def framework(modules: Mapping[str, ModuleType] = sys.modules) -> tuple[str, str]:
-    """The one framework a program trains with, and its version; ("", "") when there is none."""
+    """The framework that the program trains with, and its version; ("", "") if there is none."""
     for name in ("jax", "torch", "tensorflow"):
         if name in modules:
             return name, str(getattr(modules[name], "__version__", ""))
@@ -73,7 +73,7 @@ def framework(modules: Mapping[str, ModuleType] = sys.modules) -> tuple[str, str
 
 
 def system(*, proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> dict[str, Json]:
-    found: dict[str, Json] = {
+    facts: dict[str, Json] = {
         "host": os.uname().nodename,
         "kernel": os.uname().release,
         "machine": os.uname().machine,
@@ -83,14 +83,14 @@ def system(*, proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup"))
         "cgroup_memory_limit_bytes": _limit(cgroup),
         "gpus": [*gpus(proc)],
     }
-    return {key: value for key, value in found.items() if value not in (None, [])}
+    return {key: value for key, value in facts.items() if value not in (None, [])}
 
 
 def user(*, environment: Mapping[str, str] = os.environ, passwd: Path = Path("/etc/passwd")) -> str:
-    """Whose run it is; "" if nothing says.  `getpass` would ask directories on the network."""
+    """Whose run it is; "" if nothing says.  Not `getpass`: it would use the network."""
     for name in _USERS:
-        if found := environment.get(name, "").strip():
-            return found
+        if name_of_user := environment.get(name, "").strip():
+            return name_of_user
     mine = str(os.getuid())
     for line in _read(passwd).splitlines():
         fields = line.split(":")
@@ -121,7 +121,7 @@ def git_commit(directory: Path) -> str | None:
     """The commit checked out around `directory`; None outside a checkout."""
     for folder in (directory, *directory.parents):
         git = folder / ".git"
-        if git.is_file():  # a worktree or submodule: the file says where
+        if git.is_file():  # a worktree or submodule: the file names the directory
             git = folder / _read(git).removeprefix("gitdir:").strip()
         if git.is_dir():
             return _head(git)
@@ -154,7 +154,7 @@ def _memory(proc: Path) -> int | None:
 def _limit(cgroup: Path) -> int | None:
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
         text = _read(cgroup / name).strip()
-        if text.isdigit() and int(text) < 2**60:  # cgroup v1 says "no limit" with a huge number
+        if text.isdigit() and int(text) < 2**60:  # cgroup v1 writes a huge number for "no limit"
             return int(text)
     return None
 
@@ -167,6 +167,6 @@ def _read(path: Path) -> str:
 
 
 def circumstances() -> dict[str, Json]:
-    """Whose it is, and since when it was wanted; what is not known is left out."""
-    found: dict[str, Json] = {"user": text(user())[:200], "queued_at_ns": queued_at_ns()}
-    return {name: value for name, value in found.items() if value}
+    """Whose run it is and when it was queued; unknown values are left out."""
+    facts: dict[str, Json] = {"user": text(user())[:200], "queued_at_ns": queued_at_ns()}
+    return {name: value for name, value in facts.items() if value}

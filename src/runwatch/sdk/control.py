@@ -1,7 +1,7 @@
-"""What others may ask of this process while it trains: a socket beside its journal.
+"""A socket beside the journal, at which others can ask this process while it trains.
 
 One daemon thread waits in `accept` and costs nothing until someone asks.  One JSON line comes in,
-`{"kind": …, "body": {…}}`, one goes out.  Only this user (and root) may ask.  The other end is
+`{"kind": …, "body": {…}}`, and one goes out.  Only this user and root may ask.  The other end is
 `agent/errands/control.py`.
 """
 
@@ -35,12 +35,12 @@ def _forget_in_child() -> None:
         control.forget()
 
 
-# A child that kept the parent's socket open would leave those who ask waiting.
+# If a child kept the parent's socket open, those who ask would wait for ever.
 os.register_at_fork(after_in_child=_forget_in_child)
 
 
 class _Listening:
-    """A socket.  It is closed only if its number is still its own."""
+    """A listening socket.  Closed only if its descriptor is still ours."""
 
     def __init__(self, line: socket.socket) -> None:
         self.line = line
@@ -69,7 +69,7 @@ class Control:
         self._thread: threading.Thread | None = None
 
     def serve(self, kind: str, handler: Handler) -> None:
-        """`handler` is called in the control thread; what it raises becomes the answer."""
+        """`handler` is called in the control thread.  If it raises, the answer is an error."""
         self._handlers[kind] = handler
 
     @guarded("serve the control socket")
@@ -80,7 +80,7 @@ class Control:
             self._socket = _listen(self._journal)
         except OSError as error:
             tally.count(
-                "no control socket", f"{self._journal}: {error}: this process cannot be asked"
+                "no control socket", f"{self._journal}: {error}: the agent cannot ask this process"
             )
             return
         _open.add(self)
@@ -101,15 +101,15 @@ class Control:
         listening.line.shutdown(socket.SHUT_RDWR)  # wakes the thread, which closes the socket
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
-            thread.join(STOP_SECONDS)  # it may be answering: that is not waited for
+            thread.join(STOP_SECONDS)  # briefly: it may be answering, and we do not wait for that
 
     def is_lost(self) -> bool:
-        """Whether the program has closed what it did not open, our socket among it."""
+        """Whether the program has closed our socket's descriptor."""
         listening = self._socket
         return listening is not None and not listening.is_ours()
 
     def forget(self) -> None:
-        """In a forked child: the socket is the parent's."""
+        """In a forked child: the socket belongs to the parent."""
         listening, self._socket = self._socket, None
         if listening is not None:
             listening.close()
@@ -137,28 +137,28 @@ class Control:
                 return
             line.sendall(json.dumps(self._answer(question)).encode() + b"\n")
         except (OSError, ValueError):
-            return  # hung up, too slow, or nonsense: theirs to notice
+            return  # the other side hung up, was too slow, or sent no JSON: it will notice
 
     def _answer(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
         kind = str(question.get("kind"))
         handler = self._handlers.get(kind)
         if handler is None:
-            return {"error": f"this process does not know how to answer {kind!r}"}
-        failed = {"error": f"{kind} failed in the process; its own log says why"}
+            return {"error": f"this process does not know the question {kind!r}"}
+        failed = {"error": f"{kind} failed in the process; its log says why"}
         return attempt(f"answer {kind}", failed, lambda: handler(dict(question.get("body") or {})))
 
 
 def _stacks(question: Mapping[str, Any]) -> Mapping[str, Any]:
-    from runwatch.capture.stacks import own_stacks  # nobody asks most processes
+    from runwatch.capture.stacks import own_stacks, shortened  # nobody asks most processes
 
-    return own_stacks().shortened().to_json()
+    return shortened(own_stacks()).body()
 
 
 def _listen(journal: Path) -> _Listening:
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with socket_of(journal) as address:
-            # Under its name it is found only by then: one that does not listen yet turns away.
+            # It gets its name only when it listens: before that, connections would be refused.
             listening.bind(f"{address}.new")
             os.chmod(f"{address}.new", 0o600)
             listening.listen(8)

@@ -1,15 +1,15 @@
-"""`diagnose`: stacks of all threads when a program hangs or dies of a fault.
+"""`diagnose`: collects the stacks of all threads when a program hangs or dies of a fault.
 
     with runwatch.diagnose(interval_seconds=600):
         train()
 
-Inside the block a fault (SEGV, FPE, ABRT, BUS, ILL) leaves the stacks of all threads, and so does
-every interval that passes, also while the main thread is stuck in native code.  SIGUSR1 leaves
-that of the thread that gets it, the main one.  They go to standard error, or with `to_file` to a
-file of this process's own in /tmp/debugging ($RUNWATCH_STACKS_DIR).  If a run is going on, its
-agent stores them; those of a fault that went to standard error, if a file is behind it.
+Inside the block, a fault (SEGV, FPE, ABRT, BUS, ILL) writes the stacks of all threads, and so does
+every interval that passes, even while the main thread is stuck in native code.  SIGUSR1 writes the
+stack of the thread that gets it, the main one.  The stacks go to standard error or, with `to_file`,
+to a file of this process in /tmp/debugging ($RUNWATCH_STACKS_DIR).  If a run is going on, its agent
+stores them; of a fault's stacks on standard error, only if standard error is a file.
 
-Nothing here raises into the block, ends the program or keeps it from leaving.
+Nothing here raises into the block, ends the program or delays its end.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def diagnose(
 
 
 def begin(interval_seconds: object, *, to_file: object) -> watchdog.Watch | None:
-    """Collect stacks until `end`; None if that cannot be, which is said once."""
+    """Collect stacks until `end`; None, and one warning, if that is not possible."""
     return attempt("collect stacks", None, lambda: _begin(interval_seconds, bool(to_file)))
 
 
@@ -76,7 +76,7 @@ def _interval(value: object) -> float:
         return float(value)
     _say(
         "stack interval",
-        f"the interval {text_of(value)} is no number of seconds: using {INTERVAL_SECONDS}",
+        f"interval {text_of(value)} is not a number of seconds above 0: using {INTERVAL_SECONDS}",
     )
     return INTERVAL_SECONDS
 
@@ -88,16 +88,16 @@ def _target(to_file: bool) -> Target | None:
             return Console(fd, heading("opened", _about().pairs(), system_clock.wall_ns()))
     file = _file()
     if file is not None and not to_file:
-        _say("no console", f"sys.stderr has no file behind it: stacks go to {file.path}")
+        _say("no console", f"sys.stderr has no file descriptor: stacks go to {file.path}")
     return file
 
 
 def _file() -> DumpFile | None:
-    """In the usual place, else beside the journal, else nowhere; said once."""
+    """In the usual directory, else beside the journal, else None.  A move is reported once."""
     about = _about()
-    wanted = Path(os.environ.get("RUNWATCH_STACKS_DIR") or DIRECTORY)
+    configured = Path(os.environ.get("RUNWATCH_STACKS_DIR") or DIRECTORY)
     problems = []
-    for directory in (wanted, about.journal):
+    for directory in (configured, about.journal):
         if directory is None:
             continue
         try:
@@ -118,9 +118,9 @@ def _file_in(directory: Path, about: About) -> DumpFile:
     return watchdog.file_in(directory, lambda: DumpFile.create(directory, about, now))
 
 
-@guarded("say so")
+@guarded("report it")
 def _say(what: str, message: str) -> None:
-    """Once.  A log that fails for want of a console is no reason to go without stacks."""
+    """Warn once.  A log that fails because there is no console must not cost us the stacks."""
     tally.count(what, message)
 
 

@@ -1,7 +1,7 @@
 """A run in a process to which it was pickled.
 
-A loader's workers get the dataset, and what the dataset holds; a trainer's configuration goes to
-the processes that it starts.  None of them is to fail for a run that is among it.
+A data loader's workers get the dataset with everything in it; a trainer's configuration goes to the
+processes that it starts.  None of them must fail because a run is among it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from runwatch.sdk.guard import tally
 from runwatch.sdk.identity import Identity
 from runwatch.sdk.run import Run
 from runwatch.sdk.values.config import ConfigDict
-from runwatch.sdk.values.pending import Said
+from runwatch.sdk.values.pending import Logged
 from runwatch.sdk.values.plain import mapping
 
 _PLAIN: Final = (str, int, float, Enum, type(None))
 
 
-def told(run: Run) -> dict[str, Any]:
-    """What of a run everybody may see: its attributes, and its config as it is recorded."""
+def public_part(run: Run) -> dict[str, Any]:
+    """The public part of a run: its attributes, and its config as it is recorded."""
     public = {name: value for name, value in vars(run).items() if not name.startswith("_")}
     plain = {name: value for name, value in public.items() if isinstance(value, _PLAIN)}
     return plain | {"config": mapping(run.config)}
@@ -39,7 +39,7 @@ def _here(identity: Identity) -> Run | None:
 
 
 class Elsewhere(Run):
-    """Everything can be called; what is said goes to this process's run, once there is one."""
+    """Everything can be called.  Records go to this process's own part in the run, if any."""
 
     def __init__(self, identity: Identity, about: Mapping[str, Any]) -> None:
         super().__init__(identity)
@@ -51,10 +51,10 @@ class Elsewhere(Run):
     def _listens(self, all_hosts: bool) -> bool:
         return True
 
-    def _accept(self, said: Said) -> None:
+    def _accept(self, logged: Logged) -> None:
         run = _here(self._identity)
         if run is not None:
-            run._accept(said)
+            run._accept(logged)
         else:
             tally.count("another process's run", quiet=True)
 
@@ -62,4 +62,4 @@ class Elsewhere(Run):
         return None
 
     def _end(self, status: str, **_: Any) -> None:
-        """Not ours to end."""
+        """It belongs to another process, which ends it."""

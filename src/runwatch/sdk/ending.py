@@ -1,8 +1,8 @@
-"""Noticing how the program ends, without getting in its way.
+"""Notices how the program ends, without getting in its way.
 
-An uncaught exception passes our hook and goes on to the one that was there before.  At exit we
-come after every handler the program registered later than its run.  Signals stay the user's: no
-handler is installed, and what a signal did the agent learns from the kernel.
+An uncaught exception passes our hook and goes on to the hook that was there before.  At exit we run
+after every handler that the program registered after `init`.  Signals belong to the user: we
+install no handler; the agent learns from the kernel what a signal did.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class EndWatch:
         self._on_exception = on_exception
         self._on_exit = on_exit
         self._active = False
-        self._hook = self._excepthook  # one object, so that it can be recognised
+        self._hook = self._excepthook  # one object, so that `stop` can recognise it
         self._previous: Callable[..., Any] = sys.__excepthook__
         self._earlier_error = getattr(sys, "last_value", None)
         self._finalizer: Any = None
@@ -40,7 +40,7 @@ class EndWatch:
         self._finalizer = when_worker_ends(self._at_worker_exit)
 
     def stop(self) -> None:
-        """Leaves no trace, unless a later hook of the user's calls ours: then ours is deaf."""
+        """Leaves no trace, unless a later hook of the user's calls ours: then ours does nothing."""
         self._active = False
         atexit.unregister(self._at_exit)
         if sys.excepthook is self._hook:
@@ -76,7 +76,7 @@ def _interactive() -> bool:
 
 
 def when_worker_ends(function: Callable[[], None]) -> Any:
-    """In a multiprocessing worker, which skips atexit: have `function` called at its end."""
+    """In a multiprocessing worker, which skips atexit: call `function` at its end."""
     process: Any = sys.modules.get("multiprocessing.process")
     util: Any = sys.modules.get("multiprocessing.util")
     if process is None or util is None or process.parent_process() is None:
@@ -85,11 +85,11 @@ def when_worker_ends(function: Callable[[], None]) -> Any:
 
 
 def describe(error: BaseException) -> tuple[str, str]:
-    """(status, text) of a run that ended with this error."""
+    """The status and error text of a run that ended with this error."""
     if isinstance(error, SystemExit):
         if error.code in (None, 0):
             return "completed", ""
         return "failed", f"SystemExit: {masking.text(text_of(error.code)[:MAX_TEXT])[:2000]}"
-    said = masking.text(text_of(error)[:MAX_TEXT])[:2000]
-    text = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    message = masking.text(text_of(error)[:MAX_TEXT])[:2000]
+    text = f"{type(error).__name__}: {message}" if message else type(error).__name__
     return ("killed" if isinstance(error, KeyboardInterrupt) else "failed"), text

@@ -1,14 +1,14 @@
-"""The last words reach the head before the process ends.
+"""Waits at the end of the process until the head has its last records.
 
-Often nothing outlives the program: a container ends with its first process, a batch system takes
-down what a job's step leaves behind.  An agent that began in there has not a moment left, and what
-the program said last, how it ended among it, would stay unsent on a disk that goes, too.  So the
-process itself waits, at its very end, until its agent has noted that a head has everything: half
-a second as a rule, a few at most.  It does not wait if there is no head, and not if the agent says
-that the head is away.
+Often nothing outlives the program: a container ends with its first process, a batch system kills
+what a job step leaves behind.  An agent inside has no time left, and the program's last records,
+with how it ended, would stay unsent on a disk that is deleted too.  So the process itself waits, at
+its very end, until its agent has noted that a head has everything: usually half a second, a few
+seconds at most.  It does not wait if there is no head, or if the agent says that the head does not
+answer.
 
-Nothing is imported here when it comes to that: what runs a string as code (named tuples and data
-classes do) makes Python forget that it ends by Ctrl-C, and the shell sees another exit status.
+Nothing may be imported here at that time: code that runs a string (named tuples and data classes
+do) makes Python forget that Ctrl-C ended it, and the shell would see another exit status.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from runwatch.sdk.guard import guarded, tally
 PATIENCE_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 0.02
 _AGENT_LOOKS: Final = 10
-"""Every tenth time the agent is looked for, too."""
+"""Check for the agent on every tenth look."""
 
 _unsent: dict[Path, Position] = {}
 _asking: set[Path] = set()
@@ -36,10 +36,10 @@ _pid = os.getpid()
 
 
 def expect(journal: Path, end: Position, *, ask_for_agent: bool) -> None:
-    """This journal is closed, and that is where it ends.  `ask_for_agent`: if there is none, or
-    none any more, this process is the one to start it."""
+    """The journal is closed and ends at `end`: wait for it.  `ask_for_agent`: this process starts
+    an agent if there is none."""
     global _pid
-    if _pid != os.getpid():  # in a forked child: those of the parent are not ours
+    if _pid != os.getpid():  # in a forked child: the entries are the parent's
         _pid = os.getpid()
         _forget()
     if _is_all_stored():
@@ -57,13 +57,13 @@ def _forget() -> None:
 
 @guarded("wait for the last records to be sent")
 def wait(seconds: float = PATIENCE_SECONDS) -> None:
-    """Until a head has all of it, or will not have it soon."""
+    """Wait until a head has everything, or will not have it soon."""
     if not _unsent or _pid != os.getpid():
         return
     try:
         if launch.wanted():
             _wait(time.monotonic() + seconds)
-    except KeyboardInterrupt:  # somebody is in a hurry
+    except KeyboardInterrupt:  # the user does not want to wait
         pass
     finally:
         _forget()
@@ -79,14 +79,14 @@ def _wait(deadline: float) -> None:
                 _see_to_agent(root, host, is_named)
         look += 1
         launch.reap()
-        there = [has_head(root, host) for root in roots]
-        if "agent" in tally.counts or False in there or not (is_named or any(there)):
+        answers = [has_head(root, host) for root in roots]
+        if "agent" in tally.counts or False in answers or not (is_named or any(answers)):
             return
         time.sleep(_LOOK_SECONDS)
 
 
 def _see_to_agent(root: Path, host: str, is_named: bool) -> None:
-    """More than once: one that is being killed has its lock for a moment longer."""
+    """Start an agent if there is none.  Repeated: a dying agent holds its lock a moment longer."""
     if (is_named or has_head(root, host)) and not (
         launch.is_on_its_way(root, host) or launch.has_agent(root, host)
     ):
@@ -95,6 +95,6 @@ def _see_to_agent(root: Path, host: str, is_named: bool) -> None:
 
 def _is_all_stored() -> bool:
     for journal, end in list(_unsent.items()):
-        if stored_in(journal) >= end or not journal.exists():  # removed, long after it was sent
+        if stored_in(journal) >= end or not journal.exists():  # removed long after it was stored
             del _unsent[journal]
     return not _unsent

@@ -1,11 +1,11 @@
-"""What a process of a run leaves behind when it dies of a fault, and when it is asked by signal.
+"""Leaves the stacks of a process of a run when it dies of a fault, or when a signal asks for them.
 
 From `init` on, SEGV, FPE, ABRT, BUS and ILL write the stacks of all threads to `faults.txt` beside
-the journal, and STACK_SIGNAL, by which an agent asks a process that does not answer, to
-`stacks.txt`.  It costs two open files and nothing else.  The process dies as it would have.
+the journal.  STACK_SIGNAL, by which an agent asks a process that does not answer, writes them to
+`stacks.txt`.  This costs two open files and nothing else.  The process dies as it would have.
 
-A program that uses faulthandler itself (or has PYTHONFAULTHANDLER set) keeps it to itself, and so
-does one that hosts a Java machine, which lives on SEGV.  RUNWATCH_STACKS=off: none of this.
+We leave a program alone that uses faulthandler itself (or has PYTHONFAULTHANDLER set), and one that
+hosts a Java machine, which uses SEGV.  RUNWATCH_STACKS=off switches all of this off.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _add(path: Path, header: str, desk: Desk) -> None:
 
 @guarded("stop watching for faults")
 def unwatch_faults(journal: Path | None = None) -> None:
-    """Of the run whose journal lies there; without a name, of every run of this process."""
+    """For the run with this journal; without a journal, for every run of this process."""
     own = [file for file in _open if file.pid == os.getpid()]
     for file in own:
         if journal is None or file.path.parent == journal:
@@ -91,8 +91,8 @@ def unwatch_faults(journal: Path | None = None) -> None:
 
 @guarded("watch for faults again")
 def mind_faults() -> None:
-    """A program that has closed what it did not open may write to our numbers by now: a dump must
-    not go there."""
+    """The program may have closed our descriptors and reused their numbers: open new files, so that
+    a dump does not go into the program's."""
     for file in list(_open):
         if file.pid == os.getpid() and not file.fd.is_ours():
             _open.remove(file)
@@ -118,7 +118,7 @@ def _may_watch(environment: Mapping[str, str]) -> bool:
 
 
 def _hosts_java(maps: Path = Path("/proc/self/maps")) -> bool:
-    """A Java machine checks for null by running into SEGV, and goes on."""
+    """A Java machine uses SEGV to check for null, and goes on."""
     try:
         return "libjvm" in maps.read_text(errors="replace")
     except OSError:

@@ -37,9 +37,9 @@ class _State:
         self.waiting = Waiting()
         self.config = ConfigDict()
         self.ids: dict[RunId, str] = {}
-        """Names by the ids used in this process."""
+        """Run id -> name, for the ids used in this process."""
         self.begun: dict[str, Run] = {}
-        """Runs by name that something else than `init` began: `init` takes them over."""
+        """Runs by name that something other than `init` began: `init` takes them over."""
 
 
 _state = _State()
@@ -59,9 +59,9 @@ def init(
     """Begin this process's part in the run called `name`; every rank calls it.
 
     A name used before is the same run and a new attempt.  `config` is a dict, a dataclass or a
-    namespace.  Rank 0 records what `log` is given, unless `record_on_all_hosts`.  With
-    `total_steps`, a process that ends before its last step is known not to be done.  Records go to
-    `dir`, else $RUNWATCH_DIR, else ~/.runwatch.  Never raises and never waits.
+    namespace.  Only rank 0 records the values of `log`, unless `record_on_all_hosts`.  With
+    `total_steps`, a process that ends before its last step is known to be incomplete.  Records go
+    to `dir`, else $RUNWATCH_DIR, else ~/.runwatch.  Never raises and never waits.
     """
     called = _script() if name is None else name
 
@@ -74,8 +74,8 @@ def init(
             directory=dir,
         )
 
-    found = attempt("identify the run", None, lambda: identify(called, run_id=id))
-    identity = found or Identity(slug(text_of(called)), "run", 0, 0, 1, "", "NONE")
+    identified = attempt("identify the run", None, lambda: identify(called, run_id=id))
+    identity = identified or Identity(slug(text_of(called)), "run", 0, 0, 1, "", "NONE")
     nothing: dict[str, Any] = {}
     values = attempt("read the config", nothing, lambda: config_values(config))
     return begin(identity, make, values, Run)
@@ -87,7 +87,7 @@ def begin(
     config: Mapping[str, Any],
     kind: type[AnyRun],
 ) -> AnyRun:
-    """Make it the current run; or the current run, if it is that one already."""
+    """Make it the current run, or return the current run if that is the same one."""
     with _state.lock:
         current = current_run()
         if current is not None and not current._is_child:
@@ -113,19 +113,19 @@ def begin(
 
 
 def offer(run: Run) -> None:
-    """A run that is not the current one; `init` with its name makes it that."""
+    """A run that is not the current one; `init` with its name makes it current."""
     _state.begun[run.name] = run
 
 
 @guarded("deliver what was recorded before the run")
 def _deliver(run: Run) -> None:
-    said = _state.waiting.said
-    while said:
-        run._accept(said.popleft())
+    records = _state.waiting.logged
+    while records:
+        run._accept(records.popleft())
 
 
 def _distinct(identity: Identity) -> Identity:
-    """One job, several runs one after another: an id from the job alone would mix them."""
+    """One job may have several runs in turn: an id from the job alone would mix them."""
     name = _state.ids.setdefault(identity.run, identity.name)
     if name == identity.name:
         return identity
@@ -134,19 +134,19 @@ def _distinct(identity: Identity) -> Identity:
 
 
 def current_run() -> Run | None:
-    """The run that is going on in this process, if one is."""
+    """The run that is going on in this process, if any."""
     run = _state.run
     return None if run is None or run._finished else run
 
 
 def config() -> ConfigDict:
-    """The current run's config; before there is a run, what it will begin with."""
+    """The current run's config; before there is a run, the config that it will begin with."""
     run = current_run()
     return _state.config if run is None else run.config
 
 
 def log(data: Mapping[str, Any] | None = None, /, step: int | None = None, **values: Any) -> None:
-    """`Run.log` of the current run; before there is one, what is said waits for it."""
+    """`Run.log` of the current run.  Before there is a run, values wait for it."""
     front.edge.log(data, step, **values)
 
 
@@ -165,7 +165,7 @@ def step(number: int) -> AbstractContextManager[None]:
 
 
 def data(items: Iterable[T]) -> Iterable[T]:
-    """`Run.data` of the run that is current when the items are asked for."""
+    """`Run.data` of the run that is current when the items are requested."""
     return step_data(_run_or_warn, items)
 
 
@@ -236,7 +236,7 @@ def _run_or_warn() -> Run | None:
 
 
 def finish(status: str | None = None, reason: str | None = None) -> None:
-    """`Run.finish` of the current run; without one, nothing."""
+    """`Run.finish` of the current run; does nothing without one."""
     run = current_run()
     if run is not None:
         run.finish(status, reason)
@@ -249,7 +249,7 @@ def _script() -> str:
 
 def _after_fork() -> None:
     _state.lock = threading.RLock()
-    _state.waiting.said.clear()  # the parent's to deliver
+    _state.waiting.logged.clear()  # the parent delivers these
     tally.forget()
     launch.forget()
     if _state.run is not None:

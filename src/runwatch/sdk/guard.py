@@ -1,8 +1,8 @@
-"""The SDK's edge.  No failure of ours passes it into the user's program.
+"""The edge of the SDK.  No failure of ours gets past it into the user's program.
 
-Failures are counted by kind, said once in the log (logger "runwatch") and recorded as `warning`
-events.  This file holds the only broad `except` of the SDK.  `Edge.log` and `record` live here
-because they are called too often for one more Python frame around them.
+Failures are counted by kind, logged once (logger "runwatch") and recorded as `warning` events.
+This file holds the only broad `except` of the SDK.  `Edge.log` and `record` are here because they
+are called too often for one more Python frame around them.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ logger = logging.getLogger("runwatch")
 MAX_KINDS: Final = 200
 _PLAIN: Final = frozenset((float, int))
 
-# What the quick way cannot take: a new name, an odd value, a step beyond 64 bits.  It raises
-# before anything is written, and the slow way looks closely.
+# What the fast path cannot take: a new name, an odd value, a step beyond 64 bits.  It raises before
+# anything is written; the slow path then looks closely.
 _ODD: Final = (LookupError, TypeError, AttributeError, ArithmeticError, StructError)
 
 
 class Tally:
-    """How often each kind of thing went wrong in this process."""
+    """How often each kind of problem occurred in this process."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
         self._reported: dict[str, int] = {}
         self.listener: Callable[[], None] | None = None
-        """Called when a kind is seen for the first time."""
+        """Called when a kind occurs for the first time."""
 
     def count(self, what: str, message: str = "", *, by: int = 1, quiet: bool = False) -> None:
-        """`quiet`: it is as it should be, and only to be seen by who looks."""
+        """`quiet`: not a problem; counted for people who look, but not logged."""
         if what not in self.counts and len(self.counts) >= MAX_KINDS:
-            what, message = "other", "more kinds of trouble than are counted apart"
+            what, message = "other", f"more than {MAX_KINDS} kinds of problems: counted together"
         seen = self.counts.get(what, 0)
         self.counts[what] = seen + by
         if seen:
             return
         # Counted first: a log handler that records metrics may bring us here again.
         if not quiet:
-            logger.warning("%s (said once; counted from now on)", message or what)
+            logger.warning("%s (logged once; repeats are only counted)", message or what)
         if self.listener is not None:
             self.listener()
 
@@ -71,13 +71,13 @@ tally = Tally()
 
 
 def failed(where: str, error: Exception) -> None:
-    """A failure of ours: counted, said once, and over.  One of the user's goes on its way."""
+    """Count a failure of ours and log it once.  A user's interruption is raised again."""
     let_pass(error)
     try:
         kind = f"{where}: {type(error).__name__}"
         tally.count(kind, f"runwatch could not {where}: {type(error).__name__}: {error}")
     except Exception as another:
-        let_pass(another)  # otherwise a log handler or a __str__ that raises
+        let_pass(another)  # a log handler or a __str__ raised: ignored
 
 
 def guarded(where: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
@@ -106,7 +106,7 @@ def attempt(where: str, default: T, function: Callable[[], T]) -> T:
 
 
 def text_of(value: object) -> str:
-    """str(), for values that may not have a working one."""
+    """str(), for values whose own may fail."""
     try:
         return str(value)
     except Exception as error:
@@ -115,7 +115,7 @@ def text_of(value: object) -> str:
 
 
 class Edge:
-    """What the hot calls need.  A run is one; so is what waits for a run to begin."""
+    """What the hot calls need.  A run is one; so is `Waiting`, before a run begins."""
 
     __slots__ = (
         "_at_step", "_awaits_data", "_plans", "_point", "_points", "_quick", "_recordable",
@@ -127,18 +127,18 @@ class Edge:
     _series: dict[str, int]
     """Series ids of names that `log` may write at once."""
     _recordable: dict[str, int]
-    """The same for `metrics.record`, which leaves out the system metrics' names."""
+    """The same for `metrics.record`, without the names of system metrics."""
     _plans: dict[tuple[str, ...], Callable[[tuple[float, ...], int], None]]
-    """How to write the key sets seen by `log`."""
+    """How to write each set of keys that `log` has seen."""
     _quick: QuickStep | None
-    """Records steps without a detour; None while the journal is not open."""
+    """Records steps directly; None while the journal is not open."""
     _step: int
     _thread: int
-    """The one that takes the steps; until there are any, the one that called `init`."""
+    """The thread that takes the steps; before the first step, the one that called `init`."""
     _awaits_data: bool
     """Whether that thread is waiting for a loader's next item."""
     _at_step: Callable[[int, bool], None] | None
-    """Set while a profile is taken: told of each step's begin (True) and end (False)."""
+    """Set while a profile is taken: called at each step's begin (True) and end (False)."""
 
     def __init__(self) -> None:
         self._forget_ids()
@@ -148,7 +148,7 @@ class Edge:
         self._at_step = None
 
     def _forget_ids(self) -> None:
-        """From here on every call takes the slow way, which knows what to do."""
+        """From here on every call takes the slow path, which knows what to do."""
         self._series, self._recordable, self._plans = {}, {}, {}
         self._quick = None
         self._point = _no_point
@@ -159,8 +159,8 @@ class Edge:
     ) -> None:
         """Record numbers of this moment: `log(loss=0.1)` or `log({"loss": 0.1}, step=7)`.
 
-        Without `step`, the step that `steps()` or `step()` is at.  Strings and dicts become log
-        lines.  Never raises; what cannot be recorded is counted and warned about once.
+        Without `step`, the current step of `steps()` or `step()`.  Strings and dicts become log
+        lines.  Never raises; a value that cannot be recorded is counted and logged once.
         """
         try:
             at = self._step if step is None else step
@@ -204,7 +204,7 @@ def _no_points(series: tuple[int, ...], values: tuple[float, ...], step: int) ->
 
 
 class Front:
-    """Holds the edge that `record` and the module-level calls speak to."""
+    """Holds the edge that `record` and the module-level calls use."""
 
     __slots__ = ("edge",)
 

@@ -1,7 +1,7 @@
 """Who this process is: which run, which rank, which host, which attempt.
 
-Everything is read from the environment, from /proc, or from a framework that already knows;
-nothing is imported, no device is touched, no name is looked up on the network.
+Everything is read from the environment, from /proc, or from a framework that already knows.
+Nothing is imported, no device is touched, no name is looked up on the network.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_DISPLAY: Final = 200
 GKE_IDENTIFIER: Final = "GKE_DIAGON_IDENTIFIER"
 GKE_METADATA: Final = "GKE_DIAGON_METADATA"
 
-# First that holds a number wins.  RANK before the node's number: torchrun sets both.
+# The first that holds a number wins.  RANK comes before the node's number: torchrun sets both.
 _RANK: Final = (
     "RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "JAX_PROCESS_ID",
     "NODE_RANK", "GROUP_RANK", "TPU_WORKER_ID", "JOB_COMPLETION_INDEX",
@@ -39,13 +39,13 @@ _LOCAL_RANK: Final = (
 
 
 class IdentityError(ValueError):
-    """An orchestrator's variable is there and does not say what it must."""
+    """A variable of an orchestrator is set but malformed."""
 
 
 class Identity(NamedTuple):
     run: RunId
     name: str
-    """For people; any text, cleaned."""
+    """For people: any text, cleaned."""
     rank: int
     local_rank: int
     world_size: int
@@ -62,17 +62,17 @@ def identify(
     modules: Mapping[str, ModuleType] = sys.modules,
     strict: bool = False,
 ) -> Identity:
-    """`strict`: raise for a malformed variable of an orchestrator, rather than use the name."""
+    """`strict`: raise for a malformed variable of an orchestrator instead of using the name."""
     shown = display_name(name)
     try:
         run, orchestrator = _run_id(text_of(name), run_id, environment)
     except IdentityError as error:
         if strict:
             raise
-        tally.count("run id", f"{error}; the run's id comes from its name")
+        tally.count("run id", f"{error}; the run's id comes from its name instead")
         run, orchestrator = slug(text_of(name)), "NONE"
-    known = attempt("ask the framework for the rank", None, lambda: _framework_rank(modules))
-    rank, world_size = known or _environment_rank(environment)
+    framework = attempt("ask the framework for the rank", None, lambda: _framework_rank(modules))
+    rank, world_size = framework or _environment_rank(environment)
     local = _number(environment, _LOCAL_RANK)
     return Identity(
         run,
@@ -86,10 +86,10 @@ def identify(
 
 
 def display_name(name: object) -> str:
-    given = text_of(name)
-    shown = "".join(c if c.isprintable() else " " for c in given[: 10 * MAX_DISPLAY]).strip()
+    original = text_of(name)
+    shown = "".join(c if c.isprintable() else " " for c in original[: 10 * MAX_DISPLAY]).strip()
     shown = shown.encode("utf-8", "replace").decode()[:MAX_DISPLAY] or "run"
-    if shown != given:
+    if shown != original:
         tally.count("run name", f"the run's name was cleaned for display: {shown!r}")
     return shown
 
@@ -104,9 +104,9 @@ def slug(name: str) -> RunId:
 
 
 def _run_id(name: str, explicit: str | None, environment: Mapping[str, str]) -> tuple[RunId, str]:
-    given = explicit or environment.get("RUNWATCH_RUN_ID")
-    if given:
-        return slug(text_of(given)), "CUSTOM"
+    chosen = explicit or environment.get("RUNWATCH_RUN_ID")
+    if chosen:
+        return slug(text_of(chosen)), "CUSTOM"
     if workload := environment.get("RUN_WORKLOAD_ID"):
         return workload_id(workload), "CUSTOM"
     if environment.get(GKE_IDENTIFIER):
@@ -124,7 +124,7 @@ def workload_id(workload: str) -> RunId:
 
 
 def gke_id(environment: Mapping[str, str]) -> RunId:
-    """The same on every pod of a workload, and the one other tools compute."""
+    """The same on every pod of a workload, and the same as other tools compute."""
     identifier = _json(environment, GKE_IDENTIFIER)
     metadata = _json(environment, GKE_METADATA)
     cluster = _required(identifier, "clustername", GKE_IDENTIFIER).rsplit("/", 1)[-1]
@@ -146,8 +146,8 @@ def slurm_id(job: str, environment: Mapping[str, str]) -> RunId:
 
 def attempt_key(environment: Mapping[str, str]) -> str:
     """The same for processes that were started together, different after a restart."""
-    if given := environment.get("RUNWATCH_ATTEMPT"):
-        return given[:MAX_DISPLAY]
+    if key := environment.get("RUNWATCH_ATTEMPT"):
+        return key[:MAX_DISPLAY]
     if job := environment.get("SLURM_JOB_ID"):
         return f"slurm-{job}.{environment.get('SLURM_RESTART_COUNT', '0')}"
     if torchrun := environment.get("TORCHELASTIC_RUN_ID"):
@@ -158,34 +158,34 @@ def attempt_key(environment: Mapping[str, str]) -> str:
 
 
 def queued_at_ns(environment: Mapping[str, str] = os.environ) -> int | None:
-    """When the job was handed in, where somebody says so; None where nobody does.
+    """When the job was submitted; None if nothing says so.
 
-    `RUNWATCH_QUEUED_AT` is for scripts that submit (seconds since the epoch, or RFC 3339).  On GKE
-    it is when the workload was created.  Slurm tells its jobs when they start, not since when they
-    have waited.
+    `RUNWATCH_QUEUED_AT` is for scripts that submit jobs (seconds since the epoch, or RFC 3339).  On
+    GKE it is when the workload was created.  Slurm tells a job when it started, not when it was
+    submitted.
     """
-    if given := environment.get("RUNWATCH_QUEUED_AT", "").strip():
-        return _moment_ns(given)
+    if moment := environment.get("RUNWATCH_QUEUED_AT", "").strip():
+        return _moment_ns(moment)
     if not environment.get(GKE_IDENTIFIER):
         return None
     try:
         metadata = _json(environment, GKE_METADATA)
-    except IdentityError:  # told when the run was identified
+    except IdentityError:  # reported when the run was identified
         return None
     created = metadata.get("creation-timestamp") or metadata.get("timestamp")
     return _moment_ns(created) if isinstance(created, str) else None
 
 
-def _moment_ns(said: str) -> int | None:
+def _moment_ns(moment: str) -> int | None:
     try:
-        if re.fullmatch(r"[0-9]{1,11}(\.[0-9]+)?", said):
-            return round(float(said) * 1_000_000) * 1_000
-        found = datetime.fromisoformat(said)
-        if found.tzinfo is None:
+        if re.fullmatch(r"[0-9]{1,11}(\.[0-9]+)?", moment):
+            return round(float(moment) * 1_000_000) * 1_000
+        time = datetime.fromisoformat(moment)
+        if time.tzinfo is None:
             raise ValueError("it has no offset, like Z or +02:00")
-        return round(found.timestamp() * 1_000_000) * 1_000
+        return round(time.timestamp() * 1_000_000) * 1_000
     except (ValueError, OverflowError) as error:
-        tally.count("queue time", f"when the job was queued is not known: {said[:80]!r}: {error}")
+        tally.count("queue time", f"cannot read the queue time {moment[:80]!r}: {error}")
         return None
 
 
@@ -193,7 +193,7 @@ def _moment_ns(said: str) -> int | None:
 
 
 def _framework_rank(modules: Mapping[str, ModuleType]) -> tuple[int, int] | None:
-    """What an initialised torch.distributed or JAX knows, without waking a device."""
+    """The rank from an initialised torch.distributed or JAX, without waking a device."""
     distributed: Any = modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()

@@ -1,7 +1,7 @@
-"""What the account of a run's time knows by name.
+"""The span names that the goodput account knows.
 
-A span of one of these kinds is counted in the class of that name; any other name is a class of its
-own, under exactly the name it was given.  Nothing is guessed: "eval" is not "evaluation".
+A span of one of these kinds is counted in the class of that name.  Any other name is its own class,
+under exactly that name.  Nothing is guessed: "eval" is not "evaluation".
 """
 
 from __future__ import annotations
@@ -28,13 +28,9 @@ CHECKPOINT_RESTORE: Final = "checkpoint_restore"
 COMPILE: Final = "compile"
 
 BACKGROUND: Final = "/background"
-"""Ends the name of a stretch in a thread other than the one that takes the steps: it ran beside
-them, so none of the run's time was spent on it."""
+"""Suffix for a stretch in another thread than the one that takes the steps: it ran beside them, so
+it took none of the run's time."""
 
 USEFUL: Final = "/useful"
-"""Ends the name of a stretch whose time is the run's purpose though it is no step (the rollouts of
-reinforcement learning): it counts as productive."""
-
-ELAPSED: Final = "elapsed"
-"""The event that stands for a stretch known only at its end: `{"name": kind, "seconds": …}` at that
-end, the same as a span from that much earlier."""
+"""Suffix for a stretch whose time serves the run's purpose although it is not a step (the rollouts
+of reinforcement learning): it counts as productive."""

@@ -1,12 +1,12 @@
-"""Starting the node's agent, and again when there is none any more.
+"""Starts the node's agent, and starts it again when there is none.
 
-Every run asks for an agent; the agent itself sees to it that one runs per node and user.  It must
-not be a child of the program's: `os.wait` would return it.  So a shell starts it in the background
-and ends at once, and we have waited for it before `init` returns; where there is no shell, the
-agent itself detaches, and is collected later.
+Every run asks for an agent; the agent itself makes sure that only one runs per node and user.  It
+must not be a child of the program: `os.wait` would return it.  So a shell starts it in the
+background and ends at once, and we collect the shell before `init` returns.  Where there is no
+shell, the agent detaches itself, and is collected later.
 
-`posix_spawn` rather than `subprocess`: a thread that is in the middle of an import when the program
-forks leaves the child a lock that nobody will ever release.
+We use `posix_spawn` and not `subprocess`: if another thread is in the middle of an import when the
+program forks, the child would inherit an import lock that nobody ever releases.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from runwatch.sdk.switches import is_off
 
 LOOK_SECONDS: Final = 10.0
 LATER_SECONDS: Final = 30.0
-"""A process that is not the first of its node leaves it to that one for so long."""
+"""How long a process that is not the first of its node leaves this to the first one."""
 LONGEST_PAUSE_SECONDS: Final = 600.0
 SHELL: Final = "/bin/sh"
 _SHELL_SECONDS: Final = 0.5
 _OPEN: Final = os.POSIX_SPAWN_OPEN
 _started: set[int] = set()
 _asked: dict[Path, tuple[float, int]] = {}
-"""When, by the monotonic and by the wall clock."""
+"""When we last started an agent for this directory, by the monotonic and by the wall clock."""
 
 
 def wanted(environment: Mapping[str, str] = os.environ) -> bool:
@@ -41,8 +41,8 @@ def wanted(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 class Caretaker:
-    """Looks now and then whether there is an agent, and starts one; the less often, the more often
-    that was in vain."""
+    """Checks now and then whether there is an agent, and starts one.  Waits longer after each start
+    that did not help."""
 
     def __init__(self, root: Path, host: str, *, first: bool, clock: Clock = system_clock) -> None:
         self._root, self._host, self._clock = root, host, clock
@@ -64,7 +64,7 @@ class Caretaker:
 
 
 def has_agent(root: Path, host: str) -> bool:
-    """Whether somebody holds the lock; also if that cannot be told."""
+    """Whether a process holds the agent's lock; True if we cannot tell."""
     return agents.is_held(root, agents.lock_name(host)) is not False
 
 
@@ -77,7 +77,7 @@ def start_agent(
     shell: str = SHELL,
 ) -> None:
     safe = "".join(c if c.isalnum() or c in "-." else "-" for c in host)[:64] or "host"
-    # -P: what lies in the directory that the program runs in is not for the agent to import.
+    # -P: the agent must not import from the program's working directory.
     command = [executable, "-P", "-m", "runwatch.agent", "--dir", str(root)]
     asked_ns = time.time_ns()
     command += ["--asked", str(asked_ns)]
@@ -94,7 +94,7 @@ def start_agent(
         finally:
             os.close(log)
     except OSError as error:
-        tally.count("agent", f"no agent was started: {error}")
+        tally.count("agent", f"cannot start the agent: {error}")
         return
     _started.add(pid)
     _asked[root] = time.monotonic(), asked_ns
@@ -118,7 +118,7 @@ def _spawn(command: list[str], log: int, environment: Mapping[str, str]) -> int:
 
 
 def _collect(pid: int) -> None:
-    """A shell that only starts something: a millisecond or two."""
+    """Wait for the shell, which only starts the agent: a millisecond or two."""
     deadline = time.monotonic() + _SHELL_SECONDS
     while pid in _started and time.monotonic() < deadline:
         reap()
@@ -127,11 +127,11 @@ def _collect(pid: int) -> None:
 
 
 def reap() -> None:
-    """Collect what has ended, so that no zombie stays."""
+    """Collect children that have ended, so that no zombie stays."""
     for pid in list(_started):
         try:
             ended, status = os.waitpid(pid, os.WNOHANG)
-        except ChildProcessError:  # the program waits for all its children, ours among them
+        except ChildProcessError:  # the program waits for all children, ours included
             _started.discard(pid)
             continue
         if ended:
@@ -142,15 +142,17 @@ def reap() -> None:
 
 
 def forget() -> None:
-    """In a forked child: they are not ours."""
+    """In a forked child: the parent's children are not ours."""
     _started.clear()
     _asked.clear()
 
 
 def is_on_its_way(root: Path, host: str) -> bool:
-    """Whether we have started one that has not had the lock yet."""
-    asked, asked_ns = _asked.get(root, (-LOOK_SECONDS, 0))
-    return time.monotonic() < asked + LOOK_SECONDS and not agents.came_since(root, host, asked_ns)
+    """Whether we have started an agent that has not taken the lock yet."""
+    asked_seconds, asked_ns = _asked.get(root, (-LOOK_SECONDS, 0))
+    return time.monotonic() < asked_seconds + LOOK_SECONDS and not agents.came_since(
+        root, host, asked_ns
+    )
 
 
 def _inheritable() -> Iterator[int]:
@@ -162,7 +164,7 @@ def _inheritable() -> Iterator[int]:
 
 
 def _environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Ours, with an import path that finds this package from anywhere."""
+    """Our environment, with an import path that finds this package from anywhere."""
     paths = [os.path.abspath(p) for p in environment.get("PYTHONPATH", "").split(os.pathsep) if p]
     package = Path(__file__).resolve().parents[2]
     if package.name not in ("site-packages", "dist-packages") and str(package) not in paths:

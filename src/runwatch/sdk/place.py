@@ -1,4 +1,4 @@
-"""Where a process's journal lies, and opening it there."""
+"""Where a process's journal lies, and how it is opened there."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def open_journal(
     environment: Mapping[str, str] = os.environ,
     clock: Clock = system_clock,
 ) -> JournalWriter | None:
-    """A new journal in the first place that takes one; None (counted) if none does."""
-    wanted = directory or environment.get("RUNWATCH_DIR") or "~/.runwatch"
+    """A new journal in the first directory that takes one; None (counted) if none does."""
+    configured = directory or environment.get("RUNWATCH_DIR") or "~/.runwatch"
     try:
-        return _open(absolute(wanted), on_keep, role, environment, clock)
+        return _open(absolute(configured), on_keep, role, environment, clock)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         let_pass(error)
         first = error
@@ -42,20 +42,20 @@ def open_journal(
         let_pass(second)
         tally.count(
             "no journal",
-            f"nothing is recorded: cannot write to {wanted} ({first}) or {fallback} ({second})",
+            f"nothing is recorded: cannot write to {configured} ({first}) or {fallback} ({second})",
         )
         return None
     with contextlib.suppress(OSError, ValueError):
-        note_wanted(writer.directory, absolute(wanted))
-    tally.count("journal moved", f"cannot write to {wanted} ({first}); recording to {fallback}")
+        note_wanted(writer.directory, absolute(configured))
+    tally.count("journal moved", f"cannot write to {configured} ({first}); recording to {fallback}")
     return writer
 
 
 def absolute(place: str | os.PathLike[str]) -> Path:
-    """Absolute, since the program may change its directory."""
+    """An absolute path, since the program may change its directory."""
     expanded = os.path.expanduser(os.fspath(place))
-    if expanded.startswith("~"):  # a container's user may have none
-        raise FileNotFoundError("there is no home directory")
+    if expanded.startswith("~"):  # a container's user may have no home
+        raise FileNotFoundError(f"no home directory for {expanded}: set RUNWATCH_DIR")
     return Path(os.path.abspath(expanded))
 
 
@@ -100,5 +100,5 @@ def _bytes(environment: Mapping[str, str], name: str, default: int) -> int:
         return default
     if value.isascii() and value.isdigit() and 0 < len(value) < 16:
         return int(value)
-    tally.count(f"setting {name}", f"{name} has value {value!r}; not a number of bytes: ignored")
+    tally.count(f"setting {name}", f"{name} has value {value!r}, not a number of bytes: ignored")
     return default

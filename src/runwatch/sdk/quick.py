@@ -1,13 +1,13 @@
-"""Steps as they nearly always are: one after the other, with an open journal and no profile.
+"""The fast path for steps: one after another, with an open journal and no profile.
 
-A training step of a few milliseconds sweeps all of ours out of the processor's cache, and what
-recording the next one costs is the number of places in memory it goes to, not the number of
-operations.  Hence STEP records, which have a layout of their own (`journal/segment.py`), are stored
-by one call each without being made first, and have no checksum to compute; hence the clock that is
-the cheapest to read, and this straight line.  They are put into the journal's memory as
-`JournalWriter.point` does it; `journal/writer.py` says why that needs no lock.
+A training step of a few milliseconds sweeps our data out of the processor's cache.  So the cost of
+recording the next step is the number of places in memory it touches, not the number of operations.
+That is why STEP records have their own layout (`journal/segment.py`), why one call stores each of
+them without building it first and without a checksum, why the clock is the cheapest to read, and
+why the code is one straight line.  They are stored into the journal's memory like
+`JournalWriter.point` does; `journal/writer.py` explains why that needs no lock.
 
-Everything out of the ordinary is left to `Step`, which records the same.
+Everything unusual goes to `Step`, which records the same.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ T = TypeVar("T")
 Put = Callable[..., Any]
 Place = mmap | bytearray
 
-# Native, so that each word is stored at once, and only used where that is the journal's order.
+# Native byte order: each word is stored in one go.  Used only where that is the journal's order.
 _put_begin = Struct("qqq").pack_into
 _put_end = Struct("qqqqq").pack_into
 _LARGE: Final = 1 << 62
 
 
 class QuickStep(Step):
-    """`with run.step(7):`; the same object again and again, as long as it is `idle`."""
+    """`with run.step(7):`; the same object is reused while it is `idle`."""
 
     __slots__ = ("idle", "_journal", "_now")
 
@@ -66,7 +66,7 @@ class QuickStep(Step):
     @undivided
     def __enter__(
         self,
-        me: Callable[[], int] = get_ident,  # a default is nearer than a global
+        me: Callable[[], int] = get_ident,  # a default is faster than a global
         put: Put = _put_begin,
         head: int = STEP_BEGIN_HEAD,
     ) -> None:
@@ -74,7 +74,7 @@ class QuickStep(Step):
         run._thread = me()
         run._step = number = self._number
         begin = self._begin_ns = self._now()
-        offset = journal._offset  # from here to `put` there is no call: one step
+        offset = journal._offset  # from here to `put` there is no call, so it is one step
         end = offset + 24
         if end > journal._plain_room:
             self._begin_elsewhere()
@@ -82,7 +82,7 @@ class QuickStep(Step):
         journal._offset = end
         try:
             put(journal._map, offset, head, number, begin)
-        except StructError:  # a number beyond 64 bits, and the place is taken
+        except StructError:  # the number is beyond 64 bits, and its place is already claimed
             self._begin_without_number(journal._map, offset)
 
     @guarded("begin a step")
@@ -108,7 +108,7 @@ class QuickStep(Step):
     ) -> None:
         ended, journal = self._now(), self._journal
         if error is None:
-            offset = journal._offset  # from here to `put` there is no call: one step
+            offset = journal._offset  # from here to `put` there is no call, so it is one step
             end = offset + 40
             if end <= journal._plain_room:
                 journal._offset = end
@@ -123,14 +123,14 @@ class QuickStep(Step):
 
 
 def any_step(run: Run, number: object) -> Step:
-    """A step that cannot be quick; those that follow may be."""
+    """A step that cannot take the fast path; those after it may."""
     renew(run)
-    known = attempt("number a step", None, lambda: step_number(number))
-    return Step(run, NO_STEP if known is None else known)
+    whole_number = attempt("number a step", None, lambda: step_number(number))
+    return Step(run, NO_STEP if whole_number is None else whole_number)
 
 
 def renew(run: Run) -> None:
-    """A quick step where there is none, or where the last one is in use or never came back."""
+    """Make a quick step if there is none, or if the last one is in use or was never left."""
     quick, journal = run._quick, run._writer
     if journal is None or not ONE_THREAD_AT_A_TIME or (quick is not None and quick.idle):
         return
@@ -143,7 +143,7 @@ def steps(run: Run, items: Iterable[T], start: int) -> Iterator[tuple[int, T]]:
     """(number, item) for each item; the time until the item came is data wait, the rest step."""
     number = start if -(2**63) < start < 2**63 else NO_STEP
     now, shift = tick_of(run._clock), tick_shift(run._clock)
-    known: QuickStep | None = None
+    quick: QuickStep | None = None
     run._thread = get_ident()
     run._exhausted = False
     asked = now()
@@ -151,9 +151,9 @@ def steps(run: Run, items: Iterable[T], start: int) -> Iterator[tuple[int, T]]:
     try:
         for item in items:  # a loader starts its workers here
             run._awaits_data = False
-            if known is not run._quick and (known := _known(run)) is not None:
-                journal = known._journal
-            if known is None or run._at_step is not None or number > _LARGE:
+            if quick is not run._quick and (quick := _known(run)) is not None:
+                journal = quick._journal
+            if quick is None or run._at_step is not None or number > _LARGE:
                 yield from _any(run, number, item, asked + shift)
                 number += 1
                 asked = now()
@@ -161,7 +161,7 @@ def steps(run: Run, items: Iterable[T], start: int) -> Iterator[tuple[int, T]]:
                 continue
             run._step = number
             begin = now()
-            offset = journal._offset  # from here to `put` there is no call: one step
+            offset = journal._offset  # from here to `put` there is no call, so it is one step
             end = offset + 24
             if end <= journal._plain_room:
                 journal._offset = end
@@ -171,10 +171,10 @@ def steps(run: Run, items: Iterable[T], start: int) -> Iterator[tuple[int, T]]:
             try:
                 yield number, item
             finally:
-                # Also after `break`, and when an exception leaves the loop: from here the two
-                # look the same, so a step that fails is told as one that ended.
+                # Also after `break`, and when an exception leaves the loop.  We cannot tell these
+                # apart here, so a step that fails is recorded as one that ended.
                 ended = now()
-                offset = journal._offset  # from here to `put` there is no call: one step
+                offset = journal._offset  # from here to `put` there is no call, so it is one step
                 end = offset + 40
                 if end <= journal._plain_room:
                     journal._offset = end
@@ -188,11 +188,11 @@ def steps(run: Run, items: Iterable[T], start: int) -> Iterator[tuple[int, T]]:
     finally:
         run._awaits_data = False
     run._exhausted = True
-    elapsed(run, DATA_LOADING, asked + shift, now() + shift)  # that the loader had no more
+    elapsed(run, DATA_LOADING, asked + shift, now() + shift)  # until the loader had no more
 
 
 def _known(run: Run) -> QuickStep | None:
-    """The run's quick step, once a step with a wait was recorded: all names are defined then."""
+    """The run's quick step, after a step with a wait was recorded: then all names are defined."""
     quick = run._quick
     if quick is None or DATA_WAIT_SECONDS not in run._own_ids:
         return None
@@ -213,7 +213,6 @@ def _any(run: Run, number: int, item: T, asked_ns: int) -> Iterator[tuple[int, T
 
 @guarded("record a step")
 def _append(run: Run, journal: JournalWriter, record: bytes, count: int = 1) -> None:
-    """There is no room left, or none for records like these; or the journal is not the run's any
-    more."""
+    """For a full segment, a journal without plain steps, or one that the run has replaced."""
     if run._writer is journal:
         journal._append_slowly(record, count)

@@ -13,6 +13,7 @@ from runwatch.clock import Clock, system_clock
 from runwatch.journal.liveness import this_host
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import NO_STEP, Role, RunScope
+from runwatch.record.life import Config, Fork, LogText, RunEnd, RunStart, SdkWarning
 from runwatch.sdk import collect, farewell, launch
 from runwatch.sdk.ending import EndWatch, describe, when_worker_ends
 from runwatch.sdk.faults import mind_faults, unwatch_faults, watch_faults
@@ -42,7 +43,7 @@ from runwatch.sdk.values.numbers import (
     metric_name,
     step_number,
 )
-from runwatch.sdk.values.pending import Collector, Said, is_pending
+from runwatch.sdk.values.pending import Collector, Logged, is_pending
 from runwatch.sdk.values.plain import mapping, plain, text
 from runwatch.sdk.values.units import UNITS
 
@@ -68,10 +69,10 @@ _UNITS: Final[Mapping[str, str]] = {
 class Run(Intake):
     """Made by `runwatch.init`.  Nothing here raises into the program or waits for anything.
 
-    There is one of it in a process: a copy, however deep, is the run itself.  It can be pickled,
-    with a dataset for a loader's workers, say.  Where it is unpickled it is that process's run of
-    the same id, if there is one, now or later; until then all can be called and nothing is
-    recorded, which is counted and not warned about (`sdk/elsewhere.py`).
+    There is one run object per process: a copy, however deep, is the same object.  It can be
+    pickled, for example with a dataset for a data loader's workers.  Unpickled, it is that
+    process's own run with the same id, if there is one, now or later.  Until then everything can be
+    called and nothing is recorded; that is counted but not logged (`sdk/elsewhere.py`).
     """
 
     _profiler: Profiler | None = None
@@ -98,9 +99,9 @@ class Run(Intake):
         self.config = ConfigDict()
         """The program's own settings; changes are recorded."""
         self.total_steps = total_steps
-        """How many steps there are to do, if the program said so."""
+        """How many steps there are in all, if the program said so."""
         self._exhausted: bool | None = None
-        """Whether the loop over `steps` came to its end; None: there was none."""
+        """Whether the loop over `steps` reached its end; None: there was no such loop."""
         self._identity = identity
         self._listening = identity.rank == 0 or record_on_all_hosts
         self._directory = directory
@@ -131,9 +132,9 @@ class Run(Intake):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from runwatch.sdk.elsewhere import told, unpickled
+        from runwatch.sdk.elsewhere import public_part, unpickled
 
-        return unpickled, (self._identity, told(self))
+        return unpickled, (self._identity, public_part(self))
 
     def _itself(self) -> Run:
         return self
@@ -149,7 +150,7 @@ class Run(Intake):
         if type(number) is int:
             quick = self._quick
             if quick is not None and quick.idle and self._at_step is None:
-                quick.idle = False  # no call since it was looked at: no other thread has it
+                quick.idle = False  # no call since the check: no other thread can have taken it
                 quick._number = number
                 return quick
         return any_step(self, number)
@@ -161,8 +162,8 @@ class Run(Intake):
     def span(self, name: Kind | str, *, useful: bool = False) -> Span:
         """`with run.span("checkpoint_save"):` or `@run.span(…)`: records begin and end.
 
-        `useful`: what the run is for is done here, though not in steps (`rollout`); the time
-        counts as productive.
+        `useful`: the run's real work happens here, though not in steps (`rollout`); the time counts
+        as productive.
         """
         clean = attempt("name a span", None, lambda: metric_name(name)) or "span"
         if useful:
@@ -181,8 +182,8 @@ class Run(Intake):
     ) -> ProgramProfile:
         """`with run.profile(steps=3):`, `@run.profile()`, or its `start()` and `stop()`.
 
-        Traces what the imported frameworks do, until the block ends, or sooner: after so many
-        whole steps or seconds.  Processes with one `session` share a folder of files.
+        Traces what the imported frameworks do, until the block ends, or earlier: after this many
+        whole steps or seconds.  Processes with the same `session` share a folder of files.
         """
         from runwatch.sdk.profiling.profiling import profile
 
@@ -192,7 +193,7 @@ class Run(Intake):
 
     @property
     def _profile_path(self) -> str | None:
-        """Where this run's profiles go, if that is not the Runwatch directory."""
+        """Where this run's profiles go, if not into the Runwatch directory."""
         return None
 
     def _why_no_profile(self) -> str:
@@ -211,11 +212,11 @@ class Run(Intake):
     @guarded("finish")
     def finish(self, status: str | None = None, reason: str | None = None) -> None:
         """End the run's part in this process.  Takes less than a second, unless a profile is still
-        being written; a second call is void.
+        being written.  A second call does nothing.
         """
         if status is not None and status not in STATUSES:
             tally.count(
-                "finish status", f"status is one of {', '.join(STATUSES)}, not {text_of(status)}"
+                "finish status", f"status {text_of(status)} is not one of {', '.join(STATUSES)}"
             )
             reason, status = reason or text_of(status), None
         self._end(status or "completed", reason=reason, explicit=True, done=True)
@@ -244,32 +245,27 @@ class Run(Intake):
             return
         watch_faults(writer.directory)
         identity = self._identity
-        body = {
-            "run": identity.run,
-            "name": identity.name,
-            "group": self.group,
-            "rank": identity.rank,
-            "local_rank": identity.local_rank,
-            "world_size": identity.world_size,
-            "attempt_key": identity.attempt_key,
-            "orchestrator": identity.orchestrator,
-            "argv": masking.command_line(text(word) for word in sys.argv),
-            "cwd": text(collect.working_directory()),
-            "python": sys.version.split()[0],
-            "executable": text(sys.executable or ""),
+        start = RunStart(
+            run=identity.run,
+            name=identity.name,
+            group=self.group,
+            rank=identity.rank,
+            local_rank=identity.local_rank,
+            world_size=identity.world_size,
+            attempt_key=identity.attempt_key,
+            orchestrator=identity.orchestrator,
+            argv=tuple(masking.command_line(text(word) for word in sys.argv)),
+            cwd=text(collect.working_directory()),
+            python=sys.version.split()[0],
+            executable=text(sys.executable or ""),
             **attempt("find out whose run it is", dict[str, Any](), collect.circumstances),
-            **mapping(self._details()),
-        }
-        writer.event("run_start", body, scope=self._scope)
+        )
+        writer.tell(start, scope=self._scope)
         if self.config:
             self._record_config()
         self._hooks.look()
         self._report()
         self._ask_for_agent()
-
-    def _details(self) -> Mapping[str, Any]:
-        """More for `run_start`."""
-        return {}
 
     def _open(self) -> JournalWriter | None:
         """This process's journal.  A forked child opens its own at its first record."""
@@ -277,13 +273,13 @@ class Run(Intake):
             return self._writer
         with self._lock:
             if self._writer is not None or self._opening:
-                return self._writer  # a signal handler that logs while we are at it finds None
+                return self._writer  # a signal handler that logs while we open it gets None
             self._opening = True
             try:
                 return self._open_now()
             finally:
                 self._opening = False
-                self._homeless = self._writer is None  # not tried again at every record
+                self._homeless = self._writer is None  # do not try again at every record
 
     def _open_now(self) -> JournalWriter | None:
         role: Role = "child" if self._is_child else "process"
@@ -304,10 +300,10 @@ class Run(Intake):
         )
         self._point, self._points = writer.point, writer.points
         self._writer = writer
-        self._directory = writer.directory.parents[1]  # a child's journal belongs there, too
+        self._directory = writer.directory.parents[1]  # a child's journal belongs there too
         if self._is_child:
-            body = {"parent_journal": self._parent_journal, "parent_pid": self._pid}
-            writer.event("fork", {**body, "detached": self._is_detached}, scope=self._scope)
+            fork = Fork(self._parent_journal, self._pid, self._is_detached)
+            writer.tell(fork, scope=self._scope)
             when_worker_ends(self._close_child)
         return writer
 
@@ -316,56 +312,56 @@ class Run(Intake):
     def _listens(self, all_hosts: bool) -> bool:
         return self._listening or all_hosts
 
-    def _accept(self, said: Said) -> None:
+    def _accept(self, logged: Logged) -> None:
         if self._finished:
             tally.count("after finish", f"run {self.name!r} has finished: nothing more is recorded")
             return
-        if not self._listens(said.all_hosts):
+        if not self._listens(logged.all_hosts):
             return
-        if said.by_record and not self._records(said.name):
+        if logged.by_record and not self._records(logged.name):
             return
-        if is_pending(said.reading):
-            self._collector.add(said)
+        if is_pending(logged.reading):
+            self._collector.add(logged)
         else:
-            self._write(said)
+            self._write(logged)
 
     def _records(self, name: str, *, quiet: bool = False) -> bool:
-        """Whether a metric of this name is taken from `metrics.record`; if not, that is counted."""
+        """Whether `metrics.record` may record a metric of this name; a refusal is counted."""
         return True
 
-    def _write(self, said: Said) -> None:
+    def _write(self, logged: Logged) -> None:
         writer = self._open()
-        reading: Reading = said.reading
+        reading: Reading = logged.reading
         if isinstance(reading, Unrecordable):
-            tally.count(reading.what, f"{said.name}: {reading.message}")
+            tally.count(reading.what, f"{logged.name}: {reading.message}")
             return
         if writer is None:
             tally.count("no journal")
             return
-        moment = said.mono_ns or None
-        if said.there_ns and said.step != NO_STEP:
-            lag = (said.there_ns - said.mono_ns) / 1e9
-            writer.points((self._own_series(DEVICE_LAG_SECONDS),), (lag,), said.step, moment)
+        moment = logged.mono_ns or None
+        if logged.there_ns and logged.step != NO_STEP:
+            lag = (logged.there_ns - logged.mono_ns) / 1e9
+            writer.points((self._own_series(DEVICE_LAG_SECONDS),), (lag,), logged.step, moment)
         if isinstance(reading, Text):
-            body = masking.named_values({"name": said.name, "value": plain(reading.value)})
-            writer.event("log", body, said.step, self._scope, moment)
+            body = masking.named_values(LogText(logged.name, plain(reading.value)).body())
+            writer.event(LogText.KIND, body, logged.step, self._scope, moment)
         elif isinstance(reading, PerDevice):
             devices = ["", *(str(i) for i in range(len(reading.values)))]
-            ids = tuple(self._series_id(writer, said, device) for device in devices)
-            writer.points(ids, (reading.mean, *reading.values), said.step, moment)
+            ids = tuple(self._series_id(writer, logged, device) for device in devices)
+            writer.points(ids, (reading.mean, *reading.values), logged.step, moment)
         elif isinstance(reading, float):
-            series = self._series_id(writer, said, "")
+            series = self._series_id(writer, logged, "")
             if moment is None:
-                writer.point(series, reading, said.step)
+                writer.point(series, reading, logged.step)
             else:
-                writer.points((series,), (reading,), said.step, moment)
+                writer.points((series,), (reading,), logged.step, moment)
 
-    def _series_id(self, writer: JournalWriter, said: Said, device: str) -> int:
-        name = said.name
-        if not device and not said.labels and (known := self._series.get(name)) is not None:
-            return known
+    def _series_id(self, writer: JournalWriter, logged: Logged, device: str) -> int:
+        name = logged.name
+        if not device and not logged.labels and (existing := self._series.get(name)) is not None:
+            return existing
         unit = _UNITS.get(name, "")
-        labels = said.labels
+        labels = logged.labels
         number = writer.series(name, scope=self._scope, unit=unit, device=device, labels=labels)
         if not device and not labels and self._listening:
             self._series[name] = number
@@ -374,17 +370,17 @@ class Run(Intake):
         return number
 
     def _remember(self, names: Mapping[str, Any]) -> None:
-        known = [self._series.get(name) for name in names]
+        numbers = [self._series.get(name) for name in names]
         writer = self._writer
-        if writer is None or len(known) < 2 or None in known:
+        if writer is None or len(numbers) < 2 or None in numbers:
             return
         if len(self._plans) >= MAX_PLANS:
             self._plans.clear()
-        ids = tuple(number for number in known if number is not None)
+        ids = tuple(number for number in numbers if number is not None)
         self._plans[tuple(names)] = writer.recorder(ids)
 
     def _own_series(self, name: str) -> int:
-        """Series of our own metrics, which every rank records."""
+        """The series of our own metrics, which every rank records."""
         number = self._own_ids.get(name)
         if number is None and self._writer is not None:
             number = self._writer.series(name, scope=self._scope, unit=_UNITS.get(name, ""))
@@ -406,12 +402,11 @@ class Run(Intake):
     def _config_event(self, part: str, values: Mapping[str, Any]) -> None:
         writer = self._open()
         if writer is not None:
-            body = {"part": part, "values": masking.named_values(values)}
-            writer.event("config", body, scope=self._scope)
+            writer.tell(Config(part, masking.named_values(values)), scope=self._scope)
 
     # ── in the keeper's thread ────────────────────────────────────────────────────────────────
 
-    @guarded("keep the run's books")
+    @guarded("look after the run")
     def _keep(self) -> None:
         if self._writer is None:
             return
@@ -425,7 +420,7 @@ class Run(Intake):
         self._report()
 
     def _mind_descriptors(self) -> None:
-        """The program may have closed them, as code that makes a daemon does."""
+        """The program may have closed our descriptors, as code that makes a daemon does."""
         mind_faults()
         if self._control is not None and self._control.is_lost() and not self._is_child:
             self._control.stop()
@@ -433,15 +428,15 @@ class Run(Intake):
             self._listen()
 
     def _is_worth_a_look(self) -> bool:
-        """Once nothing was imported for a while there is hardly anything to find any more."""
+        """If nothing was imported for a while, there is hardly anything new to find."""
         modules, before = len(sys.modules), self._modules
         self._modules, self._calm = modules, self._calm + 1 if modules == before else 0
         return self._calm < CALM_ROUNDS or self._calm % CALM_ROUNDS == 0
 
     def _collect(self) -> None:
-        """What the machine and the software are; again when another framework was imported."""
-        # The last thing before the end waits for the keeper to have written it, but not for a
-        # file system that hangs.
+        """Record the machine and the software; again when another framework was imported."""
+        # The end of the run waits for the keeper to have recorded this, but not for a file system
+        # that hangs.
         if not self._collecting.acquire(timeout=COLLECT_SECONDS):
             return
         try:
@@ -460,12 +455,12 @@ class Run(Intake):
         if writer is None or writer.closed:
             return
         for what, count in tally.news():
-            writer.event("warning", {"what": text(what), "count": count}, scope=self._scope)
+            writer.tell(SdkWarning(text(what), count), scope=self._scope)
 
     def _listen(self) -> None:
-        """Answer those who ask this process something, from now on."""
+        """From now on answer questions at the control socket."""
         if self._control is None and self._writer is not None and not self._finished:
-            from runwatch.sdk.control import Control  # sockets: not needed to begin with
+            from runwatch.sdk.control import Control  # sockets are not needed at first
 
             self._control = Control(self._writer.directory)
             self._control.serve("profile", lambda body: self._profiles.answer(body))
@@ -473,7 +468,7 @@ class Run(Intake):
 
     @guarded("ask for an agent")
     def _ask_for_agent(self) -> None:
-        """In `init`, so that no child of ours is about when it returns; then by the keeper."""
+        """In `init`, so that no child of ours is left when it returns; later in the keeper."""
         if self._writer is None or not launch.wanted():
             return
         root, host, first = self._writer.directory.parents[1], this_host(), self.local_rank == 0
@@ -489,12 +484,12 @@ class Run(Intake):
 
     @property
     def _is_detached(self) -> bool:
-        """A child with a session of its own: the program has put itself into the background."""
+        """A child with its own session: the program has put itself into the background."""
         return self._is_child and os.getsid(0) != self._session
 
     @guarded("note an exception")
     def _on_exception(self, error: BaseException) -> None:
-        """Uncaught: written at once, since what follows (other threads, exit) may hang."""
+        """Uncaught: recorded at once, since what follows (other threads, exit) may hang."""
         if (not self._is_child or self._is_detached) and not self._finished:
             status, exception = describe(error)
             self._record_end(status, exception=exception, explicit=False)
@@ -505,7 +500,7 @@ class Run(Intake):
         farewell.wait()
 
     def _is_done(self) -> bool | None:
-        """Whether all there was to do is done; None: nobody said how much that is."""
+        """Whether all work is done; None: nobody said how much there is."""
         if self.total_steps is not None:
             return self._step >= self.total_steps - 1
         return self._exhausted
@@ -561,15 +556,15 @@ class Run(Intake):
         writer = self._open()
         if writer is None:
             return
-        body: dict[str, Any] = {"status": status, "explicit": explicit}
-        if reason:
-            body["reason"] = text(text_of(reason))[:2000]
-        if exception:
-            body["exception"] = text(exception)
-        if status == "completed" and (explicit or done is not None):
-            body["done"] = done
+        end = RunEnd(
+            status,
+            explicit,
+            done if status == "completed" else None,
+            text(text_of(reason))[:2000] if reason else None,
+            text(exception) if exception else None,
+        )
         self._report()
-        writer.event("run_end", body, scope=self._scope)
+        writer.tell(end, scope=self._scope)
 
     def _shut(self) -> None:
         self._finished = True
@@ -579,7 +574,7 @@ class Run(Intake):
         if writer is not None:
             self._report()
             unwatch_faults(writer.directory)
-            writer.close()  # and its keeper, which may just have begun to listen
+            writer.close()  # also ends its keeper, which may just have opened the socket
             ask = self.local_rank == 0
             farewell.expect(writer.directory, writer.position, ask_for_agent=ask)
             self._writer = None
@@ -588,9 +583,9 @@ class Run(Intake):
 
     # ── fork ──────────────────────────────────────────────────────────────────────────────────
 
-    @guarded("let go of the parent's journal")
+    @guarded("release the parent's journal")
     def _after_fork(self) -> None:
-        """In the child: the journal is the parent's, the run is shared.  Its end is not ours."""
+        """In the child: the journal is the parent's, the run is shared, its end is not ours."""
         writer, self._writer = self._writer, None
         self._forget_ids()
         self._span_ids, self._own_ids = {}, {}

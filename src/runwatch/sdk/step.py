@@ -11,8 +11,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, cast
 
 from runwatch.record import BEGIN, END
+from runwatch.record.life import Elapsed
 from runwatch.sdk.guard import guarded
-from runwatch.sdk.kinds import BACKGROUND, DATA_LOADING, ELAPSED
+from runwatch.sdk.kinds import BACKGROUND, DATA_LOADING
 
 if TYPE_CHECKING:
     from runwatch.journal.writer import JournalWriter
@@ -26,19 +27,19 @@ STEP: Final = "step"
 STEP_SECONDS: Final = "step_seconds"
 DATA_WAIT_SECONDS: Final = "data_wait_seconds"
 DEVICE_LAG_SECONDS: Final = "device_lag_seconds"
-"""How long after they were logged a step's values had come from the device."""
+"""How long after they were logged a step's values had arrived from the device."""
 LATE_NS: Final = 1_000_000
 SHORT_NS: Final = 10_000_000
-"""A stretch known only at its end is not worth a record if it was shorter than this."""
+"""A stretch known only at its end is not recorded if it was shorter than this."""
 
 
 class Decorating:
-    """Around each call of a function (`@`), which may be a coroutine."""
+    """Wraps each call of a function (`@`), which may be a coroutine."""
 
     __slots__ = ()
 
     def again(self) -> AbstractContextManager[object]:
-        """One more like this, so that calls may overlap, in one thread or in several."""
+        """A new one like this, so that calls may overlap, in one thread or in several."""
         raise NotImplementedError
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
@@ -62,13 +63,13 @@ class Decorating:
 
 
 class Spanning(Decorating, AbstractContextManager[None]):
-    """Around a block (`with`), too."""
+    """Also wraps a block (`with`)."""
 
     __slots__ = ()
 
 
 class Span(Spanning):
-    """One stretch.  Its end is written also when an exception ends it."""
+    """One stretch of time.  Its end is recorded even when an exception ends it."""
 
     __slots__ = ("_begin_ns", "_name", "_name_id", "_run", "_span", "_writer")
 
@@ -81,7 +82,7 @@ class Span(Spanning):
         return type(self)(self._run, self._name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy is one more like this: what is open stays with whoever opened it."""
+        """A copy is a new span like this; an open stretch stays with the original."""
         return type(self), (self._run, self._name)
 
     def __enter__(self) -> None:
@@ -122,7 +123,7 @@ class Span(Spanning):
 
 
 class DataWait(Span):
-    """A span of data loading.  Files that are read meanwhile are data, whatever they look like."""
+    """A span of data loading.  Files that are read meanwhile are data, not checkpoints."""
 
     __slots__ = ("_outer",)
 
@@ -147,7 +148,7 @@ class DataWait(Span):
 
 
 class Step(Span):
-    """One training step.  `step_seconds` is recorded if it was completed."""
+    """One training step.  `step_seconds` is recorded only if the step was completed."""
 
     __slots__ = ("_asked_ns", "_number")
 
@@ -193,19 +194,19 @@ class Step(Span):
             run._point(run._own_series(STEP_SECONDS), seconds, self._number)
             return
         ids = (run._own_series(STEP_SECONDS), run._own_series(DATA_WAIT_SECONDS))
-        # The wait ends where the step begins: whoever knows the step's begin knows the wait's, too.
+        # The wait ends where the step begins, so the step's begin locates the wait too.
         run._points(ids, (seconds, (self._begin_ns - self._asked_ns) / 1e9), self._number)
 
 
 def data(run_now: Callable[[], Run | None], items: Iterable[T]) -> Iterable[T]:
-    """`items`, each waited for in a span; iterable once or often, as `items` is."""
+    """`items`, with a span for each wait; can be iterated as often as `items` can."""
     if hasattr(items, "__next__"):
         return waits(run_now, items)
     return Data(run_now, items)
 
 
 class Data(Generic[T]):
-    """A loader that is waited for in spans.  Everything else is asked of the loader itself."""
+    """A data loader with a span for each wait.  Everything else goes to the loader itself."""
 
     __slots__ = ("_items", "_run_now")
 
@@ -223,7 +224,7 @@ class Data(Generic[T]):
         return bool(self._items)
 
     def __getattr__(self, name: str) -> Any:
-        if name in Data.__slots__:  # not set yet: it is being copied
+        if name in Data.__slots__:  # not set yet: we are being copied
             raise AttributeError(name)
         return getattr(self._items, name)
 
@@ -249,17 +250,16 @@ def waits(run_now: Callable[[], Run | None], items: Iterable[T]) -> Iterator[T]:
 def elapsed(
     run: Run, name: str, begin_ns: int, end_ns: int, *, short_ns: int = SHORT_NS, source: str = ""
 ) -> None:
-    """A stretch known only at its end, between two monotonic times; nothing if it was short.
+    """Record a stretch known only at its end, between two monotonic times, unless it was short.
 
-    One that is told long after its end keeps its place in the journal and says how long ago it was.
+    If that is long after its end, the event has the present time and says how long ago it ended.
     """
     writer = run._writer
     if writer is None or end_ns - begin_ns < short_ns:
         return
-    body: dict[str, Any] = {"name": name, "seconds": (end_ns - begin_ns) / 1e9}
+    seconds, ago_seconds = (end_ns - begin_ns) / 1e9, None
     now_ns = run._clock.mono_ns()
     if now_ns - end_ns > LATE_NS:
-        body["ago_seconds"], end_ns = (now_ns - end_ns) / 1e9, now_ns
-    if source:
-        body["source"] = source
-    writer.event(ELAPSED, body, run._step, run._scope, end_ns)
+        ago_seconds, end_ns = (now_ns - end_ns) / 1e9, now_ns
+    stretch = Elapsed(name, seconds, ago_seconds, source or None)
+    writer.tell(stretch, run._step, run._scope, end_ns)

@@ -1,4 +1,4 @@
-"""Parts of the SDK that a variable turns off: `RUNWATCH_AGENT=off`."""
+"""Parts of the SDK that a variable switches off: `RUNWATCH_AGENT=off`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Journals to a head: find, follow, send, be acknowledged, back off.
+"""Sends journals to a head: finds, follows and sends them, waits for acknowledgement, backs off.
 
-`tail.py` follows every journal of a directory, `client.py` sends what it finds over gRPC and
-moves on only when the head's store has it.  `runwatch ui` uses the tail without the client.
+`tail.py` follows every journal of a directory.  `client.py` sends new records over gRPC and moves
+on only when the head has stored them.  `runwatch ui` uses the tail without the client.
 """

@@ -1,9 +1,9 @@
 """Sending journals to a head over one gRPC stream.
 
-The head's store decides how far each journal has got: on connecting we ask, send from there, and
-call a stretch shipped only when the head says it is stored.  Nothing is kept in memory beyond a
-bounded number of unacknowledged batches; the journal is the queue, so an outage of any length
-costs disk, not memory.
+The head's store decides how far each journal has got.  On connecting we ask the head, send from
+there, and count a stretch as shipped only when the head says it is stored.  Memory holds only a
+bounded number of unacknowledged batches.  The journal is the queue: an outage of any length costs
+disk, not memory.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from runwatch.errors import HeadUnreachable, UsageError, WireError
 from runwatch.journal.liveness import this_host
 from runwatch.journal.stored import note_stored
 from runwatch.record import Command, JournalId, Position
+from runwatch.record.life import RunEnd
 from runwatch.ship.credentials import Token, metadata
 from runwatch.ship.estates import Estates
 from runwatch.ship.tail import FAILURES, Aside, Followed, NotTaken, Tail
@@ -39,8 +40,8 @@ from runwatch.wire.convert import (
 )
 
 METHOD: Final = "/runwatch.v1.Spine/Stream"
-GOODBYE: Final = "run_end"
-"""The event by which a process says that it has no more to tell of a run."""
+GOODBYE: Final = RunEnd.KIND
+"""The event by which a process says that it will record nothing more for a run."""
 logger = logging.getLogger("runwatch.ship")
 
 
@@ -63,28 +64,30 @@ class Address:
         if not colon or (rest.startswith("[") and rest.endswith("]")):
             return cls(f"{rest}:{default_port}", scheme in ("grpcs", "https"))
         if not port.isdigit() or not 0 < int(port) < 65536:
-            raise UsageError(f"the address {text!r} has port {port!r}, which is not one")
+            raise UsageError(
+                f"the address {text!r} has port {port!r}: use a number from 1 to 65535"
+            )
         return cls(f"{host}:{port}", scheme in ("grpcs", "https"))
 
 
 @dataclass(frozen=True, slots=True)
 class ShipSettings:
     poll_seconds: float = 0.5
-    """How long new records may wait, so that they travel in fewer messages."""
+    """How long new records may wait, so that they are sent in fewer messages."""
     hurry_bytes: int = 256 << 10
-    """A round that found so much in one journal is followed by the next at once."""
+    """If one journal had this many new bytes, the next round follows at once."""
     answer_seconds: float = 10.0
-    """A head that has not answered for so long is taken for gone."""
+    """A head that has not answered for this long counts as unreachable."""
     ping_seconds: float = 3.0
     first_delay_seconds: float = 1.0
     longest_delay_seconds: float = 60.0
     unacknowledged_bytes: int = 16 << 20
     message_bytes: int = 1 << 20
-    """Batches of several journals travel in one message of up to so much."""
+    """Batches of several journals share one message of up to this size."""
 
 
 class Backoff:
-    """1, 2, 4 … 60 seconds, each with jitter, so that a thousand agents do not return at once."""
+    """1, 2, 4 … 60 seconds, with jitter, so that a thousand agents do not return at once."""
 
     def __init__(self, first: float, longest: float, draw: Callable[[], float]) -> None:
         self._first, self._longest, self._draw = first, longest, draw
@@ -100,7 +103,7 @@ class Backoff:
 
 
 class Shipper:
-    """Keeps one stream to the head as long as it may.  `run` returns when `stop` was called."""
+    """Keeps one stream to the head open.  `run` returns after `stop` was called."""
 
     def __init__(
         self,
@@ -119,16 +122,16 @@ class Shipper:
         clock: Clock = system_clock,
         draw: Callable[[], float] = random.random,
     ) -> None:
-        """`inherit_seconds`: what other hosts have left here is sent, too, when they have been
-        still for so long; 0: never.  `on_command` is called in the receiving thread with each that
-        the head sends of the kinds `commands`; it must not take long.  `on_head` hears whether the
-        head is there."""
+        """`inherit_seconds`: also send journals that other hosts left here, once those hosts have
+        been still for this long; 0: never.  `on_command` gets each command of the kinds `commands`,
+        in the receiving thread; it must return quickly.  `on_head` gets whether the head
+        answers."""
         self.address = address
         self.host = host or this_host()
         self.acknowledged: dict[JournalId, Position] = {}
         self.connected = False
         self.problem = "not yet connected"
-        """Why nothing is acknowledged at the moment, in words; empty when all is well."""
+        """Why nothing is acknowledged at the moment; empty when all is well."""
         of_host = None if all_hosts else self.host
         self._estates: Estates | None = None
         if of_host is not None and inherit_seconds > 0:
@@ -147,7 +150,7 @@ class Shipper:
         self._stop = threading.Event()
         self._cursors: dict[JournalId, Position] = {}
         self._ending: set[JournalId] = set()
-        """Of processes that said goodbye, and may wait for it to be stored."""
+        """Journals of ending processes, which may wait for their last records to be stored."""
 
     def _cursor(self, journal: JournalId) -> Position | None:
         return self._cursors.get(journal)
@@ -156,7 +159,7 @@ class Shipper:
         self._stop.set()
 
     def all_acknowledged(self) -> bool:
-        """Whether every journal seen so far has been read to its end and is stored."""
+        """Whether every journal seen so far was read to its end and is stored."""
         return self.connected and all(
             followed.started and self.acknowledged.get(name, -1) >= followed.reader.position
             for name, followed in list(self._tail.journals.items())
@@ -172,7 +175,7 @@ class Shipper:
         )
 
     def expects_more(self) -> bool:
-        """Whether journals of a host that seems to be gone may soon be ours to send."""
+        """Whether we may soon have to send journals of a host that seems to be gone."""
         return self._estates is not None and self._estates.is_waiting
 
     def aside(self) -> list[Aside]:
@@ -188,7 +191,7 @@ class Shipper:
                 self.problem = _reason(error)
                 delay = self._backoff.delay()
                 logger.info(
-                    "head %s: %s; again in %.1f s", self.address.target, self.problem, delay
+                    "head %s: %s; trying again in %.1f s", self.address.target, self.problem, delay
                 )
                 self.connected = False
                 self._on_head(False)
@@ -228,9 +231,9 @@ class _Session:
         self._ended = False
         self._unacknowledged: dict[JournalId, list[tuple[Position, int]]] = {}
         self._refused: list[tuple[JournalId, str]] = []
-        """To be sent again from their cursors; or why not for a while."""
+        """Journals to send again from their cursors; with a reason, journals to set aside."""
         self._taken: list[JournalId] = []
-        """That were not for a while, and are again."""
+        """Journals that were set aside and that the head takes again."""
         self._in_flight = 0
         self._heard_ns = self._clock.mono_ns()
         self._pinged_ns = 0
@@ -290,7 +293,7 @@ class _Session:
         self._shipper._backoff.reset()
 
     def _round(self) -> None:
-        """Send what is new, then wait a little, unless there is plenty more."""
+        """Send what is new, then wait a little unless there is much more."""
         tail = self._shipper._tail
         for followed in tail.discover():
             self._open(followed)
@@ -322,12 +325,12 @@ class _Session:
             self._check()
 
     def _forget(self) -> None:
-        """What was said of journals that are no more: in months they would be many."""
-        known, acknowledged = self._shipper._tail.journals, self._shipper.acknowledged
-        if len(acknowledged) <= len(known):
+        """Drop the state of journals that were removed: over months there would be many."""
+        journals, acknowledged = self._shipper._tail.journals, self._shipper.acknowledged
+        if len(acknowledged) <= len(journals):
             return
         with self._changed:
-            for journal in acknowledged.keys() - known.keys():
+            for journal in acknowledged.keys() - journals.keys():
                 del acknowledged[journal]
                 self._shipper._cursors.pop(journal, None)
                 self._shipper._ending.discard(journal)
@@ -375,13 +378,13 @@ class _Session:
     def _check(self) -> None:
         """Raise when the stream has ended or the head has gone silent."""
         if self._ended:
-            # The call itself is the error when the head ended the stream with a status.
+            # If the head ended the stream with a status, the call itself is the error.
             if self._call.code() not in (None, grpc.StatusCode.OK):
                 raise self._call
             raise HeadUnreachable("the head closed the stream")
         silent = (self._clock.mono_ns() - self._heard_ns) / 1e9
         if self._welcome and silent > self._settings.answer_seconds + self._settings.ping_seconds:
-            raise HeadUnreachable(f"no word from the head for {silent:.0f} s")
+            raise HeadUnreachable(f"the head has sent nothing for {silent:.0f} s")
 
     def _open(self, followed: Followed) -> None:
         self._send(pb.Up(open=pb.Open(journal=followed.origin.journal)))
@@ -434,7 +437,7 @@ class _Session:
         try:
             self._shipper._on_command(command_from_message(message))
         except WireError as error:
-            logger.warning("the head sent a command that makes no sense: %s", error)
+            logger.warning("the head sent an invalid command: %s", error)
 
     def _take_cursor(self, cursor: pb.Cursor) -> None:
         shipper, journal = self._shipper, JournalId(cursor.journal)

@@ -1,8 +1,8 @@
-"""Bringing files that runs left on a node to the head: profiles.
+"""Uploads the files that runs left on a node to the head: profiles.
 
-Whole files lie below `<root>/profiles/<run>/plugins/profile/<session>/`; what is being written has
-a name that begins with a dot.  A file counts as brought when the head has it on its disk; which
-ones those are is noted beside them, so that a new agent goes on where the last one ended.
+Complete files lie below `<root>/profiles/<run>/plugins/profile/<session>/`.  A file that is still
+being written has a name that begins with a dot.  A file counts as uploaded when the head has it on
+its disk.  A note beside the files lists the uploaded ones, so that a new agent can continue.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ FOLDER: Final = "profiles"
 NOTES: Final = ".brought.json"
 MOST_NOTES: Final = 64 << 20
 BETWEEN: Final = ("plugins", "profile")
-"""Between a run's folder and those of its sessions."""
+"""The folders between a run's folder and its sessions."""
 PIECE_BYTES: Final = 1 << 20
 LOOK_SECONDS: Final = 1.0
 QUIET_SECONDS: Final = 0.5
 KEEP_DAYS: Final = 7.0
 BYTES_PER_SECOND: Final = 1 << 20
-"""The slowest way to a head that we wait for."""
+"""The slowest connection to a head that we allow time for."""
 logger = logging.getLogger("runwatch.ship")
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """A file as it was brought: one that changed since is another file."""
+    """Size and time of a file when it was uploaded: if they differ, it is another file."""
 
     bytes: int
     modified_ns: int
 
 
 class Courier:
-    """`run` returns when `stop` was called.  `channel` is asked for anew for each round."""
+    """`run` returns after `stop` was called.  Each round with files opens a new `channel`."""
 
     def __init__(
         self,
@@ -64,13 +64,13 @@ class Courier:
     ) -> None:
         self.brought = 0
         self.problem = ""
-        """Why the last file could not be brought; empty when all is well."""
+        """Why the last file could not be uploaded; empty when all is well."""
         self.settled = False
-        """Whether the last look found nothing to bring."""
+        """Whether the last look found nothing to upload."""
         self._root = root
         self._channel = channel
         self._refused: dict[str, Stamp] = {}
-        """What is not what it should be; one that changed since is another file."""
+        """Files that were refused (a link, another owner …).  A changed stamp is another file."""
         self._host = host
         self._token = token
         self._keep_ns = int(keep_days * 86_400e9)
@@ -87,12 +87,12 @@ class Courier:
         pause = self._look_seconds
         while not self._stop.wait(pause):
             well = self.round()
-            # Looking through many folders must not become work of its own.
+            # With many folders, looking must not become a load of its own.
             usual = max(self._look_seconds, 200 * self._looked_seconds)
             pause = usual if well else min(pause * 2, 60.0)
 
     def round(self) -> bool:
-        """Bring what is new; False if the head would not take it or was not there."""
+        """Upload what is new; False if the head refused a file or was not there."""
         begun_ns = self._clock.mono_ns()
         waiting = list(self._waiting())
         self._looked_seconds = (self._clock.mono_ns() - begun_ns) / 1e9
@@ -105,7 +105,7 @@ class Courier:
                     self._bring(channel, path, stamp)
         except (grpc.RpcError, HeadUnreachable, OSError) as error:
             self.problem = str(error.details() if isinstance(error, grpc.Call) else error)
-            logger.info("profiles wait: %s", self.problem)
+            logger.info("profiles are waiting for the head: %s", self.problem)
             return False
         return not self.problem
 
@@ -133,14 +133,14 @@ class Courier:
             opened = self._open(path)
         except Refused as error:
             self._refused[path] = stamp
-            logger.warning("a profile is not brought: %s", error)
+            logger.warning("profile %s is not uploaded: %s", path, error)
             return
         with open(opened, "rb") as file:
             pieces = _cut(file, stamp.bytes)
-            kept = call(_pieces(header, pieces), metadata=metadata(self._token), timeout=seconds)
-        self.problem = kept.problem
-        if kept.problem:
-            logger.warning("the head does not keep %s: %s", path, kept.problem)
+            answer = call(_pieces(header, pieces), metadata=metadata(self._token), timeout=seconds)
+        self.problem = answer.problem
+        if answer.problem:
+            logger.warning("the head refused profile %s: %s", path, answer.problem)
             return
         self.brought += 1
         self._notes[path] = stamp
@@ -167,11 +167,11 @@ class Courier:
         except OSError as error:
             if self.problem != str(error):
                 self.problem = str(error)
-                logger.warning("profiles are not brought: %s", error)
+                logger.warning("no profiles are uploaded: %s", error)
             return []
 
     def _forget(self, path: str) -> None:
-        """The head has had it for long."""
+        """Delete our copy: the head has had the file for `keep_days`."""
         run, *folders, name = path.split("/")
         with (
             suppress(FileNotFoundError),
@@ -184,7 +184,7 @@ class Courier:
         self._write_notes()
 
     def _read_notes(self) -> dict[str, Stamp]:
-        """Only our own: by another's we would delete what nobody has."""
+        """Read only our own notes: another user's could make us delete files that nobody has."""
         try:
             with self._shelf() as profiles:
                 read = json.loads(profiles.text(NOTES, MOST_NOTES, owners=profiles.ours()))
@@ -199,7 +199,7 @@ class Courier:
 
 
 def _cut(file: BinaryIO, size: int) -> Iterator[bytes]:
-    """No more than was said: it may grow meanwhile."""
+    """Pieces of the first `size` bytes: the file may grow meanwhile."""
     while size > 0 and (piece := file.read(min(PIECE_BYTES, size))):
         size -= len(piece)
         yield piece
@@ -212,7 +212,7 @@ def _pieces(header: pb.FileHeader, data: Iterator[bytes]) -> Iterator[pb.Piece]:
 
 
 def _files(profiles: Folder) -> Iterator[tuple[str, Stamp]]:
-    """Whole files of sessions, as paths below the folder.  Links are not followed."""
+    """Complete files of sessions, as paths below the folder.  Links are not followed."""
     for run in _plain(profiles):
         with suppress(OSError), profiles.owners(run) as own, own.below(*BETWEEN) as sessions:
             for session in _plain(sessions):
@@ -223,14 +223,14 @@ def _of_session(sessions: Folder, run: str, session: str) -> Iterator[tuple[str,
     with suppress(OSError), sessions.below(session) as folder:
         for name in _plain(folder):
             try:
-                found = folder.stat(name)
+                status = folder.stat(name)
             except OSError:
                 continue
-            if stat.S_ISREG(found.st_mode):
+            if stat.S_ISREG(status.st_mode):
                 path = "/".join((run, *BETWEEN, session, name))
-                yield path, Stamp(found.st_size, found.st_mtime_ns)
+                yield path, Stamp(status.st_size, status.st_mtime_ns)
 
 
 def _plain(folder: Folder) -> list[str]:
-    """What is being written has a name that begins with a dot."""
+    """Names without a leading dot: a file that is still being written has one."""
     return [name for name in folder.names() if not name.startswith(".")]

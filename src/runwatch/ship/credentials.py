@@ -1,4 +1,4 @@
-"""What an agent shows the head with each call."""
+"""The token that an agent sends to the head with each call."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 Token: TypeAlias = str | Callable[[], str]
-"""Or who knows it by then: a head that begins after its agent has only then made one."""
+"""A token, or a function that returns it: a head that starts after its agent makes one later."""
 
 
 def metadata(token: Token) -> tuple[tuple[str, str], ...]:
-    said = token if isinstance(token, str) else token()
-    return (("authorization", f"Bearer {said}"),) if said else ()
+    secret = token if isinstance(token, str) else token()
+    return (("authorization", f"Bearer {secret}"),) if secret else ()

@@ -1,12 +1,12 @@
-"""Journals of hosts that are gone, and who sends them.
+"""Journals of hosts that are gone, and which agent sends them.
 
-A pod comes back on its volume with another name, a node is replaced: what the old one had not sent
-is still there, and nobody's any more.  The agent of another host takes it over, if it is sure
-enough that nobody else is at it: no agent holds that host's lock, and the writer is dead (the
-system says so, or an agent saw it end), or nothing of that host has changed for a while, as we saw
-ourselves, whatever its clock says.  Of several agents that may, one does: whoever has the heir's
-lock.  Should the host come back all the same, its own agent goes on where the head says; nothing is
-doubled, since the head knows how far it has each journal.
+A pod comes back on its volume under another name, or a node is replaced.  Records that the old host
+had not sent are still there, and no agent sends them.  The agent of another host takes them over
+once it is sure enough that nobody else does.  No agent may hold that host's lock.  And either the
+writer is dead (the kernel says so, or an agent saw it end), or nothing of that host has changed for
+a while, by our own observation, whatever its clock says.  If several agents qualify, the one with
+the heir's lock does it.  If the host comes back, its own agent continues where the head says.
+Nothing is stored twice, since the head knows how far it has each journal.
 """
 
 from __future__ import annotations
@@ -32,36 +32,36 @@ from runwatch.record import JournalId, Origin
 STILL_SECONDS: Final = 60.0
 LOOK_SECONDS: Final = 5.0
 HOSTS_AT_ONCE: Final = 8
-"""A shared directory may hold those of thousands: each agent looks at a few at a time."""
+"""A shared directory may hold journals of thousands of hosts: look at a few at a time."""
 MOST_JOURNALS: Final = 1_000
-"""Of one host at a time; the others have their turn when these are taken."""
+"""Journals of one host taken at a time; the others follow later."""
 logger = logging.getLogger("runwatch.ship")
 
 Pulse = tuple[int, int]
-"""The last segment of a journal, and how often its heart has beaten there."""
+"""A journal's last segment, and the heartbeat in that segment's header."""
 
 
 @dataclass(slots=True)
 class Estate:
-    """What one other host has left here, or still writes."""
+    """The journals of one other host, which is gone or still writes."""
 
     journals: dict[JournalId, Origin] = field(default_factory=dict)
     pulses: Mapping[JournalId, Pulse] = field(default_factory=dict)
     still_ns: int | None = None
-    """Since when nothing of it has changed, monotonic; None: not looked at, or served."""
+    """Since when nothing of it has changed, monotonic; None: not looked at, or it has an agent."""
     since_ns: int = 0
     """Since when it has no agent, as far as we know; wall clock."""
     beats: bool = False
-    """Something has changed between our last two looks."""
+    """Something changed between our last two looks."""
     has_heir: bool = False
-    """Another agent sends what it has left."""
+    """Another agent sends its journals."""
     taken: set[JournalId] = field(default_factory=set)
     lock: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Unsent:
-    """A journal of another host that nobody sends at the moment, and why we do not."""
+    """A journal of another host that no agent sends at the moment, and why we do not."""
 
     journal: JournalId
     why: str
@@ -69,8 +69,8 @@ class Unsent:
 
 
 class Estates:
-    """`meet` each journal of another host; `look` now and then says which to send and which not
-    any more."""
+    """Call `meet` for each journal of another host.  Call `look` now and then: it says which
+    journals we start and stop sending."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Estates:
         clock: Clock = system_clock,
     ) -> None:
         self.unsent: tuple[Unsent, ...] = ()
-        """Replaced as a whole: any thread may ask."""
+        """Replaced as a whole, so that any thread may read it."""
         self._root = root
         self._still_ns = int(still_seconds * 1e9)
         self._look_ns = int(min(LOOK_SECONDS, still_seconds / 4) * 1e9)
@@ -90,7 +90,7 @@ class Estates:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether something may soon be ours to send."""
+        """Whether we may soon have journals to send."""
         return any(
             estate.still_ns is not None
             and not (estate.beats or estate.has_heir)
@@ -102,7 +102,7 @@ class Estates:
         self._estates.setdefault(origin.host, Estate()).journals[origin.journal] = origin
 
     def forget(self, names: Collection[str]) -> None:
-        """All that are not among these are gone."""
+        """Drop all journals that are not among `names`: they were removed."""
         for host, estate in list(self._estates.items()):
             for journal in estate.journals.keys() - names:
                 del estate.journals[journal]
@@ -112,13 +112,13 @@ class Estates:
                 del self._estates[host]
 
     def look(self) -> Iterator[tuple[Origin, bool]]:
-        """Journals that are ours to send from now on (True), and not any more (False)."""
+        """Journals that we send from now on (True), and those that we stop sending (False)."""
         now = self._clock.mono_ns()
         if not self._estates or now < self._next_ns:
             return
         self._next_ns = now + self._look_ns
         for host in list(self._estates)[:HOSTS_AT_ONCE]:
-            estate = self._estates[host] = self._estates.pop(host)  # the others come first now
+            estate = self._estates[host] = self._estates.pop(host)  # to the end: others come first
             if is_held(self._root, lock_name(host)) is False:
                 yield from self._take(host, estate, now)
             else:
@@ -126,7 +126,7 @@ class Estates:
         self._tell()
 
     def surely_dead(self, origin: Origin) -> bool:
-        """Whether its writer writes no more, by the word of who must know."""
+        """Whether the writer is dead by a reliable source: its agent or the kernel."""
         directory = self._root / "journals" / origin.journal
         if has_ended(directory):
             return True
@@ -142,7 +142,7 @@ class Estates:
     # ── one host ──────────────────────────────────────────────────────────────────────────────
 
     def _take(self, host: str, estate: Estate, now: int) -> Iterator[tuple[Origin, bool]]:
-        rest = (each for each in estate.journals.items() if each[0] not in estate.taken)
+        rest = (item for item in estate.journals.items() if item[0] not in estate.taken)
         left = dict(islice(rest, MOST_JOURNALS))
         pulses = {name: self._pulse(name) for name in left}
         estate.beats = any(estate.pulses.get(n, pulse) != pulse for n, pulse in pulses.items())
@@ -155,9 +155,7 @@ class Estates:
         ready = [o for o in left.values() if is_still or self.surely_dead(o)]
         if not ready or not self._lock(host, estate):
             return
-        logger.warning(
-            "%d journals of host %a, which is gone, are sent from here", len(ready), host
-        )
+        logger.warning("host %a is gone: this agent now sends %d of its journals", host, len(ready))
         for origin in ready:
             estate.taken.add(origin.journal)
             yield origin, True
@@ -167,7 +165,7 @@ class Estates:
         taken, estate.taken = estate.taken, set()
         self._release(estate)
         if taken:
-            logger.warning("host %a has an agent of its own again, which sends what is its", host)
+            logger.warning("host %a has its own agent again, which sends its journals", host)
         for journal in taken:
             yield estate.journals[journal], False
 
@@ -186,8 +184,8 @@ class Estates:
         self.unsent = tuple(
             Unsent(
                 journal,
-                f"it is of host {host}, which has no agent: it is sent from here when nothing of "
-                f"that host has changed for {seconds:g} s",
+                f"it belongs to host {host}, which has no agent; this agent sends it when nothing "
+                f"of that host has changed for {seconds:g} s",
                 estate.since_ns,
             )
             for host, estate in self._estates.items()
@@ -204,7 +202,7 @@ class Estates:
             with shelf(self._root, FOLDER, make=True) as folder:
                 fd = folder.keep(heir_name(host))
         except OSError as error:
-            logger.warning("what host %a has left stays: %s", host, error)
+            logger.warning("cannot take over the journals of host %a: %s", host, error)
             return False
         estate.has_heir = not hold(fd)
         if estate.has_heir:

@@ -1,4 +1,4 @@
-"""Sending journals that are complete to a head, and knowing that it has them."""
+"""Sends complete journals to a head and waits until the head has stored them."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def ship_once(
     seconds: float = PATIENCE_SECONDS,
     clock: Clock = system_clock,
 ) -> None:
-    """Returns when the head has stored the journals under `root` up to `ends`, or raises; it may
-    take as long as it likes while some progress is made every `seconds`."""
+    """Returns when the head has stored the journals under `root` up to `ends`.  Raises if the head
+    refuses, or if nothing is stored for `seconds`; otherwise it may take as long as it needs."""
     shipper = Shipper(root, address, token=token, ca=ca, all_hosts=True, settings=_SOON)
     thread = threading.Thread(target=shipper.run, name="runwatch-ship-once", daemon=True)
     thread.start()
@@ -37,9 +37,9 @@ def ship_once(
     reached, deadline_ns = -1, 0
     try:
         while any(shipper.acknowledged.get(name, -1) < end for name, end in ends.items()):
-            now_ns, got = clock.mono_ns(), sum(shipper.acknowledged.values())
-            if got != reached:
-                reached, deadline_ns = got, now_ns + int(seconds * 1e9)
+            now_ns, stored = clock.mono_ns(), sum(shipper.acknowledged.values())
+            if stored != reached:
+                reached, deadline_ns = stored, now_ns + int(seconds * 1e9)
             if now_ns > deadline_ns or shipper.problem.startswith(_REFUSED):
                 raise HeadUnreachable(f"the head at {address.target}: {shipper.problem}")
             pause.wait(LOOK_SECONDS)

@@ -1,8 +1,9 @@
 """Following every journal of a directory, each from its own cursor.
 
-Whatever is wrong with one journal stays with that one: it is set aside, with the reason, and the
-others go on.  What is wrong with its files may pass, so it is tried again after a while; what is
-wrong with its contents is tried again by the next version of us, which may know better.
+A problem with one journal affects only that journal: it is set aside, with the reason, and the
+others go on.  A problem with its files may pass, so the journal is tried again after a while.  A
+problem with its contents is tried again only by another version of Runwatch, which may be able to
+read it.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from runwatch.ship.estates import Estates
 LIVENESS_SECONDS = 1.0
 HEARTBEAT_SECONDS = 15.0
 LISTED_SECONDS = 5.0
-"""So often a folder is listed anew though nothing says that it has changed."""
+"""How often a folder is listed although its modification time has not changed."""
 SETTLED_SECONDS = 2.0
-"""A folder may change twice within one tick of the clock that says when it did."""
+"""A folder may change twice within one tick of its modification time."""
 AGAIN_SECONDS: Final = 10.0
 LONGEST_AGAIN_SECONDS: Final = 600.0
-"""A journal whose files cannot be read is tried again after so long, then twice as long …"""
+"""A journal whose files cannot be read is tried again after this long, then twice as long …"""
 FAILURES: Final = (
     OSError,
     SegmentError,
@@ -44,29 +45,29 @@ FAILURES: Final = (
     struct.error,
     RecursionError,
 )
-"""What may rise from one journal, and stays with it."""
+"""Errors that one journal may cause; they affect only that journal."""
 _MOST_ASIDE: Final = 10_000
 logger = logging.getLogger("runwatch.ship")
 
 
 class NotTaken(SegmentError):
-    """The head does not take a journal: a limit was reached.  That may pass."""
+    """The head does not take a journal because a limit is reached.  That may pass."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aside:
-    """A journal that is left alone, and why."""
+    """A journal that is set aside, and why."""
 
     journal: JournalId
     why: str
     since_ns: int
     """Wall clock."""
     again_ns: int | None = None
-    """When it is tried again, monotonic; None: by another version than this one."""
+    """When we try it again, monotonic; None: only another version of Runwatch tries."""
     pause_seconds: float = AGAIN_SECONDS
     version: str = __version__
     by_head: bool = False
-    """The head would not have it; it stays aside until it does, also while that is tried."""
+    """The head refused it.  It stays set aside, even while we try, until the head takes it."""
 
 
 @dataclass(slots=True)
@@ -83,14 +84,14 @@ class Followed:
     done: bool = False
     """The writer is dead and everything was read."""
     gone: bool = False
-    """And nobody is left who could tell how it ended."""
+    """It is done, and no agent is left that could say how it ended."""
     checked_ns: int = field(default=0)
     idle_ns: int = field(default=0)
-    """When it was last looked at and held nothing that was not read, monotonic."""
+    """When we last looked and everything was read, monotonic."""
 
 
 class _Listing:
-    """The names in a folder; there may be thousands, and new ones are looked for all the time."""
+    """The names in a folder.  There may be thousands, and we look for new ones all the time."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self._folder = folder
@@ -100,7 +101,7 @@ class _Listing:
         self._said = ""
 
     def look(self) -> set[str] | None:
-        """None if they are surely what they were when we looked last."""
+        """The names; None if they have surely not changed since the last look."""
         now = self._clock.mono_ns()
         try:
             changed_ns = self._folder.stat().st_mtime_ns
@@ -117,19 +118,19 @@ class _Listing:
             self._changed_ns = -1
             if self._said != str(error):
                 self._said = str(error)
-                logger.warning("journals cannot be listed: %s", error)
+                logger.warning("cannot list the journals: %s", error)
             return None
 
     def insist(self) -> None:
-        """Something in it will change that it does not tell: list it at the next look."""
+        """List the folder at the next look, even if its modification time stays the same."""
         self._changed_ns = -1
 
 
 class Tail:
-    """Discovers journals under `<root>/journals` and reads what is new, fairly, in order.
+    """Discovers journals under `<root>/journals` and reads what is new, in turn.
 
-    `of_host` limits it to journals written on that host: with a shared directory every node's
-    agent ships its own, and with `estates` what a host has left that is gone.  `start` tells where
+    `of_host` limits it to journals written on that host: in a shared directory every node's agent
+    ships its own journals and, with `estates`, those of hosts that are gone.  `start` returns where
     to begin with a journal; None means "not known yet".
     """
 
@@ -146,7 +147,7 @@ class Tail:
     ) -> None:
         self.root = root
         self.read_bytes = read_bytes
-        """So much of a journal at a time."""
+        """How much of a journal to read at a time."""
         self.journals: dict[JournalId, Followed] = {}
         self._of_host = of_host
         self._estates = estates
@@ -167,9 +168,9 @@ class Tail:
             self._estates.close()
 
     def discover(self, *, surely: bool = False) -> list[Followed]:
-        """Journals not seen before.  Those that retention has removed are let go.
+        """Journals not seen before.  Drops those that retention has removed.
 
-        A folder that does not tell when it changes is looked at now and then, or `surely`.
+        Lists the folder now and then even if it shows no change; with `surely`, lists it now.
         """
         if surely:
             self._listing.insist()
@@ -178,8 +179,8 @@ class Tail:
             self._listing.insist()
         try:
             names = self._listing.look()
-        except OSError as error:  # no more files may be open, or the folder is not ours to read
-            self._say(f"{self.root / 'journals'} cannot be listed: {error}")
+        except OSError as error:  # too many open files, or the folder is not readable
+            self._say(f"cannot list {self.root / 'journals'}: {error}")
             return []
         if names is None:
             return []
@@ -191,18 +192,18 @@ class Tail:
             self.journals.pop(gone).reader.close()
         if self._estates is not None:
             self._estates.forget(names)
-        known = self.journals.keys() | self._ignored | (self._aside.keys() - due)
-        new = sorted(names - known)
+        seen = self.journals.keys() | self._ignored | (self._aside.keys() - due)
+        new = sorted(names - seen)
         return [followed for name in new if (followed := self._try_to_follow(name)) is not None]
 
     def _due(self) -> set[str]:
         now = self._clock.mono_ns()
-        found = [a for a in self._aside.values() if a.again_ns is not None and a.again_ns <= now]
-        return {aside.journal for aside in found}
+        due = [a for a in self._aside.values() if a.again_ns is not None and a.again_ns <= now]
+        return {aside.journal for aside in due}
 
     def _inherit(self) -> set[str]:
-        """Journals of hosts that are gone, which are ours from now on; those of hosts that are
-        there again are let go."""
+        """The journals of gone hosts that are ours from now on.  Drops the journals of hosts that
+        are back."""
         if self._estates is None:
             return set()
         came: set[str] = set()
@@ -231,24 +232,24 @@ class Tail:
         return followed
 
     def taken(self, journal: JournalId) -> None:
-        """The head has taken something of it."""
+        """The head has stored something of this journal."""
         if self._aside and (aside := self._aside.get(journal)) is not None and aside.by_head:
             del self._aside[journal]
-            logger.warning("journal %a is taken again", journal)
+            logger.warning("the head takes journal %a again", journal)
 
     def _follow(self, name: str) -> Followed | None:
         directory = self.root / "journals" / name
         reader = JournalReader(directory, clock=self._clock)
         if reader.origin is None:
             if directory.is_dir():
-                self._listing.insist()  # being created, or beyond reading
+                self._listing.insist()  # it is being created, or cannot be read
             return None
         if problem := origin_problem(reader.origin):
-            raise SegmentError(f"nobody can have written it: {problem}")
+            raise SegmentError(f"its origin is impossible: {problem}")
         if reader.origin.journal != name:
-            # Its records would be taken for those of the journal that it says to be.
+            # Its records would be stored as those of the journal whose name it has inside.
             raise SegmentError(
-                f"it says to be journal {reader.origin.journal!r}: a copy, or forged"
+                f"it says that it is journal {reader.origin.journal!r}: it is a copy, or forged"
             )
         is_strange = self._of_host is not None and reader.origin.host != self._of_host
         if is_strange and name not in self._inherited:
@@ -263,7 +264,7 @@ class Tail:
 
     def read(self) -> Iterator[tuple[Followed, Batch]]:
         """One stretch from each journal that has something new."""
-        going = [(name, each) for name, each in self.journals.items() if not each.done]
+        going = [(n, journal) for n, journal in self.journals.items() if not journal.done]
         for name, followed in going:
             if not followed.started:
                 start = self._start(name)
@@ -278,7 +279,7 @@ class Tail:
                 self.set_aside(name, error)
                 continue
             if len(going) > self._most_open:
-                followed.reader.close()  # it is opened again where we are
+                followed.reader.close()  # the next read opens it again at the same position
             if batch is not None:
                 yield followed, batch
                 continue
@@ -290,7 +291,7 @@ class Tail:
                 followed.reader.close()
 
     def set_aside(self, journal: JournalId, error: Exception) -> None:
-        """Leave one alone from now on: who reads it, or sends what was read, has failed."""
+        """Stop following a journal: reading it or sending its records has failed."""
         followed, before = self.journals.pop(journal, None), self._aside.get(journal)
         if followed is not None:
             followed.reader.close()
@@ -309,7 +310,7 @@ class Tail:
         self._aside[journal] = Aside(journal, why, since_ns, again_ns, pause, by_head=by_head)
 
     def try_again(self) -> None:
-        """Another head, or the same with other limits, may take what the last would not."""
+        """Another head, or the same head with other limits, may take what the last one refused."""
         now = self._clock.mono_ns()
         for journal, aside in self._aside.items():
             if aside.by_head:
@@ -319,13 +320,14 @@ class Tail:
         return journal in self._aside
 
     def aside(self) -> list[Aside]:
-        """The journals that are left alone, by name; any thread may ask."""
-        found = list(dict(self._aside).values())
+        """The journals that are set aside, by name.  Any thread may ask."""
+        asides = list(dict(self._aside).values())
         if self._estates is not None:
-            found += [
-                Aside(each.journal, each.why, each.since_ns, 0) for each in self._estates.unsent
+            asides += [
+                Aside(unsent.journal, unsent.why, unsent.since_ns, 0)
+                for unsent in self._estates.unsent
             ]
-        return sorted(found, key=lambda aside: aside.journal)
+        return sorted(asides, key=lambda aside: aside.journal)
 
     def _say(self, problem: str) -> None:
         if problem != self._said:
@@ -333,7 +335,7 @@ class Tail:
             logger.warning("%s", problem)
 
     def resume(self, journal: JournalId, position: Position) -> None:
-        """Go on reading at `position`: where a head says it has got to."""
+        """Continue reading at `position`, which a head has given."""
         followed = self.journals.get(journal)
         if followed is None:
             return
@@ -343,10 +345,10 @@ class Tail:
         followed.done = followed.gone = False
 
     def alive(self) -> list[JournalId]:
-        """The journals whose writers are there: the system says so, or their heart beat lately.
+        """The journals whose writers are alive: the kernel says so, or the heartbeat is recent.
 
-        The heart counts for those the system cannot tell us about: another host's, or another
-        container's, in a directory that we share.
+        The heartbeat counts where the kernel cannot tell: for writers on another host or in another
+        container, in a shared directory.
         """
         recent = self._clock.wall_ns() - HEARTBEAT_SECONDS * 1e9
         return [
@@ -357,8 +359,8 @@ class Tail:
         ]
 
     def gone(self) -> list[JournalId]:
-        """The journals whose writers are dead, and that were read to their end; not those of a
-        host whose agent is still heard: it can tell how they ended."""
+        """The journals whose writers are dead and that were read to their end.  Without those of a
+        host whose agent still reports: it can say how they ended."""
         journals = list(self.journals.values())
         heard = {f.origin.host for f in journals if f.origin.role == "agent" and not f.done}
         for followed in journals:
@@ -370,10 +372,10 @@ class Tail:
         return [f.origin for f in list(self.journals.values()) if not self._is_dead(f)]
 
     def _is_dead(self, followed: Followed) -> bool:
-        """Whether the writer is gone; asked of the system once a second at most.
+        """Whether the writer is dead.  Asks the kernel at most once a second.
 
-        Of a process that cannot be asked about (another host's, in a shared directory) we say so
-        only if an agent did: its torn tail, if any, stays unread, which costs nothing.
+        A process that we cannot check (on another host, in a shared directory) is dead only if an
+        agent saw it end.  A torn tail of such a journal stays unread, which costs nothing.
         """
         if followed.dead:
             return True
@@ -388,6 +390,6 @@ class Tail:
 
 
 def _words(error: Exception) -> str:
-    # A folder may be called anything: what is said of it goes to a terminal, too.
+    # A folder's name may hold any character, and this text goes to a terminal.
     text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(error).strip()[:500])
     return text if isinstance(error, SegmentError | OSError) else f"{type(error).__name__}: {text}"

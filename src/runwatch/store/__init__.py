@@ -1,6 +1,6 @@
-"""Keeps, fetches and reduces records.  SQL lives here and nowhere else.
+"""Keeps, fetches and reduces records.  All SQL is here.
 
-`store.py` is the Protocol every engine meets; `duck/` is the embedded engine; the conformance
-suite in `tests/unit/store/` is written against the Protocol alone.  What rows *mean* (states,
+`store.py` is the Protocol that every engine implements; `duck/` is the embedded engine.  The
+conformance suite in `tests/unit/store/` uses the Protocol alone.  What rows *mean* (states,
 goodput, diagnoses) is next door in `views/`.
 """

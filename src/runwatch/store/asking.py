@@ -1,10 +1,9 @@
-"""Whether anybody still waits for an answer: a question can be given up while the engine works.
+"""Questions to a store that can be cancelled while the engine works, because nobody waits any more.
 
-Who asks for somebody else puts a `Question` in charge (`with question.asked()`); whatever the
-thread then asks of a store ends with `Abandoned` soon after `give_up` was called, from any thread.
-What takes long outside the engine calls `look` now and then, or goes through `heeded` rows.
-Work that several share is asked in the name of all of them (`Shared`): one may leave, and it is
-given up when the last has gone.
+Code that asks on behalf of a client sets a `Question` (`with question.asked()`).  After `give_up`,
+which any thread may call, every store call of that thread soon ends with `Abandoned`.  Long work
+outside the engine calls `look` now and then, or reads its rows through `heeded`.  Work that several
+clients share is asked for all of them (`Shared`): it is given up only when the last one has left.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from typing import Final, TypeVar
 from runwatch.errors import Abandoned
 
 HEEDED_ROWS: Final = 1000
-"""After so many a row's reader looks whether anybody waits."""
+"""`heeded` checks once per this many rows whether anybody still waits."""
 LOOK_SECONDS: Final = 0.05
-"""So often who waits for others looks whether he is still waited for."""
+"""A thread that waits for the lock checks this often whether anybody still waits for it."""
 Row = TypeVar("Row")
 
 
@@ -33,7 +32,7 @@ class Question:
 
     @contextmanager
     def asked(self) -> Iterator[None]:
-        """What this thread asks meanwhile belongs to the question."""
+        """Everything that this thread asks meanwhile belongs to this question."""
         token = _current.set(self)
         try:
             yield
@@ -41,8 +40,8 @@ class Question:
             _current.reset(token)
 
     def give_up(self, why: str) -> bool:
-        """Whether the engine was at work on it.  An engine may miss that between two steps: ask
-        again until it is not."""
+        """Returns whether the engine was at work on it.  An engine may miss an interrupt between
+        two steps: call again until this returns False."""
         with self._lock:
             self.why = self.why or why
             for interrupt in self._interrupts:
@@ -60,7 +59,7 @@ class Question:
 
     @contextmanager
     def at_work(self, interrupt: Callable[[], None]) -> Iterator[None]:
-        """The engine is at work, and can be interrupted so."""
+        """While the engine works; `interrupt` stops it."""
         with self._lock:
             self.check()
             self._interrupts.add(interrupt)
@@ -75,13 +74,13 @@ _current: ContextVar[Question | None] = ContextVar("question", default=None)
 
 
 def question() -> Question | None:
-    """The one that this thread asks for."""
+    """The question that this thread is asking for, if any."""
     return _current.get()
 
 
 @contextmanager
 def working(interrupt: Callable[[], None]) -> Iterator[None]:
-    """As `at_work`, of the question that this thread asks for, if it asks for one."""
+    """`at_work` for this thread's question, if it has one."""
     current = question()
     if current is None:
         yield
@@ -91,14 +90,14 @@ def working(interrupt: Callable[[], None]) -> Iterator[None]:
 
 
 def look() -> None:
-    """Raises `Abandoned` if this thread asks for a question that was given up."""
+    """Raises `Abandoned` if this thread's question was given up."""
     current = question()
     if current is not None:
         current.check()
 
 
 def heeded(rows: Iterable[Row]) -> Iterator[Row]:
-    """The same, with a look now and then: it costs next to nothing."""
+    """The same rows, with a check now and then whether anybody waits: it costs next to nothing."""
     current = question()
     if current is None:
         yield from rows
@@ -113,7 +112,7 @@ def heeded(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 class Shared:
-    """A lock around work whose result is there for whoever waits for it."""
+    """A lock around work whose result serves everybody who waits for it."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -122,12 +121,12 @@ class Shared:
 
     @contextmanager
     def held(self) -> Iterator[Question]:
-        """The lock, and the question of all who want it: what is asked in its name is given up
-        when the last of them has gone."""
+        """Hold the lock.  Yields the common question of all who wait: it is given up when the last
+        of them has left."""
         mine = question() or Question()
         mine.check()
         with self._gate:
-            if self._together.is_over:  # that work ends; who comes now has it done anew
+            if self._together.is_over:  # that work is being cancelled: later callers start anew
                 self._together = _Together()
             together = self._together
             together.members.append(mine)
@@ -137,7 +136,7 @@ class Shared:
                     mine.check()
                 try:
                     mine.check()
-                    # What was given up meanwhile was not ours: we still wait.
+                    # If the common question was given up meanwhile, we still wait for an answer.
                     yield together if not together.is_over else mine
                 finally:
                     self.lock.release()
@@ -147,7 +146,7 @@ class Shared:
 
 
 class _Together(Question):
-    """Given up when all who are members are; without any it is nobody's."""
+    """Given up when all its members are; without members it goes on."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -161,6 +160,6 @@ class _Together(Question):
         return bool(self.why)
 
     def look(self) -> None:
-        """One of them has gone."""
+        """A member has left: give up if it was the last."""
         if self.is_over:
             self.give_up(self.why)

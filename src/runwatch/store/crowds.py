@@ -1,12 +1,12 @@
-"""Events of a journal that says very much: of each kind the newest are enough for any view.
+"""Limits answers with events when one journal has very many: views need only the newest per kind.
 
-All journals together may have so many bytes in an answer, too.  Who has little keeps it all; the
-rest is divided among those who have more.
+The events of all journals in one answer also share a limit in bytes.  A journal with few events
+keeps all of them; the rest of the limit is divided among the journals with more.
 
-To count costs as much as a short answer does, so a count is remembered.  If the fullest journal had
-room for 500 more events, no journal can have too many before 500 more have come, whoever sent them;
-with bytes it is the same.  Where one had too many, answers are cut from then on: that is right in
-any case, and only slower.
+Counting costs as much as a short answer, so counts are remembered.  If the fullest journal had room
+for 500 more events, no journal can be over the limit before 500 more events arrive, from whomever;
+the same holds for bytes.  Once a journal is over the limit, answers are cut from then on.  That is
+always correct, only slower.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from typing import Final, NamedTuple, TypeAlias
 from runwatch.store.store import AGENTS_SAY
 
 OF_EACH_BYTES: Final = 16 << 20
-"""Of bodies: as Python's objects they take some five times as much."""
+"""Limit for the event bodies of one journal and kind; in Python they take 5 times as much."""
 OF_ALL_BYTES: Final = 48 << 20
 ALWAYS_BYTES: Final = 16 << 10
-"""Each may have so much, however many there are: what a process says of itself is less."""
+"""Every journal may have this much: what a process records about itself is less."""
 MOST_KNOWN: Final = 4096
 Asked: TypeAlias = tuple[int | None, tuple[str, ...], int]
-"""Of which run (or all), of which kinds, and how many of each may be told."""
+"""Which run (None: all), which kinds, and how many events of each kind."""
 
 
 class Amount(NamedTuple):
     events: int
     bytes: int
-    """Of their bodies."""
+    """The size of the events' bodies."""
 
 
 class Fullest(NamedTuple):
-    """What one journal has of one kind at most."""
+    """The largest amounts that any journal has of one kind."""
 
     events: int
     bytes: int
     all_bytes: int
-    """Of all journals and kinds that were asked for."""
+    """The sum over all journals and kinds that were asked for."""
 
     def room(self, of_each: int) -> Amount:
-        """How much more may come before something must be left out; negative: it must be now."""
+        """How much more may arrive before answers must be cut; negative: they must be cut now."""
         return Amount(
             of_each - self.events, min(OF_EACH_BYTES - self.bytes, OF_ALL_BYTES - self.all_bytes)
         )
@@ -51,11 +51,11 @@ class Fullest(NamedTuple):
 
 
 class Crowds:
-    """`took` is called by the writer's thread, after its commit; the rest by any."""
+    """The writer's thread calls `took`, after its commit; any thread calls the rest."""
 
     def __init__(self) -> None:
         self.taken = Amount(0, 0)
-        """Since the store was opened."""
+        """Events stored since the store was opened."""
         self._enough_until: dict[Asked, Amount] = {}
         self._crowded: set[Asked] = set()
 
@@ -63,7 +63,7 @@ class Crowds:
         self.taken = Amount(self.taken.events + events, self.taken.bytes + size)
 
     def is_crowded(self, asked: Asked, taken: Amount) -> bool | None:
-        """After so much was taken; None: somebody must count."""
+        """Whether answers must be cut, at this amount; None: count first."""
         if asked in self._crowded:
             return True
         until = self._enough_until.get(asked)
@@ -72,7 +72,7 @@ class Crowds:
         return False
 
     def counted(self, asked: Asked, taken: Amount, fullest: Fullest) -> bool:
-        """`taken` is what had come before the count began."""
+        """Remember a count; `taken` is the amount stored before the count began."""
         if len(self._enough_until) + len(self._crowded) >= MOST_KNOWN:
             self._enough_until.clear()
             self._crowded.clear()
@@ -86,7 +86,7 @@ class Crowds:
 
 
 def fair_share(sizes: Iterable[int]) -> int:
-    """How many bytes a journal may have of a kind, if they have these."""
+    """How many bytes a journal may have of one kind, if the journals have these sizes."""
     ascending, left = sorted(sizes), OF_ALL_BYTES
     for number, size in enumerate(ascending):
         share = left // (len(ascending) - number)
@@ -109,17 +109,17 @@ def amounts(rows: str) -> str:
 
 def fullest(rows: str) -> str:
     columns = ("max(events)", "max(bytes)", "sum(bytes)::BIGINT")
-    found = ", ".join(f"coalesce({column}, 0)" for column in columns)
-    return f"SELECT {found} FROM ({amounts(rows)})"
+    maxima = ", ".join(f"coalesce({column}, 0)" for column in columns)
+    return f"SELECT {maxima} FROM ({amounts(rows)})"
 
 
 def newest_of_each(rows: str, most: int, share: int) -> str:
-    """The keys of the rows that are kept: their bodies are not held for that.
+    """SQL for the keys of the rows to keep, without their bodies.
 
-    `rows`: a query for journal, kind, time_ns, place and the body's size; `share`: bytes of each,
-    but for agents, who speak of many.
+    `rows`: a query for journal, kind, time_ns, place and the body's size.  `share`: the bytes that
+    each journal may have; agents may have more, since they report on many processes.
     """
-    # An event with a large body has several rows, of one place: all of them are kept, or none.
+    # An event with a large body has several rows with one place: keep all of them or none.
     newest = "OVER (PARTITION BY journal, kind ORDER BY time_ns DESC, place DESC)"
     count, size = f"dense_rank() {newest}", f"sum(size) {newest}"
     allowed = f"if(role = 'agent', {most * AGENTS_SAY}, {most})"

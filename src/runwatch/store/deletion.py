@@ -1,13 +1,13 @@
-"""Runs that were deleted: what of the catalogue is hidden by that, and what is never taken again.
+"""Deleted runs: what a deletion hides in the catalogue, and which records are refused afterwards.
 
-A deletion is a row in the catalogue.  From the moment it is stored nobody sees the run any more;
-its rows go later, when it can no longer be undone (`DuckStore.purge`).  The row itself stays: a
-journal that still lies on a node is acknowledged, and what it says of the run is dropped.
+A deletion is a row in the catalogue.  Once it is stored, the run is hidden.  Its rows are removed
+later, when the deletion can no longer be undone (`DuckStore.purge`).  The deletion's row stays: a
+journal that still lies on a node is acknowledged, but its records of the run are dropped.
 
-An id may be used again, for programs name their runs.  So a deletion means the processes that had
-a part in the run when it was deleted, and those that began before that and were not heard of yet.
-An agent lives longer than runs do: of what it says of a run, what is older than the deletion is
-meant, and all of it as long as no new process of the run is known.
+A run's id may be used again, since programs name their runs.  So a deletion applies to the
+processes that took part in the run when it was deleted, and to processes that began before the
+deletion but were not known yet.  An agent outlives runs: of its records about the run, those older
+than the deletion are dropped, and all of them while no new process of the run is known.
 """
 
 from __future__ import annotations
@@ -24,24 +24,25 @@ AGENT: Final = "agent"
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """As it is stored, in this order."""
+    """A row of the table of deletions, in the order of its columns."""
 
     number: int
     run: RunId
     name: str
     state: State
     at_ns: int
-    """When it was said …"""
+    """When the run was deleted …"""
     purge_ns: int
-    """… and when its rows go."""
+    """… and when its rows may be removed."""
     journals: int
     scopes: int
     series: int
 
     def means(self, origin: Origin, journal: int, scope: int) -> bool:
-        """Whether a process's part in the run is gone, by the numbers of journal and scope."""
-        known = journal < self.journals
-        return scope < self.scopes or (not known and origin.start_ns <= self.at_ns)
+        """Whether the deletion covers this process's part in the run.  `journal` and `scope` are
+        the store's numbers."""
+        existed = journal < self.journals
+        return scope < self.scopes or (not existed and origin.start_ns <= self.at_ns)
 
     def row(self) -> tuple[Any, ...]:
         return (
@@ -54,27 +55,27 @@ class Deletion:
 
 
 class Weight(NamedTuple):
-    """What a run takes in a store."""
+    """How much of a store a run takes up."""
 
     points: int = 0
     spans: int = 0
     events: int = 0
     bytes: int = 0
-    """About: files hold many runs."""
+    """An estimate: files hold several runs."""
 
 
 class Deletions:
-    """Those that hold, in the order in which they were made."""
+    """The deletions in force, in the order in which they were made."""
 
     def __init__(self) -> None:
         self._by_number: dict[int, Deletion] = {}
 
     @classmethod
     def of_rows(cls, rows: Iterable[Sequence[Any]]) -> Deletions:
-        found = cls()
+        deletions = cls()
         for row in rows:
-            found.take(Deletion(*row))
-        return found
+            deletions.take(Deletion(*row))
+        return deletions
 
     def __bool__(self) -> bool:
         return bool(self._by_number)
@@ -89,16 +90,18 @@ class Deletions:
         return list(self._by_number.values())
 
     def of(self, run: str) -> list[Deletion]:
-        return [each for each in self.all() if each.run == run]
+        return [deletion for deletion in self.all() if deletion.run == run]
 
     def has(self, number: int) -> bool:
         return number in self._by_number
 
     def hidden(self) -> list[int]:
-        """The numbers of runs that have rows which nobody may see."""
-        return [each.number for each in self.all() if each.state == "deleted"]
+        """The numbers of runs whose rows still exist but must not be seen."""
+        return [deletion.number for deletion in self.all() if deletion.state == "deleted"]
 
     def first_series(self, deletion: Deletion) -> int:
-        """Series before it belong to earlier runs of the same id."""
-        earlier = (each.series for each in self.of(deletion.run) if each.series < deletion.series)
+        """Series with smaller numbers belong to earlier runs with the same id."""
+        earlier = (
+            other.series for other in self.of(deletion.run) if other.series < deletion.series
+        )
         return max(earlier, default=0)

@@ -1,4 +1,4 @@
-"""What the catalogue knows of one journal, one series and one name of spans."""
+"""The catalogue's entries for one journal, one series and one span name."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from runwatch.rows import SeriesRow
 
 Integers = npt.NDArray[np.int64]
 
-# Local ids are small in every journal we write; a huge one (damage, malice) must not make us
-# allocate an array of that size, so it goes to a dict.
+# Local ids are small in every journal that we write.  A huge one (from damage or malice) must not
+# make us allocate an array of that size, so it goes to a dict.
 _DENSE_LIMIT: Final = 1 << 22
 
 
@@ -41,36 +41,36 @@ class Journal:
     last_ns: int = 0
     scopes: dict[int, RunScope] = field(default_factory=dict)
     series: dict[int, int] = field(default_factory=dict)
-    """Local series id -> slot; the truth, of which `slots` is the fast copy."""
+    """Local series id -> slot.  This is the truth; `slots` is a fast copy."""
     slots: Integers = field(default_factory=lambda: np.full(64, -1, np.int64))
     span_names: dict[int, int] = field(default_factory=dict)
     defined: list[int] = field(default_factory=list)
-    """The slots of every series it ever defined, ascending."""
+    """The slots of every series that it ever defined, ascending."""
     rows: dict[int, SeriesRow] = field(default_factory=dict)
-    """Slot -> the row that was made of it; begun anew when a scope changes what rows say."""
+    """Slot -> its cached row; cleared when a scope changes what rows say."""
     scope_at: dict[int, int] = field(default_factory=dict)
-    """Scope -> which of all scopes it was when it first named its run."""
+    """Scope -> its number among all scopes when it first named its run."""
     gone: set[int] = field(default_factory=set)
-    """Scopes in runs that were deleted: what is said of them is dropped …"""
+    """Scopes of deleted runs: their records are dropped …"""
     gone_until: dict[int, int] = field(default_factory=dict)
-    """… and an agent's, up to this time, or as long as there is no such run again."""
+    """… and those of an agent up to this time, or while no such run exists again."""
     parted: dict[int, Series] = field(default_factory=dict)
-    """An agent's series whose rows are of a deleted run; defined anew when it goes on."""
+    """An agent's series whose rows belong to a deleted run; defined anew when new points arrive."""
 
     def run_of(self, scope: int) -> RunId:
-        known = self.scopes.get(scope)
-        return known.run if known else RunId("")
+        named = self.scopes.get(scope)
+        return named.run if named else RunId("")
 
     def rank_of(self, scope: int) -> int:
-        known = self.scopes.get(scope)
-        return known.rank if known else 0
+        named = self.scopes.get(scope)
+        return named.rank if named else 0
 
     def place(self, local: int, slot: int) -> None:
         self.defined.append(slot)
         self.point(local, slot)
 
     def point(self, local: int, slot: int) -> None:
-        """The journal's series leads to this slot from now on."""
+        """From now on the journal's local series id leads to this slot."""
         self.series[local] = slot
         if not 0 <= local < _DENSE_LIMIT:
             return
@@ -89,10 +89,10 @@ class Journal:
     def scope_of(self, local: int, series: Sequence[SeriesEntry]) -> int | None:
         """The scope of a series by its local id; None: it was never defined."""
         slot = self.series.get(local)
-        known = self.parted.get(local) if slot is None else series[slot].definition
-        return None if known is None else known.scope
+        definition = self.parted.get(local) if slot is None else series[slot].definition
+        return None if definition is None else definition.scope
 
     def scope(self, scope: RunScope) -> None:
-        # In this order: a reader that took `rows` before cannot put an old row into the new ones.
+        # In this order: a reader that holds the old `rows` cannot put an old row into the new ones.
         self.scopes[scope.id] = scope
         self.rows = {}

@@ -1,13 +1,13 @@
-"""Where folds are kept that took long to make: a file a run, which may be lost at any time.
+"""Saved folds that took long to compute: one file per run, which may be lost at any time.
 
     8 bytes   magic, of which the last two are the version
-    4 bytes   CRC-32 of all that follows, the least byte first
-    4 bytes   how long the run's id is
+    4 bytes   CRC-32 of all that follows, little-endian
+    4 bytes   length of the run's id
     id        of the run, UTF-8
-    payload   whatever was given
+    payload   any bytes
 
-What is torn, damaged or of another version is taken for absent, and deleted.  All of them together
-have so many bytes at most; those that were not used for longest go first.
+A file that is torn, damaged or of another version counts as absent and is deleted.  All files
+together have a size limit; those not used for longest are deleted first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from runwatch.record import RunId
 MAGIC: Final = b"RWFOLD01"
 MOST_BYTES: Final = 2 << 30
 SPARE_BYTES: Final = 1 << 30
-"""So much of the disk is left to records."""
+"""This much of the disk is left free for records."""
 _HEAD: Final = struct.Struct("<8sI")
 _NAME: Final = struct.Struct("<I")
 
@@ -39,7 +39,7 @@ class FoldFiles:
         self._spare_bytes = spare_bytes
 
     def path(self, run: RunId) -> Path:
-        """Ids may be any text; a digest of one is always a name."""
+        """A run's id may be any text; its digest is always a valid file name."""
         name = hashlib.sha256(run.encode("utf-8", "surrogatepass")).hexdigest()[:32]
         return self._directory / f"{name}.fold"
 
@@ -47,7 +47,7 @@ class FoldFiles:
         path = self.path(run)
         try:
             content = path.read_bytes()
-            os.utime(path)  # it is of use
+            os.utime(path)  # marks it as used
         except OSError:
             return None
         payload = _opened(content, run)
@@ -56,13 +56,13 @@ class FoldFiles:
         return payload
 
     def write(self, run: RunId, payload: bytes) -> bool:
-        """Whether there was room.  Raises OSError when the disk says otherwise."""
+        """Returns whether there was room.  Raises OSError if the disk refuses."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         content = _sealed(run, payload)
         if len(content) > self._most_bytes or len(content) > self._free_bytes():
             self.delete(run)
             return False
-        # Not fsynced: what a power cut tears is seen by its checksum, and made again.
+        # Not fsynced: the checksum shows a file torn by a power cut; it is then made again.
         temporary = self.path(run).with_suffix(".tmp")
         try:
             temporary.write_bytes(content)
@@ -76,21 +76,21 @@ class FoldFiles:
         self.path(run).unlink(missing_ok=True)
 
     def keep_only(self, runs: Collection[RunId]) -> None:
-        """Deletes what is left of runs that are gone."""
-        kept = {self.path(run) for run in runs}
+        """Deletes the files of runs that are gone."""
+        expected = {self.path(run) for run in runs}
         for path in self._directory.glob("*"):
-            if path not in kept:
+            if path not in expected:
                 path.unlink(missing_ok=True)
 
     def _free_bytes(self) -> int:
-        found = os.statvfs(self._directory)
-        return found.f_bavail * found.f_frsize - self._spare_bytes
+        status = os.statvfs(self._directory)
+        return status.f_bavail * status.f_frsize - self._spare_bytes
 
     def _shrink(self) -> None:
-        found = [(path.stat(), path) for path in self._directory.glob("*.fold")]
-        found.sort(key=lambda item: item[0].st_mtime_ns)
-        excess = sum(stat.st_size for stat, _ in found) - self._most_bytes
-        for stat, path in found:
+        folds = [(path.stat(), path) for path in self._directory.glob("*.fold")]
+        folds.sort(key=lambda item: item[0].st_mtime_ns)
+        excess = sum(stat.st_size for stat, _ in folds) - self._most_bytes
+        for stat, path in folds:
             if excess <= 0:
                 return
             path.unlink(missing_ok=True)

@@ -1,9 +1,9 @@
-"""A store that leaves steps where they are: for one question about journals that nobody has stored.
+"""A store that leaves steps in the journals: for one question about journals not stored anywhere.
 
-Most of a journal is steps, and to store them costs more than the answer that is made of them.  So
-what is rare goes into an engine in memory (processes, events, the newest point of every series),
-and of the rest it is noted which stretch of which journal covers which time.  A run is told again
-from the journals themselves, as `DuckReplay` would tell it had all been stored.
+Most of a journal is steps, and storing them costs more than answering.  So only the rare records
+(processes, events, the newest point of every series) go into an engine in memory.  For the rest we
+note which stretch of which journal covers which time.  A replay of a run then reads the journals
+themselves, and gives what `DuckReplay` would give if all were stored.
 """
 
 from __future__ import annotations
@@ -48,31 +48,31 @@ from runwatch.store.replay import (
 from runwatch.store.store import Replay, Tally, Wanted
 
 STRETCH_ROWS: Final = 4_000_000
-"""As noted, with all that was recorded of a step: what is wanted of them takes about 80 MB."""
+"""Rows per part of a replay, counting all records: the ones we need of them take about 80 MB."""
 LEAST_BYTES, MOST_BYTES = 32 << 10, 1 << 20
 LAYER_BYTES: Final = 64 << 20
-"""A stretch of each journal, all together."""
+"""The size of one stretch of each journal, all journals together."""
 
 
 def stretch_bytes(journals: int) -> int:
-    """How much to read of each at a time, so that what is read of all of them fits in memory."""
+    """How much to read of each journal at a time, so that all together fit in memory."""
     return max(LEAST_BYTES, min(LAYER_BYTES // max(journals, 1), MOST_BYTES))
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """So much of a journal as was read at once."""
+    """A part of a journal that was read at once."""
 
     start: Position
     end: Position
     low_ns: int
-    """No record in it is older."""
+    """No record in it is older than this."""
     rows: int
 
 
 @dataclass(slots=True)
 class _Known:
-    """What was noted of a journal."""
+    """What was noted about a journal."""
 
     kept: set[int] = field(default_factory=set)
     """Series of which every point is stored."""
@@ -80,9 +80,9 @@ class _Known:
 
 
 class JournalStore(DuckStore):
-    """The `Store` of a directory's journals, as far as they are written to it.
+    """The `Store` of a directory's journals, as far as `write` was given them.
 
-    `keeps` says of which metrics every point is looked up; of others only the newest are there.
+    `keeps` says for which metrics every point is stored; of the others only the newest are.
     """
 
     def __init__(
@@ -106,29 +106,29 @@ class JournalStore(DuckStore):
         series = chosen_series(self._catalog, journals, run, wanted)
         parts = []
         for journal, mine in by_journal(journals, series):
-            said = definitions(self._catalog, journal, mine, run, wanted)
+            defined = definitions(self._catalog, journal, mine, run, wanted)
             name = journal.origin.journal
-            known = self._known.get(name, _Known())
-            introduction = Batch(journal.origin, START, START, said)
+            notes = self._known.get(name, _Known())
+            introduction = Batch(journal.origin, START, START, defined)
             since = LOWEST if wanted.since is None else wanted.since[name]
             reader = JournalReader(self._root / "journals" / name, clock=self._clock)
-            parts.append(_Part(introduction, reader, tuple(known.stretches), wanted.kinds, since))
+            parts.append(_Part(introduction, reader, tuple(notes.stretches), wanted.kinds, since))
         return JournalReplay(parts)
 
     def _thinned(self, batch: Batch) -> Batch:
-        known = self._known.setdefault(batch.origin.journal, _Known())
+        notes = self._known.setdefault(batch.origin.journal, _Known())
         for definition in batch.definitions:
             if isinstance(definition, Series) and self._keeps(definition.metric):
-                known.kept.add(definition.id)
+                notes.kept.add(definition.id)
         return Batch(
             batch.origin, batch.start, batch.end, batch.definitions,
-            _newest_points(batch.points, known.kept), _newest_edge(batch.spans),
+            _newest_points(batch.points, notes.kept), _newest_edge(batch.spans),
             batch.events, batch.skipped_records,
         )  # fmt: skip
 
 
 def _newest_points(points: Points, kept: set[int]) -> Points:
-    """The newest of each series, and all of some."""
+    """The newest point of each series, and all points of the series in `kept`."""
     if not len(points):
         return points
     series, times = _numbers(points.series, np.uint32), _numbers(points.time_ns)
@@ -143,7 +143,7 @@ def _newest_points(points: Points, kept: set[int]) -> Points:
 
 
 def _newest_edge(spans: Spans) -> Spans:
-    """It says until when the process was heard."""
+    """The newest span edge: it shows until when the process recorded."""
     if not len(spans):
         return spans
     at = int(_numbers(spans.time_ns).argmax())
@@ -156,11 +156,11 @@ def _low_ns(batch: Batch) -> int:
     return min([*lows, *(event.time_ns for event in batch.events)], default=HIGHEST)
 
 
-# ── told again ─────────────────────────────────────────────────────────────────────────────────
+# ── replay ─────────────────────────────────────────────────────────────────────────────────────
 
 
 class JournalReplay:
-    """The `Replay` of journals that are read as it goes on."""
+    """A `Replay` that reads the journals as it goes on."""
 
     def __init__(self, parts: Sequence[_Part]) -> None:
         self._parts = parts
@@ -178,11 +178,11 @@ class JournalReplay:
         for part in self._parts:
             part.begin()
         for until_ns in self._cuts():
-            # Nothing here holds on to what was told while more is read.
-            yield [told for part in self._parts if (told := part.until(until_ns)).records]
+            # Nothing here keeps the yielded batches in memory while more is read.
+            yield [batch for part in self._parts if (batch := part.until(until_ns)).records]
 
     def tally(self, until: Mapping[JournalId, int] | None = None) -> dict[JournalId, Tally]:
-        found = {part.introduction.origin.journal: Tally() for part in self._parts}
+        tallies = {part.introduction.origin.journal: Tally() for part in self._parts}
         for batch in (batch for stretch in self for batch in stretch):
             name = batch.origin.journal
             times = np.concatenate(
@@ -194,13 +194,13 @@ class JournalReplay:
             )
             times = times if until is None else times[times <= until[name]]
             if len(times):
-                known = found[name]
-                newest, total = max(known.newest_ns, int(times.max())), sum(times.tolist())
-                found[name] = Tally(known.rows + len(times), newest, known.total_ns + total)
-        return found
+                tally = tallies[name]
+                newest, total = max(tally.newest_ns, int(times.max())), sum(times.tolist())
+                tallies[name] = Tally(tally.rows + len(times), newest, tally.total_ns + total)
+        return tallies
 
     def _cuts(self) -> Iterator[int]:
-        """Times up to which to tell: between two of them lies about what may be in memory."""
+        """Times at which to cut: between two of them lies about what fits in memory."""
         rows = 0
         for low_ns, more in sorted(low for part in self._parts for low in part.lows):
             if rows >= STRETCH_ROWS:
@@ -211,7 +211,7 @@ class JournalReplay:
 
 
 class _Part:
-    """What is wanted of one journal, told as far as a time."""
+    """The selected records of one journal, read up to a given time."""
 
     def __init__(
         self,
@@ -227,18 +227,18 @@ class _Part:
         self._stretches = stretches
         self._kinds = frozenset(kinds)
         self._since_ns = since_ns
-        said = introduction.definitions
-        self._scopes = {d.id for d in said if isinstance(d, RunScope)}
-        self._names = _Chosen(d.id for d in said if isinstance(d, SpanName))
-        self._series = _Chosen(d.id for d in said if isinstance(d, Series))
-        # What is still to come may be older than the stretch that it comes behind.
+        defined = introduction.definitions
+        self._scopes = {d.id for d in defined if isinstance(d, RunScope)}
+        self._names = _Chosen(d.id for d in defined if isinstance(d, SpanName))
+        self._series = _Chosen(d.id for d in defined if isinstance(d, Series))
+        # A later stretch may hold older records: take the lowest time from each stretch on.
         lows = (stretch.low_ns for stretch in reversed(stretches))
         self._lows = list(accumulate(lows, min))[::-1]
         self.begin()
 
     @property
     def lows(self) -> Iterator[tuple[int, int]]:
-        """From each stretch on, no record is older than this; and how many there are in it."""
+        """For each stretch: no record from it on is older than this; and how many rows it has."""
         rows = (stretch.rows for stretch in self._stretches)
         return zip(self._lows, rows, strict=True)
 
@@ -251,35 +251,35 @@ class _Part:
         self._reader.close()
 
     def until(self, time_ns: int) -> Batch:
-        """All that is older, in the order in which it was written."""
-        found = [self._held]
+        """All records that are older, in the order in which they were written."""
+        batches = [self._held]
         while self._next < len(self._stretches) and self._lows[self._next] < time_ns:
-            found.append(self._wanted(self._read(self._stretches[self._next])))
+            batches.append(self._wanted(self._read(self._stretches[self._next])))
             self._next += 1
-        whole = _joined(found)
-        told, self._held = Batch(whole.origin, START, START), Batch(whole.origin, START, START)
+        whole = _joined(batches)
+        due, self._held = Batch(whole.origin, START, START), Batch(whole.origin, START, START)
         older, newer = _split(whole.spans.time_ns, time_ns)
-        told.spans = _some_spans(whole.spans, older)
+        due.spans = _some_spans(whole.spans, older)
         self._held.spans = _some_spans(whole.spans, newer)
         older, newer = _split(whole.points.time_ns, time_ns)
         points = _some_points(whole.points, older)
         self._held.points = _some_points(whole.points, newer)
-        # As where an engine stores them, which keeps no order among points of one instant.
+        # Sorted as an engine stores them: it keeps no order among points of one instant.
         order = in_order(
             np.zeros(len(points), np.int64), _numbers(points.time_ns),
             _numbers(points.value, np.float64),
         )  # fmt: skip
-        told.points = points if order is None else _some_points(points, order)
-        told.events = [event for event in whole.events if event.time_ns < time_ns]
+        due.points = points if order is None else _some_points(points, order)
+        due.events = [event for event in whole.events if event.time_ns < time_ns]
         self._held.events = [event for event in whole.events if event.time_ns >= time_ns]
-        return told
+        return due
 
     def _read(self, stretch: Stretch) -> Batch:
         batch = self._reader.read(final=True, until=stretch.end)
-        self._reader.close()  # there may be more journals than files may be open
+        self._reader.close()  # there may be more journals than files that may be open
         if batch is None or not _is_of(batch, stretch):
             raise StoreDamaged(
-                f"the journal {self._reader.directory} changed while it was read; ask again"
+                f"journal {self._reader.directory} changed while it was read; ask again"
             )
         return batch
 
@@ -300,17 +300,17 @@ class _Part:
 
 
 def _is_of(batch: Batch, stretch: Stretch) -> bool:
-    found, noted = (batch.start, batch.end), (stretch.start, stretch.end)
-    return tuple(map(_place, found)) == tuple(map(_place, noted))
+    read, noted = (batch.start, batch.end), (stretch.start, stretch.end)
+    return tuple(map(_place, read)) == tuple(map(_place, noted))
 
 
 def _place(at: Position) -> Position:
-    """Before a segment's first record is its beginning."""
+    """A position before a segment's first record is the segment's beginning."""
     return position(at >> 32, max(at & 0xFFFFFFFF, HEADER_LENGTH))
 
 
 class _Chosen:
-    """Some of a journal's numbers, which mostly are small and few."""
+    """Selected ids of a journal, which mostly are small and few."""
 
     def __init__(self, numbers: Iterable[int]) -> None:
         self._numbers = sorted(set(numbers))
@@ -320,7 +320,7 @@ class _Chosen:
             self._table[self._numbers] = True
 
     def rows(self, column: array[int]) -> Integers | None:
-        """Where they are in a column; None if everywhere."""
+        """The rows of a column that hold a selected id; None if all do."""
         numbers = _numbers(column, np.uint32)
         if self._table is None:
             mine = np.isin(numbers, self._numbers)
@@ -335,7 +335,7 @@ _DENSE: Final = 1 << 16
 
 
 def _split(times: array[int], time_ns: int) -> tuple[_Rows, _Rows]:
-    """The rows that are older, and those that are not."""
+    """The rows that are older than `time_ns`, and the others."""
     if time_ns > HIGHEST or not times:
         return _ALL, slice(0, 0)
     numbers = _numbers(times)
@@ -347,7 +347,7 @@ def _split(times: array[int], time_ns: int) -> tuple[_Rows, _Rows]:
 
 
 def _joined(batches: Sequence[Batch]) -> Batch:
-    """One after the other; the first may be changed."""
+    """All batches as one.  Changes one of the given batches."""
     whole = next((batch for batch in batches if batch.records), batches[0])
     for batch in batches:
         if batch is whole or not batch.records:
@@ -377,11 +377,11 @@ def _some_spans(spans: Spans, rows: _Rows) -> Spans:
 def _some(column: array[Any], rows: _Rows) -> array[Any]:
     if isinstance(rows, slice):
         return column if rows == _ALL else column[rows]
-    made: array[Any] = array(column.typecode)
-    made.frombytes(_numbers(column, column.typecode)[rows].tobytes())
-    return made
+    chosen: array[Any] = array(column.typecode)
+    chosen.frombytes(_numbers(column, column.typecode)[rows].tobytes())
+    return chosen
 
 
 def _numbers(column: array[Any], kind: Any = np.int64) -> Any:
-    """The same memory."""
+    """An array view of the same memory."""
     return np.frombuffer(column, kind) if column else np.empty(0, kind)

@@ -1,8 +1,8 @@
-"""A run told again: its rows as the batches of its journals, in the order of time.
+"""Replays a run: its stored rows as the batches of its journals, in order of time.
 
-The time a run covers is cut into stretches that hold so many rows at most, so memory is bounded
-and the journals come forward together.  Rows go from the engine's columns to a batch's columns;
-only events become objects.
+The run's time is cut into stretches with a limited number of rows.  So memory is bounded, and the
+journals advance together.  Rows go from the engine's columns to a batch's columns; only events
+become objects.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from runwatch.store.duck.blocks import Kind
 from runwatch.store.duck.catalog import Catalog
 from runwatch.store.duck.pages import Keys, Part, cut, floored
 from runwatch.store.duck.reading import Reader
-from runwatch.store.duck.reduction import Found
+from runwatch.store.duck.reduction import Columns
 from runwatch.store.entries import Integers, Journal, SeriesEntry
 from runwatch.store.store import Tally, Wanted
 
 _CELLS: Final = 4096
-"""So finely is a stretch of time looked at to cut it where it has enough rows."""
+"""Into how many cells a stretch of time is divided to find where to cut it."""
 
 _STEP: Final = f"coalesce(step, {NO_STEP}) AS step"
 _COLUMNS: Final[Mapping[Kind, str]] = {
@@ -50,7 +50,7 @@ _COLUMNS: Final[Mapping[Kind, str]] = {
 
 
 class DuckReplay:
-    """The `Replay` of the embedded engine; holds on to what it reads until it is over."""
+    """The `Replay` of the embedded engine.  Holds its lease on the data until it is over."""
 
     def __init__(
         self,
@@ -101,16 +101,16 @@ class DuckReplay:
                     yield self._stretch(start_ns, end_ns, self._parts)
 
     def tally(self, until: Mapping[JournalId, int] | None = None) -> dict[JournalId, Tally]:
-        found = {number: Tally() for number in self._journals}
+        tallies = {number: Tally() for number in self._journals}
         try:
             for part in self._parts:
-                self._count(part, until, found)
+                self._count(part, until, tallies)
         except duckdb.Error as error:
             raise self._failed(error) from error
-        return {self._journals[number].origin.journal: tally for number, tally in found.items()}
+        return {self._journals[number].origin.journal: tally for number, tally in tallies.items()}
 
     def _count(
-        self, part: Part, until: Mapping[JournalId, int] | None, found: dict[int, Tally]
+        self, part: Part, until: Mapping[JournalId, int] | None, tallies: dict[int, Tally]
     ) -> None:
         if part.kind == "points":
             column, journals = "series", {id: s.journal for id, s in self._series.items()}
@@ -121,12 +121,12 @@ class DuckReplay:
             names = {number: journal.origin.journal for number, journal in self._journals.items()}
             limits = {key: until[names[journal]] for key, journal in journals.items()}
         for key, rows, newest_ns, total_ns in self._reader.tally(part, column, limits):
-            known = found[journals[key]]
-            found[journals[key]] = Tally(
-                known.rows + rows, max(known.newest_ns, newest_ns), known.total_ns + total_ns
+            tally = tallies[journals[key]]
+            tallies[journals[key]] = Tally(
+                tally.rows + rows, max(tally.newest_ns, newest_ns), tally.total_ns + total_ns
             )
 
-    # ── what is wanted ────────────────────────────────────────────────────────────────────────
+    # ── the selection ─────────────────────────────────────────────────────────────────────────
 
     def _chosen_parts(self) -> Iterator[Part]:
         number, wanted = self._catalog.find_run(self._run), self._wanted
@@ -142,7 +142,7 @@ class DuckReplay:
             yield Part("points", keys.condition + self._since("series", journals), keys=keys)
 
     def _since(self, column: str, journals: Mapping[int, int]) -> str:
-        """Rows of these numbers of the column, each from its journal's time on."""
+        """SQL: rows with these numbers in the column, each from its journal's time on."""
         since = self._wanted.since
         if since is None:
             return ""
@@ -159,12 +159,12 @@ class DuckReplay:
     # ── stretches of time ─────────────────────────────────────────────────────────────────────
 
     def _windows(self, start_ns: int, end_ns: int, weight: int) -> Iterator[tuple[int, int, int]]:
-        """Each with what it weighs: no more than is wanted, unless it is a single instant."""
+        """Windows with their weight: at most the wanted rows, unless it is a single instant."""
         if weight <= self._wanted.rows or end_ns - start_ns <= 1:
             yield start_ns, end_ns, weight
             return
         width = -(-(end_ns - start_ns) // _CELLS)
-        # Times are whatever was recorded: their span may be more than an integer of the engine's.
+        # Recorded times may be anything: their span may exceed a 64-bit integer.
         wide = "::HUGEINT" if end_ns - start_ns > HIGHEST else ""
         cell = floored(f"(time_ns{wide} - {start_ns})", width)
         counts = self._reader.counts(self._parts, start_ns, end_ns, cell)
@@ -173,7 +173,7 @@ class DuckReplay:
             yield from self._windows(start_ns + first * width, until_ns, count)
 
     def _instant(self, time_ns: int) -> Iterator[list[Batch]]:
-        """One at which very much happened: its events come first, journal by journal."""
+        """One instant with very many rows: its events come first, journal by journal."""
         end_ns = time_ns + 1
         for part in self._parts:
             if part.kind == "events":
@@ -192,72 +192,71 @@ class DuckReplay:
     def _stretch(self, start_ns: int, end_ns: int, parts: Sequence[Part]) -> list[Batch]:
         batches: dict[int, Batch] = {}
         for part in parts:
-            found = self._reader.stretch(part, _COLUMNS[part.kind], start_ns, end_ns)
-            if len(found["time_ns"]):
-                self._fill(batches, part.kind, found)
+            columns = self._reader.stretch(part, _COLUMNS[part.kind], start_ns, end_ns)
+            if len(columns["time_ns"]):
+                self._fill(batches, part.kind, columns)
         return [batches[number] for number in sorted(batches)]
 
-    def _fill(self, batches: dict[int, Batch], kind: Kind, found: Found) -> None:
-        parts = self._by_journal(kind, found)
+    def _fill(self, batches: dict[int, Batch], kind: Kind, columns: Columns) -> None:
+        parts = self._by_journal(kind, columns)
         for number, part in parts.items():
             batch = batches.get(number)
             if batch is None:
                 origin = self._journals[number].origin
                 batch = batches[number] = Batch(origin, START, START)
             if kind == "spans":
-                batch.spans = self._spans(found, part)
+                batch.spans = self._spans(columns, part)
             elif kind == "points":
-                batch.points = self._points(found, part)
+                batch.points = self._points(columns, part)
             else:
-                batch.events = _events(found, part)
+                batch.events = _events(columns, part)
 
-    def _by_journal(self, kind: Kind, found: Found) -> dict[int, slice]:
-        """Puts the rows in order, by journal and in each as they were written; where each lies."""
+    def _by_journal(self, kind: Kind, columns: Columns) -> dict[int, slice]:
+        """Sorts the rows by journal, and each journal's as written; returns each journal's rows."""
         if kind == "points":
-            ids, inverse = np.unique(found["series"], return_inverse=True)
+            ids, inverse = np.unique(columns["series"], return_inverse=True)
             journals = np.array([self._series[int(id)].journal for id in ids], np.int64)
-            found["journal"] = journals[inverse]
-            # The engine keeps no order among points of one instant; entries say a time themselves.
-            order = in_order(found["journal"], found["time_ns"], found["value"])
+            columns["journal"] = journals[inverse]
+            # The engine keeps no order among points of one instant.  Values break the tie.
+            order = in_order(columns["journal"], columns["time_ns"], columns["value"])
         else:
-            order = in_order(found["journal"], found["place"])
+            order = in_order(columns["journal"], columns["place"])
         if order is not None:
-            for name, column in found.items():
-                found[name] = column[order]
-        numbers, firsts = np.unique(found["journal"], return_index=True)
-        ends = [*firsts[1:].tolist(), len(found["journal"])]
+            for name, column in columns.items():
+                columns[name] = column[order]
+        numbers, firsts = np.unique(columns["journal"], return_index=True)
+        ends = [*firsts[1:].tolist(), len(columns["journal"])]
         return {
             int(number): slice(int(first), end)
             for number, first, end in zip(numbers, firsts, ends, strict=True)
         }
 
-    def _spans(self, found: Found, part: slice) -> Spans:
+    def _spans(self, columns: Columns, part: slice) -> Spans:
         spans = Spans()
-        spans.name = self._local_names(found["name"][part])
-        spans.span = _column("I", found["span"][part], np.uint32)
-        spans.edge = _column("B", found["edge"][part], np.uint8)
-        spans.time_ns = _column("q", found["time_ns"][part], np.int64)
-        spans.step = _column("q", found["step"][part], np.int64)
+        spans.name = self._local_names(columns["name"][part])
+        spans.span = _column("I", columns["span"][part], np.uint32)
+        spans.edge = _column("B", columns["edge"][part], np.uint8)
+        spans.time_ns = _column("q", columns["time_ns"][part], np.int64)
+        spans.step = _column("q", columns["step"][part], np.int64)
         return spans
 
     def _local_names(self, names: Integers) -> array[int]:
-        known = self._catalog.span_names
-        return _translated(names, lambda number: known[number].definition.id)
+        entries = self._catalog.span_names
+        return _translated(names, lambda number: entries[number].definition.id)
 
-    def _points(self, found: Found, part: slice) -> Points:
+    def _points(self, columns: Columns, part: slice) -> Points:
         return Points(
-            _translated(found["series"][part], lambda id: self._series[id].definition.id),
-            _column("q", found["time_ns"][part], np.int64),
-            _column("q", found["step"][part], np.int64),
-            _column("d", found["value"][part], np.float64),
+            _translated(columns["series"][part], lambda id: self._series[id].definition.id),
+            _column("q", columns["time_ns"][part], np.int64),
+            _column("q", columns["step"][part], np.int64),
+            _column("d", columns["value"][part], np.float64),
         )
 
 
 def in_order(journals: Integers, *keys: Any) -> Integers | None:
-    """By journal, then by the keys; None if they are in that order.
+    """An order by journal, then by the keys; None if the rows are in that order already.
 
-    Each journal's rows mostly are where they were stored one after the other: to put the journals
-    in order is enough then, and much quicker.
+    A journal's rows mostly are in order as stored.  Then sorting by journal is enough, and faster.
     """
     order = None
     if (journals[1:] < journals[:-1]).any():
@@ -275,14 +274,14 @@ def in_order(journals: Integers, *keys: Any) -> Integers | None:
 def chosen_journals(catalog: Catalog, run: RunId, wanted: Wanted) -> dict[int, Journal]:
     names = {row.journal for row in catalog.process_rows(run)}
     names &= names if wanted.since is None else wanted.since.keys()
-    found = (catalog.find_journal(name) for name in names)
-    return {journal.number: journal for journal in found if journal is not None}
+    entries = (catalog.find_journal(name) for name in names)
+    return {journal.number: journal for journal in entries if journal is not None}
 
 
 def chosen_series(
     catalog: Catalog, journals: Mapping[int, Journal], run: RunId, wanted: Wanted
 ) -> dict[int, SeriesEntry]:
-    """By the store's own id."""
+    """Series by the store's id."""
     slots = (slot for journal in journals.values() for slot in tuple(journal.defined))
     entries = (catalog.series[slot] for slot in slots if slot not in catalog.hidden)
     return {
@@ -307,33 +306,33 @@ def by_journal(
 def definitions(
     catalog: Catalog, journal: Journal, series: Iterable[SeriesEntry], run: RunId, wanted: Wanted
 ) -> list[Definition]:
-    """All that the journal says of the run with what is wanted."""
+    """The journal's definitions for the run, as far as they are wanted."""
     mine = tuple(journal.scopes.values())
     scopes = {s.id: s for s in mine if s.run == run and s.id not in journal.gone}
-    found: list[Definition] = list(scopes.values())
+    chosen: list[Definition] = list(scopes.values())
     names = (catalog.span_names[number] for number in tuple(journal.span_names.values()))
     if wanted.spans:
-        found += [name.definition for name in names if name.definition.scope in scopes]
-    return found + [entry.definition for entry in series]
+        chosen += [name.definition for name in names if name.definition.scope in scopes]
+    return chosen + [entry.definition for entry in series]
 
 
 def _translated(numbers: Integers, local: Callable[[int], int]) -> array[int]:
-    """In the journal's own numbers, of which there are few."""
+    """The journal's own ids for the store's numbers; there are few distinct ones."""
     if (numbers == numbers[0]).all():
         return array("I", [local(int(numbers[0]))]) * len(numbers)
-    known, inverse = np.unique(numbers, return_inverse=True)
-    return _column("I", np.array([local(int(each)) for each in known])[inverse], np.uint32)
+    distinct, inverse = np.unique(numbers, return_inverse=True)
+    return _column("I", np.array([local(int(number)) for number in distinct])[inverse], np.uint32)
 
 
 def _column(code: str, values: Any, kind: Any) -> array[Any]:
-    made: array[Any] = array(code)
-    made.frombytes(np.ascontiguousarray(values, kind).tobytes())
-    return made
+    column: array[Any] = array(code)
+    column.frombytes(np.ascontiguousarray(values, kind).tobytes())
+    return column
 
 
-def _events(found: Found, part: slice) -> list[Event]:
+def _events(columns: Columns, part: slice) -> list[Event]:
     names = ("journal", "place", "time_ns", "kind", "body", "step", "scope")
-    rows = zip(*(found[name][part].tolist() for name in names), strict=True)
+    rows = zip(*(columns[name][part].tolist() for name in names), strict=True)
     return [
         Event(time_ns, kind, json.loads(body), step, scope)
         for _, _, time_ns, kind, body, step, scope in pieces.whole(rows, names)

@@ -1,4 +1,4 @@
-"""What every engine does.  Nothing engine-shaped crosses this line."""
+"""The Protocol of every engine.  Nothing specific to one engine crosses this line."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from runwatch.rows import Curve, EventRow, Latest, ProcessRow, SeriesRow, SpanRo
 from runwatch.store.deletion import Deletion, Weight
 
 OF_EACH: Final = 2_000
-"""So many events of a kind are looked at of what one process says of itself."""
+"""Views look at this many events per kind of what one process records about itself."""
 AGENTS_SAY: Final = 25
-"""An agent or a head speaks of many: of theirs, so many times as many."""
+"""An agent or a head reports on many processes: its limit is this many times as high."""
 
 Statistic = Literal["mean", "minimum", "maximum"]
 
@@ -68,23 +68,23 @@ class StoreHealth:
     engine: str
     schema_version: int
     hot_points: int
-    """Rows not yet clustered."""
+    """Rows that are not clustered yet."""
     blocks: int
     """Closed, clustered files."""
     bytes_on_disk: int
     problem: str = ""
     """Why the store cannot take data now (disk full …); empty when it can."""
     notes: Sequence[str] = field(default_factory=tuple)
-    """What was found damaged at opening and set aside, in words."""
+    """Damage that was found at opening and set aside, in words."""
     records_dropped: int = 0
-    """Of deleted runs, that came since the store was opened."""
+    """Records of deleted runs that arrived since the store was opened."""
     newest_block_ns: int | None = None
-    """When the newest closed file was written; None without any."""
+    """When the newest closed file was written; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What of a run's records is to be told again."""
+    """Which records of a run to replay."""
 
     metric: Callable[[str], bool]
     """Points of these metrics …"""
@@ -94,27 +94,27 @@ class Wanted:
     """Events of these kinds."""
     spans: bool = True
     since: Mapping[JournalId, int] | None = None
-    """Only these journals, each from this time on; None: all that the run has, from the start."""
+    """Only these journals, each from this time on; None: all of the run's, from the start."""
     rows: int = 100_000
-    """At most about so many records at a time."""
+    """About this many records at a time, at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What there is of a journal, in brief: two that are equal were made of the same records."""
+    """A summary of a journal's records: two equal ones were made of the same records."""
 
     rows: int = 0
     newest_ns: int = -(2**63)
     total_ns: int = 0
-    """All their times, added up."""
+    """The sum of all their times."""
 
 
 class Replay(AbstractContextManager["Replay"], Protocol):
-    """Stretches of time, one after the other; in each a batch of every journal that has something.
+    """Stretches of time in order, each with a batch of every journal that has records in it.
 
-    Before the first comes a stretch that has a batch of each journal with all its definitions.
-    A journal's records keep their order, and what is told is what was stored when `replay` was
-    called, however long the reading takes.
+    The first stretch has a batch of each journal with all its definitions and nothing else.  A
+    journal's records keep their order.  The replay shows what was stored when `replay` was called,
+    however long reading takes.
     """
 
     @property
@@ -123,8 +123,8 @@ class Replay(AbstractContextManager["Replay"], Protocol):
     def __iter__(self) -> Iterator[list[Batch]]: ...
 
     def tally(self, until: Mapping[JournalId, int] | None = None) -> dict[JournalId, Tally]:
-        """Of each journal, or of its records up to a time, that one included; it must be one of
-        `until`, then.  To be asked before the batches are."""
+        """The tally of each journal, or of its records up to and including its time in `until`,
+        which must then name every journal.  Ask before you iterate."""
         ...
 
 
@@ -135,9 +135,9 @@ class Store(Protocol):
         """Store the batches and their journals' cursors in one transaction, durably, or raise.
 
         A batch is taken when its `start` is the journal's cursor, ignored when it ends at or
-        before the cursor (a repeat), refused otherwise (a gap or an overlap): the verdict's
-        position says where to send from.  A journal never seen has cursor 0, and its first batch
-        may start anywhere only if it says so by `start == 0`.
+        before the cursor (a repeat), and refused otherwise (a gap or an overlap).  The verdict's
+        position says where to send from.  A journal that is new has cursor 0; its first batch must
+        have `start == 0`.
         Raises `StoreFull` when there is no space; then nothing of the call was stored.
         A point whose series was never defined goes to the journal's series `unknown`; skipped
         records become an event `records_skipped`.
@@ -159,17 +159,17 @@ class Store(Protocol):
     ) -> list[SeriesRow]: ...
 
     def count_series(self, run: RunId) -> int:
-        """Quickly."""
+        """From memory."""
         ...
 
     def unknown_series(self, journal: JournalId, local: Sequence[int]) -> int:
-        """How many of these, by their numbers in the journal, are not defined yet; quickly."""
+        """How many of these local ids the journal has not defined yet; from memory."""
         ...
 
     def knows_run(self, run: RunId) -> bool: ...
 
     def runs_of(self, journal: JournalId) -> frozenset[RunId]:
-        """Those that the journal has named so far."""
+        """The runs that the journal has named so far."""
         ...
 
     def latest(self, series: Sequence[int]) -> list[Latest]:
@@ -189,9 +189,9 @@ class Store(Protocol):
 
         Missing bounds are taken from the data, over all the series asked for, so that curves
         asked for together share their buckets.  A series without points yields no curve.
-        `first` and `last` are by time on either axis; points without a step are not on the step
+        `first` and `last` are by time on either axis.  Points without a step are not on the step
         axis.  A time range longer than a day in buckets of a minute or more is widened to whole
-        minutes (`grid.py`), which lets roll-ups give the exact answer.
+        minutes, so that roll-ups give the exact answer.
         """
         ...
 
@@ -204,10 +204,10 @@ class Store(Protocol):
         buckets: int,
         statistic: Statistic = "mean",
     ) -> npt.NDArray[np.float64]:
-        """One number of the finite values in each row and bucket of time; NaN without any.
+        """The statistic of the finite values in each row and time bucket; NaN if there are none.
 
         `rows` says in which row each series is; several may share one.  The buckets are those
-        that `curves` would have.
+        of `curves`.
         """
         ...
 
@@ -235,11 +235,11 @@ class Store(Protocol):
         of_each: int | None = None,
         about: Sequence[JournalId] | None = None,
     ) -> list[EventRow]:
-        """By time; at most `limit`, with bodies of `most_bytes` together, but at least one.
+        """Events by time; at most `limit`, with bodies of `most_bytes` together, but at least one.
 
-        `of_each`: of what one journal says of one kind only the newest so many (of an agent's
-        `AGENTS_SAY` times as many), so that nobody can make an answer long for all.
-        `about`: only those whose body names one of these as its `journal`.
+        `of_each`: only this many newest events per journal and kind (`AGENTS_SAY` times as many
+        for an agent), so that no journal can flood an answer.
+        `about`: only events whose body names one of these as its `journal`.
         """
         ...
 
@@ -255,7 +255,7 @@ class Store(Protocol):
         ...
 
     def replay(self, run: RunId, wanted: Wanted) -> Replay:
-        """What the journals said of the run, as batches; use it in a `with` block."""
+        """What the journals recorded for the run, as batches; use it in a `with` block."""
         ...
 
     def compact(self, *, force: bool = False) -> int:
@@ -263,17 +263,17 @@ class Store(Protocol):
         ...
 
     def retain(self, retention: Retention, *, now_ns: int) -> dict[str, Any]:
-        """Delete what is older than its kind is kept, by its own times and by when the store took
-        it; returns counts by kind."""
+        """Delete what is older than its retention, by the record's time and by when it was stored;
+        returns counts by kind."""
         ...
 
     def weigh(self, run: RunId) -> Weight:
-        """What of the store would go with the run."""
+        """How much of the store deleting the run would free."""
         ...
 
     def delete(self, run: RunId, *, at_ns: int, purge_ns: int) -> Deletion:
-        """Nobody sees the run from now on, nothing more of it is taken, and from `purge_ns` on its
-        rows may go; stored durably.  Raises NotFound."""
+        """Hide the run from now on and take no more records of it.  From `purge_ns` on its rows may
+        be removed.  Stored durably.  Raises NotFound."""
         ...
 
     def restore(self, run: RunId) -> Deletion:
@@ -281,20 +281,20 @@ class Store(Protocol):
         ...
 
     def deletions(self) -> list[Deletion]:
-        """Those that were not undone."""
+        """The deletions that were not undone."""
         ...
 
     def buried_journals(self, deletion: Deletion) -> list[JournalId]:
-        """Journals of processes that say nothing but what was deleted."""
+        """Journals that hold nothing but records of the deleted run."""
         ...
 
     def buried_processes(self, deletion: Deletion) -> list[ProcessRow]:
-        """Those that had a part in the run when it was deleted."""
+        """The processes that took part in the run when it was deleted."""
         ...
 
     def purge(self, deletion: Deletion) -> None:
-        """Remove the rows of a deleted run, for good.  What was begun and not finished is finished
-        by the next call."""
+        """Remove the rows of a deleted run for good.  A call that was interrupted is completed by
+        the next one."""
         ...
 
     def health(self) -> StoreHealth: ...

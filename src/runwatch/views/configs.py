@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from runwatch.record.life import Config
 from runwatch.rows import EventRow
 
 PARTS: Final = ("user", "software", "system")
@@ -21,9 +22,9 @@ class Configs:
 def merge_configs(events: Iterable[EventRow]) -> Configs:
     """Newest wins, key by key in each part; at equal times the lower rank has the last word."""
     parts: dict[str, dict[str, Any]] = {part: {} for part in PARTS}
-    told = [event for event in events if event.kind == "config"]
-    for event in sorted(told, key=lambda event: (event.time_ns, -event.rank)):
-        part, values = event.body.get("part"), event.body.get("values")
-        if isinstance(part, str) and part in parts and isinstance(values, Mapping):
-            parts[part] |= values
+    configs = [event for event in events if event.kind == Config.KIND]
+    for event in sorted(configs, key=lambda event: (event.time_ns, -event.rank)):
+        config = Config.of(event.body)
+        if config.part in parts:
+            parts[config.part] |= config.values
     return Configs(**parts)

@@ -1,6 +1,6 @@
 """How every accelerator stands now, and what hurts.
 
-A device is what its newest samples and its recent incidents say.  It keeps its identity (the
+A device is what its newest samples and its recent notices say.  It keeps its identity (the
 board's own, where it has one) through changes of owner, restarts of its agent and renumbering.
 """
 
@@ -16,6 +16,16 @@ from math import isfinite
 from typing import Any, Final, Literal, NamedTuple
 
 from runwatch.record import RunId
+from runwatch.record.node import (
+    AgentEnd,
+    CollectorResumed,
+    CollectorStuck,
+    DeviceAdded,
+    DeviceLost,
+    DeviceNotice,
+    DeviceUnreadable,
+    GpuXid,
+)
 from runwatch.rows import EventRow, Latest, SeriesRow
 
 State = Literal["reporting", "silent", "ended", "lost"]
@@ -31,10 +41,11 @@ HURTS: Final[tuple[Hurt, ...]] = (
 )  # fmt: skip
 """The worst first."""
 
-INCIDENTS: Final = (
-    "device_lost", "device_added", "device_unreadable", "gpu_xid", "collector_stuck",
-    "collector_resumed", "agent_end",
+NOTICES: Final = (
+    DeviceLost.KIND, DeviceAdded.KIND, DeviceUnreadable.KIND, GpuXid.KIND, CollectorStuck.KIND,
+    CollectorResumed.KIND, AgentEnd.KIND,
 )  # fmt: skip
+"""The events that tell something of devices."""
 
 SILENT_SECONDS: Final = 30.0
 FRESH_SECONDS: Final = 60.0
@@ -134,7 +145,7 @@ class Device:
     """Of its newest sample."""
     age_seconds: float | None
     heard_ns: int
-    """When there was last any word of it, an incident included."""
+    """When there was last any word of it, an notice included."""
     utilization_percent: float | None = None
     tensor_percent: float | None = None
     sm_activity_percent: float | None = None
@@ -185,7 +196,7 @@ class _Found:
     flags: dict[str, float] = field(default_factory=dict)
     times_ns: dict[str, int] = field(default_factory=dict)
     """Of both."""
-    incidents: dict[str, EventRow] = field(default_factory=dict)
+    notices: dict[str, EventRow] = field(default_factory=dict)
     """Kind -> the newest."""
 
 
@@ -197,7 +208,7 @@ class _Host(NamedTuple):
 
 
 class Board:
-    """Add samples (of METRICS) and then incidents (of INCIDENTS); ask for devices."""
+    """Add samples (of METRICS) and then notices (of NOTICES); ask for devices."""
 
     def __init__(self) -> None:
         self._found: dict[Key, _Found] = {}
@@ -225,21 +236,21 @@ class Board:
                 times_ns[name] = time_ns
                 (heard.numbers if is_number else heard.flags)[name] = value
 
-    def add_incidents(self, incidents: Iterable[EventRow]) -> None:
-        in_order = sorted(incidents, key=lambda event: event.time_ns)
+    def add_notices(self, notices: Iterable[EventRow]) -> None:
+        in_order = sorted(notices, key=lambda event: event.time_ns)
         self._hosts = _hosts(in_order)
         by_name = self._by_name()
         for event in in_order:
-            device, uuid = _text(event, "device"), _text(event, "uuid")
-            if not device:
+            notice = DeviceNotice.of(event.body)
+            if not notice.device:
                 continue
-            key = (event.host, uuid or device)
-            heard = self._found.get(key) or (None if uuid else by_name.get(key))
+            key = (event.host, notice.uuid or notice.device)
+            heard = self._found.get(key) or (None if notice.uuid else by_name.get(key))
             if heard is None:
                 heard = self._found[key] = _Found()
             # Of what cannot be read only a whole device counts: one number less is no trouble.
-            if event.kind != "device_unreadable" or _text(event, "metric") == "device":
-                heard.incidents[event.kind] = event
+            if event.kind != DeviceUnreadable.KIND or notice.metric == "device":
+                heard.notices[event.kind] = event
 
     def _by_name(self) -> dict[Key, _Found]:
         """For who could not ask a device for its identity; of two the one heard of last."""
@@ -273,19 +284,14 @@ def _hosts(in_order: Iterable[EventRow]) -> dict[str, _Host]:
     stuck: dict[str, dict[str, None]] = {}
     for event in in_order:
         collectors = stuck.setdefault(event.host, {})
-        if event.kind == "agent_end":
+        if event.kind == AgentEnd.KIND:
             ended[event.host] = event.time_ns
             collectors.clear()
-        elif event.kind == "collector_stuck":
-            collectors[_text(event, "collector")] = None
-        elif event.kind == "collector_resumed":
-            collectors.pop(_text(event, "collector"), None)
+        elif event.kind == CollectorStuck.KIND:
+            collectors[CollectorStuck.of(event.body).collector] = None
+        elif event.kind == CollectorResumed.KIND:
+            collectors.pop(CollectorResumed.of(event.body).collector, None)
     return {host: _Host(ended.get(host, 0), next(iter(names), "")) for host, names in stuck.items()}
-
-
-def _text(event: EventRow | None, name: str) -> str:
-    value = event.body.get(name) if event else None
-    return value if isinstance(value, str) else ""
 
 
 # ── one device ─────────────────────────────────────────────────────────────────────────────────
@@ -295,22 +301,23 @@ def _device(
     host: str, heard: _Found, of_host: _Host, now_ns: int, name_of: Callable[[RunId], str]
 ) -> Device:
     row, newest = heard.row, None
-    if heard.incidents:
-        newest = max(heard.incidents.values(), key=lambda event: event.time_ns)
+    if heard.notices:
+        newest = max(heard.notices.values(), key=lambda event: event.time_ns)
+    notice = DeviceNotice() if newest is None else DeviceNotice.of(newest.body)
     labels = row.labels if row else {}
-    device = row.device if row else _text(newest, "device")
+    device = row.device if row else notice.device
     run = row.run if row else RunId("")
     state = _state(heard, of_host, now_ns)
     numbers, flags = _current(heard, state)
     mask = _mask(flags)
-    xid = _xid(heard.incidents.get("gpu_xid"))
+    xid = _xid(heard.notices.get(GpuXid.KIND))
     recent = xid if xid and now_ns - xid.time_ns <= XID_SECONDS * 1e9 else None
     return Device(
         host,
         device,
         device.removeprefix("gpu") if "mig" in labels else labels.get("index", ""),
-        labels.get("name") or _text(newest, "name"),
-        labels.get("uuid") or _text(newest, "uuid"),
+        labels.get("name") or notice.name or "",
+        labels.get("uuid") or notice.uuid or "",
         run,
         name_of(run) if run else "",
         row.rank if row and run else None,
@@ -328,7 +335,7 @@ def _device(
 
 
 def _state(heard: _Found, host: _Host, now_ns: int) -> State:
-    lost, added = heard.incidents.get("device_lost"), heard.incidents.get("device_added")
+    lost, added = heard.notices.get(DeviceLost.KIND), heard.notices.get(DeviceAdded.KIND)
     added_ns = added.time_ns if added else 0
     # A new agent says nothing of its return; its samples do.
     if lost and lost.time_ns > max(added_ns, heard.newest_ns - _SAME_MOMENT_NS):
@@ -375,10 +382,10 @@ def _count(value: float | None) -> int | None:
 
 
 def _xid(event: EventRow | None) -> Xid | None:
-    number: Any = event.body.get("xid") if event else None
-    if event is None or not isinstance(number, int):
+    told = None if event is None else GpuXid.of(event.body)
+    if event is None or told is None or told.xid is None:
         return None
-    return Xid(number, event.time_ns, _text(event, "meaning"))
+    return Xid(told.xid, event.time_ns, told.meaning)
 
 
 # ── what hurts ─────────────────────────────────────────────────────────────────────────────────
@@ -395,7 +402,7 @@ def _troubles(
     is_held: bool,
 ) -> Iterator[Trouble]:
     """In the order of HURTS."""
-    if state != "reporting" or heard.incidents:
+    if state != "reporting" or heard.notices:
         yield from _absence(heard, host, state)
     if xid is not None:
         means = f": {xid.meaning}" if xid.meaning else ""
@@ -416,12 +423,13 @@ def _troubles(
 
 def _absence(heard: _Found, host: _Host, state: State) -> Iterator[Trouble]:
     if state == "lost":
-        lost = heard.incidents["device_lost"]
-        why = _text(lost, "why")
+        lost = heard.notices[DeviceLost.KIND]
+        why = DeviceNotice.of(lost.body).why or ""
         yield Trouble("lost", f"lost: {why}" if why else "lost", lost.time_ns)
-    unreadable = heard.incidents.get("device_unreadable")
+    unreadable = heard.notices.get(DeviceUnreadable.KIND)
     if unreadable is not None and unreadable.time_ns > heard.newest_ns:
-        yield Trouble("unreadable", f"unreadable: {_text(unreadable, 'why')}", unreadable.time_ns)
+        why = DeviceNotice.of(unreadable.body).why or ""
+        yield Trouble("unreadable", f"unreadable: {why}", unreadable.time_ns)
     elif state == "silent":
         why = f"no sample: {host.stuck} hangs in its driver" if host.stuck else "no sample"
         yield Trouble("silent", why, heard.newest_ns if heard.row else None)

@@ -1,95 +1,261 @@
-"""What a record of a process's life says, read with care: anything may be in it."""
+"""How a process stands: its own last word and what its agent saw, combined.
+
+The rules, in their order, are in `_state`.  Nothing else in the product decides a state.
+"""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple
 
-from runwatch.record import JournalId
+from runwatch.record import JournalId, RunId
+from runwatch.record.life import Fork, RunEnd, RunStart
+from runwatch.record.node import JobQueued, ProcessExit
 from runwatch.rows import EventRow, ProcessRow
+from runwatch.views.times import to_the_second
 
-FORK = "fork"
+State = Literal["running", "completed", "failed", "killed", "lost"]
+STATES: Final[tuple[State, ...]] = ("running", "completed", "failed", "killed", "lost")
+
+LIFE_KINDS: Final = (
+    RunStart.KIND, RunEnd.KIND, ProcessExit.KIND, JobQueued.KIND, Fork.KIND,
+)  # fmt: skip
+"""The events that `process_states` reads."""
+
+# After `run_end` a closing journal may add a word about itself, and the process waits for all of it
+# to be sent, for five seconds at most; that is no sign of life.
+_LAST_WORDS_NS: Final = 7_000_000_000
+
+UNSEEN: Final = "ended normally as far as is known: nobody saw its exit code"
+
+# What launchers send to those that are left when one has failed.
+_ASKED_TO_GO: Final = ("SIGTERM", "SIGINT", "SIGHUP")
+
+Key = tuple[JournalId, RunId]
 
 
 def heirs(rows: Iterable[ProcessRow], forks: Iterable[EventRow]) -> dict[JournalId, ProcessRow]:
-    """Who goes on for a process that left the stage: a child with a session of its own, as a
-    program has that puts itself into the background.  Of several, the one heard of last."""
-    parents = {event.journal: event.body.get("parent_journal") for event in forks}
-    detached = {event.journal for event in forks if event.body.get("detached") is True}
+    """Which child goes on for a process that ended: a program that puts itself into the background
+    leaves a child with a session of its own.  Of several children, the one heard of last."""
+    told = {event.journal: Fork.of(event.body) for event in forks}
     children = {row.journal: row for row in rows if row.role == "child"}
-    found: dict[JournalId, ProcessRow] = {}
+    detached = {journal for journal, fork in told.items() if fork.detached}
+    heirs: dict[JournalId, ProcessRow] = {}
     for journal in detached & children.keys():
-        parent: Any = parents[journal]
-        for _ in range(len(parents)):  # a child's child; what was recorded may be a ring
+        parent = JournalId(told[journal].parent_journal)
+        for _ in range(len(told)):  # the parent may be a child itself; a wrong record may be a ring
             if parent not in children:
                 break
-            parent = parents.get(parent)
-        known, child = found.get(parent), children[journal]
-        if isinstance(parent, str) and (known is None or known.last_ns < child.last_ns):
-            found[JournalId(parent)] = child
-    return found
+            parent = JournalId(told[parent].parent_journal if parent in told else "")
+        known, child = heirs.get(parent), children[journal]
+        if parent and (known is None or known.last_ns < child.last_ns):
+            heirs[parent] = child
+    return heirs
 
 
-def moment(said: Mapping[str, Any], name: str) -> int | None:
-    moment = said.get(name)
-    return moment if type(moment) is int else None
+class End(NamedTuple):
+    """A process's last word about a run, and when it was said."""
+
+    time_ns: int
+    told: RunEnd
 
 
-def lived_until(process_exit: EventRow) -> int:
-    lived = process_exit.body.get("lived_ns")
-    return lived if isinstance(lived, int) else process_exit.time_ns
+class Exit(NamedTuple):
+    """How a process ended, as its agent saw it."""
+
+    time_ns: int
+    told: ProcessExit
+
+    @property
+    def lived_until_ns(self) -> int:
+        return self.time_ns if self.told.lived_ns is None else self.told.lived_ns
+
+    @property
+    def signal(self) -> str | None:
+        number = self.told.signal
+        if isinstance(number, str) or not number:
+            return number or None
+        try:
+            return signal.Signals(number).name
+        except ValueError:
+            return f"signal {number}"
+
+    @property
+    def fault(self) -> str:
+        """The signal of the fault whose stacks the process wrote itself; "" if it wrote none."""
+        return self.told.fault or ""
+
+    @property
+    def is_explained(self) -> bool:
+        return self.signal is not None or self.told.code is not None or bool(self.fault)
 
 
-def said_done(end: EventRow | None) -> bool | None:
-    """Records of before say whether `finish` was called, and nothing else."""
-    if end is None or end.body.get("status") != "completed":
-        return False
-    done = end.body.get("done", is_explicit(end))
-    return done if isinstance(done, bool) else None
+def said_done(end: End | None) -> bool | None:
+    return end.told.done if end is not None and end.told.is_completed else False
 
 
-def is_explicit(end: EventRow) -> bool:
-    return end.body.get("explicit") is True
+# ── what is known of the processes ─────────────────────────────────────────────────────────────
 
 
-def is_explained(process_exit: EventRow) -> bool:
-    known = signal_of(process_exit) is not None or exit_code_of(process_exit) is not None
-    return known or bool(fault_of(process_exit))
+@dataclass(slots=True)
+class Evidence:
+    """What is known about the life of the processes asked for."""
+
+    starts: dict[Key, list[int]] = field(default_factory=lambda: defaultdict(list))
+    first_words: dict[Key, RunStart] = field(default_factory=dict)
+    """What each process told when it began first."""
+    ends: dict[Key, list[End]] = field(default_factory=lambda: defaultdict(list))
+    exits: dict[JournalId, Exit] = field(default_factory=dict)
+    queues: dict[JournalId, tuple[int, JobQueued]] = field(default_factory=dict)
+    """What a scheduler told first of its job, and when."""
+    alive: frozenset[JournalId] = frozenset()
+    gone: frozenset[JournalId] = frozenset()
+    forks: list[EventRow] = field(default_factory=list)
+    heirs: dict[JournalId, ProcessRow] = field(default_factory=dict)
+
+    def add(self, event: EventRow) -> None:
+        key = event.journal, event.run
+        if event.kind == RunStart.KIND:
+            self.starts[key].append(event.time_ns)
+            if key not in self.first_words:
+                self.first_words[key] = RunStart.of(event.body)
+        elif event.kind == RunEnd.KIND:
+            self.ends[key].append(End(event.time_ns, RunEnd.of(event.body)))
+        elif event.kind == ProcessExit.KIND:
+            self._add_exit(Exit(event.time_ns, ProcessExit.of(event.body)))
+        elif event.kind == JobQueued.KIND:
+            self._add_queue(event.time_ns, JobQueued.of(event.body))
+        elif event.kind == Fork.KIND:
+            self.forks.append(event)
+
+    def _add_exit(self, exit: Exit) -> None:
+        journal = JournalId(exit.told.journal)
+        known = self.exits.get(journal)
+        # An agent that was restarted may say "gone" after its predecessor said "SIGKILL".
+        if known is None or not known.is_explained and exit.is_explained:
+            self.exits[journal] = exit
+
+    def _add_queue(self, time_ns: int, queued: JobQueued) -> None:
+        journal = JournalId(queued.journal)
+        known = self.queues.get(journal)
+        if known is None or time_ns < known[0]:
+            self.queues[journal] = time_ns, queued
+
+    def started_ns(self, row: ProcessRow) -> int:
+        return min(self.starts.get((row.journal, row.run), [row.start_ns]))
+
+    def start(self, row: ProcessRow) -> RunStart:
+        return self.first_words.get((row.journal, row.run)) or RunStart()
+
+    def queued_at_ns(self, row: ProcessRow) -> int | None:
+        """What the process says itself comes first: somebody may have told it better."""
+        own = self.start(row).queued_at_ns
+        return self._queue(row).queued_at_ns if own is None else own
+
+    def granted_at_ns(self, row: ProcessRow) -> int | None:
+        return self._queue(row).granted_at_ns
+
+    def _queue(self, row: ProcessRow) -> JobQueued:
+        return self.queues[row.journal][1] if row.journal in self.queues else JobQueued()
+
+    def end(self, row: ProcessRow) -> End | None:
+        """Its last word, unless it opened the run again after that; `finish()` is decisive."""
+        key = row.journal, row.run
+        reopened = max(self.starts.get(key, [row.start_ns]))
+        ends = [end for end in self.ends.get(key, ()) if end.time_ns >= reopened]
+        explicit = [end for end in ends if end.told.explicit]
+        if explicit:
+            return min(explicit, key=lambda end: end.time_ns)
+        return max(ends, key=lambda end: end.time_ns, default=None)
 
 
-def exit_code_of(event: EventRow) -> int | None:
-    code = event.body.get("code")
-    return code if isinstance(code, int) and not isinstance(code, bool) else None
+# ── how a process stands ───────────────────────────────────────────────────────────────────────
 
 
-def signal_of(event: EventRow) -> str | None:
-    number: Any = event.body.get("signal")
-    if isinstance(number, str) and number:
-        return number
-    if not isinstance(number, int) or isinstance(number, bool) or not number:
-        return None
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+@dataclass(frozen=True, slots=True)
+class Ending:
+    state: State
+    reason: str = ""
+    ended_ns: int | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    out_of_memory: bool = False
+    lived_ns: int | None = None
 
 
-def fault_of(process_exit: EventRow) -> str:
-    """The signal of the fault that the process told of itself; "" if of none."""
-    fault = process_exit.body.get("fault")
-    return fault if isinstance(fault, str) else ""
+def ending(row: ProcessRow, evidence: Evidence, now_ns: int, window_ns: int) -> tuple[Ending, int]:
+    """How it stands, and when it was last heard of."""
+    last_ns = max(row.last_ns, row.start_ns)
+    if row.journal in evidence.alive:
+        last_ns = max(last_ns, now_ns)
+    gone = row.journal in evidence.gone
+    recent = not gone and now_ns - last_ns <= window_ns
+    return _state(
+        evidence.end(row), evidence.exits.get(row.journal), last_ns, recent, gone
+    ), last_ns
 
 
-def words_of(event: EventRow) -> str:
-    reason = event.body.get("reason")
-    return reason if isinstance(reason, str) else ""
+def _state(
+    end: End | None, process_exit: Exit | None, last_ns: int, recent: bool, gone: bool
+) -> Ending:
+    """The rules, strongest first."""
+    if end is not None and end.told.explicit:
+        return _from_run_end(end)
+    if process_exit is not None and process_exit.signal is not None:
+        return _from_signal(process_exit)
+    if process_exit is not None and process_exit.told.code is not None:
+        return _from_exit_code(end, process_exit)
+    if end is not None:
+        # The interpreter said goodbye.  Should the process live on (an exit handler that hangs,
+        # a thread that still trains), it says or its agent says so afterwards.
+        lives_on = recent and process_exit is None and last_ns > end.time_ns + _LAST_WORDS_NS
+        return Ending("running") if lives_on else _from_run_end(end)
+    if process_exit is not None and (fault := process_exit.fault):
+        reason = f"killed by {fault}, as its own stacks say"
+        return Ending("killed", reason, process_exit.time_ns, None, fault)
+    if process_exit is not None or gone:
+        return Ending("lost", "ended without a word; cause unknown", last_ns)
+    if recent:
+        return Ending("running")
+    return Ending("lost", f"silent since {to_the_second(last_ns)}", last_ns)
 
 
-def exception_of(event: EventRow) -> str:
-    """An exception may come as text or as {type, message}; a reader wants one line."""
-    exception = event.body.get("exception")
-    if isinstance(exception, Mapping):
-        parts = (exception.get("type"), exception.get("message"))
-        exception = ": ".join(str(part) for part in parts if part)
-    return exception if isinstance(exception, str) else ""
+def _from_run_end(end: End) -> Ending:
+    told, exception, reason = end.told, end.told.exception_text, end.told.reason or ""
+    if exception and not told.explicit:
+        if told.status == "killed":  # Ctrl-C
+            return Ending("killed", f"interrupted ({exception})", end.time_ns)
+        return Ending("failed", exception, end.time_ns)
+    if told.status == "failed":
+        return Ending("failed", reason or exception or "said it failed", end.time_ns)
+    if told.status == "killed":
+        return Ending("killed", reason or "said it was killed", end.time_ns)
+    return Ending("completed", reason or ("" if told.explicit else UNSEEN), end.time_ns)
+
+
+def _from_signal(process_exit: Exit) -> Ending:
+    name, fault, told = process_exit.signal, process_exit.fault, process_exit.told
+    reason = f"killed by {name}"
+    if fault and fault != name:
+        # The first is the cause.  The second came while stacks of running threads were read.
+        name, reason = fault, f"killed by {fault} (then {name} while its stacks were written)"
+    if told.oom:
+        reason += ", out of memory"
+    if told.core_dumped:
+        reason += ", core dumped"
+    time_ns = process_exit.time_ns
+    lived_ns = time_ns if name in _ASKED_TO_GO else process_exit.lived_until_ns
+    return Ending("killed", reason, time_ns, None, name, bool(told.oom), lived_ns)
+
+
+def _from_exit_code(end: End | None, process_exit: Exit) -> Ending:
+    code, time_ns = process_exit.told.code, process_exit.time_ns
+    exception = end.told.exception_text if end else ""
+    if not code and not exception:
+        return Ending("completed", (end.told.reason or "") if end else "", time_ns, code)
+    reason = f"{exception} (exit code {code})" if exception else f"exit code {code}"
+    lived_ns = end.time_ns if end and exception else process_exit.lived_until_ns
+    return Ending("failed", reason, time_ns, code, lived_ns=lived_ns)

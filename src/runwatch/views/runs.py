@@ -1,46 +1,21 @@
 """How processes, attempts and runs stand, read from what was recorded about them.
 
-A process's own last word and what its agent saw are combined here; the rules, in their order, are
-in `_state`.  Nothing else in the product decides a state.
+`life.py` says how one process stands.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from dataclasses import dataclass, replace
+from typing import Final
 
 from runwatch.record import JournalId, RunId
 from runwatch.rows import EventRow, ProcessRow
-from runwatch.views.life import (
-    FORK,
-    exception_of,
-    exit_code_of,
-    fault_of,
-    heirs,
-    is_explained,
-    is_explicit,
-    lived_until,
-    moment,
-    said_done,
-    signal_of,
-    words_of,
-)
+from runwatch.views.life import Evidence, Key, State, ending, heirs, said_done
 from runwatch.views.times import to_the_second
 
-State = Literal["running", "completed", "failed", "killed", "lost"]
-STATES: Final[tuple[State, ...]] = ("running", "completed", "failed", "killed", "lost")
-
-LIFE_KINDS: Final = ("run_start", "run_end", "process_exit", "job_queued", FORK)
-"""The events that `process_states` reads."""
 ALIVE_WINDOW_SECONDS: Final = 30.0
-
-# After `run_end` a closing journal may add a word about itself, and the process waits for all of it
-# to be sent, for five seconds at most; that is no sign of life.
-_LAST_WORDS_NS: Final = 7_000_000_000
-
-UNSEEN: Final = "ended normally as far as is known: nobody saw its exit code"
 
 # Who is heard of so long after a process began, and began before it, goes on beside it.
 _GOES_ON_NS: Final = 10_000_000_000
@@ -48,11 +23,6 @@ _GOES_ON_NS: Final = 10_000_000_000
 _TICK_NS: Final = 10_000_000
 # A program has begun to record within this time of its own start, as a rule: less is no clock.
 _STARTING_NS: Final = 30_000_000_000
-
-# What launchers send to those that are left when one has failed.
-_ASKED_TO_GO: Final = ("SIGTERM", "SIGINT", "SIGHUP")
-
-_Key = tuple[JournalId, RunId]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +105,7 @@ class RunSummary:
 # ── attempts ───────────────────────────────────────────────────────────────────────────────────
 
 
-def attempts(processes: Iterable[ProcessRow]) -> dict[_Key, int]:
+def attempts(processes: Iterable[ProcessRow]) -> dict[Key, int]:
     """The attempt, counted from 1 in each run, that each (journal, run) belongs to.
 
     Processes that share a non-empty `attempt_key` share an attempt.  Without a key, a rank that
@@ -144,14 +114,14 @@ def attempts(processes: Iterable[ProcessRow]) -> dict[_Key, int]:
     its key: the job is elastic.  A forked child belongs to the attempt of its time, and has no say
     in it.
     """
-    numbers: dict[_Key, int] = {}
+    numbers: dict[Key, int] = {}
     for rows in _by_run(processes).values():
         numbers |= _attempts_of_run(rows)
     return numbers
 
 
-def _attempts_of_run(rows: Sequence[ProcessRow]) -> dict[_Key, int]:
-    numbers: dict[_Key, int] = {}
+def _attempts_of_run(rows: Sequence[ProcessRow]) -> dict[Key, int]:
+    numbers: dict[Key, int] = {}
     by_key: dict[str, int] = {}
     newest = 0
     members: dict[int, ProcessRow] = {}
@@ -220,91 +190,6 @@ def clock_moves(rows: Iterable[ProcessRow]) -> dict[JournalId, int]:
 # ── processes ──────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(slots=True)
-class _Evidence:
-    """What is known about the life of the processes asked for."""
-
-    starts: dict[_Key, list[int]] = field(default_factory=lambda: defaultdict(list))
-    said: dict[_Key, Mapping[str, Any]] = field(default_factory=dict)
-    """What each told when it began first."""
-    ends: dict[_Key, list[EventRow]] = field(default_factory=lambda: defaultdict(list))
-    exits: dict[JournalId, EventRow] = field(default_factory=dict)
-    queues: dict[JournalId, EventRow] = field(default_factory=dict)
-    """What a scheduler told first of its job."""
-    alive: frozenset[JournalId] = frozenset()
-    gone: frozenset[JournalId] = frozenset()
-    forks: list[EventRow] = field(default_factory=list)
-    heirs: dict[JournalId, ProcessRow] = field(default_factory=dict)
-
-    def add(self, event: EventRow) -> None:
-        if event.kind == "run_start":
-            self.starts[event.journal, event.run].append(event.time_ns)
-            self.said.setdefault((event.journal, event.run), event.body)
-        elif event.kind == "run_end":
-            self.ends[event.journal, event.run].append(event)
-        elif event.kind == "process_exit":
-            self._add_exit(event)
-        elif event.kind == "job_queued":
-            self._add_queue(event)
-        elif event.kind == FORK:
-            self.forks.append(event)
-
-    def _add_exit(self, event: EventRow) -> None:
-        journal = event.body.get("journal")
-        if not isinstance(journal, str):
-            return
-        known = self.exits.get(JournalId(journal))
-        # An agent that was restarted may say "gone" after its predecessor said "SIGKILL".
-        if known is None or not is_explained(known) and is_explained(event):
-            self.exits[JournalId(journal)] = event
-
-    def _add_queue(self, event: EventRow) -> None:
-        if isinstance(journal := event.body.get("journal"), str):
-            known = self.queues.get(JournalId(journal))
-            if known is None or event.time_ns < known.time_ns:
-                self.queues[JournalId(journal)] = event
-
-    def started_ns(self, row: ProcessRow) -> int:
-        return min(self.starts.get((row.journal, row.run), [row.start_ns]))
-
-    def user(self, row: ProcessRow) -> str:
-        user = self.said.get((row.journal, row.run), {}).get("user")
-        return user if isinstance(user, str) else ""
-
-    def queued_at_ns(self, row: ProcessRow) -> int | None:
-        """What the process said itself comes first: somebody may have told it better."""
-        own = moment(self.said.get((row.journal, row.run), {}), "queued_at_ns")
-        return self._told(row, "queued_at_ns") if own is None else own
-
-    def granted_at_ns(self, row: ProcessRow) -> int | None:
-        return self._told(row, "granted_at_ns")
-
-    def _told(self, row: ProcessRow, name: str) -> int | None:
-        told = self.queues.get(row.journal)
-        return None if told is None else moment(told.body, name)
-
-    def end(self, row: ProcessRow) -> EventRow | None:
-        """Its last word, unless it opened the run again after that; `finish()` is decisive."""
-        key = row.journal, row.run
-        reopened = max(self.starts.get(key, [row.start_ns]))
-        ends = [event for event in self.ends.get(key, ()) if event.time_ns >= reopened]
-        explicit = [event for event in ends if is_explicit(event)]
-        if explicit:
-            return min(explicit, key=lambda event: event.time_ns)
-        return max(ends, key=lambda event: event.time_ns, default=None)
-
-
-@dataclass(frozen=True, slots=True)
-class _Ending:
-    state: State
-    reason: str = ""
-    ended_ns: int | None = None
-    exit_code: int | None = None
-    signal: str | None = None
-    out_of_memory: bool = False
-    lived_ns: int | None = None
-
-
 def process_states(
     processes: Iterable[ProcessRow],
     events: Iterable[EventRow],
@@ -321,7 +206,7 @@ def process_states(
     `alive` names the journals whose processes were seen alive at `now_ns`, `gone` those whose
     processes are known to be no more, and whose every record is here.
     """
-    evidence = _Evidence(alive=frozenset(alive), gone=frozenset(gone))
+    evidence = Evidence(alive=frozenset(alive), gone=frozenset(gone))
     for event in events:
         evidence.add(event)
     everyone = [row for found in _by_run(processes).values() for row in found]
@@ -342,20 +227,20 @@ def process_states(
 
 
 def _process_state(
-    row: ProcessRow, attempt: int, evidence: _Evidence, now_ns: int, window_ns: int
+    row: ProcessRow, attempt: int, evidence: Evidence, now_ns: int, window_ns: int
 ) -> ProcessState:
     started_ns = evidence.started_ns(row)
-    ending, last_ns = _ending(row, evidence, now_ns, window_ns)
+    now, last_ns = ending(row, evidence, now_ns, window_ns)
     child = evidence.heirs.get(row.journal)
     end = evidence.end(row)
-    is_quiet = ending.state in ("completed", "lost") and not (end and is_explicit(end))
+    is_quiet = now.state in ("completed", "lost") and not (end and end.told.explicit)
     if child is not None and is_quiet:
         # It has put itself into the background: how that stands is how this stands.
         end = evidence.end(child)
-        ending, child_ns = _ending(child, evidence, now_ns, window_ns)
+        now, child_ns = ending(child, evidence, now_ns, window_ns)
         last_ns = max(last_ns, child_ns)
-        said = f"it goes on as process {child.pid}, in the background"
-        ending = replace(ending, reason=ending.reason if ending.state != "running" else said)
+        if now.state == "running":
+            now = replace(now, reason=f"it goes on as process {child.pid}, in the background")
     return ProcessState(
         journal=row.journal,
         run=row.run,
@@ -366,101 +251,21 @@ def _process_state(
         rank=row.rank,
         world_size=row.world_size,
         attempt=attempt,
-        state=ending.state,
-        reason=ending.reason,
+        state=now.state,
+        reason=now.reason,
         started_ns=started_ns,
-        ended_ns=ending.ended_ns,
+        ended_ns=now.ended_ns,
         last_ns=last_ns,
-        exit_code=ending.exit_code,
-        signal=ending.signal,
-        out_of_memory=ending.out_of_memory,
-        done=said_done(end) if ending.state == "completed" else False,
-        lived_ns=ending.ended_ns if ending.lived_ns is None else ending.lived_ns,
-        user=evidence.user(row),
+        exit_code=now.exit_code,
+        signal=now.signal,
+        out_of_memory=now.out_of_memory,
+        done=said_done(end) if now.state == "completed" else False,
+        lived_ns=now.ended_ns if now.lived_ns is None else now.lived_ns,
+        user=evidence.start(row).user,
         queued_at_ns=evidence.queued_at_ns(row),
         granted_at_ns=evidence.granted_at_ns(row),
         born_ns=row.start_ns,
     )
-
-
-def _ending(
-    row: ProcessRow, evidence: _Evidence, now_ns: int, window_ns: int
-) -> tuple[_Ending, int]:
-    """How it stands, and when it was last heard of."""
-    last_ns = max(row.last_ns, row.start_ns)
-    if row.journal in evidence.alive:
-        last_ns = max(last_ns, now_ns)
-    gone = row.journal in evidence.gone
-    recent = not gone and now_ns - last_ns <= window_ns
-    ending = _state(evidence.end(row), evidence.exits.get(row.journal), last_ns, recent, gone)
-    return ending, last_ns
-
-
-def _state(
-    end: EventRow | None, process_exit: EventRow | None, last_ns: int, recent: bool, gone: bool
-) -> _Ending:
-    """The rules, strongest first."""
-    if end is not None and is_explicit(end):
-        return _from_run_end(end)
-    if process_exit is not None and signal_of(process_exit) is not None:
-        return _from_signal(process_exit)
-    if process_exit is not None and exit_code_of(process_exit) is not None:
-        return _from_exit_code(end, process_exit)
-    if end is not None:
-        # The interpreter said goodbye.  Should the process live on (an exit handler that hangs,
-        # a thread that still trains), it says or its agent says so afterwards.
-        lives_on = recent and process_exit is None and last_ns > end.time_ns + _LAST_WORDS_NS
-        return _Ending("running") if lives_on else _from_run_end(end)
-    if process_exit is not None and (fault := fault_of(process_exit)):
-        reason = f"killed by {fault}, as its own stacks say"
-        return _Ending("killed", reason, process_exit.time_ns, None, fault)
-    if process_exit is not None or gone:
-        return _Ending("lost", "ended without a word; cause unknown", last_ns)
-    if recent:
-        return _Ending("running")
-    return _Ending("lost", f"silent since {to_the_second(last_ns)}", last_ns)
-
-
-def _from_run_end(end: EventRow) -> _Ending:
-    exception = exception_of(end)
-    status = end.body.get("status")
-    if exception and not is_explicit(end):
-        if status == "killed":  # Ctrl-C
-            return _Ending("killed", f"interrupted ({exception})", end.time_ns)
-        return _Ending("failed", exception, end.time_ns)
-    if status == "failed":
-        return _Ending("failed", words_of(end) or exception or "said it failed", end.time_ns)
-    if status == "killed":
-        return _Ending("killed", words_of(end) or "said it was killed", end.time_ns)
-    unseen = "" if is_explicit(end) else UNSEEN
-    return _Ending("completed", words_of(end) or unseen, end.time_ns)
-
-
-def _from_signal(process_exit: EventRow) -> _Ending:
-    name = signal_of(process_exit)
-    out_of_memory = process_exit.body.get("oom") is True
-    reason = f"killed by {name}"
-    fault = fault_of(process_exit)
-    if fault and fault != name:
-        # The first is the cause.  The second came while stacks of running threads were read.
-        name, reason = fault, f"killed by {fault} (then {name} while its stacks were written)"
-    if out_of_memory:
-        reason += ", out of memory"
-    if process_exit.body.get("core_dumped") is True:
-        reason += ", core dumped"
-    time_ns = process_exit.time_ns
-    lived_ns = time_ns if name in _ASKED_TO_GO else lived_until(process_exit)
-    return _Ending("killed", reason, time_ns, None, name, out_of_memory, lived_ns)
-
-
-def _from_exit_code(end: EventRow | None, process_exit: EventRow) -> _Ending:
-    code = exit_code_of(process_exit)
-    exception = exception_of(end) if end else ""
-    if not code and not exception:
-        return _Ending("completed", words_of(end) if end else "", process_exit.time_ns, code)
-    reason = f"{exception} (exit code {code})" if exception else f"exit code {code}"
-    lived_ns = end.time_ns if end and exception else lived_until(process_exit)
-    return _Ending("failed", reason, process_exit.time_ns, code, lived_ns=lived_ns)
 
 
 # ── runs ───────────────────────────────────────────────────────────────────────────────────────

@@ -14,16 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from runwatch.errors import UsageError
+from runwatch.record.sessions import SessionClock, SessionResume, SessionStart, SessionStop
 from runwatch.rows import EventRow
 
-START: Final = "session_start"
-STOP: Final = "session_stop"
-RESUME: Final = "session_resume"
-CLOCK: Final = "session_clock"
-KINDS: Final = (START, STOP, RESUME, CLOCK)
+KINDS: Final = (SessionStart.KIND, SessionStop.KIND, SessionResume.KIND, SessionClock.KIND)
 
 LONGEST_NAME: Final = 200
 _LONGEST_FILE: Final = 240
@@ -96,53 +93,51 @@ def fold(
     """Sessions by id, in the order of their starts; what makes no sense changes nothing."""
     sessions = dict(known or {})
     for event in sorted(events, key=lambda event: event.time_ns):
-        if event.kind == CLOCK:
-            _know_clock(sessions, event.body)
-        elif event.kind == START:
-            _begin(sessions, event)
-        elif event.kind in (STOP, RESUME):
-            _change(sessions, event)
+        if event.kind == SessionClock.KIND:
+            _know_clock(sessions, SessionClock.of(event.body))
+        elif event.kind == SessionStart.KIND:
+            _begin(sessions, event.time_ns, SessionStart.of(event.body))
+        elif event.kind == SessionStop.KIND:
+            _stop(sessions, event.time_ns, SessionStop.of(event.body))
+        elif event.kind == SessionResume.KIND:
+            _resume(sessions, event.time_ns, SessionResume.of(event.body))
     return sessions
 
 
-def _begin(sessions: dict[str, Session], event: EventRow) -> None:
-    body = event.body
-    id, name = str(body.get("id", "")), str(body.get("name", ""))
-    if id and name and id not in sessions:
-        sessions[id] = Session(
-            id,
-            name,
-            (Stretch(event.time_ns),),
-            max(1, _integer(body.get("period_ns"), PERIOD_NS)),
-            bool(body.get("bandwidth", True)),
-            bool(body.get("nvlink", True)),
-            tuple(str(metric) for metric in body.get("metrics") or ()),
+def _begin(sessions: dict[str, Session], time_ns: int, start: SessionStart) -> None:
+    if start.id and start.name and start.id not in sessions:
+        sessions[start.id] = Session(
+            start.id,
+            start.name,
+            (Stretch(time_ns),),
+            start.period_ns or PERIOD_NS,
+            start.bandwidth,
+            start.nvlink,
+            start.metrics,
         )
 
 
-def _change(sessions: dict[str, Session], event: EventRow) -> None:
-    session = sessions.get(str(event.body.get("id", "")))
-    if session is None or session.is_active is (event.kind == RESUME):
-        return
-    *before, last = session.stretches
-    if event.kind == STOP:
-        last = Stretch(last.start_ns, max(last.start_ns, event.time_ns))
-    else:
-        before.append(last)
-        last = Stretch(max(event.time_ns, last.end_ns or 0))
-    sessions[session.id] = replace(session, stretches=(*before, last))
+def _stop(sessions: dict[str, Session], time_ns: int, stop: SessionStop) -> None:
+    session = sessions.get(stop.id)
+    if session is not None and session.is_active:
+        *before, last = session.stretches
+        last = Stretch(last.start_ns, max(last.start_ns, time_ns))
+        sessions[session.id] = replace(session, stretches=(*before, last))
 
 
-def _know_clock(sessions: dict[str, Session], body: Mapping[str, Any]) -> None:
-    host, ahead_ns = str(body.get("host", "")), _integer(body.get("ahead_ns"), 0)
+def _resume(sessions: dict[str, Session], time_ns: int, resume: SessionResume) -> None:
+    session = sessions.get(resume.id)
+    if session is not None and not session.is_active:
+        last = session.stretches[-1]
+        again = Stretch(max(time_ns, last.end_ns or 0))
+        sessions[session.id] = replace(session, stretches=(*session.stretches, again))
+
+
+def _know_clock(sessions: dict[str, Session], clock: SessionClock) -> None:
     for session in sessions.values():
         if session.is_active:
-            clocks = {**session.clocks, host: ahead_ns}
+            clocks = {**session.clocks, clock.host: clock.ahead_ns}
             sessions[session.id] = replace(session, clocks=clocks)
-
-
-def _integer(value: Any, default: int) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else default
 
 
 def find(sessions: Mapping[str, Session], key: str) -> Session | None:

@@ -9,14 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from runwatch.record.stacks import Severity
 from runwatch.views.pace import Limits, nanoseconds
 
-Severity = Literal["note", "warning", "incident"]
 Bearing = Literal["stuck", "unsure", "busy", "idle"]
 """How ranks that make no progress look: stuck; cannot tell; at work, or in what has its time; at
 a prompt that waits for a person."""
 
-SEVERITIES: Final[tuple[Severity, ...]] = ("note", "warning", "incident")
 Seconds = Callable[[Limits], float]
 
 
@@ -52,11 +51,6 @@ def next_rise_ns(bearing: Bearing, past_limit_ns: int, limits: Limits) -> int | 
     """How long until it becomes louder if nothing changes; None: it does not."""
     later = [t - past_limit_ns for _, t in _rises(bearing, limits) if t > past_limit_ns]
     return min(later, default=None)
-
-
-def severity_of(word: object) -> Severity:
-    """As stored.  Incidents of before there were severities were alarms."""
-    return next((each for each in SEVERITIES if each == word), "incident")
 
 
 def _rises(bearing: Bearing, limits: Limits) -> list[tuple[Severity, int]]:

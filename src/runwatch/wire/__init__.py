@@ -1,7 +1,7 @@
-"""What crosses the network between an agent and a head.
+"""The messages between an agent and a head.
 
-`spine.proto` is the contract (`spine_pb2*.py` are generated from it: `make proto`), `convert.py`
-turns records into messages and back; `gswarm.proto` is what gswarm-profiler's clients
-speak, `profiler.proto` what the profiler servers of JAX and TensorFlow do.  Who sends and who
-listens is in `ship/` and `head/`.
+`spine.proto` is the contract (`spine_pb2*.py` are generated from it: `make proto`).  `convert.py`
+turns records into messages and back.  `gswarm.proto` is the protocol of gswarm-profiler's clients,
+`profiler.proto` that of the profiler servers of JAX and TensorFlow.  The senders are in `ship/`,
+the receivers in `head/`.
 """

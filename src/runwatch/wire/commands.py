@@ -11,7 +11,7 @@ from runwatch.record import Command
 from runwatch.wire import spine_pb2 as pb
 
 FOLDER: Final = "commands"
-"""Below a Runwatch directory: `commands/<host>/<id>.json`, for agents that no stream reaches."""
+"""Below a Runwatch directory: `commands/<host>/<id>.json`, for agents that have no stream."""
 
 
 def command_to_message(command: Command) -> pb.Command:
@@ -69,9 +69,9 @@ def _checked(command: Command) -> Command:
 
 def _object(text: str) -> Mapping[str, Any]:
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except ValueError as error:
         raise WireError(f"a command's body is not JSON: {text[:80]!r}") from error
-    if not isinstance(found, dict):
-        raise WireError(f"a command's body is no object: {text[:80]!r}")
-    return found
+    if not isinstance(value, dict):
+        raise WireError(f"a command's body is not a JSON object: {text[:80]!r}")
+    return value

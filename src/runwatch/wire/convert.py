@@ -1,4 +1,4 @@
-"""Records to messages and back.  A message that does not make sense raises WireError."""
+"""Records to messages and back.  An invalid message raises WireError."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from runwatch.wire import spine_pb2 as pb
 OLDEST_VERSION: Final = 1
 NEWEST_VERSION: Final = 2
 SEVERAL_AT_ONCE: Final = 2
-"""The version from which on a message may hold several batches, or several cursors."""
+"""From this version on a message may hold several batches, or several cursors."""
 MAX_MESSAGE_BYTES: Final = 8 << 20
 MAX_JOURNAL_ID: Final = 200
 _FARTHEST: Final = 1 << 63
@@ -48,7 +48,7 @@ _ROLES: Final[dict[str, Role]] = {"agent": "agent", "child": "child"}
 
 
 def agree_on_version(oldest: int, newest: int) -> int:
-    """The highest version both sides speak, or WireError that says which side is too old."""
+    """The highest version that both sides speak.  WireError says which side is too old."""
     if oldest > NEWEST_VERSION:
         raise WireError(
             f"the agent speaks wire versions {oldest}–{newest}, this head {OLDEST_VERSION}–"
@@ -80,7 +80,7 @@ def _array(typecode: str, data: bytes, what: str) -> array[Any]:
     column: array[Any] = array(typecode)
     if len(data) % column.itemsize:
         raise WireError(
-            f"column {what} of {len(data)} bytes is not a multiple of {column.itemsize}"
+            f"column {what} has {len(data)} bytes, which is not a multiple of {column.itemsize}"
         )
     column.frombytes(data)
     if sys.byteorder == "big":
@@ -161,13 +161,13 @@ def _definition_to_message(definition: Definition) -> pb.Definition:
 
 
 def batch_from_message(message: pb.Batch, *, host: str = "", now_ns: int = 0) -> Batch:
-    """What in it has not its shape is left out, and told as a gap at `now_ns`.
+    """Malformed parts are left out and reported as a gap at `now_ns`.
 
-    A batch of which nothing can be taken is all gap, of a journal on `host`; only one that does
-    not say which stretch of which journal it is raises WireError.
+    If no part is valid, the whole batch is a gap of a journal on `host`.  Raises WireError only if
+    the message does not say which stretch of which journal it holds.
     """
     if not message.start < message.end < _FARTHEST:
-        raise WireError(f"[{message.start}, {message.end}) is no stretch of a journal")
+        raise WireError(f"[{message.start}, {message.end}) is not a stretch of a journal")
     journal = check_journal_id(message.origin.journal)
     start, end = Position(message.start), Position(message.end)
     refused = Rejected()
@@ -188,9 +188,9 @@ def batch_from_message(message: pb.Batch, *, host: str = "", now_ns: int = 0) ->
 
 
 def _definitions(message: pb.Batch, refused: Rejected) -> Iterator[Definition]:
-    for each in message.definitions:
+    for item in message.definitions:
         try:
-            definition = _definition(each)
+            definition = _definition(item)
         except WireError as error:
             refused.add("definition", str(error))
             continue
@@ -201,11 +201,11 @@ def _definitions(message: pb.Batch, refused: Rejected) -> Iterator[Definition]:
 
 
 def _events(message: pb.Batch, refused: Rejected) -> Iterator[Event]:
-    for each in message.events:
+    for item in message.events:
         try:
-            event = _event(each)
+            event = _event(item)
         except WireError as error:
-            refused.add(each.kind, str(error))
+            refused.add(item.kind, str(error))
             continue
         if problem := event_problem(event):
             refused.add(event.kind, problem)
@@ -225,7 +225,7 @@ def _origin(message: pb.Origin) -> Origin:
         version=message.version,
     )
     if problem := origin_problem(origin):
-        raise WireError(f"nobody can have written it: {problem}")
+        raise WireError(f"its origin is impossible: {problem}")
     return origin
 
 
@@ -249,7 +249,7 @@ def _definition(message: pb.Definition) -> Definition:
         )
     if kind == "span":
         return SpanName(message.span.id, message.span.name, message.span.scope)
-    raise WireError("a definition of a kind this head does not know")
+    raise WireError("a definition of a kind that this head does not know: upgrade the head")
 
 
 def _points(message: pb.Points) -> Points:

@@ -1,11 +1,11 @@
-"""Reading what clients of gswarm left on disk: pickles, read as data and never run.
+"""Reads files that clients of gswarm left on disk: pickles, read as data and never executed.
 
-A pickle is a program.  Here its instructions are looked at one by one: those that make lists,
-texts and numbers are followed, the few names that such a file needs stand for nothing but
-themselves, and any other name, or instruction, ends it with an error.  Nothing is imported or
-called, and nothing grows beyond the file's own size.
+A pickle is a program.  Here its instructions are interpreted one by one.  Those that make lists,
+texts and numbers are followed.  The few names that such a file needs are mere labels.  Any other
+name or instruction raises an error.  Nothing is imported or called, and nothing grows beyond the
+size of the file.
 
-Two kinds of files are known, both of gswarm 0.4.x: `buffered_metrics_HOST_TIME.pkl`, the messages
+There are two kinds of files, both of gswarm 0.4.x: `buffered_metrics_HOST_TIME.pkl`, the messages
 that could not be sent, and `metrics_history_HOST_TIME.pkl`, the last 1,000 samples as plain values.
 """
 
@@ -26,7 +26,7 @@ from runwatch.errors import UsageError
 from runwatch.wire import gswarm_pb2 as pb
 
 MOST_BYTES: Final = 256 << 20
-"""The original keeps 10,000 messages; of 64 GPUs with everything on these are a fifth of it."""
+"""Five times what the original can leave: 10,000 messages of 64 GPUs with all metrics on."""
 MOST_UPDATES: Final = 100_000
 BUFFERS: Final = "buffered_metrics_*.pkl"
 HISTORIES: Final = "metrics_history_*.pkl"
@@ -34,35 +34,37 @@ _HISTORY: Final = re.compile(r"metrics_history_(?P<host>.+)_\d+\.pkl")
 
 
 class NotABuffer(UsageError):
-    """Not what a client of gswarm leaves, or not all of it."""
+    """The file is not one that a gswarm client leaves, or it is incomplete."""
 
 
 def find(path: Path) -> list[Path]:
-    """The file, or those of a folder."""
+    """The file itself, or all such files of a folder."""
     if not path.is_dir():
         return [path]
-    found = sorted([*path.glob(BUFFERS), *path.glob(HISTORIES)])
-    if not found:
-        raise NotABuffer(f"{path} holds no {BUFFERS} and no {HISTORIES}")
-    return found
+    files = sorted([*path.glob(BUFFERS), *path.glob(HISTORIES)])
+    if not files:
+        raise NotABuffer(f"{path} holds neither {BUFFERS} nor {HISTORIES}")
+    return files
 
 
 def read(path: Path) -> list[Any]:
-    """The file's samples as messages; [] for a buffer that was left empty."""
+    """The file's samples as messages; [] for an empty buffer."""
     data = _bytes(path)
     if not data:
         return []
     try:
-        found = _Reading().run(data)
+        samples = _Reading().run(data)
     except NotABuffer as error:
-        raise NotABuffer(f"{path}: {error}; nothing of it was run or stored") from None
-    if not isinstance(found, list) or len(found) > MOST_UPDATES:
+        raise NotABuffer(f"{path}: {error}; nothing of it was executed or stored") from None
+    if not isinstance(samples, list) or len(samples) > MOST_UPDATES:
         raise NotABuffer(f"{path} is not a list of at most {MOST_UPDATES:,} samples")
-    if all(isinstance(each, _Message) for each in found):
-        return [_update(path, each) for each in found]
-    if all(isinstance(each, dict) and {"timestamp", "metrics"} <= each.keys() for each in found):
-        return _history(path, found)
-    raise NotABuffer(f"{path} holds something else than samples of gswarm")
+    if all(isinstance(sample, _Message) for sample in samples):
+        return [_update(path, sample) for sample in samples]
+    if all(
+        isinstance(sample, dict) and {"timestamp", "metrics"} <= sample.keys() for sample in samples
+    ):
+        return _history(path, samples)
+    raise NotABuffer(f"{path} holds something other than samples of gswarm")
 
 
 def _bytes(path: Path) -> bytes:
@@ -72,7 +74,7 @@ def _bytes(path: Path) -> bytes:
     except OSError as error:
         raise NotABuffer(f"cannot read {path}: {error.strerror}") from error
     if len(data) > MOST_BYTES:
-        raise NotABuffer(f"{path} has more than {MOST_BYTES >> 20} MiB: no client leaves so much")
+        raise NotABuffer(f"{path} is larger than {MOST_BYTES >> 20} MiB: no client leaves so much")
     return data
 
 
@@ -80,7 +82,7 @@ def _update(path: Path, message: _Message) -> Any:
     try:
         return pb.MetricsUpdate.FromString(message.serialized)
     except DecodeError as error:
-        raise NotABuffer(f"{path} holds a message that is none of gswarm's: {error}") from None
+        raise NotABuffer(f"{path} holds a message that is not of gswarm: {error}") from None
 
 
 # ── histories ──────────────────────────────────────────────────────────────────────────────────
@@ -91,12 +93,12 @@ _GPU_NUMBERS: Final = (
 )  # fmt: skip
 
 
-def _history(path: Path, found: Sequence[Any]) -> list[Any]:
-    """Without what a buffer beside it holds as well."""
+def _history(path: Path, samples: Sequence[Any]) -> list[Any]:
+    """The samples of a history, without those that a buffer beside it holds too."""
     named = _HISTORY.fullmatch(path.name)
     if named is None:
         raise NotABuffer(
-            f"{path} is a history without a host: keep the name that it had, "
+            f"the name of history {path} has no host: rename it to what gswarm called it, "
             "metrics_history_HOST_TIME.pkl"
         )
     host, elsewhere = named["host"], set[float]()
@@ -104,23 +106,23 @@ def _history(path: Path, found: Sequence[Any]) -> list[Any]:
         with suppress(NotABuffer):
             elsewhere.update(update.timestamp for update in read(beside))
     try:
-        updates = [_from_values(host, each) for each in found]
+        updates = [_from_values(host, sample) for sample in samples]
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise NotABuffer(f"{path} is no history of samples: {error!r}") from None
+        raise NotABuffer(f"{path} is not a history of samples: {error!r}") from None
     return [update for update in updates if update.timestamp not in elsewhere]
 
 
 def _from_values(host: str, values: dict[str, Any]) -> Any:
-    told = values["metrics"]
+    metrics = values["metrics"]
     update = pb.MetricsUpdate(hostname=host, timestamp=values["timestamp"])
-    for gpu in told["gpus_metrics"]:
+    for gpu in metrics["gpus_metrics"]:
         metric = update.gpus_metrics.add(physical_idx=gpu["physical_idx"], name=gpu["name"])
         for name in _GPU_NUMBERS:
             setattr(metric, name, gpu.get(name, 0.0))
         for key, value in gpu.get("extra_metrics", {}).items():
             if isinstance(value, int | float):
                 metric.extra_metrics[key] = value
-    if system := told.get("system_metrics"):
+    if system := metrics.get("system_metrics"):
         update.system_metrics.dram_util = system.get("dram_util", 0.0)
         update.system_metrics.disk_util = system.get("disk_util", 0.0)
     return update
@@ -130,7 +132,7 @@ def _from_values(host: str, values: dict[str, Any]) -> Any:
 
 
 class _Name:
-    """One of the names that such a file needs; it is never looked up."""
+    """One of the names that such a file needs.  It is never looked up."""
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -161,7 +163,7 @@ _MARK: Final = _Name("mark")
 
 
 class _Reading:
-    """One pickle's stack and memory."""
+    """The stack and memory of one pickle."""
 
     def __init__(self) -> None:
         self._stack: list[Any] = []
@@ -188,8 +190,8 @@ class _Reading:
                     return self._pop()
                 self._follow(opcode.name, argument)
         except (ValueError, TypeError, KeyError, struct.error) as error:
-            raise NotABuffer(f"damaged, cut off, or no pickle at all ({error})") from None
-        raise NotABuffer("cut off: it has no end")
+            raise NotABuffer(f"damaged, incomplete, or not a pickle ({error})") from None
+        raise NotABuffer("incomplete: it has no end")
 
     def _follow(self, name: str, argument: Any) -> None:
         if name in _PLAIN:
@@ -202,18 +204,18 @@ class _Reading:
         elif name in self._rules:
             self._rules[name](argument)
         else:
-            raise NotABuffer(f"its instruction {name} has no place in a list of samples")
+            raise NotABuffer(f"its instruction {name} does not belong in a list of samples")
 
     def _push(self, value: Any) -> None:
         self._stack.append(value)
 
     def _pop(self) -> Any:
         if not self._stack:
-            raise NotABuffer("damaged: it takes what it has not made")
+            raise NotABuffer("damaged: it takes a value from an empty stack")
         return self._stack.pop()
 
     def _marked(self) -> list[Any]:
-        """What lies above the last mark."""
+        """Pop everything above the last mark."""
         items: list[Any] = []
         while (item := self._pop()) is not _MARK:
             items.append(item)
@@ -248,27 +250,27 @@ class _Reading:
     def _stack_global(self, _: Any) -> None:
         name, module = self._pop(), self._pop()
         if not isinstance(name, str) or not isinstance(module, str):
-            raise NotABuffer("damaged: a name that is no text")
+            raise NotABuffer("damaged: a name that is not a text")
         self._push(_known(f"{module}.{name}"))
 
     def _reduce(self, _: Any) -> None:
-        given, what = self._pop(), self._pop()
-        if what is _DEQUE and isinstance(given, tuple) and given[:1] in ((), ((),)):
-            self._push([])  # what is in it follows
-        elif what is _MESSAGE and given == ():
+        arguments, function = self._pop(), self._pop()
+        if function is _DEQUE and isinstance(arguments, tuple) and arguments[:1] in ((), ((),)):
+            self._push([])  # its items follow
+        elif function is _MESSAGE and arguments == ():
             self._push(_Message())
         else:
-            raise NotABuffer("damaged: it calls what is not to be called")
+            raise NotABuffer("damaged: it calls something other than a deque or a message")
 
     def _build(self, _: Any) -> None:
         state = self._pop()
         serialized = state.get("serialized") if isinstance(state, dict) else None
         if not isinstance(serialized, bytes) or len(state) != 1:
-            raise NotABuffer("damaged: a message is not made of its bytes")
+            raise NotABuffer("damaged: a message whose state is not its bytes")
         self._top(_Message).serialized = serialized
 
 
 def _known(name: str) -> _Name:
     if name not in _NAMES:
-        raise NotABuffer(f"it wants {name[:200]}, which has no place in a list of samples")
+        raise NotABuffer(f"it refers to {name[:200]}, which does not belong in a list of samples")
     return _NAMES[name]

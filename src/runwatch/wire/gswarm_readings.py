@@ -1,7 +1,7 @@
-"""What a message of gswarm-profiler's clients means, in our names and units.
+"""Translates messages of gswarm-profiler's clients into our names and units.
 
-They send shares from 0 to 1 and KiB/s under names that say Gbps, and PCIe's two directions the
-wrong way round.
+The clients send shares from 0 to 1, and KiB/s under names that say Gbps.  They also swap the two
+directions of PCIe.
 """
 
 from __future__ import annotations
@@ -11,29 +11,29 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 IMPORTED: Final = "imported:"
-"""How the `boot` of a journal begins that was made from a file of theirs: nobody is behind it."""
+"""Prefix of `boot` for a journal that was imported from such a file: no process writes it."""
 MOST_EXTRAS: Final = 64
 _KIBI: Final = 1024.0
 _EARLIEST, _LATEST = 946_684_800.0, 7_258_118_400.0
 
 Reading = tuple[str, int, str, str, float]
-"""Metric, index of the GPU (-1: the host), its name, unit, value."""
+"""Metric, GPU index (-1: the host), GPU name, unit, value."""
 
 
-def sampled_ns(told: float) -> int | None:
-    """None where a message does not say when: those of 0.2.1 do not."""
-    if math.isfinite(told) and _EARLIEST < told < _LATEST:
-        return round(told * 1e6) * 1000
+def sampled_ns(seconds: float) -> int | None:
+    """The sample's time; None if the message has none (gswarm 0.2.1 sends none)."""
+    if math.isfinite(seconds) and _EARLIEST < seconds < _LATEST:
+        return round(seconds * 1e6) * 1000
     return None
 
 
 def says_percent(update: Any) -> bool:
-    """All known clients send 0 to 1; one that ever sends more means percent."""
+    """Known clients send 0 to 1.  One that ever sends more sends percent."""
     return any(gpu.gpu_util > 1.0 or gpu.mem_util > 1.0 for gpu in update.gpus_metrics)
 
 
 def readings(update: Any, *, percent: bool, bandwidth: bool, nvlink: bool) -> Iterator[Reading]:
-    """`bandwidth`, `nvlink`: whether these were measured, so that a 0 is one."""
+    """`bandwidth`, `nvlink`: whether the client measures these, so that a 0 is a real 0."""
     factor = 1.0 if percent else 100.0
     for gpu in update.gpus_metrics:
         yield from _of_gpu(gpu, factor, bandwidth, nvlink)
@@ -48,7 +48,7 @@ def _of_gpu(gpu: Any, factor: float, bandwidth: bool, nvlink: bool) -> Iterator[
     yield "gpu_utilization_percent", index, name, "%", gpu.gpu_util * factor
     yield "gpu_memory_used_percent", index, name, "%", gpu.mem_util * factor
     rates = {
-        # They read (sent, received) as if it were (received, sent).
+        # The clients read (sent, received) as (received, sent).
         "gpu_pcie_tx_bytes_per_second": (gpu.dram_bw_gbps_rx, bandwidth),
         "gpu_pcie_rx_bytes_per_second": (gpu.dram_bw_gbps_tx, bandwidth),
         "gpu_nvlink_tx_bytes_per_second": (gpu.nvlink_bw_gbps_tx, nvlink),

@@ -17,10 +17,10 @@ from runwatch.head.features.stacks.api import StacksApi
 from runwatch.head.main import LocalHead, LocalSettings
 from runwatch.head.settings import HangSettings, ServingSettings
 from runwatch.record import RunId
+from runwatch.record.stacks import SEVERITIES, Incident, Severity
 from runwatch.testing import until
-from runwatch.views.incidents import INCIDENT, Incident
+from runwatch.views.incidents import incident_of
 from runwatch.views.pace import Limits
-from runwatch.views.severity import SEVERITIES, Severity
 from tests.integration.laboratory.case import Case
 from tests.integration.laboratory.cases import CASES
 from tests.integration.processes import Cluster, end, free_port
@@ -128,6 +128,6 @@ class Laboratory:
             assert program.poll() == 0, self.cluster.words()
 
     def told(self, case: Case) -> tuple[Incident, ...]:
-        rows = self.head.store.events(RunId(f"lab-{case.name}"), kinds=[INCIDENT])
-        found = (Incident.from_row(row) for row in sorted(rows, key=lambda row: row.time_ns))
+        rows = self.head.store.events(RunId(f"lab-{case.name}"), kinds=[Incident.KIND])
+        found = (incident_of(row) for row in sorted(rows, key=lambda row: row.time_ns))
         return tuple(incident for incident in found if incident is not None)

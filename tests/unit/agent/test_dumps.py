@@ -56,13 +56,13 @@ def test_each_dump_is_read_once_also_by_an_agent_that_comes_later(journal: Path)
     file = journal / PERIODIC
     write(file, opened() + dumped(5) + LINE)
     write(file, dumped(7))
-    assert [body["time_ns"] for body in collect(journal)] == [5, 7]
+    assert [stacks.time_ns for stacks in collect(journal)] == [5, 7]
     assert list(collect(journal)) == []
     write(file, dumped(9))
-    (body,) = collect(journal)
-    assert body["time_ns"] == 9
-    assert (body["rank"], body["host"], body["pid"], body["step"]) == (3, "gpu-1", 771, 12)
-    assert [thread["is_main"] for thread in body["threads"]] == [False, True]
+    (stacks,) = collect(journal)
+    assert stacks.time_ns == 9
+    assert (stacks.rank, stacks.host, stacks.pid, stacks.step) == (3, "gpu-1", 771, 12)
+    assert [thread.is_main for thread in stacks.threads] == [False, True]
 
 
 def test_dumps_of_the_c_thread_get_their_time_from_what_went_before(journal: Path) -> None:
@@ -70,11 +70,11 @@ def test_dumps_of_the_c_thread_get_their_time_from_what_went_before(journal: Pat
     file = journal / PERIODIC
     timeout = "Timeout (0:01:00)!\n" + DUMP
     write(file, opened() + LINE + timeout + timeout)
-    assert [b["time_ns"] for b in collect(journal)] == [1_000 + minute, 1_000 + 2 * minute]
+    assert [s.time_ns for s in collect(journal)] == [1_000 + minute, 1_000 + 2 * minute]
     write(file, timeout + LINE)
-    assert [b["time_ns"] for b in collect(journal)] == [1_000 + 3 * minute]
+    assert [s.time_ns for s in collect(journal)] == [1_000 + 3 * minute]
     write(file, dumped(5) + "Timeout (1:00:00.500000)!\n" + DUMP)
-    times = [(b["how"], b["time_ns"]) for b in collect(journal)]
+    times = [(s.how, s.time_ns) for s in collect(journal)]
     assert times == [("watchdog", 5), ("watchdog", 5 + 60 * minute + 5 * 10**8)]
 
 
@@ -82,21 +82,21 @@ def test_a_fault_has_a_name_and_the_time_of_the_file(journal: Path) -> None:
     file = journal / "faults.txt"
     write(file, opened() + FAULT)
     os.utime(file, ns=(0, 77 * 10**9))
-    (body,) = collect(journal, rank=9, host="elsewhere")
-    assert (body["how"], body["fault"], body["time_ns"]) == ("fault", "Bus error", 77 * 10**9)
-    assert (body["rank"], body["host"]) == (3, "gpu-1")  # the process knows best
+    (stacks,) = collect(journal, rank=9, host="elsewhere")
+    assert (stacks.how, stacks.fault, stacks.time_ns) == ("fault", "Bus error", 77 * 10**9)
+    assert (stacks.rank, stacks.host) == (3, "gpu-1")  # the process knows best
 
 
 def test_a_dump_that_came_by_a_signal(journal: Path) -> None:
     write(journal / PERIODIC, dumped(5) + LINE + DUMP)
-    assert [body["how"] for body in collect(journal)] == ["watchdog", "signalled"]
+    assert [stacks.how for stacks in collect(journal)] == ["watchdog", "signalled"]
 
 
 def test_a_file_elsewhere(journal: Path, tmp_path: Path) -> None:
     there = tmp_path / "stack_trace_1.txt"
     write(there, opened() + dumped(5))
     write(journal / ELSEWHERE, f"{there}\n{there}\n{tmp_path / 'gone'}\n/dev/zero\n\0\n")
-    assert [body["time_ns"] for body in collect(journal)] == [5]
+    assert [stacks.time_ns for stacks in collect(journal)] == [5]
 
 
 def test_only_files_of_the_journals_owner_and_no_links(journal: Path, tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_file_that_was_emptied_is_read_from_its_beginning(journal: Path) -> No
     assert len(list(collect(journal))) == 2
     os.truncate(file, 0)
     write(file, dumped(7))
-    assert [body["time_ns"] for body in collect(journal)] == [7]
+    assert [stacks.time_ns for stacks in collect(journal)] == [7]
 
 
 def test_a_living_process_may_be_writing(journal: Path) -> None:
@@ -145,11 +145,11 @@ def test_what_is_cut_off_or_damaged_gives_what_can_be_read(journal: Path) -> Non
             damaged[chance.randrange(len(damaged))] = chance.randrange(256)
         file.write_bytes(damaged)
         (journal / "dumps-read.json").unlink()
-        for body in collect(journal):
-            assert body["how"] in ("fault", "watchdog", "signalled")
+        for stacks in collect(journal):
+            assert stacks.how in ("fault", "watchdog", "signalled")
     file.write_bytes(whole[:-40])
     (journal / "dumps-read.json").unlink()
-    assert [body["how"] for body in collect(journal)] == ["watchdog", "fault"]
+    assert [stacks.how for stacks in collect(journal)] == ["watchdog", "fault"]
 
 
 # ── faults while others run ───────────────────────────────────────────────────────────────────
@@ -207,12 +207,12 @@ def test_the_first_fault_is_the_cause(
 ) -> None:
     write(journal / "faults.txt", opened() + text)
     assert last_fault(journal) == signal
-    (body,) = collect(journal)
-    assert (body["how"], body["fault"]) == ("fault", name)
-    assert len(body["problems"]) == len(problems)
-    for problem, said in zip(problems, body["problems"], strict=True):
+    (stacks,) = collect(journal)
+    assert (stacks.how, stacks.fault) == ("fault", name)
+    assert len(stacks.problems) == len(problems)
+    for problem, said in zip(problems, stacks.problems, strict=True):
         assert problem in said
-    mains = [t["ident"] for t in body["threads"] if t["is_main"]]
+    mains = [t.ident for t in stacks.threads if t.is_main]
     assert mains == ([1] if "0x0000000000000001 " in text else [])
 
 
@@ -242,8 +242,8 @@ def test_of_a_console_that_is_a_file_only_this_processs_fault_is_taken(
     write(log, "step 4 " + fault("Bus error", thread(2), thread(1, current=True)) + "bye\n")
     assert list(collect(journal, ended=False)) == []
     assert last_fault(journal) == "SIGBUS"
-    (body,) = collect(journal)
-    assert (body["fault"], body["rank"], body["pid"]) == ("Bus error", 3, 771)
+    (stacks,) = collect(journal)
+    assert (stacks.fault, stacks.rank, stacks.pid) == ("Bus error", 3, 771)
     assert list(collect(journal)) == []
 
 
@@ -252,5 +252,5 @@ def test_the_end_of_a_long_log_is_enough(journal: Path, tmp_path: Path) -> None:
     log.write_bytes(b"x" * (MAX_FAULT + 100))
     write(journal / "console-1.path", f"{opened()}0 {log.stat().st_ino} {log}\n")
     write(log, "\n" + fault("Aborted", thread(1, current=True)))
-    assert [body["fault"] for body in collect(journal)] == ["Aborted"]
+    assert [stacks.fault for stacks in collect(journal)] == ["Aborted"]
     assert last_fault(journal) == "SIGABRT"

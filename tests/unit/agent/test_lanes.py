@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runwatch.agent.collectors import DeviceCollector, Devices, Incident, Reading, Sample
+from runwatch.agent.collectors import DeviceCollector, Devices, Notice, Reading, Sample
 from runwatch.agent.collectors.base import Due
 from runwatch.agent.collectors.nvml import open_collectors
 from runwatch.agent.lanes import RETRY_SECONDS, STUCK_SECONDS, Lane, Lanes, Source, StuckWatch
@@ -18,6 +18,7 @@ from runwatch.agent.settings import AgentSettings
 from runwatch.clock import system_clock
 from runwatch.journal.reader import JournalReader
 from runwatch.record import Event, Series
+from runwatch.record.node import CollectorResumed, CollectorStuck, GpuXid
 from runwatch.testing import FakeClock, until
 from tests.unit.agent.recorded_nvml import FewOwners, RecordedNvml
 
@@ -130,12 +131,10 @@ def test_who_hangs_is_told_once_and_so_is_who_goes_on() -> None:
         assert list(watch.news()) == []
         clock.advance(STUCK_SECONDS + 1)
         (told,) = watch.news()
-        assert told == Incident(
-            "collector_stuck", "", {"collector": "nvml", "seconds": STUCK_SECONDS + 1}
-        )
+        assert told == Notice("", CollectorStuck("nvml", STUCK_SECONDS + 1))
         assert list(watch.news()) == []
     (resumed,) = watch.news()
-    assert (resumed.kind, resumed.body) == ("collector_resumed", {"collector": "nvml"})
+    assert resumed == Notice("", CollectorResumed("nvml"))
     assert list(watch.news()) == []
 
 
@@ -300,14 +299,14 @@ def test_each_collector_says_how_late_it_is(tmp_path: Path) -> None:
         assert work.count("agent_late_seconds", collector=name) >= 1
 
 
-def test_incidents_become_events(tmp_path: Path) -> None:
-    told = Incident("gpu_xid", "gpu0", {"device": "gpu0", "xid": 79})
+def test_notices_become_events(tmp_path: Path) -> None:
+    told = Notice("gpu0", GpuXid("gpu0", xid=79, meaning="off the bus"))
     good = Counting("good", 60.0, lambda: [told, Sample("gpu_power_watts", 1.0, "W", "gpu0")])
     with AgentAtWork(tmp_path, [Source("good", lambda: True, lambda: [good])]) as work:
         until(lambda: good.rounds, what="a round")
         until(lambda: "gpu_xid" in work.kinds(), what="the event")
     (event,) = [e for e in work.written()[0] if e.kind == "gpu_xid"]
-    assert event.body == {"device": "gpu0", "xid": 79}
+    assert event.body == {"device": "gpu0", "xid": 79, "meaning": "off the bus"}
     assert event.scope == 0
     assert work.count("gpu_power_watts") == 1
 

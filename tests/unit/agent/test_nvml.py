@@ -9,7 +9,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from runwatch.agent.collectors import Devices, Incident, Sample
+from runwatch.agent.collectors import Devices, Notice, Sample
 from runwatch.agent.collectors.base import Owner
 from runwatch.agent.collectors.gpm import LARGEST_SHARE, LEAST_SECONDS, Pace
 from runwatch.agent.collectors.gpus import Gpus
@@ -57,7 +57,7 @@ class Board:
     def slow(self, *, pcie: bool = False) -> NvmlSlowCollector:
         return NvmlSlowCollector(self.gpus, self.owners, pcie=pcie, clock=self.clock)
 
-    def rounds(self, count: int, collector: Any = None) -> list[list[Sample | Incident]]:
+    def rounds(self, count: int, collector: Any = None) -> list[list[Sample | Notice]]:
         chosen = self.quick if collector is None else collector
         found = []
         for _ in range(count):
@@ -71,7 +71,7 @@ def board(tmp_path: Path) -> Board:
     return Board(tmp_path)
 
 
-def values(readings: list[Sample | Incident], device: str = "gpu0") -> dict[str, float]:
+def values(readings: list[Sample | Notice], device: str = "gpu0") -> dict[str, float]:
     found = [r for r in readings if isinstance(r, Sample) and r.device == device]
     named = {
         sample.metric + "".join(f" {v}" for k, v in sample.labels.items() if k == "errors"): sample
@@ -81,11 +81,11 @@ def values(readings: list[Sample | Incident], device: str = "gpu0") -> dict[str,
     return {name: sample.value for name, sample in named.items()}
 
 
-def incidents(rounds: list[list[Sample | Incident]]) -> list[Incident]:
-    return [r for readings in rounds for r in readings if isinstance(r, Incident)]
+def notices(rounds: list[list[Sample | Notice]]) -> list[Notice]:
+    return [r for readings in rounds for r in readings if isinstance(r, Notice)]
 
 
-def devices(readings: list[Sample | Incident]) -> set[str]:
+def devices(readings: list[Sample | Notice]) -> set[str]:
     return {reading.device for reading in readings if isinstance(reading, Sample)}
 
 
@@ -119,7 +119,7 @@ def test_what_a_busy_h200_says(board: Board) -> None:
     sample = next(r for r in second if isinstance(r, Sample))
     uuid = "GPU-00000000-0000-0000-0000-000000000000"
     assert sample.labels == {"uuid": uuid, "name": "NVIDIA H200", "index": "0"}
-    assert incidents([first, second]) == []
+    assert notices([first, second]) == []
 
 
 def test_throttling_is_a_series_from_when_it_first_occurs(board: Board) -> None:
@@ -211,15 +211,15 @@ def test_what_is_not_supported_is_asked_for_once(board: Board) -> None:
     for readings in rounds:
         assert "gpu_power_watts" not in values(readings)
         assert "gpu_utilization_percent" in values(readings)
-    assert incidents(rounds) == []
+    assert notices(rounds) == []
 
 
 def test_what_is_forbidden_is_told_once(board: Board) -> None:
     board.library.fail(NO_PERMISSION, "nvmlDeviceGetPowerUsage")
-    (told,) = incidents(board.rounds(5))
-    assert (told.kind, told.device) == ("device_unreadable", "gpu0")
-    assert told.body["metric"] == "gpu_power_watts"
-    assert told.body["why"] == "Insufficient Permissions"
+    (told,) = notices(board.rounds(5))
+    assert (told.message.KIND, told.device) == ("device_unreadable", "gpu0")
+    assert told.message.body()["metric"] == "gpu_power_watts"
+    assert told.message.body()["why"] == "Insufficient Permissions"
     assert board.library.calls["nvmlDeviceGetPowerUsage"] == 1
 
 
@@ -229,7 +229,9 @@ def test_what_fails_for_a_while_is_told_once_and_comes_back(board: Board) -> Non
     failing = board.rounds(3)
     board.library.answers["nvmlDeviceGetTemperature(gpu0, 0)"] = right
     (after,) = board.rounds(1)
-    assert [told.body["metric"] for told in incidents(failing)] == ["gpu_temperature_celsius"]
+    assert [told.message.body()["metric"] for told in notices(failing)] == [
+        "gpu_temperature_celsius"
+    ]
     assert not any("gpu_temperature_celsius" in values(readings) for readings in failing)
     assert values(after)["gpu_temperature_celsius"] == 58
 
@@ -250,9 +252,9 @@ def test_before_hopper(tmp_path: Path) -> None:
     board.library.answers["field 138 of gpu0"]["value"] += 4096
     board.library.answers["field 139 of gpu0"]["value"] += 1024
     second, third = board.rounds(2)
-    (told,) = incidents([first, second, third])
-    assert told.kind == "device_limited"
-    assert "gpu_tensor_activity_percent" in str(told.body["missing"])
+    (told,) = notices([first, second, third])
+    assert told.message.KIND == "device_limited"
+    assert "gpu_tensor_activity_percent" in str(told.message.body()["missing"])
     assert values(second)["gpu_utilization_percent"] == 99
     assert values(second)["gpu_nvlink_tx_bytes_per_second"] == 4096 * 1024
     assert values(second)["gpu_nvlink_rx_bytes_per_second"] == 1024 * 1024
@@ -297,13 +299,13 @@ def test_one_falls_off_the_bus_and_the_others_go_on(tmp_path: Path) -> None:
     board.rounds(3, slow)
     assert devices(before[-1]) == {"gpu0", "gpu1", "gpu2", "gpu3"}
     assert devices(during[-1]) == {"gpu0", "gpu1", "gpu3"}
-    (told,) = incidents(during)
-    assert (told.kind, told.device) == ("device_lost", "gpu2")
-    assert told.body["why"] == "GPU is lost"
+    (told,) = notices(during)
+    assert (told.message.KIND, told.device) == ("device_lost", "gpu2")
+    assert told.message.body()["why"] == "GPU is lost"
     assert [held.device for held in board.owners.told["nvml_slow"]] == ["gpu0", "gpu1", "gpu3"]
     board.library.answers.update(saved)  # someone has reset it
     after = board.rounds(int(LOOK_SECONDS) + 1)
-    assert [(i.kind, i.device) for i in incidents(after)] == [("device_added", "gpu2")]
+    assert [(i.message.KIND, i.device) for i in notices(after)] == [("device_added", "gpu2")]
     assert devices(after[-1]) == devices(before[-1])
 
 
@@ -320,7 +322,7 @@ def test_hot_plug_keeps_names(tmp_path: Path) -> None:
     answers["nvmlDeviceGetCount()"] = 1
     answers["nvmlDeviceGetHandleByIndex(0)"] = {"handle": "gpu1"}
     gone = board.rounds(int(LOOK_SECONDS) + 1)
-    assert [(i.kind, i.device, i.body["uuid"]) for i in incidents(gone)] == [
+    assert [(i.message.KIND, i.device, i.message.body()["uuid"]) for i in notices(gone)] == [
         ("device_lost", "gpu0", first)
     ]
     assert devices(gone[-1]) == {"gpu1"}
@@ -330,7 +332,9 @@ def test_hot_plug_keeps_names(tmp_path: Path) -> None:
     answers["nvmlDeviceGetHandleByIndex(1)"] = {"handle": "gpu0"}
     answers["nvmlDeviceGetUUID(gpu0)"] = "GPU-new"
     came = board.rounds(int(LOOK_SECONDS) + 1)
-    assert [(i.kind, i.body["uuid"]) for i in incidents(came)] == [("device_added", "GPU-new")]
+    assert [(i.message.KIND, i.message.body()["uuid"]) for i in notices(came)] == [
+        ("device_added", "GPU-new")
+    ]
     (name,) = devices(came[-1]) - {"gpu1"}
     assert name not in ("gpu0", "gpu1")  # another board, another name
     assert board.library.openings == 1
@@ -343,8 +347,8 @@ def test_a_gpu_we_may_not_open_does_not_hide_the_others(tmp_path: Path) -> None:
     board.library.fail(NO_PERMISSION, "nvmlDeviceGetHandleByIndex(1)")
     rounds = board.rounds(int(LOOK_SECONDS) * 3)
     assert devices(rounds[-1]) == {"gpu0", "gpu2"}
-    told = [i for i in incidents(rounds) if i.kind == "device_unreadable"]
-    assert [(i.device, i.body["metric"]) for i in told] == [("gpu1", "device")]
+    told = [i for i in notices(rounds) if i.message.KIND == "device_unreadable"]
+    assert [(i.device, i.message.body()["metric"]) for i in told] == [("gpu1", "device")]
 
 
 def test_mig(tmp_path: Path) -> None:
@@ -385,14 +389,14 @@ def test_xid(tmp_path: Path) -> None:
     assert list(events.collect()) == []
     board.library.events += [xid_event(79, "gpu1"), xid_event(31, instance=5), xid_event(4711)]
     told = list(events.collect())
-    assert [(i.kind, i.device, i.body["xid"]) for i in told] == [
+    assert [(i.message.KIND, i.device, i.message.body()["xid"]) for i in told] == [
         ("gpu_xid", "gpu1", 79),
         ("gpu_xid", "gpu0", 31),
         ("gpu_xid", "gpu0", 4711),
     ]
-    assert "fallen off the bus" in str(told[0].body["meaning"])
-    assert told[1].body["gpu_instance"] == 5
-    assert "gpu_instance" not in told[0].body
+    assert "fallen off the bus" in str(told[0].message.body()["meaning"])
+    assert told[1].message.body()["gpu_instance"] == 5
+    assert "gpu_instance" not in told[0].message.body()
     events.close()
 
 
@@ -404,7 +408,7 @@ def test_the_last_word_of_a_gpu_that_is_lost_is_heard(tmp_path: Path) -> None:
     board.library.fail(LOST, "gpu1")
     board.library.events.append(xid_event(79, "gpu1"))
     (told,) = events.collect()
-    assert (told.device, told.body["xid"]) == ("gpu1", 79)
+    assert (told.device, told.message.body()["xid"]) == ("gpu1", 79)
     board.library.events.append(xid_event(31, "gpu0"))
     assert [incident.device for incident in events.collect()] == ["gpu0"]
 
@@ -421,8 +425,8 @@ def test_a_storm_of_xids_is_counted(board: Board) -> None:
     board.clock.advance(QUIET_SECONDS + 1)
     board.library.events += [xid_event(13)]
     (again,) = events.collect()
-    assert "since_the_last" not in first.body
-    assert again.body["since_the_last"] == 49
+    assert "since_the_last" not in first.message.body()
+    assert again.message.body()["since_the_last"] == 49
 
 
 def test_xids_of_gpus_that_tell_none_are_not_waited_for(board: Board) -> None:
@@ -544,7 +548,7 @@ def test_every_recorded_machine_can_be_read(name: str) -> None:
                     assert reading.value >= 0
                     assert reading.unit != "%" or reading.value <= 100
                 else:
-                    assert reading.kind == "device_limited"
+                    assert reading.message.KIND == "device_limited"
         clock.advance(1.0)
     assert {"gpu_memory_used_bytes", "gpu_power_watts", "gpu_memory_total_bytes"} <= set(metrics)
     for collector in collectors:

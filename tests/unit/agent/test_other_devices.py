@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from runwatch.agent.collectors import Devices, Incident, Sample, amd, tpu
+from runwatch.agent.collectors import Devices, Notice, Sample, amd, tpu
 from runwatch.agent.collectors.base import Owner
 from runwatch.testing import FakeClock
 from tests.unit.agent.recorded_nvml import FewOwners
@@ -193,9 +193,9 @@ def test_amd_errors(code: int, asked: int, told: int) -> None:
         clock.advance(1.0)
     second = 3
     assert library.calls.count("amdsmi_get_power_info") == asked + second
-    incidents = [reading for reading in readings if isinstance(reading, Incident)]
-    assert len(incidents) == told
-    assert {i.body["metric"] for i in incidents} <= {"power"}
+    notices = [reading for reading in readings if isinstance(reading, Notice)]
+    assert len(notices) == told
+    assert {i.message.body()["metric"] for i in notices} <= {"power"}
     powers = [r for r in readings if isinstance(r, Sample) and r.metric == "gpu_power_watts"]
     assert {sample.device for sample in powers} == {"gpu1"}
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from runwatch.agent.collectors.base import Target
 from runwatch.agent.errands.commands import Context
-from runwatch.agent.errands.stacks import MAX_CHILDREN, Request, errand, subjects
+from runwatch.agent.errands.stacks import MAX_CHILDREN, bounded, errand, is_wanted, subjects
 from runwatch.clock import system_clock
 from runwatch.record import Command
-from runwatch.record.commands import StacksResult
+from runwatch.record.commands import StacksResult, StacksWanted
 
 
 def target(pid: int, rank: int = 0, run: str = "r") -> Target:
@@ -17,22 +17,23 @@ def target(pid: int, rank: int = 0, run: str = "r") -> Target:
 
 
 def test_what_a_body_asks_for() -> None:
-    asked = Request.of(
+    asked = StacksWanted.of(
         {"run": "r", "ranks": [1, 2], "pids": None, "rounds": 2, "gap_seconds": 0, "native": False}
     )
-    expected = Request("r", frozenset({1, 2}), None, rounds=2, gap_seconds=0.0, native=False)
-    assert asked == expected
-    assert asked.wants(target(9, rank=2))
-    assert not asked.wants(target(9, rank=3)) and not asked.wants(target(9, 2, "other"))
-    assert Request.of({"pids": [9]}).wants(target(9)) and not Request.of({"pids": []}).wants(
-        target(9)
-    )
+    assert asked == StacksWanted("r", (1, 2), None, rounds=2, gap_seconds=0.0, native=False)
+    assert is_wanted(target(9, rank=2), asked)
+    assert not is_wanted(target(9, rank=3), asked)
+    assert not is_wanted(target(9, 2, "other"), asked)
+    assert is_wanted(target(9), StacksWanted.of({"pids": [9]}))
+    assert not is_wanted(target(9), StacksWanted.of({"pids": []}))
 
 
 def test_an_odd_body_is_as_none() -> None:
     odd = {"rounds": "many", "gap_seconds": float("nan"), "ranks": "all", "run": None}
-    assert Request.of(odd) == Request.of({}) == Request()
-    assert Request.of({"rounds": 10**9, "gap_seconds": 1e9}) == Request(rounds=20, gap_seconds=60.0)
+    assert StacksWanted.of(odd) == StacksWanted.of({}) == StacksWanted()
+    much = StacksWanted.of({"rounds": 10**9, "gap_seconds": 1e9})
+    assert bounded(much) == StacksWanted(rounds=20, gap_seconds=60.0)
+    assert bounded(StacksWanted(rounds=0, gap_seconds=-1.0)) == StacksWanted(gap_seconds=0.0)
 
 
 def process(proc: Path, pid: int, parent: int, name: str = "python3", words: str = "x") -> None:
@@ -84,7 +85,7 @@ def test_rounds_and_reasons(tmp_path: Path) -> None:
     body = {"rounds": 2, "gap_seconds": 0.01, "incident": "i1"}
     answer = errand(Command("c1", "stacks", body), context)
     assert (answer.processes, answer.looked) == (1, 0)
-    assert "no process 4000000" in answer.problems["4000000"]
+    assert "process 4000000 cannot be seen" in answer.problems["4000000"]
     assert [(e["round"], e["incident"], e["rank"], e["threads"]) for e in events] == [
         (0, "i1", 2, []), (1, "i1", 2, []),
     ]  # fmt: skip

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from runwatch.capture import process, pulse
+from runwatch.record.stacks import Stacks
 from runwatch.testing import until
 from runwatch.views.diagnosis.pulses import children_of, of_thread
 
@@ -33,7 +34,7 @@ def child(code: str) -> Iterator[int]:
 
 def felt(pid: int) -> dict[str, object]:
     here = pulse.feel(pid, time.monotonic_ns())
-    return {"pulse": pulse.both(here, here, {pid})}
+    return Stacks(pulse=pulse.both(here, here, {pid})).body()
 
 
 def test_who_computes_is_told_from_who_rests() -> None:

@@ -15,35 +15,16 @@ from hypothesis import strategies as st
 
 from runwatch.capture.stacks import (
     LEFT_OUT,
-    Frame,
-    Stacks,
-    Thread,
     own_stacks,
     read_dumps,
+    shortened,
 )
+from runwatch.record.stacks import Frame, Stacks, Thread
 
 
 def last_threads(text: str) -> tuple[Thread, ...]:
     dumps = read_dumps(text)
     return dumps[-1].threads if dumps else ()
-
-
-def test_there_and_back() -> None:
-    frames = (Frame("recv", "libc.so.6", 0, native=True), Frame("Loader.next", "/a/data.py", 41))
-    thread = Thread("MainThread", 12, frames, is_main=True, holds_gil=True, idle=True, ident=99)
-    stacks = Stacks(12, 5, "signalled", (thread,), "S", ("one", "two"))
-    assert Stacks.from_json(json.loads(json.dumps(stacks.to_json()))) == stacks
-
-
-def test_a_later_versions_words_are_passed_over() -> None:
-    frame = {"function": "f", "file": "a.py", "line": 3, "column": 8}
-    plain = {
-        "pid": 1, "time_ns": 2, "how": "by magic", "weather": "fine", "problems": None,
-        "threads": [{"name": "t", "frames": [frame, "nonsense"], "mood": 1}, None],
-    }  # fmt: skip
-    expected = Stacks(1, 2, "outside", (Thread("t", 0, (Frame("f", "a.py", 3),)),))
-    assert Stacks.from_json(plain) == expected
-    assert Stacks.from_json({}) == Stacks(0, 0, "outside", ())
 
 
 # ── shortened ─────────────────────────────────────────────────────────────────────────────────
@@ -54,17 +35,18 @@ def stack(depth: int, name: str = "f") -> tuple[Frame, ...]:
 
 
 def size(stacks: Stacks) -> int:
-    return len(json.dumps(stacks.to_json()))
+    return len(json.dumps(stacks.body()))
 
 
 def test_what_fits_is_left_alone() -> None:
-    stacks = Stacks(1, 2, "asked", (Thread("t", 1, stack(500)),))
-    assert stacks.shortened() is stacks
+    stacks = Stacks(1, 2, "asked", threads=(Thread("t", 1, frames=stack(500)),))
+    assert shortened(stacks) is stacks
 
 
 def test_deep_stacks_keep_both_ends() -> None:
-    stacks = Stacks(1, 2, "asked", (Thread("deep", 1, stack(20_000)), Thread("t", 2, stack(5))))
-    short = stacks.shortened(100_000)
+    threads = (Thread("deep", 1, frames=stack(20_000)), Thread("t", 2, frames=stack(5)))
+    stacks = Stacks(1, 2, "asked", threads=threads)
+    short = shortened(stacks, 100_000)
     deep, other = short.threads
     assert size(short) <= 100_000
     assert deep.frames[0].line == 0 and deep.frames[-1].line == 19_999
@@ -74,11 +56,11 @@ def test_deep_stacks_keep_both_ends() -> None:
 
 
 def test_of_many_threads_the_telling_ones_stay() -> None:
-    threads = [Thread(f"t{i}", i, stack(30, f"n{i}"), idle=True) for i in range(1000)]
-    threads[700] = Thread("main", 700, stack(30), is_main=True)
-    threads[800] = Thread("gil", 800, stack(30), holds_gil=True)
-    threads[900] = Thread("busy", 900, stack(30))
-    short = Stacks(1, 2, "asked", tuple(threads)).shortened(50_000)
+    threads = [Thread(f"t{i}", i, idle=True, frames=stack(30, f"n{i}")) for i in range(1000)]
+    threads[700] = Thread("main", 700, is_main=True, frames=stack(30))
+    threads[800] = Thread("gil", 800, holds_gil=True, frames=stack(30))
+    threads[900] = Thread("busy", 900, frames=stack(30))
+    short = shortened(Stacks(1, 2, "asked", threads=tuple(threads)), 50_000)
     assert size(short) <= 50_000
     assert {"main", "gil", "busy"} <= {thread.name for thread in short.threads}
     left_out = 1000 - len(short.threads)
@@ -88,13 +70,18 @@ def test_of_many_threads_the_telling_ones_stay() -> None:
 names = st.text(max_size=2000)
 frames = st.builds(Frame, names, names, st.integers(0, 10**9), st.booleans())
 threads = st.builds(
-    Thread, names, st.integers(0, 10**6), st.lists(frames, max_size=40).map(tuple), st.booleans()
+    Thread,
+    names,
+    st.integers(0, 10**6),
+    is_main=st.booleans(),
+    frames=st.lists(frames, max_size=40).map(tuple),
 )
 
 
 @given(st.lists(threads, max_size=30), st.lists(names, max_size=30))
 def test_it_always_fits(made: list[Thread], problems: list[str]) -> None:
-    short = Stacks(1, 2, "asked", tuple(made), problems=tuple(problems)).shortened(80_000)
+    stacks = Stacks(1, 2, "asked", problems=tuple(problems), threads=tuple(made))
+    short = shortened(stacks, 80_000)
     assert size(short) <= 80_000
     assert {thread.ident for thread in short.threads} <= {thread.ident for thread in made}
 
@@ -193,11 +180,9 @@ Extension modules: numpy._core (total: 1)
 
 def test_of_python_3_11() -> None:
     loader, main = last_threads(OF_3_11)
-    assert loader == Thread(
-        "", 0, (Frame("__next__", "/a/data.py", 41), Frame("<module>", "/a/train.py", 8)),
-        ident=0x7F1C,
-    )  # fmt: skip
-    assert main == Thread("", 0, (Frame("step", "/a/train.py", 88),), is_main=True, ident=0x7F1D)
+    frames = (Frame("__next__", "/a/data.py", 41), Frame("<module>", "/a/train.py", 8))
+    assert loader == Thread(ident=0x7F1C, frames=frames)
+    assert main == Thread(ident=0x7F1D, is_main=True, frames=(Frame("step", "/a/train.py", 88),))
 
 
 def test_of_python_3_14_with_names_and_a_c_stack() -> None:
@@ -214,7 +199,7 @@ def test_of_python_3_14_with_names_and_a_c_stack() -> None:
 
 def test_only_one_thread() -> None:
     text = 'Stack (most recent call first):\n  File "a.py", line 3 in f\n'
-    assert last_threads(text) == (Thread("", 0, (Frame("f", "a.py", 3),), is_main=True),)
+    assert last_threads(text) == (Thread(is_main=True, frames=(Frame("f", "a.py", 3),)),)
 
 
 def test_frames_that_cannot_be_told() -> None:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from runwatch.capture.spinning import spins
-from runwatch.capture.stacks import AsyncTask, Stacks, Thread, own_stacks
+from runwatch.capture.stacks import own_stacks
+from runwatch.record.stacks import AsyncTask, Stacks, Thread
 from runwatch.testing import until
 
 
@@ -69,10 +70,10 @@ def test_a_task_is_told_down_to_its_innermost_await(program: Any) -> None:
 
 def test_tasks_survive_the_wire() -> None:
     thread = seen_while(gathered, {"trainer"})
-    stacks = Stacks(1, 2, "asked", (thread,))
-    assert Stacks.from_json(stacks.to_json()).threads[0].tasks == thread.tasks
-    assert Stacks.from_json({"threads": [{"tasks": 7}, {"tasks": [{}]}]}).threads[1].tasks == (
-        AsyncTask("", ()),
+    stacks = Stacks(1, 2, "asked", threads=(thread,))
+    assert Stacks.of(stacks.body()).threads[0].tasks == thread.tasks
+    assert Stacks.of({"threads": [{"tasks": 7}, {"tasks": [{}]}]}).threads[1].tasks == (
+        AsyncTask(),
     )
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from runwatch.capture.stacks import Frame, Thread
 from runwatch.cli.stacks_pid import groups, is_waiting_for_work, show_pid
+from runwatch.record.stacks import Frame, Thread
 from runwatch.testing import until
 
 PROGRAM = """
@@ -105,14 +105,14 @@ def test_why_it_cannot_be_shown() -> None:
     assert code == 1 and "is not a Python program" in text
     assert "What the kernel tells" in text and "sleeping" in text
     code, text = shown(sleeping.pid)
-    assert code == 1 and "no process" in text
+    assert code == 1 and "cannot be seen from here" in text
 
 
 def thread(
     name: str, *files: str, idle: bool = True, is_main: bool = False, holds_gil: bool = False
 ) -> Thread:
     frames = tuple(Frame("f", file, 1) for file in files)
-    return Thread(name, 1, frames, idle=idle, is_main=is_main, holds_gil=holds_gil)
+    return Thread(name, 1, idle=idle, is_main=is_main, holds_gil=holds_gil, frames=frames)
 
 
 def test_whose_threads_are_folded() -> None:
@@ -159,7 +159,7 @@ def test_tasks_of_an_event_loop_are_shown_if_the_program_tells_them(
     with subprocess.Popen(words, stdout=subprocess.PIPE, env=environment) as started:
         try:
             assert started.stdout is not None and started.stdout.readline() == b"ready\n"
-            wanted = "task consumer" if recorded else "not to be seen from outside"
+            wanted = "task consumer" if recorded else "cannot be seen from outside"
             text = until(lambda: t if wanted in (t := shown(started.pid)[1]) else None, 30, wanted)
         finally:
             started.kill()

@@ -2,12 +2,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from runwatch.capture.stacks import Frame, Stacks, Thread
 from runwatch.exports.cloud_logging import entry, request, send
+from runwatch.record.stacks import Frame, Stacks, Thread
 
 FRAMES = (Frame("step", "train.py", 88), Frame("<module>", "train.py", 99))
-STACKS = Stacks(771, 1_700_000_000_123_456_789, "fault", (Thread("", 0, FRAMES, True, ident=17),))
-BODY = {**STACKS.to_json(), "rank": 3, "host": "gpu-1", "fault": "Bus error"}
+STACKS = Stacks(
+    pid=771,
+    time_ns=1_700_000_000_123_456_789,
+    how="fault",
+    threads=(Thread(ident=17, is_main=True, frames=FRAMES),),
+    rank=3,
+    host="gpu-1",
+    fault="Bus error",
+)
 
 
 class Api:
@@ -28,7 +35,7 @@ class Client:
 
 
 def test_an_entry_is_found_by_the_seeds_query() -> None:
-    found = entry(BODY, run="llama")
+    found = entry(STACKS, run="llama")
     assert found["jsonPayload"]["verb"] == "stacktraceanalyzer"
     assert found["jsonPayload"]["message"] == (
         "Fatal Python error: Bus error\n"
@@ -48,8 +55,9 @@ def test_an_entry_is_found_by_the_seeds_query() -> None:
 
 
 def test_a_periodic_dump_is_no_crash_and_long_ones_are_cut() -> None:
-    deep = Stacks(1, 0, "watchdog", (Thread("main", 1, FRAMES * 10_000),))
-    found = entry(deep.to_json())
+    many = tuple(frame for _ in range(10_000) for frame in FRAMES)
+    deep = Stacks(1, 0, "watchdog", threads=(Thread("main", 1, frames=many),))
+    found = entry(deep)
     assert found["severity"] == "INFO"
     assert len(found["jsonPayload"]["message"]) == 200_000
     assert found["labels"] == {"pid": "1"}
@@ -59,7 +67,7 @@ def test_sending_through_a_client() -> None:
     client = Client()
     assert send(client, []) == 0
     assert client.logging_api.calls == []
-    assert send(client, [entry(BODY)]) == 1
+    assert send(client, [entry(STACKS)]) == 1
     ((sent,), options) = client.logging_api.calls[0]
     assert sent["logName"].endswith("%2Fruntime_monitor")
     assert options["partial_success"] is True

@@ -7,6 +7,7 @@ from typing import Any
 
 from runwatch.exports.collapsed import collapsed
 from runwatch.exports.speedscope import speedscope
+from runwatch.record.stacks import Stacks
 
 
 def thread(name: str, *frames: tuple[str, int], **flags: bool) -> dict[str, Any]:
@@ -15,19 +16,19 @@ def thread(name: str, *frames: tuple[str, int], **flags: bool) -> dict[str, Any]
     return {"name": name, "frames": plain, **flags}
 
 
-def body(rank: int, *threads: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"rank": rank, "threads": list(threads), **more}
+def stacks(rank: int, *threads: dict[str, Any], **more: Any) -> Stacks:
+    return Stacks.of({"rank": rank, "threads": list(threads), **more})
 
 
 def main(*frames: tuple[str, int]) -> dict[str, Any]:
     return thread("MainThread", *frames, is_main=True)
 
 
-SAMPLES: Sequence[dict[str, Any]] = [
-    body(0, main(("load", 5), ("<module>", 1))),
-    body(0, main(("load", 5), ("<module>", 1))),
-    body(0, main(("step", 9), ("<module>", 2)), thread("pool", ("get", 3), idle=True)),
-    body(1, main(("step; or", 9), ("<module>", 2)), thread("writer", ("write", 4))),
+SAMPLES: Sequence[Stacks] = [
+    stacks(0, main(("load", 5), ("<module>", 1))),
+    stacks(0, main(("load", 5), ("<module>", 1))),
+    stacks(0, main(("step", 9), ("<module>", 2)), thread("pool", ("get", 3), idle=True)),
+    stacks(1, main(("step; or", 9), ("<module>", 2)), thread("writer", ("write", 4))),
 ]
 
 
@@ -41,7 +42,7 @@ def test_collapsed_stacks_are_counted_from_the_outside_in() -> None:
 
 
 def test_a_child_process_is_told_apart() -> None:
-    (line,) = collapsed([body(3, main(("read", 7)), child_of=12)])
+    (line,) = collapsed([stacks(3, main(("read", 7)), child_of=12)])
     assert line == "rank 3;child process, MainThread;read (train.py:7) 1\n"
 
 
@@ -60,5 +61,5 @@ def test_speedscope_has_a_profile_per_rank_and_one_of_all() -> None:
 
 
 def test_nothing_seen_is_an_empty_graph() -> None:
-    assert list(collapsed([{"rank": 0, "problems": ["gone"]}])) == []
+    assert list(collapsed([stacks(0, problems=["gone"])])) == []
     assert speedscope([], name="x")["profiles"] == []

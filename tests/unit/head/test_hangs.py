@@ -28,9 +28,9 @@ from runwatch.record import (
     SpanName,
 )
 from runwatch.record.commands import CommandResult
+from runwatch.record.stacks import Incident
 from runwatch.store.duck.engine import DuckStore
 from runwatch.testing import FakeClock
-from runwatch.views.incidents import Incident
 from runwatch.views.pace import Limits
 
 RUN, HOST = RunId("llama"), "node"
@@ -194,7 +194,7 @@ class World:
                 thread.join()
 
     def all(self) -> list[Incident]:
-        return self.incidents.all(RUN)
+        return self.incidents.of(RUN)
 
     def close(self) -> None:
         self.watch.close()

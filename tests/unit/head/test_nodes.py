@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from runwatch.head.features.stacks.api import StacksApi
-from runwatch.head.features.stacks.incidents import Wanted
 from runwatch.head.main import LocalHead
 from runwatch.head.stream import AgentState
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import JournalId, Role, RunId
+from runwatch.record.commands import StacksWanted
 from runwatch.testing import BatchWriter, origin, ramp
 
 LONG_AGO, LATELY = 1, 2
@@ -101,7 +101,7 @@ def test_stacks_of_pods_are_asked_of_their_node_once(world: World) -> None:
     asked: list[str] = []
     agent.commands, agent.send = ("stacks",), lambda command: asked.append(command.kind)
     sent = world.head.feature(StacksApi).incidents.taker.ask(
-        RunId("run"), Wanted(), ["pod-1", "pod-2", "pod-3"]
+        RunId("run"), StacksWanted(), ["pod-1", "pod-2", "pod-3"]
     )
     assert (sent.hosts, list(sent.unreachable), asked) == (("node-1",), ["pod-3"], ["stacks"])
 

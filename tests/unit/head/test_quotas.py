@@ -78,7 +78,7 @@ def test_series_of_a_run_are_counted_once_however_often_they_are_defined(world: 
     one.definitions = definitions("r", series=5)
     refused = world.bring(one.batch())
     assert not refused.accepted and refused.position == world.store.cursor(refused.journal)
-    assert "run 'r' has brought 3 series, and 4 are allowed (run_series" in refused.why
+    assert "run 'r' has sent 3 series, and 4 are allowed (run_series" in refused.why
     assert world.quotas.of_run(RunId("r")) == refused.why and world.quotas.notes() == [refused.why]
     until(lambda: world.told == [("r", "series")], 10)
     assert world.bring(writer("other").batch()).accepted
@@ -99,7 +99,7 @@ def test_what_a_run_has_outlives_the_head(world: World) -> None:
 def test_a_client_may_come_again_after_a_day(world: World) -> None:
     world.restart(client_runs=2)
     assert world.bring(writer("r1").batch()).accepted and world.bring(writer("r2").batch()).accepted
-    assert "client a has brought 2 runs within a day" in world.bring(writer("r3").batch()).why
+    assert "client a has sent 2 runs within a day" in world.bring(writer("r3").batch()).why
     assert world.bring(writer("r3").batch(), "b").accepted
     assert world.bring(writer("r4").batch(), "").accepted  # the head's own word
     world.clock.now_ns += DAY_NS + 1
@@ -154,7 +154,7 @@ def test_runs_of_a_project_are_counted_by_what_the_store_has(world: World) -> No
     assert world.bring(two.batch()).accepted and world.bring(two.batch(ramp(2))).accepted
     refused = world.bring(member("r3", "a").batch())
     assert not refused.accepted and refused.position == 0
-    assert "project 'a' has brought 2 runs, and 2 are allowed (project_runs" in refused.why
+    assert "project 'a' has sent 2 runs, and 2 are allowed (project_runs" in refused.why
     assert world.quotas.notes() == [refused.why]
     assert world.quotas.of_run(RunId("r1")) == refused.why, "it is said of each of them"
     for other in (member("r3", "b"), writer("r4")):
@@ -178,7 +178,7 @@ def test_series_of_a_project_are_those_of_all_its_runs(world: World) -> None:
     assert world.bring(member("r1", "a").batch()).accepted
     assert world.bring(member("r2", "a").batch()).accepted
     why = world.bring(member("r3", "a").batch()).why
-    assert "project 'a' has brought 6 series, and 7 are allowed (project_series" in why
+    assert "project 'a' has sent 6 series, and 7 are allowed (project_series" in why
     one = member("r2", "a", series=4)
     one.at = world.store.cursor(one.origin.journal)
     assert world.bring(one.batch()).accepted
@@ -194,7 +194,7 @@ def test_what_a_project_has_outlives_the_head(world: World) -> None:
     two.definitions = []  # nothing is defined any more: the quick way
     again = two.at
     why = world.bring(two.batch(events=events(2))).why
-    assert "project 'a' has brought 12 events, and 13 are allowed (project_events" in why
+    assert "project 'a' has sent 12 events, and 13 are allowed (project_events" in why
     until(lambda: world.told == [("r2", "events of its project")], 10)
     two.at = again
     assert world.bring(two.batch(events=events(1))).accepted

@@ -261,7 +261,7 @@ def test_a_journal_of_a_later_version_stays_for_those_who_can_read_it(
     reader.close()
     assert reader.position == START
     (said,) = caplog.messages
-    assert f"of journal version {VERSION + 1}; this Runwatch reads up to {VERSION}" in said
+    assert f"has journal version {VERSION + 1}; this Runwatch reads up to {VERSION}" in said
 
 
 def test_a_damaged_first_header_leaves_the_origin_to_the_next_segment(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def nothing_left_behind(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     hook = sys.excepthook
     tally.forget()
     front._state.ids.clear()
-    front._state.waiting.said.clear()
+    front._state.waiting.logged.clear()
     guard.front.edge = front._state.waiting
     yield
     front.finish()

@@ -9,7 +9,7 @@ from runwatch.record import NO_STEP
 from runwatch.sdk.guard import tally
 from runwatch.sdk.run import Run
 from runwatch.sdk.values.numbers import Reading
-from runwatch.sdk.values.pending import MAX_PENDING, Collector, Said
+from runwatch.sdk.values.pending import MAX_PENDING, Collector, Logged
 from runwatch.testing import Story, until
 
 
@@ -37,7 +37,7 @@ class OnDevice:
 
 
 def say(run: Run, value: OnDevice, step: int = NO_STEP) -> None:
-    run._accept(Said("loss", value, step, {}, False, False))
+    run._accept(Logged("loss", value, step, {}, False, False))
 
 
 def test_a_value_is_recorded_when_it_arrives_with_the_time_of_its_call(
@@ -105,13 +105,13 @@ class Looking:
 
     def __init__(self) -> None:
         self.clock = HandClock()
-        self.said: list[Said] = []
+        self.said: list[Logged] = []
         self.collector = Collector(self.said.append, self.clock)
 
     def log(self, *steps: int) -> list[OnDevice]:
         values = [OnDevice(float(step)) for step in steps]
         for step, value in zip(steps, values, strict=True):
-            said = Said("loss", value, step, {}, False, False, self.clock.now_ns)
+            said = Logged("loss", value, step, {}, False, False, self.clock.now_ns)
             self.collector._queue.append(said)
         return values
 
@@ -167,8 +167,8 @@ def test_how_long_a_value_took_is_a_point_of_its_step_at_the_time_of_its_call(
     story: Callable[[], Story],
 ) -> None:
     run = runwatch.init("lag")
-    run._write(Said("loss", 2.5, 7, {}, False, False, 5_000_000_000, 5_250_000_000))
-    run._write(Said("loss", 2.5, NO_STEP, {}, False, False, 5_000_000_000, 5_250_000_000))
+    run._write(Logged("loss", 2.5, 7, {}, False, False, 5_000_000_000, 5_250_000_000))
+    run._write(Logged("loss", 2.5, NO_STEP, {}, False, False, 5_000_000_000, 5_250_000_000))
     told = story()
     (lag,) = [number for number in told.numbers if number.metric == "device_lag_seconds"]
     (loss, _) = [number for number in told.numbers if number.metric == "loss"]
@@ -178,7 +178,7 @@ def test_how_long_a_value_took_is_a_point_of_its_step_at_the_time_of_its_call(
 def test_the_queue_is_bounded() -> None:
     collector = Collector(lambda said: None)
     for _ in range(MAX_PENDING + 3):
-        collector.add(Said("loss", OnDevice(1.0), 0, {}, False, False))
+        collector.add(Logged("loss", OnDevice(1.0), 0, {}, False, False))
     assert len(collector) == MAX_PENDING
     assert tally.counts == {"device values": 3}
     collector.finish(0.0)

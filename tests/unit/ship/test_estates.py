@@ -75,7 +75,7 @@ def taken(tail: Tail, clock: FakeClock, seconds: float = 2 * STILL_SECONDS) -> l
 def test_what_is_still_for_long_enough_is_taken(old: Path, tail: Tail, clock: FakeClock) -> None:
     assert taken(tail, clock, STILL_SECONDS - 1) == []
     [aside] = tail.aside()
-    assert (aside.journal, "of host old, which has no agent" in aside.why) == ("a", True)
+    assert (aside.journal, "to host old, which has no agent" in aside.why) == ("a", True)
     assert taken(tail, clock, 10) == ["a"]
     assert tail.aside() == []
 

@@ -207,7 +207,7 @@ def test_a_journal_that_says_to_be_another_is_set_aside(tmp_path: Path) -> None:
     tail = Tail(tmp_path, clock=FakeClock(), alive=lambda _: True)
     assert [followed.origin.journal for followed in tail.discover()] == ["mine"]
     (aside,) = tail.aside()
-    assert aside.journal == "stolen" and "says to be journal 'mine'" in aside.why
+    assert aside.journal == "stolen" and "says that it is journal 'mine'" in aside.why
     tail.close()
 
 

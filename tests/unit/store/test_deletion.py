@@ -156,7 +156,7 @@ def test_a_run_of_the_same_name_is_another(engine: Engine, for_good: bool) -> No
     if engine.keeps:
         store = engine.reopen()
     assert is_whole(store, A, 20, 1)
-    with pytest.raises(UsageError, match="recorded anew"):
+    with pytest.raises(UsageError, match="recorded again"):
         store.restore(A)
     # And it can be deleted as well.
     store.delete(A, at_ns=NOW + 100 * SECOND, purge_ns=NOW)
@@ -233,7 +233,7 @@ def test_a_deletion_can_be_undone_while_its_rows_are_there(engine: Engine) -> No
 
 def test_what_cannot_be_undone_says_why(store: Store) -> None:
     filled(store)
-    with pytest.raises(NotFound, match="no run 'run-a' was deleted"):
+    with pytest.raises(NotFound, match="no deleted run 'run-a'"):
         store.restore(A)
     with pytest.raises(NotFound, match="no run 'nobody'"):
         store.delete(RunId("nobody"), at_ns=NOW, purge_ns=NOW)

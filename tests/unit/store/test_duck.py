@@ -264,7 +264,7 @@ def test_neither_database_nor_manifest(directory: Path) -> None:
     (directory / "hot.duckdb").write_bytes(b"x" * 50_000)
     (directory / "manifest.log").write_text("{not a log")
     store = DuckStore.open(directory, settings=SMALL)
-    assert "blocks without a list" in " ".join(store.health().notes)
+    assert "blocks that no list names" in " ".join(store.health().notes)
     send_rest(store, batches)
     assert steps(store) == list(range(40))
     store.close()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from runwatch.buckets import HIGHEST, LOWEST, Grid
 from runwatch.store.duck.pages import cut
-from runwatch.store.duck.reduction import Found, cells_of_points, curves
+from runwatch.store.duck.reduction import Columns, cells_of_points, curves
 from tests.unit.store.batches import as_rows, reduced
 
 few = settings(max_examples=150, deadline=None, derandomize=True, database=None)
@@ -26,7 +26,7 @@ rows_of = st.lists(
 Row = tuple[int, int, int, float]
 
 
-def columns(rows: list[Row]) -> Found:
+def columns(rows: list[Row]) -> Columns:
     series, time_ns, place, value = zip(*rows, strict=True)
     return {
         "series": np.array(series, np.int64),

@@ -9,7 +9,7 @@ import pytest
 
 from runwatch.record import JournalId, RunId
 from runwatch.rows import EventRow, Latest, SeriesRow
-from runwatch.views.devices import HURTS, INCIDENTS, Board, Device, natural, ordered, totals
+from runwatch.views.devices import HURTS, NOTICES, Board, Device, natural, ordered, totals
 
 SECOND = 10**9
 NOW = 1_700_000_000 * SECOND
@@ -66,7 +66,7 @@ class World:
         return self
 
     def happened(self, kind: str, host: str = "a", *, ago: float, **body: Any) -> World:
-        assert kind in INCIDENTS
+        assert kind in NOTICES
         time_ns = NOW - int(ago * SECOND)
         self.incidents.append(
             EventRow(JournalId("j"), RunId(""), host, 0, time_ns, None, kind, body)
@@ -80,7 +80,7 @@ class World:
     def board(self) -> Board:
         board = Board()
         board.add(self.samples)
-        board.add_incidents(self.incidents)
+        board.add_notices(self.incidents)
         return board
 
     def all(self, **offsets: int) -> list[Device]:

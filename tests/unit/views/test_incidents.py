@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from runwatch.record import JournalId, RunId
+from runwatch.record.stacks import Incident
 from runwatch.rows import EventRow
-from runwatch.views.incidents import Incident, incidents_of
+from runwatch.views.incidents import incidents_of
 
 RUN = RunId("llama")
 
 
 def incident(id: str, **more: Any) -> Incident:
     fields: dict[str, Any] = {
-        "run": RUN, "kind": "hang", "state": "open", "since_ns": 5, "detected_ns": 6,
+        "kind": "hang", "state": "open", "since_ns": 5, "detected_ns": 6,
         "named_ns": 7, "text": "rank 7 sleeps", "confidence": "likely", "ranks": (7,),
         "rounds": 2, "report": {"rule": "elsewhere"},
     }  # fmt: skip
@@ -26,19 +27,19 @@ def row(time_ns: int, body: dict[str, Any], kind: str = "incident") -> EventRow:
 
 def test_an_incident_survives_its_event() -> None:
     told = incident("a").closed(99, "it went on")
-    assert incidents_of([row(100, told.to_body())]) == [told]
+    assert incidents_of([row(100, told.body())]) == [(RUN, told)]
 
 
 def test_the_newest_word_holds_and_the_newest_incident_is_first() -> None:
     first, second = incident("a"), incident("b", detected_ns=50, kind="crash")
     rows = [
-        row(30, first.closed(30, "it went on").to_body()),
-        row(51, second.to_body()),
-        row(10, first.to_body()),
+        row(30, first.closed(30, "it went on").body()),
+        row(51, second.body()),
+        row(10, first.body()),
     ]
     found = incidents_of(rows)
-    assert [i.id for i in found] == ["b", "a"]
-    assert [i.is_open for i in found] == [True, False]
+    assert [(run, i.id) for run, i in found] == [(RUN, "b"), (RUN, "a")]
+    assert [i.is_open for _, i in found] == [True, False]
 
 
 def test_odd_bodies_are_passed_over() -> None:
@@ -48,7 +49,7 @@ def test_odd_bodies_are_passed_over() -> None:
         row(3, {"id": "x", "ranks": ["one", 2], "report": 7, "closed_ns": "later"}),
         row(4, {"id": "y"}, kind="stacks"),
     ]
-    (found,) = incidents_of(rows)
+    ((_, found),) = incidents_of(rows)
     assert (found.id, found.ranks, found.report, found.closed_ns) == ("x", (2,), {}, None)
     assert (found.state, found.kind, found.since_ns) == ("closed", "hang", 3)
 
@@ -60,7 +61,7 @@ def test_an_event_of_before_there_were_severities_is_an_alarm() -> None:
         "closed_ns": None, "why": "", "text": "rank 7 sleeps", "confidence": "likely",
         "ranks": [7], "rounds": 2, "report": {"rule": "elsewhere"},
     }  # fmt: skip
-    (found,) = incidents_of([row(10, old)])
+    ((_, found),) = incidents_of([row(10, old)])
     assert found == incident("a") and found.severity == "incident" and found.is_alarm
     note = incident("b", severity="note")
-    assert incidents_of([row(10, note.to_body())]) == [note] and not note.is_alarm
+    assert incidents_of([row(10, note.body())]) == [(RUN, note)] and not note.is_alarm

@@ -8,8 +8,9 @@ from runwatch.errors import UsageError
 from runwatch.record import JournalId, RunId
 from runwatch.record.captures import checked_name
 from runwatch.rows import EventRow
+from runwatch.views.life import State
 from runwatch.views.profiles import Profile, fold, gone_of
-from runwatch.views.runs import ProcessState, State
+from runwatch.views.runs import ProcessState
 
 
 def told(

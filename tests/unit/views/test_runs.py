@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from runwatch.record import JournalId, RunId
 from runwatch.rows import EventRow, ProcessRow
+from runwatch.views.life import STATES, UNSEEN
 from runwatch.views.runs import (
-    STATES,
-    UNSEEN,
     ProcessState,
     RunSummary,
     attempts,

@@ -9,11 +9,8 @@ import pytest
 from runwatch.record import JournalId, RunId
 from runwatch.rows import EventRow
 from runwatch.views.sessions import (
-    CLOCK,
+    KINDS,
     LONGEST_NAME,
-    RESUME,
-    START,
-    STOP,
     BadName,
     Stretch,
     active,
@@ -21,6 +18,8 @@ from runwatch.views.sessions import (
     find,
     fold,
 )
+
+START, STOP, RESUME, CLOCK = KINDS
 
 
 def event(time_ns: int, kind: str, **body: Any) -> EventRow:

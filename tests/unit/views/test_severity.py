@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runwatch.views.pace import Limits
-from runwatch.views.severity import Bearing, next_rise_ns, severity, severity_of
+from runwatch.views.severity import Bearing, next_rise_ns, severity
 
 SECOND = 1_000_000_000
 LIMITS = Limits()
@@ -37,17 +37,3 @@ def test_the_table_scales_with_the_limits() -> None:
     quick = Limits(floor_seconds=1.5, doubt_seconds=9.0, patience_seconds=90.0)
     assert severity("unsure", 9 * SECOND, quick) == "warning"
     assert severity("busy", 89 * SECOND, quick) == "note"
-
-
-@pytest.mark.parametrize(
-    ("stored", "read"),
-    [
-        ("note", "note"),
-        ("warning", "warning"),
-        (None, "incident"),
-        (3, "incident"),
-        ("", "incident"),
-    ],
-)
-def test_what_was_stored_without_a_severity_was_an_alarm(stored: object, read: str) -> None:
-    assert severity_of(stored) == read

@@ -96,8 +96,8 @@ def spoiled(spoil: object) -> pb.Batch:
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (lambda m: setattr(m, "end", 0), "no stretch of a journal"),
-        (lambda m: setattr(m, "end", 2**63), "no stretch of a journal"),
+        (lambda m: setattr(m, "end", 0), "not a stretch of a journal"),
+        (lambda m: setattr(m, "end", 2**63), "not a stretch of a journal"),
         (lambda m: setattr(m.origin, "journal", "../x"), "not a journal id"),
     ],
 )
@@ -109,7 +109,7 @@ def test_what_is_of_no_journal_is_refused_with_a_reason(spoil: object, words: st
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (lambda m: setattr(m.points, "series", b"123"), "points.series of 3 bytes"),
+        (lambda m: setattr(m.points, "series", b"123"), "points.series has 3 bytes"),
         (lambda m: setattr(m.points, "series", b""), "different lengths"),
         (lambda m: setattr(m.spans, "edge", b""), "different lengths"),
         (lambda m: setattr(m.origin, "host", "../../x"), "its host is no name"),

@@ -3528,15 +3528,15 @@ export interface operations {
             query?: {
                 /** @description only those taken by this command */
                 command?: string;
-                /** @description up to but without here, in nanoseconds since the epoch */
+                /** @description the window's end (not part of it), in nanoseconds since the epoch */
                 end?: number;
-                /** @description how */
+                /** @description the file's format */
                 format?: "speedscope" | "collapsed";
                 /** @description only those taken for this incident */
                 incident?: string;
                 /** @description only these ranks */
                 rank?: number[];
-                /** @description from here on, in nanoseconds since the epoch */
+                /** @description the window's start, in nanoseconds since the epoch */
                 start?: number;
             };
             header?: never;
@@ -4080,7 +4080,7 @@ export interface operations {
                 incident?: string;
                 /** @description only these ranks */
                 rank?: number[];
-                /** @description the last before here, in nanoseconds since the epoch */
+                /** @description the newest until then, in nanoseconds since the epoch */
                 time?: number;
             };
             header?: never;

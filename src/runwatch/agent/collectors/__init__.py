@@ -1,6 +1,6 @@
 """One source of numbers per file, all of the same shape.
 
-A collector reads and yields `Sample`s, a device collector also `Incident`s; it knows nothing of
+A collector reads and yields `Sample`s, a device collector also `Notice`s; it knows nothing of
 journals, heads or other collectors.  What cannot be read yields no sample: absent is not zero.
 Rates need two readings, so the first gives none.  A new source is one new file here and one line
 in `COLLECTORS` (the host's, read in the agent's own loop) or `DEVICES` (each in a thread of its
@@ -17,7 +17,7 @@ from runwatch.agent.collectors.base import (
     Collector,
     DeviceCollector,
     Devices,
-    Incident,
+    Notice,
     Reading,
     Sample,
     Target,
@@ -34,7 +34,7 @@ __all__ = [
     "Collector",
     "DeviceCollector",
     "Devices",
-    "Incident",
+    "Notice",
     "Reading",
     "Sample",
     "Target",

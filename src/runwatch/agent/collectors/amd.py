@@ -12,13 +12,14 @@ from runwatch.agent.collectors.base import (
     Devices,
     Due,
     Held,
-    Incident,
     Labels,
+    Notice,
     Owners,
     Reading,
     Sample,
 )
 from runwatch.clock import Clock, system_clock
+from runwatch.record.node import DeviceUnreadable
 
 HOLDERS_SECONDS: Final = 5.0
 NODES: Final = ("/dev/dri/renderD",)
@@ -67,7 +68,7 @@ class AmdCollector:
         self._owners = owners
         self._absent: set[tuple[str, str]] = set()
         self._told: set[tuple[str, str]] = set()
-        self._incidents: list[Incident] = []
+        self._notices: list[Notice] = []
         self._holders = Due(HOLDERS_SECONDS, clock, round_seconds=period_seconds)
         handles = library.amdsmi_get_processor_handles()
         self._gpus = [self._gpu(index, handle) for index, handle in enumerate(handles)]
@@ -80,7 +81,7 @@ class AmdCollector:
             labels = gpu.labels.with_owner(owner)
             for metric, unit, value in self._numbers(gpu):
                 yield Sample(metric, value, unit, gpu.device, labels, owner.scope)
-        incidents, self._incidents = self._incidents, []
+        incidents, self._notices = self._notices, []
         yield from incidents
 
     def close(self) -> None:
@@ -113,8 +114,8 @@ class AmdCollector:
             self._absent.add((gpu.device, metric))
         if code != _NOT_SUPPORTED and (gpu.device, metric) not in self._told:
             self._told.add((gpu.device, metric))
-            body = {"device": gpu.device, "uuid": gpu.uuid, "metric": metric, "why": str(error)}
-            self._incidents.append(Incident("device_unreadable", gpu.device, body))
+            told = DeviceUnreadable(gpu.device, gpu.uuid, metric=metric, why=str(error))
+            self._notices.append(Notice(gpu.device, told))
 
     def _numbers(self, gpu: Gpu) -> Iterator[tuple[str, str, float]]:
         library = self._library

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from runwatch.clock import Clock
+from runwatch.record.message import Message
 
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -44,15 +45,14 @@ class Sample(NamedTuple):
     """The run it belongs to, as the agent numbers them; 0 is the host itself."""
 
 
-class Incident(NamedTuple):
-    """Something that happened to a device.  It is recorded as an event, with its owner's run."""
+class Notice(NamedTuple):
+    """Something that happened to a device.  It is recorded as an event of its owner's run."""
 
-    kind: str
     device: str
-    body: Mapping[str, object] = MappingProxyType({})
+    message: Message
 
 
-Reading = Sample | Incident
+Reading = Sample | Notice
 
 
 class Collector(Protocol):

@@ -11,13 +11,14 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from runwatch.agent.collectors.base import Held, Incident, Labels
+from runwatch.agent.collectors.base import Held, Labels, Notice
 from runwatch.journal.liveness import PROC
+from runwatch.record.node import DeviceAdded, DeviceLost, DeviceNotice, DeviceUnreadable
 
 T = TypeVar("T")
 
@@ -44,7 +45,7 @@ class Gpu:
     """Whether it counts what crosses the bus, so that no slow call is needed; None until known."""
 
     @property
-    def about(self) -> dict[str, object]:
+    def about(self) -> dict[str, str]:
         return {"device": self.device, "uuid": self.uuid, "name": self.name}
 
 
@@ -53,7 +54,7 @@ class Asking:
     """Puts one question to one GPU; what it cannot answer is None."""
 
     library: Any
-    incidents: list[Incident] = field(default_factory=list)
+    notices: list[Notice] = field(default_factory=list)
     _absent: set[tuple[str, str]] = field(default_factory=set)
     _told: set[tuple[str, str]] = field(default_factory=set)
 
@@ -69,26 +70,26 @@ class Asking:
     def leave_out(self, gpu: Gpu, metric: str) -> None:
         self._absent.add((gpu.uuid, metric))
 
-    def tell_once(self, gpu: Gpu, kind: str, metric: str, body: Mapping[str, object]) -> None:
+    def tell_once(self, gpu: Gpu, metric: str, message: DeviceNotice) -> None:
         if (gpu.uuid, metric) not in self._told:
             self._told.add((gpu.uuid, metric))
-            self.incidents.append(Incident(kind, gpu.device, {**gpu.about, **body}))
+            self.notices.append(Notice(gpu.device, message))
 
-    def take_incidents(self) -> list[Incident]:
-        taken, self.incidents = self.incidents, []
+    def take_notices(self) -> list[Notice]:
+        taken, self.notices = self.notices, []
         return taken
 
     def _failed(self, gpu: Gpu, metric: str, error: Any) -> None:
         library, code = self.library, error.value
         if code == library.NVML_ERROR_GPU_IS_LOST:
-            self.incidents += lose(gpu, str(error))
+            self.notices += lose(gpu, str(error))
         elif code in never(library):
             self.leave_out(gpu, metric)
         elif code != library.NVML_ERROR_UNINITIALIZED:  # else the inventory is being made anew
             if code == library.NVML_ERROR_NO_PERMISSION:
                 self.leave_out(gpu, metric)
-            body = {"metric": metric, "why": str(error)}
-            self.tell_once(gpu, "device_unreadable", metric, body)
+            unreadable = DeviceUnreadable(**gpu.about, metric=metric, why=str(error))
+            self.tell_once(gpu, metric, unreadable)
 
 
 def never(library: Any) -> tuple[int, int, int]:
@@ -103,11 +104,11 @@ def never(library: Any) -> tuple[int, int, int]:
 _counting = threading.Lock()
 
 
-def lose(gpu: Gpu, why: str) -> list[Incident]:
+def lose(gpu: Gpu, why: str) -> list[Notice]:
     """The event, for the first of several threads that notice."""
     with _counting:
         was_lost, gpu.lost = gpu.lost, True
-    return [] if was_lost else [Incident("device_lost", gpu.device, gpu.about | {"why": why})]
+    return [] if was_lost else [Notice(gpu.device, DeviceLost(**gpu.about, why=why))]
 
 
 class Gpus:
@@ -126,7 +127,7 @@ class Gpus:
         self._names: dict[str, str] = {}
         self._unreadable: dict[int, str] = {}
         """By the driver's number: why it cannot be opened."""
-        self._news: list[Incident] = []
+        self._news: list[Notice] = []
         library.nvmlInit()
         self._boards = self._count()
         self.look()
@@ -143,7 +144,7 @@ class Gpus:
         if is_last:
             self.library.nvmlShutdown()
 
-    def take_news(self) -> list[Incident]:
+    def take_news(self) -> list[Notice]:
         taken, self._news = self._news, []
         return taken
 
@@ -175,14 +176,14 @@ class Gpus:
         self.generation += 1
         self._boards = boards
 
-    def _added(self, known: dict[str, Gpu], found: dict[str, Gpu]) -> Iterator[Incident]:
+    def _added(self, known: dict[str, Gpu], found: dict[str, Gpu]) -> Iterator[Notice]:
         for uuid, gpu in found.items():
             before = known.get(uuid)
             if before is None:
-                yield Incident("device_added", gpu.device, gpu.about)
+                yield Notice(gpu.device, DeviceAdded(**gpu.about))
             elif before.lost:
                 if self._answers(gpu):
-                    yield Incident("device_added", gpu.device, gpu.about)
+                    yield Notice(gpu.device, DeviceAdded(**gpu.about))
                 else:
                     gpu.lost = True
 
@@ -217,9 +218,9 @@ class Gpus:
         is_lost = error.value == self.library.NVML_ERROR_GPU_IS_LOST
         if is_told or (is_lost and any(gpu.index == index for gpu in self.all)):
             return  # of one that we knew it is told by its name
-        kind = "device_lost" if is_lost else "device_unreadable"
-        body = {"device": f"gpu{index}", "metric": "device", "why": str(error)}
-        self._news.append(Incident(kind, f"gpu{index}", body))
+        kind = DeviceLost if is_lost else DeviceUnreadable
+        told = kind(f"gpu{index}", metric="device", why=str(error))
+        self._news.append(Notice(told.device, told))
 
     def _gpu(self, index: int) -> Gpu:
         library = self.library

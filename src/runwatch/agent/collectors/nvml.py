@@ -27,6 +27,7 @@ from runwatch.agent.collectors.base import (
 from runwatch.agent.collectors.gpus import Asking, Gpu, Gpus, held, never
 from runwatch.agent.collectors.xid import XidCollector
 from runwatch.clock import Clock, system_clock
+from runwatch.record.node import DeviceLimited
 
 LOOK_SECONDS: Final = 5.0
 """How often we look for GPUs that came or went."""
@@ -169,7 +170,7 @@ class NvmlCollector:
             for reader in readers:
                 yield from reader.counters()
             self._pace.measure(begun)
-        yield from self._asking.take_incidents()
+        yield from self._asking.take_notices()
 
     def close(self) -> None:
         self._drop_readers()
@@ -226,8 +227,8 @@ class _Reader:
             return self._asking.ask(gpu, "gpm", gpm.Gpm, *arguments, gpu.instance)
         if gpu.parent is None and not gpu.lost:
             why = "no GPM counters before Hopper: utilisation says only that some kernel ran"
-            body = {"missing": list(gpm.METRICS), "why": why}
-            self._asking.tell_once(gpu, "device_limited", "gpm", body)
+            limited = DeviceLimited(**gpu.about, why=why, missing=tuple(gpm.METRICS))
+            self._asking.tell_once(gpu, "gpm", limited)
         return None
 
     def close(self) -> None:
@@ -343,7 +344,7 @@ class NvmlSlowCollector:
                 yield from self._rarely(gpu, processes[gpu.device] or [])
             if energy and gpu.parent is None:
                 yield from self._of_board(gpu, self._energy_of(gpu))
-        yield from self._asking.take_incidents()
+        yield from self._asking.take_notices()
 
     def close(self) -> None:
         self._gpus.release()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from runwatch.agent.collectors.base import Incident
+from runwatch.agent.collectors.base import Notice
 from runwatch.agent.collectors.gpus import Gpu, Gpus, address, text
 from runwatch.clock import Clock, system_clock
+from runwatch.record.node import GpuXid
 
 MEANINGS: Final = {
     13: "a kernel did something illegal (out of bounds, say); mostly the program's fault",
@@ -53,12 +54,12 @@ class XidCollector:
         self._told: dict[tuple[str, int], tuple[int | None, int]] = {}
         """(device, xid) -> when it was last told, and how often it came since."""
 
-    def collect(self) -> Iterator[Incident]:
+    def collect(self) -> Iterator[Notice]:
         with self._gpus.in_a_wait:
             if self._registered is None:
                 self._register()
             came = list(self._came()) if self._set is not None else []
-            told = [incident for data in came for incident in self._incident(data)]
+            told = [incident for data in came for incident in self._notices(data)]
             # Not before: a GPU's last word is about its end.
             self._register()
         yield from told
@@ -111,22 +112,24 @@ class XidCollector:
             except self._gpus.library.NVMLError:
                 return  # it went with the library's last opening
 
-    def _incident(self, data: Any) -> Iterator[Incident]:
+    def _notices(self, data: Any) -> Iterator[Notice]:
         gpu, xid = self._of(data.device), int(data.eventData)
         device = "" if gpu is None else gpu.device
         now = self._clock.mono_ns()
-        told, since = self._told.get((device, xid), (None, 0))
-        if told is not None and now - told < QUIET_SECONDS * 1e9:
-            self._told[device, xid] = told, since + 1
+        last, since = self._told.get((device, xid), (None, 0))
+        if last is not None and now - last < QUIET_SECONDS * 1e9:
+            self._told[device, xid] = last, since + 1
             return
         self._told[device, xid] = now, 0
-        body: dict[str, object] = {"device": ""} if gpu is None else gpu.about
-        body |= {"xid": xid, "meaning": meaning(xid)}
-        if since:
-            body["since_the_last"] = since
-        if getattr(data, "gpuInstanceId", _ALL_INSTANCES) != _ALL_INSTANCES:
-            body["gpu_instance"] = data.gpuInstanceId
-        yield Incident("gpu_xid", device, body)
+        instance = getattr(data, "gpuInstanceId", _ALL_INSTANCES)
+        told = GpuXid(
+            **({"device": ""} if gpu is None else gpu.about),
+            xid=xid,
+            meaning=meaning(xid),
+            since_the_last=since or None,
+            gpu_instance=None if instance == _ALL_INSTANCES else instance,
+        )
+        yield Notice(device, told)
 
     def _of(self, handle: Any) -> Gpu | None:
         known = self._by_handle.get(address(handle))

@@ -1,4 +1,4 @@
-"""Stacks that a process wrote by itself, read from its files: bodies of `stacks` events.
+"""Stacks that a process wrote by itself, read from its files.
 
 A process of a run leaves them beside its journal (`faults.txt`, `dumps.txt`), or elsewhere and says
 where (`dumps.path`, and for standard error `console-*.path`).  Files are read from where the last
@@ -15,13 +15,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from runwatch.capture import watchdog
 from runwatch.capture.dump_file import CONSOLE, ELSEWHERE, PERIODIC
-from runwatch.capture.stacks import SIGNALS, Dump, How, Stacks, Thread, fault_of, read_dumps
+from runwatch.capture.stacks import SIGNALS, Dump, fault_of, read_dumps, shortened
 from runwatch.clock import Clock, system_clock
 from runwatch.files import Folder, journal_folder
+from runwatch.record.stacks import Stacks, Thread
 
 READ: Final = "dumps-read.json"
 FILES: Final = ("faults.txt", PERIODIC)
@@ -56,7 +57,7 @@ def collect(
     ended: bool = True,
     asked: bool = False,
     clock: Clock = system_clock,
-) -> Iterator[Mapping[str, Any]]:
+) -> Iterator[Stacks]:
     """What was written since the last call, oldest first in each file.
 
     Not `ended`: a file that is being written waits for the next call.  `asked`: also what the
@@ -64,16 +65,17 @@ def collect(
     """
     places = _load(journal)
     for path, place in _places(journal, places, asked=asked, ended=ended):
-        for stacks, more in _read(path, place, journal, None if ended else clock):
-            body = {"rank": rank, "host": host, **more}
-            yield {
-                **stacks.shortened().to_json(),
-                **body,
-                "journal": journal.name,
-                "incident": "",
-                "round": 0,
-                "command": "",
-            }
+        for stacks in _read(path, place, journal, None if ended else clock):
+            whole = replace(
+                stacks,
+                rank=rank if stacks.rank is None else stacks.rank,
+                host=host if stacks.host is None else stacks.host,
+                journal=journal.name,
+                incident="",
+                round=0,
+                command="",
+            )
+            yield shortened(whole)
         _save(journal, places)  # after they were taken: twice is better than never
 
 
@@ -148,9 +150,7 @@ def _is_of(dump: Dump, place: _Place) -> bool:
     return not place.shared or any(thread.ident == main for thread in dump.threads)
 
 
-def _read(
-    path: Path, place: _Place, journal: Path, clock: Clock | None
-) -> Iterator[tuple[Stacks, dict[str, Any]]]:
+def _read(path: Path, place: _Place, journal: Path, clock: Clock | None) -> Iterator[Stacks]:
     try:
         fd = _opened(path, journal)
     except (OSError, ValueError):  # ValueError: a NUL in the path
@@ -172,7 +172,7 @@ def _read(
     yield from _parse(text.decode(errors="replace"), place, found.st_mtime_ns)
 
 
-def _parse(text: str, place: _Place, written_ns: int) -> Iterator[tuple[Stacks, dict[str, Any]]]:
+def _parse(text: str, place: _Place, written_ns: int) -> Iterator[Stacks]:
     pieces = list(_pieces(text))
     for i, (heading, lines) in enumerate(pieces):
         if heading and not place.shared:
@@ -202,33 +202,32 @@ def _pieces(text: str) -> Iterator[tuple[dict[str, str], list[str]]]:
     yield heading, lines
 
 
-def _stacks(
-    dump: Dump, place: _Place, written_ns: int, *, ours: bool
-) -> tuple[Stacks, dict[str, Any]]:
+def _stacks(dump: Dump, place: _Place, written_ns: int, *, ours: bool) -> Stacks:
     heading = place.heading
     time_ns = _number(heading, "time_ns")
-    how: How = "signalled"
-    more: dict[str, Any] = {}
+    how, fault = "signalled", None
     if timeout := _TIMEOUT.match(dump.header):
         place.since_ns += _nanoseconds(timeout)
         how, time_ns = "watchdog", time_ns + place.since_ns
     elif dump.header:
         how, time_ns = "fault", written_ns or time_ns
-        more["fault"] = dump.fault or dump.header
+        fault = dump.fault or dump.header
     elif ours:
         how = "watchdog"
     else:
         time_ns = written_ns or time_ns
-    if "rank" in heading:
-        more["rank"] = _number(heading, "rank")
-    if "host" in heading:
-        more["host"] = heading["host"]
-    if "step" in heading:
-        more["step"] = _number(heading, "step")
     threads = tuple(_known(dump.threads, _number(heading, "main")))
-    problems = tuple(_problems(dump, any(thread.is_main for thread in threads)))
-    stacks = Stacks(_number(heading, "pid"), time_ns or written_ns, how, threads, "", problems)
-    return stacks, more
+    return Stacks(
+        pid=_number(heading, "pid"),
+        time_ns=time_ns or written_ns,
+        how=how,
+        problems=tuple(_problems(dump, any(thread.is_main for thread in threads))),
+        threads=threads,
+        rank=_number(heading, "rank") if "rank" in heading else None,
+        host=heading.get("host"),
+        fault=fault,
+        step=_number(heading, "step") if "step" in heading else None,
+    )
 
 
 def _problems(dump: Dump, whole: bool) -> Iterator[str]:

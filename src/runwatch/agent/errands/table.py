@@ -8,7 +8,7 @@ from typing import Final
 from runwatch.agent.errands import stacks
 from runwatch.agent.errands.commands import Context, Errand
 from runwatch.record import Command
-from runwatch.record.commands import PingResult
+from runwatch.record.commands import Ping, PingResult, StacksWanted
 
 
 def ping(command: Command, context: Context) -> PingResult:
@@ -16,4 +16,4 @@ def ping(command: Command, context: Context) -> PingResult:
     return PingResult(processes=len(context.targets()))
 
 
-ERRANDS: Final[Mapping[str, Errand]] = {"ping": ping, "stacks": stacks.errand}
+ERRANDS: Final[Mapping[str, Errand]] = {Ping.KIND: ping, StacksWanted.KIND: stacks.errand}

@@ -10,7 +10,7 @@ ANSWER_SECONDS: Final = 10.0
 """A scheduler that does not answer in this time has other worries."""
 
 
-class QueueUnknown(Exception):
+class NoAnswer(Exception):
     """It was asked, and did not tell."""
 
 
@@ -39,4 +39,4 @@ class Scheduler(Protocol):
         it is not one of this scheduler's."""
 
     def ask(self, job: Job) -> Waited:
-        """Takes a while.  Raises QueueUnknown, OSError or ValueError."""
+        """Takes a while.  Raises NoAnswer, OSError or ValueError."""

@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from runwatch.agent.attribution import environment_of
 from runwatch.agent.collectors.base import Target
-from runwatch.agent.queues.base import Job, QueueUnknown, Scheduler, Waited
+from runwatch.agent.queues.base import Job, NoAnswer, Scheduler, Waited
 from runwatch.capture.process import as_its_user
 from runwatch.clock import Clock
 from runwatch.journal.liveness import PROC
+from runwatch.record.node import JobQueued, QueueUnknown
 
-JOB_QUEUED: Final = "job_queued"
-QUEUE_UNKNOWN: Final = "queue_unknown"
 TRIES: Final = 3
 RETRY_SECONDS: Final = 60.0
 KEPT_ANSWERS: Final = 256
@@ -34,8 +33,7 @@ class Said(NamedTuple):
     """An event to be recorded."""
 
     target: Target
-    kind: str
-    body: Mapping[str, Any]
+    message: JobQueued | QueueUnknown
 
 
 class _Question(NamedTuple):
@@ -116,7 +114,7 @@ class QueueDesk:
                     answer = self._answers[key] = question.scheduler.ask(question.job)
                     if len(self._answers) > KEPT_ANSWERS:
                         del self._answers[next(iter(self._answers))]
-                except (QueueUnknown, OSError, ValueError) as error:
+                except (NoAnswer, OSError, ValueError) as error:
                     why = f"{type(error).__name__}: {error}"
             self._heard.append((question, answer, why))
 
@@ -128,16 +126,9 @@ class QueueDesk:
 
     def _hear(self, question: _Question, answer: Waited | None, why: str) -> Iterator[Said]:
         target, job = question.target, question.job
-        body: dict[str, Any] = {
-            "journal": target.labels.get("journal", ""),
-            "by": question.scheduler.name,
-            "job": job.name,
-        }
+        which = (target.labels.get("journal", ""), question.scheduler.name, job.name)
         if answer is not None:
-            body["queued_at_ns"] = answer.queued_at_ns
-            if answer.granted_at_ns is not None:
-                body["granted_at_ns"] = answer.granted_at_ns
-            yield Said(target, JOB_QUEUED, body)
+            yield Said(target, JobQueued(*which, answer.queued_at_ns, answer.granted_at_ns))
             return
         self.failures += 1
         tries = question.tries + 1
@@ -145,4 +136,4 @@ class QueueDesk:
             later_ns = self._clock.mono_ns() + int(RETRY_SECONDS * 1e9)
             self._open.append(question._replace(tries=tries, not_before_ns=later_ns))
         else:
-            yield Said(target, QUEUE_UNKNOWN, body | {"why": why[:200], "tries": tries})
+            yield Said(target, QueueUnknown(*which, why[:200], tries))

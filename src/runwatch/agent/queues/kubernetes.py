@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from runwatch.agent.queues.base import ANSWER_SECONDS, Job, QueueUnknown, Waited
+from runwatch.agent.queues.base import ANSWER_SECONDS, Job, NoAnswer, Waited
 from runwatch.files import read_followed
 
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -66,7 +66,7 @@ class Kubernetes:
         pod = self._get(f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}")
         created = _created(pod)
         if created is None:
-            raise QueueUnknown("the pod does not say when it was created")
+            raise NoAnswer("the pod does not say when it was created")
         above, first = pod, not _failed_before(pod)
         for _ in range(_GENERATIONS):
             place = _maker(above, namespace)
@@ -74,7 +74,7 @@ class Kubernetes:
                 break
             try:
                 above = self._get(place)
-            except QueueUnknown:
+            except NoAnswer:
                 break  # the pod may be read, and not who made it
             first = not _failed_before(above)
             if first:
@@ -86,21 +86,21 @@ class Kubernetes:
         port = self._environment.get("KUBERNETES_SERVICE_PORT") or "443"
         token = _read(self._account / "token")
         if not host or not token:
-            raise QueueUnknown("no service account to ask with")
+            raise NoAnswer("no service account to ask with")
         trust = ssl.create_default_context(cafile=str(self._account / "ca.crt"))
         server = http.client.HTTPSConnection(host, int(port), timeout=ANSWER_SECONDS, context=trust)
         try:
             server.request("GET", path, headers={"Authorization": f"Bearer {token}"})
             answer = server.getresponse()
             if answer.status != 200:
-                raise QueueUnknown(f"{path}: {answer.status}")
+                raise NoAnswer(f"{path}: {answer.status}")
             found = json.loads(answer.read(MOST_BYTES))
         except http.client.HTTPException as error:
-            raise QueueUnknown(f"{path}: {type(error).__name__}") from error
+            raise NoAnswer(f"{path}: {type(error).__name__}") from error
         finally:
             server.close()
         if not isinstance(found, dict):
-            raise QueueUnknown(f"{path} is no object")
+            raise NoAnswer(f"{path} is no object")
         return found
 
 

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from runwatch.agent.queues.base import ANSWER_SECONDS, Job, QueueUnknown, Waited
+from runwatch.agent.queues.base import ANSWER_SECONDS, Job, NoAnswer, Waited
 
 # Where sites install it, should the agent's own PATH not name it.  The PATH of a process is not
 # asked: an agent may have more rights than the user who set it.
@@ -49,7 +49,7 @@ class Slurm:
             told = self._run("sacct", "-n", "-P", "-X", "-j", job.name, f"--format={_SACCT_FIELDS}")
             found = None if told is None else by_sacct(told, job)
         if found is None:
-            raise QueueUnknown("neither scontrol nor sacct tells")
+            raise NoAnswer("neither scontrol nor sacct tells")
         return found
 
     def _run(self, program: str, *words: str) -> str | None:

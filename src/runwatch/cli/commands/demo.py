@@ -38,6 +38,7 @@ from runwatch.cli.pictures import tables
 from runwatch.cli.pictures.chart import draw
 from runwatch.cli.source import RemoteSource
 from runwatch.errors import RunwatchError
+from runwatch.record.node import ProcessExit
 from runwatch.settings import runwatch_dir
 
 RANKS: Final = 4
@@ -241,7 +242,7 @@ def _settle(head: RemoteSource) -> None:
 
 
 def _every_end_is_known(head: RemoteSource) -> bool:
-    exits = head.get(f"/runs/{RUN}/events", kind="process_exit")["events"]
+    exits = head.get(f"/runs/{RUN}/events", kind=ProcessExit.KIND)["events"]
     processes = head.get(f"/runs/{RUN}/processes")["processes"]
     return len(exits) >= len(processes)
 

@@ -20,6 +20,8 @@ from runwatch.cli import source
 from runwatch.cli.pictures import tables
 from runwatch.cli.pictures.chart import draw
 from runwatch.errors import NotFound
+from runwatch.record.life import ClockJump, JournalLoss, SdkWarning
+from runwatch.record.losses import JournalGap, LimitReached
 
 REFRESH_SECONDS: Final = 1.0
 MOST_CURVES: Final = 4
@@ -80,23 +82,29 @@ def _picture(
 
 def _troubles(head: source.Source, run: str) -> list[str]:
     """What is missing from this run's records, and what its numbers must be read with."""
-    kinds = ["journal_gap", "journal_loss", "clock_jump", "warning"]
+    kinds = [JournalGap.KIND, JournalLoss.KIND, ClockJump.KIND, LimitReached.KIND, SdkWarning.KIND]
     answer = head.get(f"/runs/{run}/events", kind=kinds, limit=1000)
     lines: dict[tuple[Any, ...], str] = {}
     for event in answer["events"]:  # oldest first: counts are totals, the newest one holds
         who, kind, body = f"rank {event['rank']}", event["kind"], event["body"]
-        if kind == "journal_gap":
-            text = f"{who}: part of its journal could not be read ({body.get('reason')})"
-            lines[kind, event["journal"], body.get("reason")] = text
-        elif kind == "journal_loss":
-            lost = sum(v for v in body.values() if isinstance(v, int))
+        if kind == JournalGap.KIND:
+            reason = JournalGap.of(body).reason
+            text = f"{who}: part of its journal could not be read ({reason})"
+            lines[kind, event["journal"], reason] = text
+        elif kind == JournalLoss.KIND:
+            loss = JournalLoss.of(body)
+            lost = loss.dropped_records + (loss.lost_records or 0)
             lines[kind, event["journal"]] = f"{who}: {lost:,} records dropped for want of disk"
-        elif kind == "clock_jump":
-            lines[kind, event["host"]] = f"{event['host']}: its clock jumped {body['seconds']:+g} s"
+        elif kind == LimitReached.KIND:
+            limit = LimitReached.of(body)
+            lines[kind, limit.what] = f"the head refuses more {limit.what}: {limit.why}"
+        elif kind == ClockJump.KIND:
+            seconds = ClockJump.of(body).seconds
+            lines[kind, event["host"]] = f"{event['host']}: its clock jumped {seconds:+g} s"
         else:
-            lines[kind, event["journal"], body["what"]] = (
-                f"{who}: not recorded: {body['what']} × {body['count']}"
-            )
+            warning = SdkWarning.of(body)
+            text = f"{who}: not recorded: {warning.what} × {warning.count}"
+            lines[kind, event["journal"], warning.what] = text
     return list(lines.values())[:MOST_TROUBLES]
 
 

@@ -151,17 +151,18 @@ def _look_here(
     from runwatch.cli.stacks_here import look_here
     from runwatch.head.features.stacks.api import stack_list
     from runwatch.record import RunId
+    from runwatch.record.stacks import Stacks
 
     root = arguments.dir or runwatch_dir()
     processes = head.get(f"/runs/{run}/processes")["processes"]
     alive = [p for p in processes if p["state"] == "running" and p["host"] == host]
-    bodies = look_here(root, run, alive, ranks=arguments.rank, native=bool(arguments.native))
-    if not bodies:
+    here = look_here(root, run, alive, ranks=arguments.rank, native=bool(arguments.native))
+    if not here:
         return answer
-    others = [body for body in answer["processes"] if body["host"] != host]
-    found = msgspec.to_builtins(stack_list(RunId(run), [*others, *bodies]))
-    left = {name: why for name, why in answer["unreachable"].items() if name != host}
-    return {**found, "unreachable": left, "waiting_for": answer["waiting_for"]}
+    elsewhere = [Stacks.of(process) for process in answer["processes"] if process["host"] != host]
+    everyone = msgspec.to_builtins(stack_list(RunId(run), [*elsewhere, *here]))
+    unreachable = {name: why for name, why in answer["unreachable"].items() if name != host}
+    return {**everyone, "unreachable": unreachable, "waiting_for": answer["waiting_for"]}
 
 
 # ── before ────────────────────────────────────────────────────────────────────────────────────

@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from runwatch.capture.stacks import Stacks
 from runwatch.cli.pictures import tables
 from runwatch.cli.stacks_pid import print_threads
+from runwatch.record.stacks import Stacks
 from runwatch.views.diagnosis.frames import Frame, is_library
 from runwatch.views.diagnosis.progress import ranks_in_words
 
@@ -98,15 +98,15 @@ def _lines(frames: Sequence[Answer]) -> list[Text]:
 
 
 def _print_process(process: Answer, console: Console) -> None:
-    stacks = Stacks.from_json(process)
-    title = Text.assemble(("\nrank ", "bold"), (str(process["rank"]), "bold cyan"))
-    if process["child_of"]:
-        title.append(f"  child process {stacks.pid} of {process['child_of']}")
+    stacks = Stacks.of(process)
+    title = Text.assemble(("\nrank ", "bold"), (str(stacks.rank), "bold cyan"))
+    if stacks.child_of:
+        title.append(f"  child process {stacks.pid} of {stacks.child_of}")
     else:
-        title.append(f"  {process['host']} pid {stacks.pid}")
-    title.append(f"  {process['how']} at {tables.time(stacks.time_ns)}", style="dim")
-    if process["fault"]:
-        title.append(f"  {process['fault']}", style="bold red")
+        title.append(f"  {stacks.host} pid {stacks.pid}")
+    title.append(f"  {stacks.how} at {tables.time(stacks.time_ns)}", style="dim")
+    if stacks.fault:
+        title.append(f"  {stacks.fault}", style="bold red")
     console.print(title)
     print_threads(stacks.threads, console)
     for problem in stacks.problems:

@@ -21,7 +21,8 @@ from runwatch.head.state.board import RunBoard
 from runwatch.record import RunId
 from runwatch.rows import Latest, SeriesRow
 from runwatch.views.goodput.account import Disruption, Goodput
-from runwatch.views.runs import AttemptSummary, ProcessState, State, summarise_attempts
+from runwatch.views.life import State
+from runwatch.views.runs import AttemptSummary, ProcessState, summarise_attempts
 from runwatch.views.series import AttemptOf, attempt_of
 
 MOST_EVENT_BYTES: Final = 16 << 20

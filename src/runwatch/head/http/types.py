@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from runwatch.views.runs import State
+from runwatch.views.life import State
 
 Number = float | Literal["NaN", "Infinity", "-Infinity"]
 _DEEPEST: Final = 32

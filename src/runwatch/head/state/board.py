@@ -18,7 +18,9 @@ from typing import Final
 
 from runwatch.errors import NotFound, RunwatchError
 from runwatch.head.reading import Card, Reading
-from runwatch.record import Batch, JournalId, RunId
+from runwatch.record import Batch, Event, JournalId, RunId
+from runwatch.record.life import Config, Fork, RunEnd, RunStart
+from runwatch.record.node import ProcessExit
 from runwatch.rows import EventRow
 from runwatch.store.asking import Shared, look
 from runwatch.store.store import OF_EACH
@@ -26,9 +28,7 @@ from runwatch.views.configs import merge_configs
 from runwatch.views.runs import RunSummary, process_states, runs_of
 from runwatch.views.totals import total_steps
 
-_OWN_WORDS: Final = ("run_start", "run_end", "fork")
-_EXIT: Final = "process_exit"
-_CONFIG: Final = "config"
+_OWN_WORDS: Final = (RunStart.KIND, RunEnd.KIND, Fork.KIND)
 MOST_CONFIG_BYTES: Final = 32 << 20
 """Of all runs together, the newest first: who has more tells only of those how many steps are
 planned."""
@@ -89,10 +89,10 @@ class RunBoard:
                 for event in batch.events:
                     if event.kind in _OWN_WORDS:
                         self._news.spoke.add(batch.origin.journal)
-                    elif event.kind == _CONFIG:
+                    elif event.kind == Config.KIND:
                         self._news.configured.add(batch.origin.journal)
-                    elif event.kind == _EXIT:
-                        self._news.exits.append(_row(batch, event.time_ns, _EXIT, event.body))
+                    elif event.kind == ProcessExit.KIND:
+                        self._news.exits.append(_row(batch, event))
 
     def warm(self) -> None:
         """Read all there is, so that the first who asks need not wait; in a thread of its own."""
@@ -197,13 +197,17 @@ class RunBoard:
         """Read it all; what is stored meanwhile is news, and hearing it twice does no harm."""
         store = self._reading.store
         self._words, self._exits = defaultdict(list), defaultdict(list)
-        for row in store.events(None, kinds=[_EXIT], of_each=OF_EACH):
+        for row in store.events(None, kinds=[ProcessExit.KIND], of_each=OF_EACH):
             self._exits[_journal(row)].append(row)
         for row in store.events(None, kinds=list(_OWN_WORDS), of_each=OF_EACH):
             self._words[row.run].append(row)
         configs: dict[RunId, list[EventRow]] = defaultdict(list)
         found = store.events(
-            None, kinds=[_CONFIG], of_each=OF_EACH, newest_first=True, most_bytes=MOST_CONFIG_BYTES
+            None,
+            kinds=[Config.KIND],
+            of_each=OF_EACH,
+            newest_first=True,
+            most_bytes=MOST_CONFIG_BYTES,
         )
         for row in reversed(found):
             configs[row.run].append(row)
@@ -226,7 +230,7 @@ class RunBoard:
         for run in self._of(news.spoke):
             self._words[run] = store.events(run, kinds=list(_OWN_WORDS), of_each=OF_EACH)
         for run in self._of(news.configured):
-            self._totals[run] = _total(store.events(run, kinds=[_CONFIG], of_each=OF_EACH))
+            self._totals[run] = _total(store.events(run, kinds=[Config.KIND], of_each=OF_EACH))
         for row in news.exits:
             self._exits[_journal(row)].append(row)
 
@@ -251,14 +255,15 @@ class RunBoard:
                     self._summaries[run], self._in_order = summary, None
 
 
-def _row(batch: Batch, time_ns: int, kind: str, body: object) -> EventRow:
-    said = body if isinstance(body, dict) else {}
-    origin = batch.origin
-    return EventRow(origin.journal, RunId(""), origin.host, 0, time_ns, None, kind, said)
+def _row(batch: Batch, event: Event) -> EventRow:
+    origin, time_ns = batch.origin, event.time_ns
+    return EventRow(
+        origin.journal, RunId(""), origin.host, 0, time_ns, None, event.kind, event.body
+    )
 
 
 def _journal(row: EventRow) -> JournalId:
-    return JournalId(str(row.body.get("journal")))
+    return JournalId(ProcessExit.of(row.body).journal)
 
 
 def _total(events: Sequence[EventRow]) -> int | None:

@@ -14,12 +14,12 @@ import msgspec
 from runwatch.clock import Clock, system_clock
 from runwatch.exports.fleet import UNHEALTHY_SECONDS, Columns, Device, Fleet, Host, survey
 from runwatch.record import Batch, JournalId
+from runwatch.record.losses import JournalGap
 from runwatch.rows import Latest, ProcessRow
 from runwatch.store.store import OF_EACH, Store
 from runwatch.wire.gswarm_readings import IMPORTED
 
 FORGOTTEN_SECONDS: Final = 3600.0
-GAP: Final = "journal_gap"
 GUEST: Final = "gswarm:"
 """How the `boot` of a client begins that speaks the other protocol; its address follows."""
 
@@ -79,7 +79,7 @@ class Clients:
                 self._joined += 1
             if batch.definitions:
                 self._defined += 1
-            if any(event.kind == GAP for event in batch.events):
+            if any(event.kind == JournalGap.KIND for event in batch.events):
                 self._gaps += 1
 
     def fleet(self) -> Fleet:
@@ -108,9 +108,10 @@ class Clients:
     def _losses(self) -> Mapping[JournalId, int]:
         if not self._told or self._dropped_seen != self._gaps:
             seen, found = self._gaps, Counter[JournalId]()
-            for event in self.store.events(None, kinds=[GAP], of_each=OF_EACH):
-                if event.body.get("reason") == "dropped":
-                    found[event.journal] += int(event.body.get("records") or 0)
+            for event in self.store.events(None, kinds=[JournalGap.KIND], of_each=OF_EACH):
+                gap = JournalGap.of(event.body)
+                if gap.reason == JournalGap.DROPPED:
+                    found[event.journal] += gap.records or 0
             self._dropped, self._dropped_seen = found, seen
         return self._dropped
 

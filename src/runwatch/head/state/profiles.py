@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from runwatch.errors import NotFound, RunwatchError, UsageError
@@ -27,6 +27,7 @@ from runwatch.record.captures import (
     checked_name,
     is_profile_name,
 )
+from runwatch.record.message import Message
 from runwatch.store.deletion import Deletion
 from runwatch.store.store import OF_EACH
 from runwatch.views import profiles as view
@@ -36,7 +37,7 @@ DEEPEST: Final = 8
 MOST_FOLDERS: Final = 50_000
 _LAYOUT: Final = ("plugins", "profile")
 
-Note = Callable[[str, Mapping[str, Any]], None]
+Record = Callable[[Sequence[Message]], object]
 
 
 class ProfileRunning(RunwatchError):
@@ -100,7 +101,7 @@ class Profiles:
         reading: Reading,
         places: Sequence[Path],
         *,
-        note: Note | None = None,
+        record: Record | None = None,
         loose: bool = False,
         journals: Path | None = None,
     ) -> None:
@@ -109,7 +110,7 @@ class Profiles:
         self.reading = reading
         self._journals = journals
         self._places = tuple(places)
-        self._note = note
+        self._record = record
         self._loose = loose
 
     def all(self) -> list[StoredProfile]:
@@ -175,10 +176,9 @@ class Profiles:
             if not _is_profile_folder(folder, profile.name):
                 raise UsageError(f"{folder} is no profile's own folder; delete it by hand")
         if profile.recorded is not None:
-            if self._note is None:
+            if self._record is None:
                 raise UsageError("this head cannot forget it: it only reads the store")
-            deleted = ProfileDeleted(profile.run, profile.name)
-            self._note(deleted.KIND, deleted.body())
+            self._record([ProfileDeleted(profile.run, profile.name)])
         for place in profile.places:
             try:
                 place.remove()

@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import CancelledError
-from concurrent.futures import TimeoutError as TooLate
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from runwatch.clock import Clock, system_clock
-from runwatch.errors import NotFound, RunwatchError, StoreBusy, StoreFull
+from runwatch.errors import NotFound, RunwatchError, StoreFull
 from runwatch.head.ingest import Ingest
-from runwatch.head.own_journal import own_origin
-from runwatch.record import Batch, Event, Origin, Position, RunId
-from runwatch.rows import EventRow
+from runwatch.head.own_journal import OwnJournal
+from runwatch.record import Batch
+from runwatch.record.message import Message
+from runwatch.record.sessions import SessionClock, SessionResume, SessionStart, SessionStop
 from runwatch.store.store import OF_EACH, Store
 from runwatch.views import sessions as view
 from runwatch.views.sessions import Session
 
-PATIENCE_SECONDS: Final = 20.0
 CLOCK_STEP_NS: Final = 500_000_000
 """Clocks that differ by less are not worth a word."""
 
@@ -58,10 +56,9 @@ class Sessions:
         self.defaults = defaults or SessionDefaults()
         self.on_stopped = on_stopped
         self.clock = clock
-        self._ingest = ingest
+        self._journal = OwnJournal(ingest, clock=clock)
+        self._can_change = ingest is not None
         self._lock = threading.Lock()
-        self._origin: Origin | None = None
-        self._place = 0
         self._sessions: dict[str, Session] | None = None
         self._news = self._seen = 0
 
@@ -88,14 +85,13 @@ class Sessions:
         """What others recorded: a session may come with samples that were imported.  The writer's
         thread calls it, maybe while `_record` waits for it: so there is no lock here."""
         for batch in batches:
-            if any(event.kind in view.KINDS for event in batch.events):
-                own = self._origin
-                if own is None or batch.origin.journal != own.journal:
-                    self._news += 1
+            is_own = batch.origin.journal == self._journal.journal
+            if not is_own and any(event.kind in view.KINDS for event in batch.events):
+                self._news += 1
 
     def _folded(self) -> dict[str, Session]:
         news = self._news
-        if self._sessions is None or self._ingest is None or news != self._seen:
+        if self._sessions is None or not self._can_change or news != self._seen:
             self._sessions = view.fold(
                 self.store.events(None, kinds=list(view.KINDS), of_each=OF_EACH)
             )
@@ -115,15 +111,15 @@ class Sessions:
             id = f"{self.clock.wall_ns():x}"
             while id in known:
                 id = f"{int(id, 16) + 1:x}"
-            body = {
-                "id": id,
-                "name": name,
-                "period_ns": self.defaults.period_ns,
-                "bandwidth": self.defaults.bandwidth,
-                "nvlink": self.defaults.nvlink,
-                "metrics": [str(metric)[:200] for metric in metrics][:100],
-            }
-            self._record(view.START, [body])
+            start = SessionStart(
+                id=id,
+                name=name,
+                period_ns=self.defaults.period_ns,
+                bandwidth=self.defaults.bandwidth,
+                nvlink=self.defaults.nvlink,
+                metrics=tuple(str(metric)[:200] for metric in metrics)[:100],
+            )
+            self._record([start])
             return self._folded()[id]
 
     def _new_name(self, known: Mapping[str, Session]) -> str:
@@ -144,8 +140,7 @@ class Sessions:
                 if name is None or name in (session.name, session.id)
             ]
             if chosen:
-                bodies = [{"id": s.id, "name": s.name, "why": why} for s in chosen]
-                self._record(view.STOP, bodies)
+                self._record([SessionStop(s.id, s.name, why) for s in chosen])
             stopped = [self._folded()[session.id] for session in chosen]
         for session in stopped:
             self.on_stopped(session)
@@ -159,7 +154,7 @@ class Sessions:
             if not now[session.id].is_active:
                 if any(other.name == session.name for other in view.active(now)):
                     raise SessionActive(f"another session named {session.name!r} is active")
-                self._record(view.RESUME, [{"id": session.id, "name": session.name}])
+                self._record([SessionResume(session.id, session.name)])
             return self._folded()[session.id]
 
     def hear_clocks(self, ahead_ns: Mapping[str, int]) -> None:
@@ -169,12 +164,12 @@ class Sessions:
             if not going:
                 return
             news = [
-                {"host": host, "ahead_ns": ns}
+                SessionClock(host, ns)
                 for host, ns in ahead_ns.items()
                 if any(abs(session.clocks.get(host, 0) - ns) > CLOCK_STEP_NS for session in going)
             ]
             if news:
-                self._record(view.CLOCK, news)
+                self._record(news)
 
     def set_defaults(self, *, bandwidth: bool | None = None, nvlink: bool | None = None) -> None:
         now = self.defaults
@@ -184,37 +179,11 @@ class Sessions:
             nvlink=now.nvlink if nvlink is None else nvlink,
         )
 
-    # ── the head's own journal ────────────────────────────────────────────────────────────────
-
-    def note(self, kind: str, body: Mapping[str, Any]) -> None:
-        """One event of another kind that the head itself has to say."""
-        with self._lock:
-            self._record(kind, [body])
-
-    def _record(self, kind: str, bodies: Sequence[Mapping[str, Any]]) -> None:
+    def _record(self, messages: Sequence[Message]) -> None:
         """Returns when the store has it durably, or raises."""
-        if self._ingest is None:
-            raise StoreBusy("this store can only be read here; ask the head that serves it")
-        now_ns = self.clock.wall_ns()
-        events = [Event(now_ns, kind, body) for body in bodies]
-        origin = self._origin = self._origin or own_origin(now_ns)
-        start, end = Position(self._place), Position(self._place + len(events))
-        written = self._ingest.submit(Batch(origin, start, end, events=events))
         try:
-            verdict = written.result(PATIENCE_SECONDS)
-        except CancelledError:
-            raise StoreBusy("this head is stopping; ask again in a moment") from None
-        except TooLate:
-            # Whether it comes to be stored is open: go on in a journal of its own.
-            self._origin, self._place, self._sessions = None, 0, None
-            reason = self._ingest.problem or "the store does not answer"
-            raise StoreFull(f"nothing was changed that is safe: {reason}") from None
-        self._place = verdict.position
-        rows = [_row(origin, event) for event in events]
+            rows = self._journal.record(messages)
+        except StoreFull:
+            self._sessions = None  # the store may still take it: ask the store again
+            raise
         self._sessions = view.fold(rows, self._folded())
-
-
-def _row(origin: Origin, event: Event) -> EventRow:
-    return EventRow(
-        origin.journal, RunId(""), origin.host, 0, event.time_ns, None, event.kind, event.body
-    )

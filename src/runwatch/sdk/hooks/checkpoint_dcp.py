@@ -1,6 +1,6 @@
 """torch.distributed.checkpoint: `save`, the blocking part of `async_save`, and `load`.
 
-What `async_save` does after it has returned runs beside the steps, and is recorded as such.
+The work of `async_save` after it has returned runs beside the steps, and is recorded as such.
 """
 
 from __future__ import annotations
@@ -25,6 +25,6 @@ _CALLS: Final = (
 def install(tell: Teller) -> None:
     package = sys.modules[PACKAGE]
     for name, home, kind in _CALLS:
-        if name in vars(package):  # what there is differs from version to version
+        if name in vars(package):  # versions differ
             places = [package, sys.modules[f"{PACKAGE}.{home}"]]
             tell.replace(name, places, partial(tell.spanned, kind))

@@ -1,7 +1,7 @@
-"""Orbax: what blocks in its checkpointers and its `CheckpointManager`.
+"""Orbax: the blocking calls of its checkpointers and its `CheckpointManager`.
 
-A manager's `save` may be called at every step and mostly decides not to; so it is told afterwards,
-if it took its time.  What is written after `save` has returned is the work of Orbax's own threads.
+A manager's `save` may be called at every step and mostly decides not to save.  So it is recorded
+afterwards, if it took long enough.  Writes after `save` has returned happen in Orbax's own threads.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """torch.save and torch.load, which are used for checkpoints and for much else.
 
-Taken for a checkpoint is a call that took 50 ms or more, in the thread that takes the steps, of a
-mapping or of something with a `state_dict`, other than while a loader is waited for.
+A call counts as a checkpoint if it took 50 ms or more, in the thread that takes the steps, with a
+mapping or an object with a `state_dict`, and not while the program waits for a data loader.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""JAX's compilations, by its own monitoring events.
+"""JAX's compilations, from its own monitoring events.
 
-One compilation has up to three stages (trace, lower, compile), each told at its end, and a stage
-may compile something else inside it.  The stages that follow one another in a thread are one
-stretch; of stages inside one another, only the outermost counts.
+One compilation has up to three stages (trace, lower, compile), each reported at its end, and a
+stage may compile something else inside it.  Stages that follow one another in a thread are one
+stretch; of nested stages, only the outermost counts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STAGES: Final = (
     "/jax/core/compile/backend_compile_duration",
 )
 MAX_GAP_NS: Final = 50_000_000
-"""Between two stages of one compilation."""
+"""The longest gap between two stages of one compilation."""
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class Listener:
         self._open: dict[int, list[str]] = {}
         """By thread: the stages it is in, outermost first."""
         self._last: dict[int, Stretch] = {}
-        """By thread: what the next stage may go on with."""
+        """By thread: the stretch that the next stage may continue."""
         # One object each, so that they can be unregistered.
         self._on: Final[dict[str, Callable[..., None]]] = {
             "event_duration": self._on_duration,
@@ -72,7 +72,7 @@ class Listener:
 
     @guarded("note that JAX compiles")
     def _on_scalar(self, event: str, value: float, **_: Any) -> None:
-        """A stage begins; JAX says so in its newer versions."""
+        """A stage begins; newer versions of JAX report that."""
         if event in STAGES:
             self._open.setdefault(threading.get_ident(), []).append(event)
 
@@ -105,7 +105,7 @@ class Listener:
             self._last[thread] = stretch
 
     def _write(self, *, ended_before_ns: int) -> None:
-        """What was traced or lowered and then not compiled."""
+        """Record what was traced or lowered and then not compiled."""
         with self._lock:
             old = {
                 thread: stretch
@@ -136,6 +136,6 @@ def _unregister(kind: str, listener: object) -> None:
     )
     for unregister in ways:
         if unregister is not None:
-            with suppress(AssertionError, ValueError):  # someone has cleared the list
+            with suppress(AssertionError, ValueError):  # somebody has cleared the list
                 unregister(listener)
             return

@@ -1,8 +1,8 @@
-"""torch.compile, by the callbacks of its tracer.
+"""torch.compile, through the callbacks of its tracer.
 
-The tracer is not loaded before `torch.compile` is called, and may compile the moment it is; so that
-function is wrapped, to register as soon as it returns.  A compilation counts as blocking whichever
-thread it is in: backward passes are compiled in autograd's threads, while the step waits.
+The tracer is loaded only when `torch.compile` is called, and may compile at once.  So we wrap that
+function, to register as soon as it returns.  A compilation counts as blocking in whichever thread
+it runs: backward passes are compiled in autograd's threads, while the step waits.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Listener:
         self._tell = tell
         self._lock = threading.RLock()
         self._span: Span | None = None
-        # Two objects, so that they are found again.
+        # Two objects that we keep, so that we find them again in the lists.
         self._callbacks: Final[tuple[Callable[..., None], ...]] = (self._begin, self._end)
 
     def registered_after(self, function: Callable[P, R]) -> Callable[P, R]:
@@ -52,7 +52,7 @@ class Listener:
 
     @guarded("listen to torch.compile")
     def register(self) -> None:
-        """Also after `torch._dynamo.reset`, which forgets us."""
+        """Also after `torch._dynamo.reset`, which drops our callbacks."""
         with self._lock:
             for callbacks, ours in zip(_lists(), self._callbacks, strict=False):
                 if ours not in callbacks:
@@ -78,8 +78,8 @@ class Listener:
 
 
 def _lists() -> list[list[Any]]:
-    """Both lists, or none where this version has no such thing or has not loaded it."""
+    """Both lists, or none if this version does not have them or has not loaded them."""
     handler = getattr(sys.modules.get(_CALLBACKS), "callback_handler", None)
-    found = [getattr(handler, name, None) for name in _LISTS]
-    lists = [each for each in found if isinstance(each, list)]
+    candidates = [getattr(handler, name, None) for name in _LISTS]
+    lists = [callbacks for callbacks in candidates if isinstance(callbacks, list)]
     return lists if len(lists) == len(_LISTS) else []

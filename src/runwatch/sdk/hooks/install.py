@@ -1,4 +1,4 @@
-"""Setting hooks when their framework is there, and taking them away."""
+"""Sets hooks when their framework is imported, and removes them."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Hooks:
         self.forget()
 
     def forget(self) -> None:
-        """In a forked child, where what is wrapped stays so and is silent."""
+        """In a forked child, where wrapped functions stay wrapped but record nothing."""
         self._lock = threading.RLock()
 
     @guarded("look for frameworks")
     def look(self, modules: Mapping[str, ModuleType] = sys.modules) -> None:
-        """Set the hooks of what has been imported; let those that are set look after themselves."""
+        """Set the hooks of imported frameworks, and let the hooks that are set do their upkeep."""
         with self._lock:
             if not self._wanted:
                 return

@@ -1,4 +1,4 @@
-"""What all hooks use: standing in for a framework's functions, and telling the run."""
+"""What all hooks use: wrapping a framework's functions, and recording in the run."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Counts = Callable[[tuple[Any, ...], dict[str, Any], Any], bool]
 
-# How sure we are that what goes on in a thread is what we take it for.  A call inside another is
-# told only if we are surer of it: torch.save inside a distributed checkpoint is part of that.
+# How sure we are that what a thread does is what we take it for.  A nested call is recorded only if
+# we are surer of it: torch.save inside a distributed checkpoint is part of that checkpoint.
 _NOTHING, _PERHAPS, _SURELY = range(3)
 
 
@@ -28,19 +28,19 @@ class Teller:
         self.run = run
         self.now: Final = run._clock.mono_ns
         self.deaf = False
-        """The run has finished; someone may still hold a function of ours."""
+        """The run has finished, but somebody may still hold a function of ours."""
         self.every_second: list[Callable[[], None]] = []
         self.at_the_end: list[Callable[[], None]] = []
         self._inside = threading.local()
 
     @property
     def listens(self) -> bool:
-        """A forked child's files and compilations are not the run's time."""
+        """False in a forked child: its files and compilations do not take the run's time."""
         return not self.deaf and not self.run._is_child
 
     @property
     def beside(self) -> bool:
-        """In a thread other than the one that takes the steps."""
+        """Whether this is another thread than the one that takes the steps."""
         return threading.get_ident() != self.run._thread
 
     def replace(
@@ -49,9 +49,9 @@ class Teller:
         places: Sequence[object],
         wrap: Callable[[Callable[..., Any]], Callable[..., Any]],
     ) -> None:
-        """Wrap one function wherever it is kept: in a package and in the module that defines it.
+        """Wrap one function everywhere it is kept: in a package and in the module that defines it.
 
-        By the same object in all of them, since pickle looks functions up by name.
+        With the same object in all places, since pickle looks functions up by name.
         """
         original = vars(places[0])[name]
         replacement = wrap(original)
@@ -61,7 +61,7 @@ class Teller:
                 self.at_the_end.append(partial(_restore, place, name, replacement, original))
 
     def spanned(self, kind: str, function: Callable[P, R]) -> Callable[P, R]:
-        """`function` in a span: it can be seen while it lasts, also if it never ends."""
+        """`function` in a span: it shows while it runs, even if it never ends."""
 
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -85,9 +85,9 @@ class Teller:
         short_ns: int = SHORT_NS,
         counts: Counts = lambda args, kwargs, result: True,
     ) -> Callable[P, R]:
-        """`function`, told afterwards if it took its time in the thread that takes the steps.
+        """`function`, recorded afterwards if it took long in the thread that takes the steps.
 
-        `counts` is asked about (arguments, keywords, result) of a call that took long enough.
+        `counts` decides, by arguments, keywords and result, whether such a call is recorded.
         """
         source = f"{function.__module__}.{function.__qualname__}"
 
@@ -122,6 +122,6 @@ class Teller:
 
 
 def _restore(place: object, name: str, replacement: object, original: object) -> None:
-    """Where another has wrapped ours since, ours stays inside, deaf."""
+    """If somebody has wrapped our wrapper since, ours stays inside and does nothing."""
     if vars(place).get(name) is replacement:
         setattr(place, name, original)

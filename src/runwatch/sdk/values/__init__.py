@@ -1,1 +1,1 @@
-"""From what a program says to what can be recorded."""
+"""Turns the values that a program logs into what can be recorded."""

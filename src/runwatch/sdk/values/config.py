@@ -7,7 +7,7 @@ from typing import Any
 
 
 class ConfigDict(dict[str, Any]):
-    """`config["x"]`, `config.x` and `config.update(x=1)` all do what they look like."""
+    """`config["x"]`, `config.x` and `config.update(x=1)` all work."""
 
     __slots__ = ("_on_change",)
 
@@ -74,4 +74,4 @@ class ConfigDict(dict[str, Any]):
         self._changed()
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return ConfigDict, (dict(self),)  # a copy does not record
+        return ConfigDict, (dict(self),)  # changes to a copy are not recorded

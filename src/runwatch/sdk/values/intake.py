@@ -1,4 +1,4 @@
-"""From a call to something that can be written: the slow way, for what the quick way left."""
+"""The slow path of `log` and `record`, for values that the fast path left."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from runwatch.clock import Clock, system_clock
 from runwatch.record import NO_STEP
 from runwatch.sdk.guard import Edge, front, guarded, tally, text_of
 from runwatch.sdk.values.numbers import metric_name, read, step_number
-from runwatch.sdk.values.pending import Said
+from runwatch.sdk.values.pending import Logged
 
 MAX_WAITING: Final = 10_000
 
 
 class Intake(Edge):
-    """Takes anything apart; what a subclass accepts is well-formed."""
+    """Checks names, values and labels; a subclass gets only well-formed ones."""
 
     @guarded("log")
     def _log_slowly(self, data: object, values: Mapping[str, Any], step: object) -> None:
@@ -49,7 +49,7 @@ class Intake(Edge):
             return
         number = self._step if step is None else step_number(step)
         self._accept(
-            Said(
+            Logged(
                 clean,
                 read(value),
                 NO_STEP if number is None else number,
@@ -62,11 +62,11 @@ class Intake(Edge):
     def _listens(self, all_hosts: bool) -> bool:
         return True
 
-    def _accept(self, said: Said) -> None:
+    def _accept(self, logged: Logged) -> None:
         raise NotImplementedError
 
     def _remember(self, names: Mapping[str, Any]) -> None:
-        """Make the next call with these names a quick one."""
+        """Prepare the fast path for the next call with these names."""
 
 
 def _labels(labels: object) -> dict[str, str]:
@@ -82,22 +82,22 @@ def _labels(labels: object) -> dict[str, str]:
 
 
 class Waiting(Intake):
-    """Before there is a run: what is said waits, with its time, for one to begin."""
+    """Before there is a run: values wait, with their time, until one begins."""
 
     def __init__(self, clock: Clock = system_clock) -> None:
         super().__init__()
         self._clock = clock
-        self.said: deque[Said] = deque()
+        self.logged: deque[Logged] = deque()
 
-    def _accept(self, said: Said) -> None:
+    def _accept(self, logged: Logged) -> None:
         successor = front.edge
         if successor is not self and isinstance(successor, Intake):
-            successor._accept(said)  # a run has begun since the call
+            successor._accept(logged)  # a run has begun since the call
             return
-        if len(self.said) >= MAX_WAITING:
+        if len(self.logged) >= MAX_WAITING:
             tally.count(
-                "before a run", f"more than {MAX_WAITING} records wait for a run: the rest are lost"
+                "before a run", f"more than {MAX_WAITING} records wait for a run: the rest is lost"
             )
             return
-        said.mono_ns = self._clock.mono_ns()
-        self.said.append(said)
+        logged.mono_ns = self._clock.mono_ns()
+        self.logged.append(logged)

@@ -1,8 +1,8 @@
-"""Secrets are masked before they are recorded: a journal may be shipped, shared and kept for years.
+"""Masks secrets before they are recorded: a journal may be shipped, shared and kept for years.
 
-Three shapes of one idea: words of a command line, values that have names, and free text.  A value
-is a secret by its name (`api_key`, `--password`) or by its look (`hf_…`, a private key).  Numbers
-are none: `max_tokens=4096` stays.  `RUNWATCH_MASK` names more: `pin,acme_*`.
+Three places hold secrets: words of a command line, values with names, and free text.  A value is a
+secret by its name (`api_key`, `--password`) or by its look (`hf_…`, a private key).  A number is
+not a secret: `max_tokens=4096` stays.  `RUNWATCH_MASK` adds names: `pin,acme_*`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ _SECRET_PAIRS: Final = frozenset(
     for first in ("api", "access", "private", "account", "signing", "encryption", "license", "auth")
 ) | {("shared", "access"), ("connection", "string"), ("conn", "str")}
 _NOT_BEHIND: Final = frozenset({"path", "file", "name", "id", "length", "len", "type", "policy"})
-"""`password_file` says where a secret lies, and `access_key_id` is no secret."""
+"""Last words that make a name harmless: `password_file` is a path, `access_key_id` is public."""
 _TOKENIZERS: Final = frozenset(
     {"eos", "bos", "pad", "unk", "mask", "cls", "sep", "special", "image", "video", "audio"}
     | {"start", "end", "stop", "begin", "separator", "class", "text", "vision", "per", "next"}
     | {"first", "last"}
 )
-"""What stands before `token` where it is a piece of text."""
+"""Words before `token` where a token is a piece of text."""
 
-# A name begins where none goes on, and is taken whole: so no text costs the square of its length.
+# A name starts where no name character comes before, and is matched possessively: so no text takes
+# time quadratic in its length.
 _NAME: Final = r"(?<![A-Za-z0-9_.\-])[A-Za-z0-9_.\-]++"
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _LOOKS: Final = re.compile(
@@ -75,18 +76,18 @@ def command_line(words: Iterable[str]) -> list[str]:
 
 
 def named_values(values: Mapping[str, Json]) -> dict[str, Json]:
-    """A configuration or an environment, at whatever depth a secret lies."""
+    """A configuration or an environment without its secrets, however deep they lie."""
     more = more_names()
     return {name: _value(name, value, more) for name, value in values.items()}
 
 
-def text(said: str) -> str:
-    """An exception's text, a log line: what looks like a secret, or is called one."""
-    return _text(said, more_names())
+def text(value: str) -> str:
+    """An exception's text or a log line, without what looks like a secret or is called one."""
+    return _text(value, more_names())
 
 
 def is_secret(name: str, more: tuple[str, ...] = ()) -> bool:
-    """Whether what is called so is kept to oneself."""
+    """Whether a value of this name is a secret."""
     words = _words(name)
     if any(fnmatchcase(name.lower().lstrip("-").replace("-", "_"), pattern) for pattern in more):
         return True
@@ -121,34 +122,34 @@ def _value(name: str, value: Json, more: tuple[str, ...]) -> Json:
 
 
 def _inner(outer: str, inner: str, more: tuple[str, ...]) -> str:
-    """`{"secrets": {"a": …}}`: all that lies in a secret is one."""
+    """`{"secrets": {"a": …}}`: everything inside a secret is a secret."""
     return outer if is_secret(outer, more) else inner
 
 
-def _text(said: str, more: tuple[str, ...]) -> str:
-    said = _LOOKS.sub(MASK, said)
-    if "://" in said:
-        said = _IN_URL.sub(rf"\1{MASK}", said)
-    said = _BEARER.sub(rf"\1\2{MASK}", said)
-    return "".join(_without_named(said, more)) if "=" in said or ":" in said else said
+def _text(value: str, more: tuple[str, ...]) -> str:
+    value = _LOOKS.sub(MASK, value)
+    if "://" in value:
+        value = _IN_URL.sub(rf"\1{MASK}", value)
+    value = _BEARER.sub(rf"\1\2{MASK}", value)
+    return "".join(_without_named(value, more)) if "=" in value or ":" in value else value
 
 
-def _without_named(said: str, more: tuple[str, ...]) -> Iterator[str]:
-    """`name=value` and `name: value`, quoted or not, where the name says that it is a secret."""
+def _without_named(line: str, more: tuple[str, ...]) -> Iterator[str]:
+    """Masks `name=value` and `name: value`, quoted or not, where the name says it is a secret."""
     done = 0
-    for named in _NAMED.finditer(said):
+    for named in _NAMED.finditer(line):
         if named.end() < done or not is_secret(named[1], more):
             continue
-        value = _VALUE.match(said, named.end())
+        value = _VALUE.match(line, named.end())
         if value is None or value.lastgroup is None or _is_plain(value[value.lastgroup]):
             continue
-        yield said[done : value.start(value.lastgroup)] + MASK
+        yield line[done : value.start(value.lastgroup)] + MASK
         done = value.end(value.lastgroup)
-    yield said[done:]
+    yield line[done:]
 
 
 def _is_plain(value: str) -> bool:
-    """A number, a word of a programming language, or masked already."""
+    """A number, a word of a programming language, or already masked."""
     if value in ("", "None", "none", "null", "True", "False", "true", "false", MASK):
         return True
     return value.lower() in ("bearer", "basic") or value.replace(".", "", 1).isdigit()
@@ -165,6 +166,6 @@ def _pairs(words: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 @lru_cache(maxsize=1)
 def more_names() -> tuple[str, ...]:
-    """Read once: `os.environ` swallows a KeyError that a signal handler raises while it looks."""
+    """Read once: `os.environ` swallows a KeyError that a signal handler raises during a lookup."""
     setting = os.environ.get("RUNWATCH_MASK", "")
     return tuple(part.strip().lower() for part in setting.split(",") if part.strip())

@@ -1,8 +1,7 @@
-"""What people hand to `log`, as numbers.
+"""Turns values that are passed to `log` into numbers.
 
-Frameworks are recognised without importing them: a value can only be a torch tensor if torch is
-in `sys.modules`.  A value that still has to come from a device is a `Pending`; asking it never
-blocks.
+Frameworks are recognised without importing them: a value can only be a torch tensor if torch is in
+`sys.modules`.  A value that is still on a device is a `Pending`; reading it never blocks.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ MAX_DEVICES: Final = 1024
 MAX_NAME: Final = 1024
 
 
-# Tuples rather than dataclasses: quicker to define, and this is loaded inside the first init().
+# Tuples and not dataclasses: they are defined faster, and this is loaded inside the first init().
 class PerDevice(NamedTuple):
     values: tuple[float, ...]
 
@@ -44,7 +43,7 @@ class Pending(Protocol):
 
     def ready(self) -> bool: ...
     def read(self) -> Reading:
-        """What arrived; only once `ready` said so."""
+        """The value; only after `ready` returned True."""
         ...
 
 
@@ -52,7 +51,7 @@ Reading = float | PerDevice | Text | Unrecordable | Pending
 
 
 def read(value: Any) -> Reading:
-    """Never blocks on a device.  May raise what the value's own methods raise."""
+    """Never waits for a device.  May raise what the value's own methods raise."""
     kind = type(value)
     if kind is float:
         return float(value)
@@ -88,7 +87,7 @@ def _from_int(value: int) -> float:
 
 
 def _from_float(value: Any) -> Reading:
-    """Decimal, Fraction, and whatever else knows how to be a float."""
+    """Decimal, Fraction, and anything else that converts to float."""
     if not (hasattr(type(value), "__float__") or hasattr(type(value), "__index__")):
         return _unknown(value)
     try:
@@ -106,7 +105,7 @@ def _from_list(items: Sequence[Any]) -> Reading:
         return Unrecordable("value empty", "an empty list holds no number: nothing is recorded")
     if len(items) > MAX_DEVICES:
         tally.count(
-            "list too long", f"of a list longer than {MAX_DEVICES} only the beginning is recorded"
+            "list too long", f"a list is longer than {MAX_DEVICES}: only its beginning is recorded"
         )
         items = items[:MAX_DEVICES]
     readings = [read(item) for item in items]
@@ -131,7 +130,7 @@ class _PendingList:
 
 
 def _from_array(value: Any, what: str) -> Reading:
-    """An array in host memory: one element is a number, a row is a value per device."""
+    """An array in host memory: one element is a number, a row is one value per device."""
     if value.size == 0:
         return Unrecordable("value empty", "an empty array holds no number: nothing is recorded")
     if value.size == 1:
@@ -181,7 +180,7 @@ def _from_torch(torch: Any, value: Any) -> Reading | None:
 
 
 def _tensor_problem(tensor: Any) -> Unrecordable | None:
-    """Told from its description alone, so without waiting for its content."""
+    """By the tensor's description alone, so without waiting for its content."""
     if tensor.numel() == 0:
         return Unrecordable("value empty", "an empty tensor holds no number: nothing is recorded")
     if tensor.numel() > 1 and tensor.dim() > 1:
@@ -272,16 +271,14 @@ _FRAMEWORKS: Final[tuple[tuple[str, Callable[[Any, Any], Reading | None]], ...]]
 
 
 def metric_name(name: object) -> str | None:
-    """A name as it is stored, or None (counted) for what is none."""
+    """The name as it is stored; None (counted) for an invalid one."""
     if not isinstance(name, str):
         kind = type(name).__name__
         tally.count(f"name {kind}", f"a metric's name is a string or a MetricType, not a {kind}")
         return None
     plain = str.__str__(name)
     if not plain:
-        tally.count(
-            "name empty", "a metric needs a name: what is logged under an empty one is lost"
-        )
+        tally.count("name empty", "a metric needs a name: values under an empty name are lost")
         return None
     try:
         encoded = plain.encode()
@@ -294,7 +291,7 @@ def metric_name(name: object) -> str | None:
 
 
 def step_number(step: object) -> int | None:
-    """A step as it is stored; None if there is none, or (counted) if it is not a whole number."""
+    """The step as it is stored; None if there is none, or (counted) if it is not a whole number."""
     if step is None:
         return None
     number = _whole(step)

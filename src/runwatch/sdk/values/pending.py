@@ -1,8 +1,8 @@
 """Values that a device is still computing.
 
-The training thread queues them and goes on.  A small thread, started when the first one comes,
-looks every few milliseconds which have arrived.  When the last of a step did is told with it: by
-then the device was done with what it was handed before.
+The training thread queues them and goes on.  A small thread, started with the first such value,
+checks every few milliseconds which have arrived.  With the last value of a step it records when
+that value arrived: by then the device had finished everything it was given before.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from runwatch.sdk.values.numbers import Pending, Reading
 MAX_PENDING: Final = 10_000
 POLL_SECONDS: Final = 0.01
 KNOWN_NS: Final = 25_000_000
-"""When a value came is told if it was looked for so shortly before; a thread that did not get to
-run knows nothing."""
-_LOOK_AHEAD: Final = 64  # one slow device must not hide what others have ready
+"""The arrival time of a value is known only if it was missing this shortly before: otherwise the
+thread did not run in between."""
+_LOOK_AHEAD: Final = 64  # one slow device must not hide values of others that are ready
 
 
 @dataclass(slots=True)
-class Said:
-    """One thing a program asked to record."""
+class Logged:
+    """One value that a program asked to record."""
 
     name: str
     reading: Reading
@@ -36,41 +36,41 @@ class Said:
     labels: dict[str, str]
     all_hosts: bool
     by_record: bool
-    """Said through `metrics.record`, which leaves out the system metrics' names."""
+    """From `metrics.record`, which leaves out the names of system metrics."""
     mono_ns: int = 0
     """Monotonic time of the call; 0 is now."""
     there_ns: int = 0
-    """When its value had come from the device, if it is the last of its step and that is known."""
+    """When its value arrived from the device, if it is the last of its step and that is known."""
 
 
 class Collector:
-    def __init__(self, deliver: Callable[[Said], None], clock: Clock = system_clock) -> None:
+    def __init__(self, deliver: Callable[[Logged], None], clock: Clock = system_clock) -> None:
         self._deliver = deliver
         self._clock = clock
         self.forget()
 
     def forget(self) -> None:
-        """As new; also in a forked child, where the parent's device values are out of reach."""
-        self._queue: deque[Said] = deque()
+        """Start anew; also in a forked child, which cannot reach the parent's device values."""
+        self._queue: deque[Logged] = deque()
         self._lock = threading.RLock()
         # A lock used as a flag: a signal handler that logs may set it while it is being set.
         self._wake = threading.Lock()
         self._stop = self._asleep = False
         self._missed_ns = 0
-        """When a value was last looked for that had not come."""
+        """When we last looked for a value that had not arrived."""
         self._thread: threading.Thread | None = None
 
     def __len__(self) -> int:
         return len(self._queue)
 
-    def add(self, said: Said) -> None:
+    def add(self, logged: Logged) -> None:
         if len(self._queue) >= MAX_PENDING:
             tally.count(
                 "device values", f"more than {MAX_PENDING} device values wait: the newest are lost"
             )
             return
-        said.mono_ns = said.mono_ns or self._clock.mono_ns()
-        self._queue.append(said)
+        logged.mono_ns = logged.mono_ns or self._clock.mono_ns()
+        self._queue.append(logged)
         if self._thread is None:
             self._thread = threading.Thread(
                 target=self._run, name="runwatch-collector", daemon=True
@@ -80,7 +80,7 @@ class Collector:
             self._rouse()
 
     def finish(self, seconds: float) -> None:
-        """Wait up to `seconds` for what is under way; what has not come by then is lost."""
+        """Wait up to `seconds` for values that are on their way; the rest is lost."""
         deadline = self._clock.mono_ns() + int(seconds * 1e9)
         while self._queue and self._clock.mono_ns() < deadline:
             self.collect()
@@ -98,7 +98,7 @@ class Collector:
     def _rouse(self) -> None:
         try:
             self._wake.release()
-        except RuntimeError as error:  # set already
+        except RuntimeError as error:  # it is set already
             let_pass(error)
 
     def _run(self) -> None:
@@ -113,36 +113,36 @@ class Collector:
 
     @guarded("collect device values")
     def collect(self) -> None:
-        """Hand on what has arrived."""
+        """Deliver the values that have arrived."""
         with self._lock:
-            waiting: list[Said] = []
+            waiting: list[Logged] = []
             begun_ns = self._clock.mono_ns()
             while self._queue and len(waiting) < _LOOK_AHEAD:
-                said = self._queue.popleft()
-                if not self._settle(said, in_order=not waiting):
-                    waiting.append(said)
+                logged = self._queue.popleft()
+                if not self._settle(logged, in_order=not waiting):
+                    waiting.append(logged)
                     self._missed_ns = begun_ns
             self._queue.extendleft(reversed(waiting))
 
-    def _settle(self, said: Said, in_order: bool) -> bool:
+    def _settle(self, logged: Logged, in_order: bool) -> bool:
         """True if nothing more is to be done about it."""
         done: list[bool] = []
-        self._try(said, done, in_order)
+        self._try(logged, done, in_order)
         return not done or done[0]  # a value that fails is given up
 
     @guarded("read a device value")
-    def _try(self, said: Said, done: list[bool], in_order: bool) -> None:
-        pending = cast(Pending, said.reading)
+    def _try(self, logged: Logged, done: list[bool], in_order: bool) -> None:
+        pending = cast(Pending, logged.reading)
         if not pending.ready():
             done.append(False)
             return
-        if in_order and (not self._queue or self._queue[0].step != said.step):
+        if in_order and (not self._queue or self._queue[0].step != logged.step):
             now_ns = self._clock.mono_ns()
-            # A device computes in order: this one had not come, either, when the last was missed.
-            if now_ns - max(self._missed_ns, said.mono_ns) <= KNOWN_NS:
-                said.there_ns = now_ns
-        said.reading = pending.read()
-        self._deliver(said)
+            # A device computes in order: when the last one was missing, this one was too.
+            if now_ns - max(self._missed_ns, logged.mono_ns) <= KNOWN_NS:
+                logged.there_ns = now_ns
+        logged.reading = pending.read()
+        self._deliver(logged)
 
 
 def is_pending(reading: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Anything a person puts into a config or a log line, as JSON that every reader can read."""
+"""Anything that people put into a config or a log line, as JSON that every reader can read."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 
 def plain(value: Any, depth: int = MAX_DEPTH) -> Json:
-    """Odd values become text; what is too long or too deep is cut, never refused."""
+    """Odd values become text; values that are too long or too deep are cut, never refused."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
-        # Beyond 64 bits other languages' readers give up.
+        # Readers in other languages fail beyond 64 bits.
         return int(value) if -(2**63) <= value < 2**63 else text(f"{value:#x}")
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else text_of(float(value))
@@ -47,13 +47,13 @@ def mapping(values: Mapping[Any, Any], depth: int = MAX_DEPTH) -> dict[str, Json
 
 
 def text(value: str) -> str:
-    """Without lone surrogates, and not longer than a record can take."""
+    """Without lone surrogates, and no longer than fits into a record."""
     short = value if len(value) <= MAX_TEXT else value[:MAX_TEXT] + "…"
     return short.encode("utf-8", "replace").decode()
 
 
 def config_values(config: Any) -> dict[str, Any]:
-    """The pairs of whatever people keep configurations in: dict, dataclass, Namespace, …"""
+    """The pairs of any kind of configuration: dict, dataclass, Namespace, …"""
     if config is None:
         return {}
     if isinstance(config, Mapping):

@@ -1,1 +1,1 @@
-"""The embedded engine: DuckDB for what is hot, sorted Parquet for what is closed."""
+"""The embedded engine: DuckDB for hot rows, sorted Parquet files for closed ones."""

@@ -4,8 +4,8 @@
     blocks/rollup-19700-000012.parquet    the same part, a row per series and minute
     blocks/spans-…, blocks/events-…       sorted by (run, time)
 
-A file is written under a temporary name, fsynced and renamed before any list names it, and it is
-deleted only when no list names it any more.  So a crash leaves at worst a file nobody names.
+A file is written under a temporary name, fsynced and renamed before any list names it.  It is
+deleted only when no list names it any more.  So a crash leaves at worst a file that no list names.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Block:
     file: str
     kind: Kind
     part: int
-    """Points and their roll-up share it."""
+    """A block of points and its roll-up share it."""
     family: int
-    """What one merge wrote shares it: such files have no key in common."""
+    """All files that one merge wrote share it: they have no key in common."""
     day: int
     level: int
     rows: int
@@ -50,7 +50,7 @@ class Block:
 
 
 class BlockFiles:
-    """The directory of blocks.  Knows bytes and names, nothing of what is inside."""
+    """The directory of blocks.  Knows names and sizes, not contents."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -65,7 +65,7 @@ class BlockFiles:
     def publish(self, file: str, taken_ns: int) -> int:
         """Make a temporary file durable under its own name; returns its size.
 
-        Its time is when the store took the newest of its rows.
+        Its modification time becomes the time at which the store took its newest row.
         """
         temporary = self.temporary(file)
         os.utime(temporary, ns=(taken_ns, taken_ns))
@@ -75,14 +75,14 @@ class BlockFiles:
         return self.path(file).stat().st_size
 
     def taken_ns(self, file: str) -> int:
-        """When the newest of its rows was taken; 0 for a file that is gone."""
+        """When the store took the file's newest row; 0 for a file that is gone."""
         try:
             return self.path(file).stat().st_mtime_ns
         except FileNotFoundError:
             return 0
 
     def intact(self, block: Block) -> bool:
-        """Cheap: size and magic bytes.  What this misses shows when the block is read."""
+        """A cheap check of size and magic bytes.  Other damage shows when the block is read."""
         try:
             with self.path(block.file).open("rb") as file:
                 head = file.read(4)
@@ -99,8 +99,8 @@ class BlockFiles:
         self.temporary(file).unlink(missing_ok=True)
         self.path(file).unlink(missing_ok=True)
 
-    def delete_others(self, known: Iterable[str]) -> None:
-        keep = set(known)
+    def delete_others(self, listed: Iterable[str]) -> None:
+        keep = set(listed)
         self.delete(path.name for path in self.directory.iterdir() if path.name not in keep)
 
 
@@ -113,7 +113,7 @@ def fsync(path: Path) -> None:
 
 
 def set_aside(directory: Path, paths: Iterable[Path], stamp: str) -> Path:
-    """Move damaged files out of the way, never delete them."""
+    """Move damaged files out of the way; they are never deleted."""
     aside = directory / f"damaged-{stamp}"
     aside.mkdir(mode=0o700, exist_ok=True)
     for path in paths:

@@ -1,6 +1,6 @@
-"""What the numbers in the fact tables mean: journals, runs, metrics, series, span names.
+"""The meaning of the numbers in the fact tables: journals, runs, metrics, series, span names.
 
-Small and append-only, so it is kept whole in memory; `take_pending` gives the rows that the next
+Small and append-only, so it is kept in memory as a whole.  `pending` gives the rows that the next
 transaction must persist.  A series has two numbers: the store's id (metric number << 32 | n, so
 that one metric over all devices is one contiguous range of keys) and a dense slot, which indexes
 the arrays of latest values.
@@ -38,11 +38,11 @@ class Catalog:
         self.journals: list[Journal] = []
         self.series: list[SeriesEntry] = []
         self.span_names: list[SpanNameEntry] = []
-        # Run 0 is 'no run'; metric 0 is left out so that no series has the id 0.
+        # Run 0 is 'no run'; metric 0 is not used, so that no series has the id 0.
         self.metrics: list[str] = [""]
         self.runs: list[str] = [""]
         self.ids: Integers = np.zeros(1024, np.int64)
-        """Slot -> store id; longer than needed."""
+        """Slot -> store id; the array is longer than needed."""
         self._by_journal: dict[str, Journal] = {}
         self._by_run: dict[str, int] = {"": 0}
         self._in_run: dict[str, dict[int, Journal]] = defaultdict(dict)
@@ -51,7 +51,7 @@ class Catalog:
         self._in_metric: list[list[int]] = [[]]
         self.deletions = Deletions()
         self.hidden: set[int] = set()
-        """Slots whose rows are of deleted runs."""
+        """Slots whose rows belong to deleted runs."""
         self.series_in: Counter[str] = Counter()
         """Run -> how many series it has."""
         self._scopes = 0
@@ -61,14 +61,14 @@ class Catalog:
 
     def journal(self, origin: Origin) -> Journal:
         origin = cleaned(origin)
-        known = self._by_journal.get(origin.journal)
-        if known is None:
-            known = self._add_journal(origin)
-            self._pending["journals"].append((known.number, *_kept(origin)))
-        return known
+        entry = self._by_journal.get(origin.journal)
+        if entry is None:
+            entry = self._add_journal(origin)
+            self._pending["journals"].append((entry.number, *_kept(origin)))
+        return entry
 
     def define(self, journal: Journal, definitions: Iterable[Definition]) -> None:
-        """Journals repeat their definitions at each segment; a repeat changes nothing."""
+        """Journals repeat their definitions in each segment; a repeat changes nothing."""
         for definition in definitions:
             if isinstance(definition, Series):
                 slot = journal.series.get(definition.id)
@@ -212,7 +212,7 @@ class Catalog:
     # ── deleting ───────────────────────────────────────────────────────────────────────────────
 
     def deletion(self, run: RunId, *, at_ns: int, purge_ns: int) -> Deletion | None:
-        """As it would be now; None if there is no such run."""
+        """A deletion of the run as it is now, not yet in force; None if there is no such run."""
         number = self._by_run.get(run)
         if not number:
             return None
@@ -230,7 +230,7 @@ class Catalog:
         )
 
     def bury(self, deletion: Deletion) -> None:
-        """What was stored of a deletion holds from now on."""
+        """Apply a deletion, or its new state, that was stored."""
         self.deletions.take(deletion)
         run = deletion.run
         numbers = [n for n, id in enumerate(self.runs) if id == run and not self.deletions.has(n)]
@@ -244,7 +244,7 @@ class Catalog:
             self._bury_series(journal, run)
 
     def buried(self, deletion: Deletion) -> Integers:
-        """The store's ids of the series whose rows go with it."""
+        """The store's ids of the series whose rows the deletion covers."""
         first = self.deletions.first_series(deletion)
         slots = [
             slot
@@ -257,7 +257,7 @@ class Catalog:
         return self.ids[np.array(sorted(slots), np.int64)]
 
     def buried_journals(self, deletion: Deletion) -> list[JournalId]:
-        """Those that have a part in it, and in nothing else that is left."""
+        """The journals that have no part in anything but deleted runs."""
         return [
             journal.origin.journal
             for journal in self._journals(deletion.run)
@@ -265,7 +265,7 @@ class Catalog:
         ]
 
     def buried_rows(self, deletion: Deletion) -> list[ProcessRow]:
-        """Its processes; another run of the same id, before or after it, has others."""
+        """The deleted run's processes, without those of another run of the same id."""
         return [
             _process_row(journal, scope)
             for journal in self._journals(deletion.run)
@@ -274,7 +274,7 @@ class Catalog:
         ]
 
     def gone_until_ns(self, journal: Journal, scope: int | None) -> int | None:
-        """Up to which time what a journal says under a scope is of a deleted run, if any is."""
+        """Up to which time a journal's records with this scope belong to a deleted run, if any."""
         if scope in journal.gone:
             return _FOR_EVER
         if scope not in journal.gone_until:
@@ -282,19 +282,20 @@ class Catalog:
         return journal.gone_until[scope] if journal.run_of(scope) in self._by_run else _FOR_EVER
 
     def _bury_scope(self, journal: Journal, scope: RunScope) -> None:
-        found, origin = self.deletions.of(scope.run) if self.deletions else [], journal.origin
+        deletions, origin = self.deletions.of(scope.run) if self.deletions else [], journal.origin
         journal.gone.discard(scope.id)
         journal.gone_until.pop(scope.id, None)
         if origin.role == AGENT:
-            if found:
-                journal.gone_until[scope.id] = max(each.at_ns for each in found)
-        elif any(d.means(origin, journal.number, journal.scope_at[scope.id]) for d in found):
+            if deletions:
+                journal.gone_until[scope.id] = max(deletion.at_ns for deletion in deletions)
+        elif any(d.means(origin, journal.number, journal.scope_at[scope.id]) for d in deletions):
             journal.gone.add(scope.id)
 
     def _bury_series(self, journal: Journal, run: str) -> None:
-        """An agent's series lead nowhere then: what comes later is of another run of that id."""
+        """Hide the series of deleted runs.  An agent's later points belong to a new run of that id:
+        its series is unlinked, and defined anew."""
         hidden = len(self.hidden)
-        until = max((each.series for each in self.deletions.of(run)), default=0)
+        until = max((deletion.series for deletion in self.deletions.of(run)), default=0)
         is_agent = journal.origin.role == AGENT
         for slot in journal.defined:
             definition = self.series[slot].definition
@@ -364,11 +365,11 @@ class Catalog:
         return None if slot in self.hidden else slot
 
     def find_slots(self, series: Iterable[int]) -> list[int | None]:
-        """One after the other, by the ten thousand."""
+        """`find_slot` for many ids, faster."""
         in_metric, find = self._in_metric, self.find_slot
         if self.hidden:
             return [find(id) for id in series]
-        try:  # a negative id would find something from the end
+        try:  # a negative id would index from the end
             return [in_metric[id >> 32][id & 0xFFFFFFFF] if id >= 0 else None for id in series]
         except IndexError:
             return [find(id) for id in series]
@@ -401,41 +402,41 @@ class Catalog:
         ]
 
     def _is_there(self, run: str) -> bool:
-        """Agents go on telling of a run that was deleted."""
+        """Agents go on reporting about a run that was deleted."""
         return not self.deletions or run in self._by_run
 
     def _slots(
         self, run: RunId | None, metric: str | None, journal: JournalId | None
     ) -> Iterable[int]:
-        """Those of the narrowest list that holds all that are wanted."""
-        found: Sequence[int] = range(len(self.series))
+        """The slots of the shortest list that holds all that match."""
+        slots: Sequence[int] = range(len(self.series))
         if metric is not None:
             number = self._by_metric.get(metric)
-            found = () if number is None else self._in_metric[number]
+            slots = () if number is None else self._in_metric[number]
         if journal is not None:
-            known = self._by_journal.get(journal)
-            found = min(found, () if known is None else known.defined, key=len)
+            entry = self._by_journal.get(journal)
+            slots = min(slots, () if entry is None else entry.defined, key=len)
         if run:
-            lists = [each.defined for each in self._journals(run)]
-            if sum(map(len, lists)) < len(found):
-                found = sorted(chain.from_iterable(lists))
+            lists = [holder.defined for holder in self._journals(run)]
+            if sum(map(len, lists)) < len(slots):
+                slots = sorted(chain.from_iterable(lists))
         hidden = self.hidden
-        return [slot for slot in found if slot not in hidden] if hidden else tuple(found)
+        return [slot for slot in slots if slot not in hidden] if hidden else tuple(slots)
 
     def _journals(self, run: RunId | None) -> Sequence[Journal]:
-        """Those that may have something of the run, by number."""
+        """The journals that may have records of the run, by number."""
         if not run:
             return tuple(self.journals)
-        known = tuple(self._in_run[run].values()) if run in self._in_run else ()
-        return sorted(known, key=lambda journal: journal.number)
+        journals = tuple(self._in_run[run].values()) if run in self._in_run else ()
+        return sorted(journals, key=lambda journal: journal.number)
 
     def _series_row(self, slot: int) -> SeriesRow:
         entry = self.series[slot]
         journal, definition = self.journals[entry.journal], entry.definition
-        made = journal.rows
-        row = made.get(slot)
+        cached = journal.rows
+        row = cached.get(slot)
         if row is None:
-            row = made[slot] = SeriesRow(
+            row = cached[slot] = SeriesRow(
                 entry.id,
                 journal.origin.journal,
                 journal.run_of(definition.scope),
@@ -460,12 +461,12 @@ class Catalog:
         place: int,
     ) -> EventRow:
         """From a row of the fact table, in its order of columns."""
-        known = self.journals[journal]
+        entry = self.journals[journal]
         return EventRow(
-            known.origin.journal,
+            entry.origin.journal,
             RunId(self.runs[run]),
-            known.origin.host,
-            known.rank_of(scope),
+            entry.origin.host,
+            entry.rank_of(scope),
             time_ns,
             step,
             kind,
@@ -484,13 +485,13 @@ class Catalog:
         place: int,
     ) -> SpanRow:
         """From a row of the fact table, in its order of columns."""
-        known = self.journals[journal]
+        entry = self.journals[journal]
         definition = self.span_names[name].definition
         return SpanRow(
-            known.origin.journal,
+            entry.origin.journal,
             RunId(self.runs[run]),
-            known.origin.host,
-            known.rank_of(definition.scope),
+            entry.origin.host,
+            entry.rank_of(definition.scope),
             definition.name,
             span,
             edge,
@@ -504,7 +505,7 @@ def _parts_in(journal: Journal, run: str) -> list[RunScope]:
 
 
 def _rank(series: Series, journal: Journal) -> int:
-    """An agent reports on other processes: then the label says whose number it is."""
+    """An agent reports on other processes: then the label `rank` says whose value it is."""
     try:
         return int(series.labels["rank"])
     except (KeyError, ValueError):
@@ -532,7 +533,7 @@ def _process_row(journal: Journal, scope: RunScope) -> ProcessRow:
 
 
 def _kept(origin: Origin) -> Row:
-    """As it is stored: without what is of use on its own node only."""
+    """The origin as it is stored: without the fields that only its own node needs."""
     return (
         origin.journal, origin.host, origin.pid, origin.start_ns, origin.boot,
         origin.process_start_ticks, origin.role, origin.version,

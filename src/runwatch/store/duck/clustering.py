@@ -1,7 +1,7 @@
-"""Turning hot rows into sorted files, and many sorted files into few.
+"""Turns hot rows into sorted files, and many sorted files into few.
 
-Level 0 is one generation's rows of one day; when a day has several parts of one level they become
-one of the next; a day that is over becomes a single set of parts that share no series.
+Level 0 is one generation's rows of one day.  When a day has several parts of one level, they become
+one part of the next level.  When the day is over, it becomes one set of parts that share no series.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from runwatch.store.duck.pages import cut, floored, scan
 from runwatch.store.duck.reading import EVENT_COLUMNS, POINT_COLUMNS, SPAN_COLUMNS
 from runwatch.store.entries import Integers
 
-# Measured on telemetry at 1 Hz: 1.1 bytes a point and 2 ms to find one series; row groups four
-# times smaller cost 1.8 bytes, four times larger make every lookup decode four times as much.
-# Small dictionaries only: with many series in a row group the engine would otherwise encode times
-# and steps by dictionary, which takes two to three times the room of their differences.
+# Measured on telemetry at 1 Hz: 1.1 bytes a point and 2 ms to find one series.  Row groups four
+# times smaller cost 1.8 bytes; four times larger, every lookup decodes four times as much.
+# Dictionaries are kept small: with many series in a row group the engine would otherwise encode
+# times and steps by dictionary, which takes two to three times the space of their differences.
 _FORMAT: Final = (
     "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2, DICTIONARY_SIZE_LIMIT 1024, "
     "ROW_GROUP_SIZE"
 )
 _GROUP_ROWS: Final = 122_880
 _LEAST_ROWS: Final = 2_048
-"""The engine works on so many at a time anyway."""
+"""The engine works on this many rows at a time anyway."""
 _GROUP_BYTES: Final = 32 << 20
-"""Of events' bodies: a row group is held in memory until it is whole."""
+"""Size of events' bodies per row group: a row group is held in memory until it is complete."""
 
 _MAX_DAYS: Final = 16
 """More days than this in one generation (an import, a broken clock) share a file of stragglers."""
@@ -46,7 +46,7 @@ _LAYOUT: Final[dict[Kind, tuple[str, str, str]]] = {
     "events": (EVENT_COLUMNS, "run", "run, time_ns"),
 }
 _EVENT_KEY: Final = "run, time_ns, journal, place"
-"""Of one event: its pieces have it in common."""
+"""Identifies one event: its pieces share it."""
 _ROLLUP: Final = ("*", "series", "series, first_ns")
 
 
@@ -81,30 +81,31 @@ def plan_merges(
     for block in blocks:
         if block.kind != "rollup":
             by_day[block.kind, block.day].append(block)
-    made = []
-    for (kind, day), found in sorted(by_day.items()):
+    merges = []
+    for (kind, day), blocks_of_day in sorted(by_day.items()):
         over = day != MIXED_DAY and (day + 1) * DAY_NS + int(close_seconds * 1e9) <= now_ns
-        merge = _close(kind, day, found, parts) if over else _step_up(kind, day, found, parts)
+        plan = _close if over else _step_up
+        merge = plan(kind, day, blocks_of_day, parts)
         if merge:
-            made.append(merge)
-    return made
+            merges.append(merge)
+    return merges
 
 
-def _close(kind: Kind, day: int, found: list[Block], parts: int) -> Merge | None:
-    """Late rows for a closed day wait until they are worth rewriting it for: then an import of
-    old data rewrites each row two or three times, not once per part."""
-    whole = sum(block.rows for block in found if block.level == CLOSED)
-    late = [block for block in found if block.level != CLOSED]
+def _close(kind: Kind, day: int, blocks: list[Block], parts: int) -> Merge | None:
+    """Late rows for a closed day wait until there are enough of them to rewrite the day.  So an
+    import of old data rewrites each row two or three times, not once per part."""
+    whole = sum(block.rows for block in blocks if block.level == CLOSED)
+    late = [block for block in blocks if block.level != CLOSED]
     count = _families(late)
     worth = count > 1 if not whole else 2 * sum(block.rows for block in late) >= whole
     if late and (worth or count >= parts):
-        return Merge(kind, day, CLOSED, tuple(found))
+        return Merge(kind, day, CLOSED, tuple(blocks))
     return None
 
 
-def _step_up(kind: Kind, day: int, found: list[Block], parts: int) -> Merge | None:
-    found = sorted(found, key=lambda block: block.level)
-    for level, group in groupby(found, key=lambda block: block.level):
+def _step_up(kind: Kind, day: int, blocks: list[Block], parts: int) -> Merge | None:
+    blocks = sorted(blocks, key=lambda block: block.level)
+    for level, group in groupby(blocks, key=lambda block: block.level):
         inputs = tuple(group)
         if _families(inputs) >= parts:
             return Merge(kind, day, level + 1, inputs)
@@ -116,7 +117,7 @@ def _families(blocks: Iterable[Block]) -> int:
 
 
 class Clusterer:
-    """Writes blocks.  Nothing it writes exists for readers until someone registers it."""
+    """Writes blocks.  Readers do not see a block until somebody registers it."""
 
     def __init__(
         self,
@@ -134,7 +135,7 @@ class Clusterer:
         self._wrote: list[str] = []
 
     def discard(self) -> None:
-        """Delete what was written: it was not finished, and nobody will name it."""
+        """Delete the files written so far: the work was not finished, and no list names them."""
         for file in self._wrote:
             self._files.discard(file)
 
@@ -142,33 +143,33 @@ class Clusterer:
         self._connection.close()
 
     def close_generation(self, generation: int, *, taken_ns: int) -> list[Block]:
-        made: list[Block] = []
+        written: list[Block] = []
         self._taken_ns = taken_ns
         for kind in _LAYOUT:
             table = f"{kind}_{generation}"
             for day, where in self._days(table):
                 part = family = self._next_part()
                 for some in self._slices(kind, table, where):
-                    made += self._write(Place(kind, part, family, day, 0), table, some)
+                    written += self._write(Place(kind, part, family, day, 0), table, some)
                     part = self._next_part()
-        return made
+        return written
 
     def merge(self, merge: Merge, *, rows: int) -> list[Block]:
         source = scan(self._files, (block.file for block in merge.inputs))
-        made: list[Block] = []
+        written: list[Block] = []
         self._taken_ns = max(self._files.taken_ns(block.file) for block in merge.inputs)
         part = family = self._next_part()
         for low, high in self._ranges(merge, source, rows):
             where = f"{_LAYOUT[merge.kind][1]} BETWEEN {low} AND {high}"
             for some in self._slices(merge.kind, source, where):
                 place = Place(merge.kind, part, family, merge.day, merge.level)
-                made += self._write(place, source, some)
+                written += self._write(place, source, some)
                 part = self._next_part()
-        return made
+        return written
 
     def without(self, blocks: Sequence[Block], gone: Mapping[Kind, Integers]) -> list[Block]:
-        """The blocks of one part without the rows that have these keys; none if none are left."""
-        made: list[Block] = []
+        """The blocks of one part without the rows with these keys; [] if no rows are left."""
+        written: list[Block] = []
         part = self._next_part()
         for block in blocks:
             columns, key, order = _LAYOUT.get(block.kind, _ROLLUP)
@@ -179,11 +180,11 @@ class Clusterer:
             place = Place(block.kind, part, block.family, block.day, block.level)
             if self._has(f"SELECT 1 {rest} LIMIT 1"):
                 query = f"SELECT {columns} {rest} ORDER BY {order}"
-                made.append(self._copy(place, query, key, low, high))
-        return made
+                written.append(self._copy(place, query, key, low, high))
+        return written
 
     def holds(self, block: Block, keys: Integers) -> bool:
-        """Whether it has a row with one of these keys, which are in order."""
+        """Whether the block has a row with one of these sorted keys."""
         within = keys[np.searchsorted(keys, block.key_min) :]
         within = within[: np.searchsorted(within, block.key_max, "right")]
         if not len(within):
@@ -194,7 +195,7 @@ class Clusterer:
         return self._has(f"SELECT 1 FROM {source} WHERE {bounds} AND {key} IN (FROM noted) LIMIT 1")
 
     def _note(self, keys: Integers) -> None:
-        """For the next question: there may be too many to be said in one."""
+        """Put keys into a table for the next query: there may be too many for its text."""
         incoming = {"key": keys}
         self._connection.execute("CREATE OR REPLACE TEMP TABLE noted AS SELECT key FROM incoming")
         del incoming
@@ -203,9 +204,9 @@ class Clusterer:
         return self._connection.execute(query).fetchone() is not None
 
     def readable(self, block: Block) -> bool:
-        """Reads the whole file; for finding out which one is damaged.
+        """Whether the file can be read as a whole; finds out which file is damaged.
 
-        A hash, since counts and extremes may be answered from the file's statistics alone.
+        Uses a hash, since the engine may answer counts and extremes from statistics alone.
         """
         try:
             self._connection.execute(
@@ -217,12 +218,12 @@ class Clusterer:
 
     def _days(self, table: str) -> list[tuple[int, str]]:
         day = floored("time_ns", DAY_NS)
-        found = self._connection.execute(
+        counted = self._connection.execute(
             f"SELECT {day} AS day FROM {table} GROUP BY day ORDER BY count(*) DESC, day"
         ).fetchall()
-        own = [int(row[0]) for row in found[:_MAX_DAYS]]
+        own = [int(row[0]) for row in counted[:_MAX_DAYS]]
         days = [(d, f"time_ns >= {d * DAY_NS} AND time_ns < {(d + 1) * DAY_NS}") for d in own]
-        if len(found) > _MAX_DAYS:
+        if len(counted) > _MAX_DAYS:
             days.append((MIXED_DAY, f"{day} NOT IN ({', '.join(map(str, own))})"))
         return days
 
@@ -239,18 +240,18 @@ class Clusterer:
         return [ends for ends, _ in cut(counts, rows)]
 
     def _slices(self, kind: Kind, source: str, where: str) -> list[str]:
-        """Conditions that each choose about `slice_bytes` of events' bodies: to put them in order
-        takes some times as much memory, and the engine does not spill all of it."""
+        """Conditions that each choose about `slice_bytes` of events' bodies: sorting them takes
+        several times that memory, and the engine does not spill all of it to disk."""
         if kind != "events":
             return [where]
         sizes = f"SELECT {_EVENT_KEY}, strlen(body) AS size FROM {source} WHERE {where}"
         before = f"sum(size) OVER (ORDER BY {_EVENT_KEY} ROWS UNBOUNDED PRECEDING) - size"
         slice_ = f"({before}) // {self._slice_bytes}"
         numbers = f"SELECT ({_EVENT_KEY}) AS key, {slice_} AS slice FROM ({sizes})"
-        found = self._connection.execute(
+        firsts = self._connection.execute(
             f"SELECT DISTINCT min(key) AS first FROM ({numbers}) GROUP BY slice ORDER BY first"
         ).fetchall()
-        ends = [_before(first) for (first,) in found[1:]]
+        ends = [_before(first) for (first,) in firsts[1:]]
         starts = ["true", *(f"NOT {end}" for end in ends)]
         return [
             f"{where} AND {start} AND {end}"
@@ -292,13 +293,13 @@ class Clusterer:
 
     def _group_rows(self, query: str) -> int:
         """How many events a row group may have."""
-        found = self._connection.execute(f"SELECT avg(strlen(body)) FROM ({query})").fetchone()
-        each = (found[0] if found else None) or 1
-        return max(min(int(_GROUP_BYTES / each), _GROUP_ROWS), _LEAST_ROWS)
+        average = self._connection.execute(f"SELECT avg(strlen(body)) FROM ({query})").fetchone()
+        event_bytes = (average[0] if average else None) or 1
+        return max(min(int(_GROUP_BYTES / event_bytes), _GROUP_ROWS), _LEAST_ROWS)
 
 
 def _before(key: Sequence[int]) -> str:
-    """Of events with a lower key; the engine compares no rows of several columns in files."""
+    """SQL: events with a lower key.  In files the engine cannot compare rows of several columns."""
     condition = "false"
     for name, value in reversed(list(zip(_EVENT_KEY.split(", "), key, strict=True))):
         condition = f"({name} < {value} OR {name} = {value} AND {condition})"

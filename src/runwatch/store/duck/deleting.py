@@ -1,8 +1,8 @@
-"""How the embedded engine deletes a run: first the word, then the rows, then that it is done.
+"""How the embedded engine deletes a run: it stores the deletion, removes the rows, marks it done.
 
-The word is one transaction, and from it on the run is gone whatever happens.  Rows are removed from
-the hot tables, and files that hold some are written anew without them; each step can be repeated,
-so whoever is killed between two of them leaves the rest to the next call.
+Storing the deletion is one transaction; from then on the run is gone whatever happens.  Rows are
+removed from the hot tables, and files that hold some are rewritten without them.  Each step can be
+repeated: if the process is killed between two steps, the next call does the rest.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from runwatch.store.duck.engine import DuckStore
 
 _HOT_BYTES: Final = 32
-"""What a row takes that is in no file yet."""
+"""Estimated size of a row that is not in a file yet."""
 
 
 class Deleter:
-    """A part of `DuckStore`, with its locks: `_maintaining` first, then `_writing`."""
+    """A part of `DuckStore` that uses its locks: `_maintaining` first, then `_writing`."""
 
     def __init__(self, store: DuckStore) -> None:
         self._store = store
 
-    # ── the word ──────────────────────────────────────────────────────────────────────────────
+    # ── the deletion ──────────────────────────────────────────────────────────────────────────
 
     def delete(self, run: RunId, at_ns: int, purge_ns: int) -> Deletion:
         store = self._store
@@ -61,17 +61,17 @@ class Deleter:
 
     def _restorable(self, run: RunId) -> Deletion:
         catalog = self._store._catalog
-        found = catalog.deletions.of(run)
-        if not found:
-            raise NotFound(f"no run {run!r} was deleted")
+        deletions = catalog.deletions.of(run)
+        if not deletions:
+            raise NotFound(f"no deleted run {run!r} in the store")
         if catalog.find_run(run) is not None:
-            raise UsageError(f"run {run!r} was recorded anew since: delete that one first")
-        if found[-1].state == "purged":
-            raise UsageError(f"what was recorded of run {run!r} is gone: it was deleted for good")
-        return found[-1]
+            raise UsageError(f"run {run!r} was recorded again since then: delete the new run first")
+        if deletions[-1].state == "purged":
+            raise UsageError(f"cannot restore run {run!r}: its records are deleted for good")
+        return deletions[-1]
 
     def _say(self, deletion: Deletion) -> None:
-        """In a transaction of its own; the caller holds `_writing`."""
+        """Store a deletion in its own transaction.  The caller holds `_writing`."""
         store = self._store
         writer = store._writer
         try:
@@ -88,7 +88,7 @@ class Deleter:
         store._catalog.bury(deletion)
 
     def _keep(self) -> None:
-        """Whoever begins again from the manifest must know it, too."""
+        """A store that is rebuilt from the manifest must know the deletion too."""
         if self._store._directory is not None:
             self._store._save_manifest()
 
@@ -146,11 +146,11 @@ class Deleter:
             with store._clustering() as clusterer:
                 if not any(clusterer.holds(block, gone[block.kind]) for block in blocks):
                     continue
-                made = clusterer.without(blocks, gone)
+                rewritten = clusterer.without(blocks, gone)
             store._settings.reached("rewritten")
-            store._replace(made, blocks)
+            store._replace(rewritten, blocks)
 
-    # ── what it is ────────────────────────────────────────────────────────────────────────────
+    # ── its size ──────────────────────────────────────────────────────────────────────────────
 
     def weigh(self, run: RunId, reader: Reader) -> Weight:
         catalog = self._store._catalog
@@ -170,7 +170,7 @@ class Deleter:
         return Weight(counts["points"], counts["spans"], counts["events"], size)
 
     def _row_bytes(self, kind: str) -> float:
-        """What a row of the kind takes in files, roll-ups included."""
+        """What a row of the kind takes in files, including roll-ups."""
         kinds = ("points", "rollup") if kind == "points" else (kind,)
         blocks = [block for block in self._store._view.blocks if block.kind in kinds]
         rows = sum(block.rows for block in blocks if block.kind == kind)

@@ -1,11 +1,11 @@
-"""The embedded engine: DuckDB for what is hot, sorted Parquet for what is closed.
+"""The embedded engine: DuckDB for hot rows, sorted Parquet files for closed ones.
 
     DIR/lock            held by the one process that has the store open
     DIR/hot.duckdb      catalogue, cursors, newest rows, list of blocks
     DIR/blocks/         closed, clustered files (see `blocks.py`)
-    DIR/manifest.log    what to begin again from when hot.duckdb is lost
-    DIR/damaged-TIME/   what was found damaged and set aside
-    DIR/folds/          answers that took long to make, kept by a head (see `folds.py`)
+    DIR/manifest.log    what to rebuild from when hot.duckdb is lost
+    DIR/damaged-TIME/   files that were found damaged and set aside
+    DIR/folds/          a head's saved folds, which took long to compute (see `folds.py`)
 
 One writer connection, a cursor per reader.  Two locks, always taken in this order:
 `_maintaining` (compaction and retention, long) and `_writing` (one transaction, short).
@@ -66,14 +66,14 @@ _NOT_A_FILE = (
     duckdb.CatalogException,
     duckdb.ConnectionException,
 )
-"""Errors that no damaged file causes; what a bad one raises is anybody's guess."""
+"""Errors that a damaged file never causes.  Any other error may come from one."""
 
 _MOVES = 2
-"""How often tables are moved to make the file shorter, before that is left to the next time."""
+"""How often to move tables to shrink the file, before leaving that to the next time."""
 _FEW_ROWS = 200_000
-"""A hot table that is not larger may be written anew while the writer waits."""
+"""A hot table with at most this many rows may be rewritten while the writer waits."""
 _BYTES_PER_ROW = 64
-"""Generous: what a row may take in the log before the next look at the free space."""
+"""Generous: what a row may take in the log before we check the free space again."""
 
 
 class DuckStore:
@@ -99,8 +99,8 @@ class DuckStore:
         self._broken: duckdb.Error | None = None
         self._opened_ns = clock.wall_ns()
         self._dropped = 0
-        self._has_room = True  # who had the store before may have left some
-        """Whether tables were dropped whose room the database file still has."""
+        self._has_room = True  # the process that had the store before may have left some
+        """Whether the database file still holds the space of dropped tables."""
         self._deleter = Deleter(self)
         self._adopt(self._open_files())
         self._part = max((block.part for block in self._view.blocks), default=0)
@@ -203,8 +203,8 @@ class DuckStore:
         self._dropped += plan.dropped
 
     def cursor(self, journal: JournalId) -> Position:
-        known = self._catalog.find_journal(journal)
-        return Position(0 if known is None else known.cursor)
+        entry = self._catalog.find_journal(journal)
+        return Position(0 if entry is None else entry.cursor)
 
     # ── when the disk or the engine fails ──────────────────────────────────────────────────────
 
@@ -213,21 +213,21 @@ class DuckStore:
         if shortage:
             raise StoreFull(shortage)
 
-    def _shortage(self, wanted: int = 0) -> str:
+    def _shortage(self, needed: int = 0) -> str:
         if self._directory is None or not self._settings.reserve_bytes:
             return ""
         free = self._free_bytes()
-        if free >= self._settings.reserve_bytes + wanted:
+        if free >= self._settings.reserve_bytes + needed:
             return ""
         return f"no space left for {self._directory}: {free} bytes free"
 
     def _free_bytes(self) -> int:
         assert self._directory is not None
-        found = os.statvfs(self._directory)
-        return found.f_bavail * found.f_frsize
+        status = os.statvfs(self._directory)
+        return status.f_bavail * status.f_frsize
 
     def _undo(self, error: duckdb.Error) -> NoReturn:
-        """Nothing of the failed transaction stays.  The caller holds `_writing`."""
+        """Roll the failed transaction back.  The caller holds `_writing`."""
         try:
             self._writer.rollback()
         except duckdb.Error:
@@ -236,18 +236,18 @@ class DuckStore:
         raise self._translated(error) from error
 
     def _translated(self, error: duckdb.Error | OSError) -> RunwatchError:
-        if isinstance(error, duckdb.InterruptException) and (asked := question()) is not None:
-            return Abandoned(asked.why or "it was interrupted")
+        if isinstance(error, duckdb.InterruptException) and (current := question()) is not None:
+            return Abandoned(current.why or "the question was interrupted")
         if opening.no_space(error):
             free = self._free_bytes() if self._directory else 0
             return StoreFull(f"no space left for {self._directory}: {free} bytes free ({error})")
         if isinstance(error, duckdb.OutOfMemoryException):
             most = self._settings.memory_limit
-            return StoreDamaged(f"this takes more than the {most} of memory that the store has")
+            return StoreDamaged(f"this query needs more than the store's {most} of memory")
         return StoreDamaged(f"the store in {self._directory} failed: {error}")
 
     def _mend(self) -> None:
-        """After a fatal error the engine refuses everything until it is opened anew."""
+        """After a fatal error the engine refuses everything until it is reopened."""
         if self._broken is not None:
             self._reopen_if_possible()
         if self._broken is not None:
@@ -283,15 +283,15 @@ class DuckStore:
         return self._catalog.series_in[run]
 
     def unknown_series(self, journal: JournalId, local: Sequence[int]) -> int:
-        known = self._catalog.find_journal(journal)
-        return len(local) if known is None else sum(1 for id in local if id not in known.series)
+        entry = self._catalog.find_journal(journal)
+        return len(local) if entry is None else sum(1 for id in local if id not in entry.series)
 
     def knows_run(self, run: RunId) -> bool:
         return self._catalog.find_run(run) is not None
 
     def runs_of(self, journal: JournalId) -> frozenset[RunId]:
-        known = self._catalog.find_journal(journal)
-        scopes = () if known is None else tuple(known.scopes.values())
+        entry = self._catalog.find_journal(journal)
+        scopes = () if entry is None else tuple(entry.scopes.values())
         return frozenset(scope.run for scope in scopes)
 
     def latest(self, series: Sequence[int]) -> list[Latest]:
@@ -326,7 +326,7 @@ class DuckStore:
         height, cells = max(rows.values(), default=-1) + 1, grid("time", start, end, buckets)
         keys = self._keys(list(rows))
         if cells is None or not cells.fits_int64:
-            raise UsageError(f"[{start}, {end}) is no stretch of time that has a picture")
+            raise UsageError(f"[{start}, {end}) is not a time range that can be drawn")
         if keys is None:
             return np.full((height, cells.buckets), np.nan)
         places = np.array([rows[id] for id in keys.ids.tolist()], np.int64)
@@ -351,7 +351,8 @@ class DuckStore:
                     yield part
             return
         except duckdb.Error as error:
-            # What was given cannot be taken back: the bad file is set aside, asking again helps.
+            # Rows already yielded cannot be taken back.  The bad file is set aside, so
+            # asking again helps.
             if not self._repaired(error) or begun:
                 raise self._translated(error) from error
         yield from self.points(series, start_ns=start_ns, end_ns=end_ns, rows=rows)
@@ -394,7 +395,7 @@ class DuckStore:
         return [self._catalog.event_row(*row) for row in heeded(rows)]
 
     def _find_mentions(self, kinds: Sequence[str]) -> None:
-        """The first time that somebody asks which events of these kinds name a journal."""
+        """Read which events of these kinds name a journal, the first time that somebody asks."""
         named = self._named
         if missing := named.begin(kinds):
             named.read(missing, self._ask(lambda reader: reader.named(missing)))
@@ -426,7 +427,8 @@ class DuckStore:
         return self.replay(run, wanted, attempts=attempts - 1)
 
     def _replay_failed(self, error: duckdb.Error) -> Exception:
-        # What was told cannot be taken back: what is bad is set aside, asking again helps.
+        # Batches already yielded cannot be taken back.  The bad file is set aside, so
+        # asking again helps.
         self._repaired(error)
         return self._translated(error)
 
@@ -531,10 +533,10 @@ class DuckStore:
 
     def _close_generation(self, generation: int) -> int:
         with self._clustering() as clusterer:
-            made = clusterer.close_generation(generation, taken_ns=self._clock.wall_ns())
+            blocks = clusterer.close_generation(generation, taken_ns=self._clock.wall_ns())
         self._settings.reached("written")
         points = self._rows[generation]["points"]
-        self._register(add=made, remove=(), generation=generation)
+        self._register(add=blocks, remove=(), generation=generation)
         self._settings.reached("registered")
         self._save_manifest()
         self._leases.later(lambda: self._drop(generation))
@@ -552,10 +554,10 @@ class DuckStore:
 
     def _merge(self, merge: Merge) -> None:
         with self._clustering() as clusterer:
-            made = clusterer.merge(merge, rows=self._settings.merge_rows)
+            merged = clusterer.merge(merge, rows=self._settings.merge_rows)
         self._settings.reached("merged")
         parts = {block.part for block in merge.inputs}
-        self._replace(made, [block for block in self._view.blocks if block.part in parts])
+        self._replace(merged, [block for block in self._view.blocks if block.part in parts])
 
     def retain(self, retention: Retention, *, now_ns: int) -> dict[str, Any]:
         days: dict[Kind, float | None] = {
@@ -579,7 +581,7 @@ class DuckStore:
         return {kind: sum(block.rows for block in old if block.kind == kind) for kind in days}
 
     def _is_old(self, block: Block, before_ns: int) -> bool:
-        """By what its rows say and by when we took them: a node's clock may be years behind."""
+        """By its rows' times and by when we took them: a node's clock may be years behind."""
         assert self._files is not None
         return block.time_max < before_ns and self._files.taken_ns(block.file) < before_ns
 
@@ -587,7 +589,7 @@ class DuckStore:
         counts: dict[str, Any] = {"points": 0, "rollup": 0, "spans": 0, "events": 0}
         generation = self._seed.generation
         with self._writing:
-            # Nothing in memory was taken before we began.
+            # Everything in memory was taken after we began.
             for kind in {k for k in hot.FACTS if before.get(k, LOWEST) > self._opened_ns}:
                 row = self._writer.execute(
                     f"DELETE FROM {kind}_{generation} WHERE time_ns < {before[kind]}"
@@ -596,12 +598,12 @@ class DuckStore:
                 self._rows[generation][kind] -= counts[kind]
         return counts
 
-    def _replace(self, made: Sequence[Block], old: Sequence[Block]) -> None:
+    def _replace(self, new: Sequence[Block], old: Sequence[Block]) -> None:
         files = self._files
         assert files is not None
-        self._register(add=made, remove=old)
+        self._register(add=new, remove=old)
         self._settings.reached("replaced")
-        # The old files go only when the manifest has stopped naming them as well.
+        # The old files are deleted only when the manifest no longer names them either.
         self._save_manifest()
         names = [block.file for block in old]
         self._leases.later(lambda: files.delete(names))
@@ -625,8 +627,8 @@ class DuckStore:
             if generation is not None:
                 del self._rows[generation]
             self._row_groups.forget(gone)
-            kept = tuple(block for block in self._view.blocks if block.file not in gone)
-            self._view = View(tuple(self._rows), kept + tuple(add))
+            remaining = tuple(block for block in self._view.blocks if block.file not in gone)
+            self._view = View(tuple(self._rows), remaining + tuple(add))
 
     def _save_manifest(self) -> None:
         assert self._manifest is not None
@@ -640,10 +642,10 @@ class DuckStore:
             self._has_room = True
 
     def _give_back(self) -> None:
-        """What a dropped generation took goes back to the disk.  The writer waits for a moment.
+        """Return the space of dropped generations to the disk.  The writer waits for a moment.
 
-        A file gets shorter only at its end.  So if most of it is room before a table that lasts,
-        such tables are written anew, further to the front.
+        A file shrinks only at its end.  So if most of it is free space in front of tables that
+        stay, we rewrite those tables, which moves them to the front.
         """
         for _ in range(_MOVES):
             if not self._has_room or (space := self._checkpointed()) is None:
@@ -666,7 +668,7 @@ class DuckStore:
         self._settings.reached("moved")
 
     def _checkpointed(self) -> hot.Space | None:
-        """What is free then; None if somebody still reads what was dropped."""
+        """The space after a checkpoint; None if somebody still reads dropped tables."""
         with self._writing:
             self._mend()
             space = hot.space(self._writer) if hot.checkpoint(self._writer) else None

@@ -1,7 +1,7 @@
 """The hot database: schema and its migrations, generations of fact tables, bulk inserts.
 
-Fact tables are append-only and have no key, index or upsert.  They come in generations: the
-writer fills the newest, and compaction turns an older one into blocks and drops it whole.
+Fact tables are append-only and have no key, index or upsert.  They come in generations: the writer
+fills the newest; compaction turns an older one into blocks and then drops its tables.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ FACTS: Final = ("points", "spans", "events")
 _IS_OF_GENERATION: Final = "regexp_matches(table_name, '^[a-z]+_[0-9]+$')"
 _HAS_FACTS: Final = f"regexp_matches(table_name, '^({'|'.join(FACTS)})_[0-9]+$')"
 
-# Step is the one column that may be absent: NULL in the tables, NO_STEP in the arrays.
-# The engine takes a NaN in an array for NULL, which no value ever is.
+# Step is the only column that may be absent: NULL in the tables, NO_STEP in the arrays.
+# The engine reads a NaN in an array as NULL, but a value is never NULL.
 _FROM_ARRAYS: Final = {
     "step": f"nullif(step, {NO_STEP})",
     "value": "coalesce(value, 'nan'::DOUBLE)",
@@ -53,7 +53,7 @@ def _names(table: str) -> list[str]:
 
 
 BODY: Final = _names("events").index("body")
-"""Where a row of events has it."""
+"""The index of `body` in a row of events."""
 _COLUMNS: Final = {
     table: ", ".join(_FROM_ARRAYS.get(name, name) for name in _names(table))
     for table in GENERATION_TABLES
@@ -62,7 +62,7 @@ _COLUMNS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Seed:
-    """Where a generation begins: what had been stored before its first row."""
+    """The state at the beginning of a generation: what was stored before its first row."""
 
     generation: int
     created_ns: int
@@ -120,7 +120,7 @@ def transaction(connection: Connection) -> Iterator[None]:
         yield
         connection.commit()
     except duckdb.Error:
-        # A fatal error has ended the transaction and the engine with it.
+        # After a fatal error there is no transaction left, and no engine.
         with suppress(duckdb.Error):
             connection.rollback()
         raise
@@ -128,7 +128,7 @@ def transaction(connection: Connection) -> Iterator[None]:
 
 @contextmanager
 def snapshot(connection: Connection) -> Iterator[None]:
-    """What is read meanwhile is as of one moment; nothing is written."""
+    """All reads inside see one moment; nothing is written."""
     connection.begin()
     try:
         yield
@@ -141,8 +141,8 @@ def snapshot(connection: Connection) -> Iterator[None]:
 
 
 def insert_columns(connection: Connection, table: str, select: str, incoming: Columns) -> None:
-    # The engine finds `incoming` by its name in this frame: the fastest way in (5.8 M rows/s at
-    # 100,000 rows a call; `register` 5.3, lists as parameters 0.6).
+    # The engine finds `incoming` by its name in this frame: the fastest way to insert (5.8 M rows/s
+    # at 100,000 rows a call; `register` 5.3, lists as parameters 0.6).
     connection.execute(f"INSERT INTO {table} SELECT {select} FROM incoming")
 
 
@@ -168,7 +168,7 @@ def _column(values: Sequence[Any]) -> npt.NDArray[Any]:
 
 
 def delete_rows(connection: Connection, table: str, keys: Integers) -> int:
-    """Rows whose first column, which is series or run, is one of the keys; how many that were."""
+    """Delete rows whose first column (series or run) is one of the keys; returns how many."""
     if not len(keys):
         return 0
     key, incoming = _names(table.rpartition("_")[0])[0], {"key": keys}
@@ -219,10 +219,10 @@ def load_seed(connection: Connection, generation: int, created_ns: int) -> Seed:
     cursors = connection.execute(
         f"SELECT journal, position, last_ns FROM cursors_{generation} WHERE seed"
     ).fetchall()
-    found = connection.execute(
+    columns = connection.execute(
         f"SELECT slot, time_ns, coalesce(step, {NO_STEP}) AS step, value FROM latest_{generation}"
     ).fetchnumpy()
-    return Seed(generation, created_ns, cursors, _latest_columns(found))
+    return Seed(generation, created_ns, cursors, _latest_columns(columns))
 
 
 def load_cursors(connection: Connection, generation: int) -> list[tuple[int, int, int]]:
@@ -235,28 +235,28 @@ def newest_in(
     connection: Connection, generation: int
 ) -> tuple[Integers, Integers, Integers, Floats]:
     """Series (not slot), time, step and value of each series' newest point in a generation."""
-    found = connection.execute(
+    columns = connection.execute(
         f"""SELECT series AS slot, max(time_ns) AS time_ns,
                    arg_max(coalesce(step, {NO_STEP}), time_ns) AS step,
                    arg_max(value, time_ns) AS value
             FROM points_{generation} GROUP BY series"""
     ).fetchnumpy()
-    return _latest_columns(found)
+    return _latest_columns(columns)
 
 
 def _latest_columns(
-    found: Mapping[str, npt.NDArray[Any]],
+    columns: Mapping[str, npt.NDArray[Any]],
 ) -> tuple[Integers, Integers, Integers, Floats]:
     return (
-        np.asarray(found["slot"], np.int64),
-        np.asarray(found["time_ns"], np.int64),
-        np.asarray(found["step"], np.int64),
-        np.asarray(found["value"], np.float64),
+        np.asarray(columns["slot"], np.int64),
+        np.asarray(columns["time_ns"], np.int64),
+        np.asarray(columns["step"], np.int64),
+        np.asarray(columns["value"], np.float64),
     )
 
 
 def count_rows(connection: Connection, generation: int) -> dict[str, int]:
-    """Rows by kind.  Reads every column, so damage shows now and not in a month."""
+    """Rows by kind.  Reads every column, so that damage shows now and not in a month."""
     columns = {"points": "value", "spans": "place", "events": "body"}
     counts = {}
     for table, column in columns.items():
@@ -271,7 +271,7 @@ def count_rows(connection: Connection, generation: int) -> dict[str, int]:
 
 
 class Space(NamedTuple):
-    """Of the file, in bytes."""
+    """Bytes of the database file."""
 
     used: int
     free: int
@@ -286,8 +286,8 @@ def space(connection: Connection) -> Space:
 
 
 def checkpoint(connection: Connection) -> bool:
-    """Dropped tables' room becomes free, and what is free at the file's end goes back to the disk.
-    Whether it could be done: not while a transaction goes on that began before they were dropped.
+    """Free the space of dropped tables, and return free space at the file's end to the disk.
+    False if it cannot be done yet: a transaction goes on that began before they were dropped.
     """
     try:
         connection.execute("CHECKPOINT")
@@ -297,19 +297,19 @@ def checkpoint(connection: Connection) -> bool:
 
 
 def movable_tables(connection: Connection, *, most_rows: int) -> list[str]:
-    """All but those with the facts of a generation, unless they have so few rows: they go with it.
-    A table that is nearly empty may keep the file long, too, by what the engine notes of it."""
-    found = connection.execute(
+    """All tables except large fact tables, which are dropped with their generation anyway.  A
+    nearly empty table can also keep the file long, by what the engine stores about it."""
+    tables = connection.execute(
         f"""SELECT table_name FROM duckdb_tables()
             WHERE NOT {_HAS_FACTS} OR estimated_size <= {most_rows} ORDER BY table_name"""
     ).fetchall()
-    return [name for (name,) in found]
+    return [name for (name,) in tables]
 
 
 def write_anew(connection: Connection, tables: Iterable[str]) -> None:
-    """The same rows in the same order, and in the first room that is free.  Inside the caller's
-    transaction.  The engine never moves what a table has by itself: one row that was written when
-    the file was large would keep it so."""
+    """Rewrite the tables, rows in order, into the first free space.  Inside the caller's
+    transaction.  The engine never moves a table's data by itself: one row that was written when the
+    file was large would keep it large."""
     for table in tables:
         connection.execute(f"CREATE TABLE {table}_anew AS SELECT * FROM {table} ORDER BY rowid")
         connection.execute(f"DROP TABLE {table}")
@@ -324,16 +324,16 @@ def load_catalog(connection: Connection) -> dict[str, list[Row]]:
 
 
 def load_rows(connection: Connection, table: str, first: int = 0) -> list[Row]:
-    """Of a table that only grows, in the order in which they were written."""
+    """Rows of a table that only grows, in the order in which they were written."""
     return connection.execute(
         f"SELECT * FROM {table} WHERE rowid >= {first} ORDER BY rowid"
     ).fetchall()
 
 
 def all_rows(connection: Connection, table: str, most: int) -> Iterator[list[Row]]:
-    """The same, so many at a time."""
-    found = connection.execute(f"SELECT * FROM {table} ORDER BY rowid")
-    while some := found.fetchmany(most):
+    """All rows in that order, `most` at a time."""
+    result = connection.execute(f"SELECT * FROM {table} ORDER BY rowid")
+    while some := result.fetchmany(most):
         yield some
 
 

@@ -1,6 +1,6 @@
-"""Batches in, columns out: which batches are taken, and what their rows are in store numbers.
+"""Batches in, columns out: which batches are taken, and their rows in the store's numbers.
 
-Nothing here touches the engine; cursors and latest values move only after the commit.
+Nothing here touches the engine.  Cursors and latest values move only after the commit.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from runwatch.record import NO_STEP, Batch, Event, Points, Position, Spans, Verdict
+from runwatch.record.losses import RecordsSkipped
 from runwatch.store.duck import pieces
 from runwatch.store.duck.catalog import Catalog
 from runwatch.store.duck.latest import Floats
@@ -23,9 +24,6 @@ from runwatch.store.entries import Integers, Journal
 
 Columns = dict[str, npt.NDArray[Any]]
 Mask = npt.NDArray[np.bool_]
-
-SKIPPED = "records_skipped"
-"""Kind of the event that states a gap: body `records`, `start`, `end`."""
 
 
 @dataclass(slots=True)
@@ -38,7 +36,7 @@ class Plan:
     spans: list[Columns] = field(default_factory=list)
     events: list[tuple[Any, ...]] = field(default_factory=list)
     dropped: int = 0
-    """Records of runs that were deleted."""
+    """Records of deleted runs."""
 
     def merged_points(self) -> tuple[Integers, Integers, Integers, Floats]:
         """Slot, time, step, value."""
@@ -57,51 +55,51 @@ class Plan:
 
 
 def plan(catalog: Catalog, batches: Sequence[Batch]) -> Plan:
-    made = Plan()
+    result = Plan()
     for batch in batches:
-        _place(catalog, batch, made)
-    return made
+        _place(catalog, batch, result)
+    return result
 
 
-def _place(catalog: Catalog, batch: Batch, made: Plan) -> None:
+def _place(catalog: Catalog, batch: Batch, result: Plan) -> None:
     name = batch.origin.journal
-    known = catalog.find_journal(name)
-    cursor = 0 if known is None else known.cursor
-    if known is not None and known.number in made.moved:
-        cursor = made.moved[known.number][1]
+    entry = catalog.find_journal(name)
+    cursor = 0 if entry is None else entry.cursor
+    if entry is not None and entry.number in result.moved:
+        cursor = result.moved[entry.number][1]
     if batch.end <= cursor or batch.start != cursor:
-        made.verdicts.append(Verdict(name, Position(cursor), accepted=False))
+        result.verdicts.append(Verdict(name, Position(cursor), accepted=False))
         return
     journal = catalog.journal(batch.origin)
     catalog.define(journal, batch.definitions)
     left = batch
     if journal.gone or journal.gone_until:
         left = _without_deleted(catalog, journal, batch)
-        made.dropped += batch.records - left.records
-    newest = _add_rows(catalog, journal, left, made)
-    before = made.moved[journal.number][2] if journal.number in made.moved else journal.last_ns
-    made.moved[journal.number] = (journal, batch.end, max(before, newest))
-    made.verdicts.append(Verdict(name, batch.end, accepted=True))
+        result.dropped += batch.records - left.records
+    newest = _add_rows(catalog, journal, left, result)
+    before = result.moved[journal.number][2] if journal.number in result.moved else journal.last_ns
+    result.moved[journal.number] = (journal, batch.end, max(before, newest))
+    result.verdicts.append(Verdict(name, batch.end, accepted=True))
 
 
-def _add_rows(catalog: Catalog, journal: Journal, batch: Batch, made: Plan) -> int:
+def _add_rows(catalog: Catalog, journal: Journal, batch: Batch, result: Plan) -> int:
     """Returns the newest time among the rows."""
     newest = [0]
     if len(batch.points):
         slots, columns = _points(catalog, journal, batch.points)
-        made.slots.append(slots)
-        made.points.append(columns)
+        result.slots.append(slots)
+        result.points.append(columns)
         newest.append(int(columns[0].max()))
     if len(batch.spans):
         spans = _spans(catalog, journal, batch.spans, batch.start)
-        made.spans.append(spans)
+        result.spans.append(spans)
         newest.append(int(spans["time_ns"].max()))
     if batch.events:
         for index, event in enumerate(batch.events):
-            made.events += _event(catalog, journal, event, batch.start + index)
+            result.events += _event(catalog, journal, event, batch.start + index)
         newest.append(max(event.time_ns for event in batch.events))
     if batch.skipped_records:
-        made.events += _skipped(catalog, journal, batch, max(newest))
+        result.events += _skipped(catalog, journal, batch, max(newest))
     return max(newest)
 
 
@@ -136,30 +134,31 @@ def _spans(catalog: Catalog, journal: Journal, spans: Spans, start: int) -> Colu
 
 def _places(start: int, count: int) -> Integers:
     # A record takes more than one byte of its journal, so start + index stays below the next
-    # batch's start: rows of one journal can be put back in the order in which they were written.
+    # batch's start: sorting by place restores the order in which a journal's rows were written.
     return np.arange(start, start + count, dtype=np.int64)
 
 
 def _event(catalog: Catalog, journal: Journal, event: Event, place: int) -> list[Row]:
-    """One row, unless its body is large."""
+    """One row, or several if the body is large."""
     run, kind = catalog.run_number(journal.run_of(event.scope)), event.kind
     kind = kind.encode("utf-8", "replace").decode()
-    said = (run, journal.number, event.scope, event.time_ns, event.step, kind)
+    columns = (run, journal.number, event.scope, event.time_ns, event.step, kind)
     body = json.dumps(dict(event.body), default=str)
-    return [(*said, piece, place) for piece in pieces.cut(body)]
+    return [(*columns, piece, place) for piece in pieces.cut(body)]
 
 
 def _skipped(catalog: Catalog, journal: Journal, batch: Batch, newest: int) -> list[Row]:
-    body = {"records": batch.skipped_records, "start": batch.start, "end": batch.end}
+    skipped = RecordsSkipped(batch.skipped_records, batch.start, batch.end)
     time_ns = newest or journal.last_ns or batch.origin.start_ns
-    return _event(catalog, journal, Event(time_ns, SKIPPED, body, NO_STEP), batch.end - 1)
+    event = Event(time_ns, skipped.KIND, skipped.body(), NO_STEP)
+    return _event(catalog, journal, event, batch.end - 1)
 
 
-# ── of deleted runs ────────────────────────────────────────────────────────────────────────────
+# ── deleted runs ───────────────────────────────────────────────────────────────────────────────
 
 
 def _without_deleted(catalog: Catalog, journal: Journal, batch: Batch) -> Batch:
-    """What is left of a batch without what it says of runs that were deleted."""
+    """The batch without the records of deleted runs."""
 
     def is_left(event: Event) -> bool:
         until_ns = catalog.gone_until_ns(journal, event.scope)
@@ -174,7 +173,7 @@ def _without_deleted(catalog: Catalog, journal: Journal, batch: Batch) -> Batch:
                 keep &= (local != id) | (when > until_ns)
         return keep
 
-    points, spans, known = batch.points, batch.spans, catalog.span_names
+    points, spans, names = batch.points, batch.spans, catalog.span_names
     numbers = {id: journal.span_names.get(id) for id in set(spans.name)}
     of_points = kept(
         points.series,
@@ -184,7 +183,7 @@ def _without_deleted(catalog: Catalog, journal: Journal, batch: Batch) -> Batch:
     of_spans = kept(
         spans.name,
         spans.time_ns,
-        {id: known[n].definition.scope for id, n in numbers.items() if n is not None},
+        {id: names[n].definition.scope for id, n in numbers.items() if n is not None},
     )
     left = Spans()
     left.name, left.span, left.edge, left.time_ns, left.step = (
@@ -203,6 +202,6 @@ def _without_deleted(catalog: Catalog, journal: Journal, batch: Batch) -> Batch:
 def _chosen(column: array[Any], keep: Mask) -> array[Any]:
     if keep.all():
         return column
-    made: array[Any] = array(column.typecode)
-    made.frombytes(np.frombuffer(column, column.typecode)[keep].tobytes())
-    return made
+    chosen: array[Any] = array(column.typecode)
+    chosen.frombytes(np.frombuffer(column, column.typecode)[keep].tobytes())
+    return chosen

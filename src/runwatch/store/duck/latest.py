@@ -23,7 +23,7 @@ class LatestValues:
         self._value: Floats = np.zeros(1024, np.float64)
 
     def update(self, slots: Integers, time_ns: Integers, step: Integers, value: Floats) -> None:
-        """Take the newer ones; among equal times the one that came later wins."""
+        """Take the newer points; among equal times the one that came later wins."""
         if not len(slots):
             return
         self._grow(int(slots.max()) + 1)
@@ -33,25 +33,25 @@ class LatestValues:
         newer = time_ns >= self._time_ns[slots]
         if not newer.all():
             slots, time_ns, step, value = slots[newer], time_ns[newer], step[newer], value[newer]
-        # Of repeated indices numpy keeps the last assignment, which is the newest here.
+        # For repeated indices numpy keeps the last assignment, which is the newest here.
         self._time_ns[slots] = time_ns
         self._step[slots] = step
         self._value[slots] = value
 
     def of(self, slots: Sequence[int], ids: Sequence[int]) -> list[Latest]:
-        """Of the series in these slots, which are called so; those that have a point."""
+        """The latest points of the series in these slots, with these ids, if they have any."""
         at, times = np.array(slots, np.int64), self._time_ns
-        there = at < len(times)
-        there[there] = times[at[there]] != _NEVER
-        if not there.all():
-            at, ids = at[there], np.array(ids, np.int64)[there].tolist()
-        # A call per cell of an array would be most of the time.
+        has_point = at < len(times)
+        has_point[has_point] = times[at[has_point]] != _NEVER
+        if not has_point.all():
+            at, ids = at[has_point], np.array(ids, np.int64)[has_point].tolist()
+        # Reading the arrays cell by cell would take most of the time.
         steps = self._step[at]
-        told: list[int | None] = [None] * len(at)
+        shown_steps: list[int | None] = [None] * len(at)
         if (steps != NO_STEP).any():
-            told = [None if step == NO_STEP else step for step in steps.tolist()]
-        found = zip(ids, times[at].tolist(), told, self._value[at].tolist(), strict=True)
-        return list(map(Latest._make, found))
+            shown_steps = [None if step == NO_STEP else step for step in steps.tolist()]
+        rows = zip(ids, times[at].tolist(), shown_steps, self._value[at].tolist(), strict=True)
+        return list(map(Latest._make, rows))
 
     def columns(self) -> tuple[Integers, Integers, Integers, Floats]:
         """Slot, time, step and value of every series that has a point; copies."""

@@ -1,7 +1,7 @@
-"""Readers hold a lease on what they read; what was replaced goes when no lease can need it.
+"""Readers hold a lease.  Replaced files and tables are removed when no lease can need them.
 
-A reader that began before a merge may still open the files that the merge replaced.  So a
-replaced file or table is handed to `later`, and `sweep` acts on it once every lease that was
+A reader that began before a merge may still open the files that the merge replaced.  So `later`
+takes an action that removes a replaced file or table, and `sweep` runs it once every lease that was
 held at that time has ended.
 """
 
@@ -36,7 +36,7 @@ class Leases:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Alone: waits for the leases to end, and new ones wait for us."""
+        """Alone: waits until all leases end, and new ones wait for us."""
         with self._changed:
             self._changed.wait_for(lambda: not self._exclusive)
             self._exclusive = True

@@ -1,4 +1,4 @@
-"""One process per store directory, and the next one is told who it is."""
+"""One process per store directory; a second one is told the pid of the first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runwatch.errors import StoreBusy
 
 
 class DirectoryLock:
-    """An flock, which the kernel drops however the holder dies."""
+    """An flock, which the kernel releases however the holder dies."""
 
     def __init__(self, directory: Path, *, clock: Clock) -> None:
         self._file = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -27,7 +27,7 @@ class DirectoryLock:
                 "stop it, or give this one another directory"
             ) from None
         text = json.dumps({"pid": os.getpid(), "started_ns": clock.wall_ns()})
-        with contextlib.suppress(OSError):  # a full disk: the lock is what counts
+        with contextlib.suppress(OSError):  # on a full disk we still have the lock
             os.ftruncate(self._file, 0)
             os.pwrite(self._file, text.encode(), 0)
 

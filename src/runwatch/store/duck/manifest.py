@@ -1,23 +1,23 @@
-"""What to begin again from when the database is lost: blocks, cursors, catalogue, latest values.
+"""What to rebuild from when the database is lost: blocks, cursors, catalogue, latest values.
 
     manifest.log
         8 bytes    magic, of which the last two are the version
-        frames     one after the other; each has
+        frames     one after another; each has
             1 byte     kind: `R` or `S`
             3 bytes    zero
             4 bytes    CRC-32 of kind and payload
             8 bytes    length of the payload
             payload    msgpack
 
-`R` has rows of the catalogue, which come after those of earlier frames.  The catalogue only grows.
-`S` has what changed since the `S` before it: blocks, and if another generation is the oldest by
-now, cursors and latest values.  One that is `whole` takes the place of all before it.
+`R` holds new rows of the catalogue, to be added to those of earlier frames.  The catalogue only
+grows.  `S` holds what changed since the last `S`: blocks and, if the oldest generation is another
+one now, cursors and latest values.  An `S` that is `whole` replaces all before it.
 
-A change is appended and fsynced, so it costs what it changes.  When most of the states' bytes say
-what is no longer so, a new file takes the place of the old one.  A crash can tear the last frame:
-what is before it holds, as if the crash had come a moment earlier.  A file that is bad before a
-good frame is not read at all.  An older Runwatch wrote all of it in one piece, as `manifest.json`:
-that is read where there is no log, and goes when there is one.
+A change is appended and fsynced, so saving costs as much as it changes.  When most of the states'
+bytes are outdated, a new file replaces the old one.  A crash can tear the last frame: the frames
+before it are valid, as if the crash had come a moment earlier.  A file with a bad frame before a
+good one is not used at all.  An older Runwatch wrote one `manifest.json` instead: it is read if
+there is no log, and deleted when there is one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LOG: Final = "manifest.log"
 JSON: Final = "manifest.json"
 MAGIC: Final = b"RWMANI01"
 SPARE_BYTES: Final = 1 << 20
-"""Of states that no longer hold, before it is worth a new file."""
+"""Bytes of outdated states before a new file is worth it."""
 
 _ROWS, _STATE = ord("R"), ord("S")
 _HEAD: Final = struct.Struct("<B3xIQ")
@@ -58,13 +58,13 @@ _CURSOR, _LATEST = 3, 4
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Enough to serve the closed blocks, and to ask for the rest again, without the database."""
+    """Enough to serve the closed blocks and to request the rest again, without the database."""
 
     change: int
     generation: int
     blocks: list[Block]
     cursors: list[tuple[int, int, int]]
-    """Journal number, position, last_ns: as of the moment `generation` began."""
+    """Journal number, position, last_ns: as of the moment when `generation` began."""
     catalog: Mapping[str, Sequence[Sequence[Any]]]
     latest: tuple[Integers, Integers, Integers, Floats]
     """Slot, time, step, value."""
@@ -82,9 +82,9 @@ class _State(msgspec.Struct):
     add: list[Block]
     remove: list[str]
     cursors: bytes
-    """int64, the least byte first: three to a journal, only of those that moved."""
+    """int64, little-endian: three numbers per journal, only for journals that moved."""
     latest: bytes
-    """… and four to a series; the last of them are the bits of a float64."""
+    """… and four per series; the fourth holds the bits of a float64."""
 
 
 class _Frame(NamedTuple):
@@ -102,16 +102,16 @@ class ManifestLog:
         self._path = directory / LOG
         self._forget()
         self.is_torn = False
-        """Whether the last change that was written did not arrive whole."""
-        found = _content(self._path)
-        if found is not None and not self._read(found):
+        """Whether the last change was not written completely."""
+        content = _content(self._path)
+        if content is not None and not self._read(content):
             self._forget()
             self.is_torn = False
         self._old = None if self._length else _of_json(directory / JSON)
 
     def _forget(self) -> None:
         self._length = 0
-        """Of what is known to be good; 0 without any."""
+        """The length that is known to be good; 0 if there is no good file."""
         self._counts = dict.fromkeys(TABLES, 0)
         self._change = self._generation = -1
         self._blocks: dict[str, Block] = {}
@@ -127,7 +127,7 @@ class ManifestLog:
         return None if self._old is None else self._old.change
 
     def load(self) -> Manifest | None:
-        """All of it; None when there is none, or when it is itself damaged."""
+        """The whole manifest; None if there is none or it is damaged."""
         if not self._length:
             return self._old
         catalog: dict[str, list[Sequence[Any]]] = {table: [] for table in TABLES}
@@ -148,12 +148,12 @@ class ManifestLog:
         )
 
     def distrust(self) -> None:
-        """What it says is older than what happened: the next `save` says all anew."""
+        """The manifest is out of date: the next `save` writes everything anew."""
         self._forget()
         self._old, self.is_torn = None, False
 
     def _read(self, content: bytes) -> bool:
-        """Whether there is a state, and nothing is bad but for the end."""
+        """Whether there is a state, and only the end of the file is bad."""
         cursors, latest = [self._cursors], [self._latest]
         for frame in _frames(content):
             if frame.kind == _ROWS:
@@ -182,7 +182,7 @@ class ManifestLog:
     # ── writing ───────────────────────────────────────────────────────────────────────────────
 
     def is_current(self, connection: Connection, change: int) -> bool:
-        """Whether the database, as it was opened, has nothing that must be said here."""
+        """Whether the database, as opened, has nothing that must still be saved here."""
         oldest = hot.load_generations(connection)[0][0]
         return (
             self._length > 0
@@ -192,12 +192,12 @@ class ManifestLog:
         )
 
     def save(self, connection: Connection, blocks: Sequence[Block], change: int) -> None:
-        """The cursors are those of the oldest generation that is in no block yet: whoever begins
-        again from here has nothing of it, and must ask for all that came since it began.
+        """The cursors are those of the oldest generation that is in no block yet.  A store rebuilt
+        from here has no rows of that generation, and must request everything since it began.
 
-        The catalogue may be newer than the cursors: producers define again what they send again.
+        The catalogue may be newer than the cursors: producers repeat definitions with the records.
         """
-        with hot.snapshot(connection):  # the writer goes on meanwhile
+        with hot.snapshot(connection):  # the writer continues meanwhile
             generation, created_ns = hot.load_generations(connection)[0]
             cursors, latest = self._cursors, self._latest
             if generation != self._generation:
@@ -220,16 +220,16 @@ class ManifestLog:
             self._squeeze(whole())
 
     def _is_prefix(self, connection: Connection, new: Mapping[str, Sequence[Any]]) -> bool:
-        """Whether the catalogue is what is here and these rows, and nothing else."""
+        """Whether the catalogue is exactly the rows saved here plus these new ones."""
         return all(
             hot.count(connection, name) == n + len(new[name]) for name, n in self._counts.items()
         )
 
     def _changed_blocks(self, blocks: Sequence[Block]) -> tuple[list[Block], list[str]]:
-        """Those that came, and the names of those that went."""
-        kept = {block.file for block in blocks}
+        """The new blocks, and the names of the removed ones."""
+        files = {block.file for block in blocks}
         add = [block for block in blocks if block.file not in self._blocks]
-        return add, [file for file in self._blocks if file not in kept]
+        return add, [file for file in self._blocks if file not in files]
 
     def _append(self, new: Mapping[str, Sequence[Any]], state: _State) -> None:
         some = {name: rows for name, rows in new.items() if rows}
@@ -237,16 +237,16 @@ class ManifestLog:
             self._add(_rows_frame(some))
             for name, rows in some.items():
                 self._counts[name] += len(rows)
-        said = _state_frame(state)
-        self._add(said)
+        frame = _state_frame(state)
+        self._add(frame)
         if state.whole:
             self._blocks = {}
-        self._take(state, len(said))
+        self._take(state, len(frame))
 
     def _add(self, frame: bytes) -> None:
-        """Each is durable before the next begins: a crash can tear the last one only."""
+        """Each frame is durable before the next begins: a crash can tear only the last one."""
         with self._path.open("r+b") as file:
-            file.truncate(self._length)  # of one that failed half-way
+            file.truncate(self._length)  # drops a frame that failed halfway
             file.seek(self._length)
             file.write(frame)
             file.flush()
@@ -254,7 +254,7 @@ class ManifestLog:
         self._length += len(frame)
 
     def _begin(self, connection: Connection, state: _State) -> None:
-        """A file with all that there is."""
+        """Write a file with everything."""
         counts = dict.fromkeys(TABLES, 0)
 
         def frames() -> Iterator[bytes]:
@@ -267,18 +267,18 @@ class ManifestLog:
         self._counts = counts
 
     def _squeeze(self, state: _State) -> None:
-        """The same catalogue, as it is, and the last state alone."""
+        """Write a file with the same catalogue and only the last state."""
         content = self._path.read_bytes()[: self._length]
         rows = (content[f.start : f.end] for f in _frames(content) if f.kind == _ROWS)
         self._replace(rows, state)
 
     def _replace(self, rows: Iterator[bytes], state: _State) -> None:
-        temporary, said = self._path.with_name(f"{LOG}.tmp"), _state_frame(state)
+        temporary, last = self._path.with_name(f"{LOG}.tmp"), _state_frame(state)
         with temporary.open("wb") as file:
             file.write(MAGIC)
             for frame in rows:
                 file.write(frame)
-            file.write(said)
+            file.write(last)
             file.flush()
             os.fsync(file.fileno())
             length = file.tell()
@@ -286,14 +286,14 @@ class ManifestLog:
         fsync(self._directory)
         (self._directory / JSON).unlink(missing_ok=True)
         self._length, self._blocks, self._old, self.is_torn = length, {}, None, False
-        self._take(state, len(said))
+        self._take(state, len(last))
 
 
 # ── frames ─────────────────────────────────────────────────────────────────────────────────────
 
 
 def _frames(content: bytes) -> Iterator[_Frame]:
-    """Those that are whole, up to the first that is not."""
+    """The complete frames, up to the first that is not."""
     at = len(MAGIC) if content.startswith(MAGIC) else len(content)
     while (frame := _frame_at(content, at)) is not None:
         yield frame
@@ -312,7 +312,7 @@ def _frame_at(content: bytes, at: int) -> _Frame | None:
 
 
 def _is_torn_only(content: bytes, good: int) -> bool:
-    """Whether a crash can have left what comes after the good frames: no good one follows, then."""
+    """Whether a crash can have left the rest after the good frames: no good frame follows it."""
     return not any(_frame_at(content, at.start()) for at in _BEGINS.finditer(content, good))
 
 
@@ -325,9 +325,9 @@ def _check(kind: int, payload: bytes | memoryview) -> int:
 
 
 def _rows_frame(rows: Mapping[str, Sequence[Any]]) -> bytes:
-    counts = {name: len(found) for name, found in rows.items()}
-    said = _Rows(counts, msgspec.Raw(msgspec.msgpack.encode(rows)))
-    return _frame(_ROWS, msgspec.msgpack.encode(said))
+    counts = {name: len(some) for name, some in rows.items()}
+    packed = _Rows(counts, msgspec.Raw(msgspec.msgpack.encode(rows)))
+    return _frame(_ROWS, msgspec.msgpack.encode(packed))
 
 
 def _state_frame(state: _State) -> bytes:
@@ -340,7 +340,7 @@ def _whole(
     return _State(change, generation, True, list(blocks), [], cursors.tobytes(), latest.tobytes())
 
 
-# ── numbers, a row to a key, which comes first ─────────────────────────────────────────────────
+# ── tables of numbers, one row per key, the key first ──────────────────────────────────────────
 
 
 def _nothing(width: int) -> Integers:
@@ -348,7 +348,7 @@ def _nothing(width: int) -> Integers:
 
 
 def _seeded(seed: Seed) -> tuple[Integers, Integers]:
-    """Cursors and latest values."""
+    """The seed's cursors and latest values."""
     *numbers, value = seed.latest
     return (
         _by_key([np.array(seed.cursors, np.int64).reshape(-1, _CURSOR)]),
@@ -361,25 +361,25 @@ def _numbers(content: bytes, width: int) -> Integers:
 
 
 def _by_key(parts: Sequence[Integers]) -> Integers:
-    """In the order of their keys; of several with one key, the last."""
+    """Rows sorted by key; of several with one key, the last."""
     rows = np.concatenate(parts)
     if len(rows) < 2 or (rows[1:, 0] > rows[:-1, 0]).all():
         return rows
     _, at = np.unique(rows[::-1, 0], return_index=True)
-    found: Integers = rows[len(rows) - 1 - at]
-    return found
+    newest: Integers = rows[len(rows) - 1 - at]
+    return newest
 
 
 def _changed(old: Integers, new: Integers) -> Integers | None:
-    """The rows that are new or other than before; None if one is gone."""
+    """The rows that are new or different; None if an old one is missing."""
     if new is old or not len(old):
         return new[len(old) :]
     at = np.minimum(np.searchsorted(old[:, 0], new[:, 0]), len(old) - 1)
-    known = old[at, 0] == new[:, 0]
-    if int(known.sum()) < len(old):
+    existing = old[at, 0] == new[:, 0]
+    if int(existing.sum()) < len(old):
         return None
-    found: Integers = new[~(known & (old[at] == new).all(axis=1))]
-    return found
+    changed: Integers = new[~(existing & (old[at] == new).all(axis=1))]
+    return changed
 
 
 # ── files ──────────────────────────────────────────────────────────────────────────────────────
@@ -393,17 +393,17 @@ def _content(path: Path) -> bytes | None:
 
 
 def _of_json(path: Path) -> Manifest | None:
-    """As it was written up to version 3 of the schema."""
+    """The manifest as older versions wrote it, up to version 3 of the schema."""
     try:
-        found = json.loads(path.read_bytes())
-        columns = list(zip(*found["latest"], strict=True)) or [(), (), (), ()]
+        manifest = json.loads(path.read_bytes())
+        columns = list(zip(*manifest["latest"], strict=True)) or [(), (), (), ()]
         slot, time_ns, step = (np.array(column, np.int64) for column in columns[:3])
         return Manifest(
-            found["change"],
-            found["generation"],
-            [Block(**block) for block in found["blocks"]],
-            [(journal, position, last) for journal, position, last in found["cursors"]],
-            found["catalog"],
+            manifest["change"],
+            manifest["generation"],
+            [Block(**block) for block in manifest["blocks"]],
+            [(journal, position, last) for journal, position, last in manifest["cursors"]],
+            manifest["catalog"],
             (slot, time_ns, step, np.array(columns[3], np.float64)),
         )
     except (OSError, ValueError, TypeError, KeyError):

@@ -1,4 +1,4 @@
-"""Many series as one picture: rows × buckets of a single number, NaN where there is nothing."""
+"""Many series as one picture: rows × buckets with one number each, NaN where there is no data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from runwatch.buckets import Grid
 from runwatch.store.duck.latest import Floats
-from runwatch.store.duck.reduction import Found
+from runwatch.store.duck.reduction import Columns
 from runwatch.store.entries import Integers
 from runwatch.store.store import Statistic
 
@@ -17,15 +17,15 @@ ROLLED: Final = {
     "minimum": "minimum AS value, finite",
     "maximum": "maximum AS value, finite",
 }
-"""What of a roll-up's row is needed; without a finite value it counts for nothing."""
+"""The columns needed of a roll-up's row; a row without a finite value is ignored."""
 
 
 class Sheet:
-    """Takes in cells, in any order and any number of times."""
+    """Collects cells, in any order and any number of times."""
 
     def __init__(self, rows: Integers, height: int, cells: Grid, statistic: Statistic) -> None:
         self._rows = rows
-        """The row of each series, by its rank."""
+        """The row of each series, by the series' rank among the keys."""
         self._shape = height, cells.buckets
         self._statistic = statistic
         size = height * cells.buckets
@@ -33,22 +33,22 @@ class Sheet:
         self._value: Floats = np.full(size, start)
         self._count: Floats = np.zeros(size)
 
-    def add_points(self, found: Found) -> None:
+    def add_points(self, points: Columns) -> None:
         """From columns `rank`, `bucket` and `value`."""
-        finite = np.isfinite(found["value"])
+        finite = np.isfinite(points["value"])
         if not finite.all():
-            found = {name: column[finite] for name, column in found.items()}
-        self._add(self._cells(found), found["value"], None)
+            points = {name: column[finite] for name, column in points.items()}
+        self._add(self._cells(points), points["value"], None)
 
-    def add_rollup(self, found: Found) -> None:
+    def add_rollup(self, rollups: Columns) -> None:
         """From columns `rank`, `bucket`, `value` and `finite`."""
-        some = found["finite"] > 0
+        some = rollups["finite"] > 0
         if not some.all():
-            found = {name: column[some] for name, column in found.items()}
-        self._add(self._cells(found), found["value"], found["finite"])
+            rollups = {name: column[some] for name, column in rollups.items()}
+        self._add(self._cells(rollups), rollups["value"], rollups["finite"])
 
-    def _cells(self, found: Found) -> Integers:
-        cells: Integers = self._rows[found["rank"]] * self._shape[1] + found["bucket"]
+    def _cells(self, columns: Columns) -> Integers:
+        cells: Integers = self._rows[columns["rank"]] * self._shape[1] + columns["bucket"]
         return cells
 
     def _add(self, cells: Integers, value: Floats, count: Integers | None) -> None:
@@ -61,8 +61,8 @@ class Sheet:
             fold.at(self._value, cells, value)
 
     def values(self) -> Floats:
-        found = self._value
+        values = self._value
         if self._statistic == "mean":
-            found = found / np.maximum(self._count, 1)
-        filled: Floats = np.where(self._count > 0, found, np.nan)
+            values = values / np.maximum(self._count, 1)
+        filled: Floats = np.where(self._count > 0, values, np.nan)
         return filled.reshape(self._shape)

@@ -1,9 +1,9 @@
 """From a directory to a working store, whatever state a crash or a bad disk left it in.
 
-The database is the authority.  When it cannot be read, its log alone is set aside first (what the
-last checkpoint holds is a consistent prefix); when that is not enough, the whole database is, and
-a new one begins from the manifest.  Either way cursors are as old as the rows, so producers send
-again exactly what is missing.
+The database is the authority.  If it cannot be read, only its write-ahead log is set aside first:
+the last checkpoint is a consistent prefix.  If that is not enough, the whole database is set aside,
+and a new one is built from the manifest.  In both cases the cursors are as old as the rows, so
+producers send exactly what is missing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from runwatch.store.duck.manifest import Manifest, ManifestLog
 
 DATABASE: Final = "hot.duckdb"
 
-# Failures of the world around the database, which moving its files aside would not cure.
+# Failures that are not the database's: setting its files aside would not help.
 _NOT_DAMAGE: Final = (
     "Permission denied",
     "Read-only file system",
@@ -47,7 +47,7 @@ class Opened:
     catalog: Catalog
     latest: LatestValues
     seed: Seed
-    """Of the newest generation."""
+    """The seed of the newest generation."""
     rows: dict[int, dict[str, int]]
     """Generation -> rows by kind; oldest generation first."""
     blocks: list[Block]
@@ -55,7 +55,7 @@ class Opened:
     schema_version: int
     notes: list[str] = field(default_factory=list)
     manifest: ManifestLog | None = None
-    """None in memory."""
+    """None for a store in memory."""
 
 
 class _LostTail(Exception):
@@ -67,10 +67,10 @@ def no_space(error: Exception) -> bool:
 
 
 def full(directory: Path, error: OSError) -> OSError | StoreFull:
-    """What to raise where a store cannot even begin."""
+    """The error to raise when a store cannot be created."""
     if error.errno not in FULL:
         return error
-    return StoreFull(f"no space left to begin a store in {directory}: make some, and start again")
+    return StoreFull(f"no space left to create a store in {directory}: free some and start again")
 
 
 def open_memory(config: Mapping[str, str | int], clock: Clock) -> Opened:
@@ -91,8 +91,8 @@ def open_directory(
     except OSError as error:
         if error.errno not in FULL:
             raise
-        # The last one stays, and with it every block that it names; what is stored is served.
-        opened.notes.append(f"when it was opened there was no space left in {directory}")
+        # The old manifest stays, with every block that it names; stored data is still served.
+        opened.notes.append(f"no space was left in {directory} when the store was opened")
         return opened
     files.delete_others(block.file for block in opened.blocks)
     return opened
@@ -119,14 +119,14 @@ def _open_or_recover(
         except (duckdb.Error, _LostTail) as error:
             _raise_if_not_damage(directory, error)
             aside = set_aside(directory, doomed, stamp(clock))
-            what = " and ".join(file.name for file in doomed)
-            notes.append(f"{what} could not be read and was set aside in {aside.name}: {error}")
+            names = " and ".join(file.name for file in doomed)
+            notes.append(f"{names} could not be read and was set aside in {aside.name}: {error}")
     if changes.is_torn and not _has_its_blocks(files, changes.load()):
         changes.distrust()
     manifest = changes.load()
     if manifest is None or changes.is_torn:
-        known = () if manifest is None else (block.file for block in manifest.blocks)
-        _set_blocks_aside(directory, files, set(known), clock, notes)
+        listed = () if manifest is None else (block.file for block in manifest.blocks)
+        _set_blocks_aside(directory, files, set(listed), clock, notes)
     return _begin_again(path, config, clock, manifest)
 
 
@@ -137,7 +137,7 @@ def _open(
     try:
         opened = _load(connection, clock)
         if known_change is not None and known_change > opened.change:
-            raise _LostTail(f"change {opened.change}, but the manifest knows {known_change}")
+            raise _LostTail(f"change {opened.change}, but the manifest has {known_change}")
     except (duckdb.Error, _LostTail, StoreDamaged):
         connection.close()
         raise
@@ -170,14 +170,14 @@ def _load(connection: Connection, clock: Clock) -> Opened:
 
 
 def _latest(connection: Connection, catalog: Catalog, seed: Seed) -> LatestValues:
-    """Bounded: the seed is a row per series, and only the newest generation is read."""
+    """Bounded work: the seed has a row per series, and only the newest generation is read."""
     latest = LatestValues()
     latest.update(*seed.latest)
     series, time_ns, step, value = hot.newest_in(connection, seed.generation)
     slots = catalog.find_slots(series.tolist())
-    known = np.array([slot is not None for slot in slots], np.bool_)
+    has_slot = np.array([slot is not None for slot in slots], np.bool_)
     at = np.array([slot for slot in slots if slot is not None], np.int64)
-    latest.update(at, time_ns[known], step[known], value[known])
+    latest.update(at, time_ns[has_slot], step[has_slot], value[has_slot])
     return latest
 
 
@@ -219,20 +219,22 @@ def _raise_if_not_damage(directory: Path, error: Exception) -> None:
 
 
 def _has_its_blocks(files: BlockFiles, manifest: Manifest | None) -> bool:
-    """Files go when the manifest has stopped naming them: one that is gone shows that the change
-    which was lost had been made."""
+    """Files are deleted after the manifest has stopped naming them.  So a missing file shows that
+    the change that was lost had been made."""
     return manifest is not None and all(files.intact(block) for block in manifest.blocks)
 
 
 def _set_blocks_aside(
-    directory: Path, files: BlockFiles, known: Collection[str], clock: Clock, notes: list[str]
+    directory: Path, files: BlockFiles, listed: Collection[str], clock: Clock, notes: list[str]
 ) -> None:
-    """Nobody knows which rows they hold: there is neither a database nor a manifest, or the last
-    change in it was lost."""
-    found = [p for p in files.directory.iterdir() if p.suffix == ".parquet" and p.name not in known]
-    if found:
-        aside = set_aside(directory, found, stamp(clock))
-        notes.append(f"{len(found)} blocks without a list were set aside in {aside.name}")
+    """Nobody knows which rows they hold: there is neither a database nor a manifest, or the
+    manifest has lost its last change."""
+    unlisted = [
+        p for p in files.directory.iterdir() if p.suffix == ".parquet" and p.name not in listed
+    ]
+    if unlisted:
+        aside = set_aside(directory, unlisted, stamp(clock))
+        notes.append(f"{len(unlisted)} blocks that no list names were set aside in {aside.name}")
 
 
 def _check_blocks(directory: Path, files: BlockFiles, opened: Opened, clock: Clock) -> None:

@@ -1,6 +1,6 @@
-"""What a question is asked of: the rows that exist when it begins, and which of them it can need.
+"""The rows that exist when a question begins, and which of them the question can need.
 
-Files and row groups that can have nothing of it are left out before the engine is asked.
+Files and row groups that cannot hold matching rows are left out before the engine is asked.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MANY_RANGES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What exists for a reader that begins now."""
+    """The tables and blocks that exist for a reader that begins now."""
 
     generations: tuple[int, ...]
     blocks: tuple[Block, ...]
@@ -33,7 +33,7 @@ class View:
         return [block for block in self.blocks if block.kind == kind]
 
     def parts(self, prefer: Kind) -> list[Block]:
-        """One block of points per part: the preferred kind, or the other when that is gone."""
+        """One block of points per part: of the preferred kind, or the other if that is gone."""
         chosen: dict[int, Block] = {}
         for block in self.blocks:
             if block.kind == prefer:
@@ -94,14 +94,14 @@ def _contiguous(ids: Sequence[int]) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Rows of one kind, whenever they were."""
+    """Rows of one kind, at any time."""
 
     kind: Kind
     where: str
     run: int | None = None
-    """Of spans and events …"""
+    """For spans and events …"""
     keys: Keys | None = None
-    """… and of points: what tells which files can have some."""
+    """… and for points: which files can hold some."""
 
     def touches(self, block: Block) -> bool:
         if self.keys is not None:
@@ -111,7 +111,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Page:
-    """Some series over some time, and the blocks that may have rows of them."""
+    """Some series over a range of time, and the blocks that may hold their rows."""
 
     keys: Keys
     start_ns: int | None
@@ -148,9 +148,9 @@ class Page:
 
 
 class RowGroups:
-    """How many rows of some series a block can have, by the keys of its row groups.
+    """How many rows of some series a block can hold, by the keys of its row groups.
 
-    A block never changes, so each is asked once, and its answer outlives the reader.
+    A block never changes, so each is read once, and the result outlives the reader.
     """
 
     def __init__(self, files: BlockFiles | None) -> None:
@@ -168,13 +168,13 @@ class RowGroups:
 
     def _load(self, connection: Connection, block: Block) -> tuple[Integers, Integers, Integers]:
         assert self._files is not None
-        found = connection.execute(
+        groups = connection.execute(
             f"""SELECT coalesce(stats_min_value::BIGINT, {block.key_min}),
                        coalesce(stats_max_value::BIGINT, {block.key_max}), row_group_num_rows
                 FROM parquet_metadata({quoted(self._files, block.file)})
                 WHERE path_in_schema = 'series'"""
         ).fetchall()
-        low, high, rows = np.array(found, np.int64).reshape(-1, 3).T
+        low, high, rows = np.array(groups, np.int64).reshape(-1, 3).T
         self._known[block.file] = low, high, rows
         return low, high, rows
 
@@ -191,7 +191,7 @@ def quoted(files: BlockFiles, name: str) -> str:
 
 
 def floored(column: str, unit: int) -> str:
-    """The number of whole units; SQL's own division rounds towards zero."""
+    """The number of whole units, rounded down; SQL's own division rounds towards zero."""
     return f"({column} // {unit} - ({column} % {unit} < 0)::BIGINT)"
 
 

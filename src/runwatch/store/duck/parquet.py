@@ -1,7 +1,7 @@
-"""A Parquet file from columns that come a stretch at a time, in bounded memory.
+"""A Parquet file from columns that arrive a stretch at a time, in bounded memory.
 
-The engine writes a Parquet file in one go, so the stretches wait in a scratch database on the
-same disk until the last has come.  The file appears under its name when it is complete.
+The engine writes a Parquet file in one go, so the stretches wait in a scratch database on the same
+disk until the last has arrived.  The file gets its name when it is complete.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _TYPES: Final[dict[ColumnKind, str]] = {
 _CASTS: Final[dict[ColumnKind, str]] = {
     "text": "nullif({0}::VARCHAR, '')",
     "integer": f"nullif({{0}}::BIGINT, {_ABSENT})",
-    # The engine takes an array's NaN for NULL; ours are numbers that a run really produced.
+    # The engine reads a NaN in an array as NULL; our NaNs are values that a run produced.
     "number": "coalesce({0}::DOUBLE, 'nan'::DOUBLE)",
-    # A plain cast would read the number as a time of the machine's own time zone.
+    # A plain cast would read the number as a time in the machine's own time zone.
     "time": "timezone('UTC', make_timestamp_ns({0}::BIGINT))",
 }
 
 
 class ParquetWriter:
-    """Use it in a `with` block; leaving the block by an error leaves no file."""
+    """Use it in a `with` block.  If an error leaves the block, there is no file."""
 
     def __init__(
         self, path: Path, columns: Mapping[str, ColumnKind], *, memory_limit: str = "256MB"
@@ -85,12 +85,12 @@ class ParquetWriter:
                 self._finish()
 
     def _finish(self) -> None:
-        made = self._scratch / "made.parquet"
-        quoted = str(made).replace("'", "''")
+        complete = self._scratch / "made.parquet"
+        quoted = str(complete).replace("'", "''")
         self._connection.execute(
             f"COPY waiting TO '{quoted}' (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 122880)"
         )
-        os.replace(made, self._path)
+        os.replace(complete, self._path)
 
 
 def _array(values: Sequence[Any], kind: ColumnKind) -> npt.NDArray[Any]:

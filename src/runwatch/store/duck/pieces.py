@@ -1,10 +1,10 @@
-"""Large bodies of events, stored in several rows.
+"""Large event bodies, stored in several rows.
 
-The engine works on 2,048 rows at a time and holds all their texts at once: of bodies of half a
-megabyte that is a gigabyte, and no question about such events was answered any more, nor were they
-ever put into files.  So no row has more than a piece.  The rows of one event have the same journal
-and place; what a piece is, and of how many, stands before its text.  A body is JSON and begins with
-a brace, so nothing else looks like a piece.
+The engine works on 2,048 rows at a time and holds all their texts at once: with bodies of half a
+megabyte that is a gigabyte.  Questions about such events failed, and so did compaction.  So no row
+holds more than a piece of a body.  The rows of one event have the same journal and place.  A piece
+begins with its number and how many there are.  A body is JSON and begins with a brace, so no body
+looks like a piece.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 LONGEST: Final = 16 << 10
-"""Characters of a body in one row; of those that are larger a run has few."""
+"""Characters of a body in one row; a run has few larger bodies."""
 MOST: Final = 1 << 8
-"""Pieces of a body: it has half a million characters, and up to six for each when it is encoded."""
+"""Most pieces of a body: half a million characters, each up to six when it is encoded."""
 MARK: Final = "\x1e"
 IS_WHOLE: Final = "starts_with(body, '{')"
-"""As SQL."""
+"""SQL: the body is in one row."""
 
 Row = tuple[Any, ...]
 
@@ -31,12 +31,12 @@ def cut(body: str) -> list[str]:
 
 
 def whole(rows: Iterable[Row], names: Sequence[str]) -> Iterator[Row]:
-    """The events of rows in which those of one event follow each other, in whatever order.
+    """The events of these rows.  The rows of one event must follow each other, in any order.
 
-    One of which a piece is missing, because what was asked for ended there, is left out.
+    An event with a missing piece (the query ended in the middle of it) is left out.
     """
     journal, place, at = names.index("journal"), names.index("place"), names.index("body")
-    known: dict[int, str] = {}
+    texts: dict[int, str] = {}
     key: tuple[Any, Any] | None = None
     for row in rows:
         body = row[at]
@@ -45,7 +45,7 @@ def whole(rows: Iterable[Row], names: Sequence[str]) -> Iterator[Row]:
             continue
         number, count, text = body[1:].split("/", 2)
         if key != (row[journal], row[place]):
-            key, known = (row[journal], row[place]), {}
-        known[int(number)] = text
-        if len(known) == int(count):
-            yield (*row[:at], "".join(known[n] for n in range(len(known))), *row[at + 1 :])
+            key, texts = (row[journal], row[place]), {}
+        texts[int(number)] = text
+        if len(texts) == int(count):
+            yield (*row[:at], "".join(texts[n] for n in range(len(texts))), *row[at + 1 :])

@@ -1,7 +1,7 @@
-"""The questions, as SQL over hot tables and closed files alike.
+"""The questions as SQL, over hot tables and closed files alike.
 
-SQL finds rows and brings them in as columns; `reduction.py` makes curves of them.  A question
-about more rows than may be held at a time is asked a page at a time.
+SQL selects rows and returns them as columns; `reduction.py` makes curves of them.  A question about
+more rows than may be in memory is asked a page at a time.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from runwatch.store.duck.pages import (
     scan,
 )
 from runwatch.store.duck.pieces import Row
-from runwatch.store.duck.reduction import Cells, Found
+from runwatch.store.duck.reduction import Cells, Columns
 from runwatch.store.entries import Integers
 from runwatch.store.store import PointColumns, Statistic
 
@@ -50,14 +50,14 @@ _MANY_ROWS: Final = 2_000
 _SOME_ROWS: Final = 64
 
 _POINTS_PAGE_ROWS: Final = 250_000
-"""Two row groups of a file: less would decode some of them twice for nothing."""
+"""Two row groups of a file: with smaller pages some row groups would be decoded twice."""
 
 _ROLLUP_COLUMNS: Final = """series, first_ns, last_ns, first, last,
     coalesce(minimum, 'inf'::DOUBLE) AS minimum, coalesce(maximum, '-inf'::DOUBLE) AS maximum,
     coalesce(total, 0) AS total, finite, nonfinite"""
 
 _BULK: Final = "strlen(body) // 1024 * 16"
-"""As many rows of numbers, of some 60 bytes each, as an event's large body has room for."""
+"""How many rows of numbers, of about 60 bytes each, a large event body counts as."""
 
 POINT_COLUMNS: Final = "series, time_ns, step, value"
 SPAN_COLUMNS: Final = "run, journal, name, span, edge, time_ns, step, place"
@@ -83,7 +83,7 @@ class Reader:
         self._files = files
         self._row_groups = row_groups
         self._crowds = crowds
-        self._taken = crowds.taken  # before the view begins: it has this at least
+        self._taken = crowds.taken  # read before the view begins: the view has at least this
         self._hot_points = hot_points
         self._page_rows = page_rows
         connection.begin()
@@ -92,7 +92,7 @@ class Reader:
         self._connection.close()
 
     def interrupt(self) -> None:
-        """From another thread: what is asked now ends with an error."""
+        """From another thread: the query that runs now ends with an error."""
         self._connection.interrupt()
 
     # ── curves ─────────────────────────────────────────────────────────────────────────────────
@@ -125,11 +125,11 @@ class Reader:
     ) -> list[Curve]:
         points = Page.of(keys, None, None, self._view.closed("points"))
         pages = self._pages(points, self._page_rows)
-        found: list[Found] = []
+        first_page: list[Columns] = []
         if start is None or end is None:
-            if len(pages) == 1:  # what the bounds need is what the curve needs
-                found = [self._by_step(pages[0], start, end)]
-                bounds = _lowest_and_highest(found[0]["place"])
+            if len(pages) == 1:  # the bounds and the curve need the same rows
+                first_page = [self._by_step(pages[0], start, end)]
+                bounds = _lowest_and_highest(first_page[0]["place"])
             else:
                 bounds = self._steps(points)
             if bounds is None:
@@ -139,8 +139,10 @@ class Reader:
         cells = grid("step", start, end, buckets)
         if cells is None:
             return []
-        each = found or (self._by_step(page, cells.start, cells.end) for page in pages)
-        parts = [part for rows in each for part in reduction.cells_of_points(rows, keys.ids, cells)]
+        pages_read = first_page or (self._by_step(page, cells.start, cells.end) for page in pages)
+        parts = [
+            part for rows in pages_read for part in reduction.cells_of_points(rows, keys.ids, cells)
+        ]
         return reduction.curves(parts, keys.ids, "step", cells)
 
     def _cells(self, page: Page, ids: Integers, grid: Grid) -> Iterator[Cells]:
@@ -155,7 +157,7 @@ class Reader:
     def matrix(
         self, keys: Keys, rows: Integers, height: int, cells: Grid, statistic: Statistic
     ) -> Floats:
-        """The engine makes ranks and buckets: half of what it costs to bring ids and times in."""
+        """The engine computes ranks and buckets: half the cost of fetching ids and times."""
         sheet = Sheet(rows, height, cells, statistic)
         blocks = self._view.parts("rollup" if cells.by_minutes else "points")
         for page in self._pages(Page.of(keys, cells.start, cells.end, blocks), self._page_rows):
@@ -169,30 +171,30 @@ class Reader:
                 sheet.add_rollup(_ranked(self._columns(query), keys))
         return sheet.values()
 
-    def _by_step(self, page: Page, start: int | None, end: int | None) -> Found:
+    def _by_step(self, page: Page, start: int | None, end: int | None) -> Columns:
         where = page.where + (between(start, end, "step") or " AND step IS NOT NULL")
         return self._points(page, "step AS place, time_ns, value", where)
 
-    def _points(self, page: Page, columns: str, where: str) -> Found:
-        """The columns asked for, and `series`."""
-        one = len(page.keys.ids) == 1
-        wanted = columns if one else f"series, {columns}"
-        found = self._columns(self._source("points", wanted, where, page.chosen("points")))
-        if one:  # costs a third of a long curve to read, and says nothing
-            found["series"] = np.broadcast_to(page.keys.ids, len(found["time_ns"]))
-        return found
+    def _points(self, page: Page, columns: str, where: str) -> Columns:
+        """The given columns, and `series`."""
+        is_single = len(page.keys.ids) == 1
+        selected = columns if is_single else f"series, {columns}"
+        points = self._columns(self._source("points", selected, where, page.chosen("points")))
+        if is_single:  # fetching a constant column would cost a third of a long curve
+            points["series"] = np.broadcast_to(page.keys.ids, len(points["time_ns"]))
+        return points
 
     def _times(self, keys: Keys) -> tuple[int, int] | None:
         page = Page.of(keys, None, None, self._view.parts("rollup"))
         points = self._source("points", "time_ns", page.where, page.chosen("points"))
-        asked = [f"SELECT min(time_ns) AS low, max(time_ns) AS high FROM ({points})"]
+        queries = [f"SELECT min(time_ns) AS low, max(time_ns) AS high FROM ({points})"]
         rollups = page.chosen("rollup")
         if rollups:
-            asked.append(
+            queries.append(
                 "SELECT min(first_ns) AS low, max(last_ns) AS high "
                 f"FROM {self._scan(rollups)} WHERE {page.where}"
             )
-        return self._pair(f"SELECT min(low), max(high) FROM ({' UNION ALL '.join(asked)})")
+        return self._pair(f"SELECT min(low), max(high) FROM ({' UNION ALL '.join(queries)})")
 
     def _steps(self, page: Page) -> tuple[int, int] | None:
         points = self._source("points", "step", page.where, page.blocks)
@@ -208,10 +210,10 @@ class Reader:
         held: list[PointColumns] = []
         for page in self._pages(whole, min(max(rows, _POINTS_PAGE_ROWS), self._page_rows)):
             query = self._source("points", columns, page.where, page.blocks)
-            found = PointColumns.joined([*held, _in_order(PointColumns(**self._columns(query)))])
-            whole_parts = len(found) // rows * rows
-            yield from (found.taken(slice(at, at + rows)) for at in range(0, whole_parts, rows))
-            held = [found.taken(slice(whole_parts, None))]
+            points = PointColumns.joined([*held, _in_order(PointColumns(**self._columns(query)))])
+            whole_parts = len(points) // rows * rows
+            yield from (points.taken(slice(at, at + rows)) for at in range(0, whole_parts, rows))
+            held = [points.taken(slice(whole_parts, None))]
         if held and len(held[0]):
             yield held[0]
 
@@ -232,7 +234,7 @@ class Reader:
         return pages
 
     def _at_most(self, page: Page) -> int:
-        """Cheap, and never too few."""
+        """An upper bound that is cheap to compute."""
         return self._hot_points + sum(
             self._row_groups.rows(self._connection, block, page.keys) for block in page.blocks
         )
@@ -241,19 +243,21 @@ class Reader:
         """Rows by series or by minute.  Roll-ups know how many points each minute has."""
         rollups = {block.part: block for block in self._view.closed("rollup")}
         points = page.chosen("points")
-        known = [rollups[block.part] for block in points if block.part in rollups]
-        unknown = [block for block in points if block.part not in rollups]
-        asked = [self._source("points", "series, time_ns AS place, 1 AS n", page.where, unknown)]
-        for blocks, n in ((known, "finite + nonfinite"), (page.chosen("rollup"), "1")):
+        counted = [rollups[block.part] for block in points if block.part in rollups]
+        uncounted = [block for block in points if block.part not in rollups]
+        queries = [
+            self._source("points", "series, time_ns AS place, 1 AS n", page.where, uncounted)
+        ]
+        for blocks, n in ((counted, "finite + nonfinite"), (page.chosen("rollup"), "1")):
             if blocks:
                 ended = between(page.start_ns, None, "last_ns")
                 begun = between(None, page.end_ns, "first_ns")
-                asked.append(
+                queries.append(
                     f"SELECT series, first_ns AS place, {n} AS n FROM {self._scan(blocks)} "
                     f"WHERE {page.keys.condition}{ended}{begun}"
                 )
         return self._connection.execute(
-            f"SELECT {key} AS key, sum(n)::BIGINT FROM ({' UNION ALL '.join(asked)}) "
+            f"SELECT {key} AS key, sum(n)::BIGINT FROM ({' UNION ALL '.join(queries)}) "
             "GROUP BY key ORDER BY key"
         ).fetchall()
 
@@ -276,10 +280,10 @@ class Reader:
         mentions: Sequence[Mention] | None = None,
         without: Sequence[int] = (),
     ) -> list[Row]:
-        """`most_bytes`: of their bodies together; fewer rows then, as with a limit.  `without`:
-        of all runs but these.  `of_each`: of each journal and kind the newest so many, and not
-        more bytes of them than `crowds.py` allows.  `about`: whose body names one of these
-        journals.  `mentions`: where those are, if that is known; no others are looked at."""
+        """`most_bytes`: a limit for the bodies together, which cuts rows like `limit`.  `without`:
+        leave out these runs.  `of_each`: only this many newest rows per journal and kind, and not
+        more bytes than `crowds.py` allows.  `about`: only events whose body names one of these
+        journals.  `mentions`: where those events are, if known; only these are looked at."""
         if mentions is not None and not mentions:
             return []
         blocks = [
@@ -294,11 +298,11 @@ class Reader:
             where += f" AND run NOT IN ({', '.join(map(str, without))})"
         where += between(start_ns, end_ns) + (" AND kind = ANY($kinds)" if kinds else "")
         way = "DESC" if newest_first else "ASC"
-        given: dict[str, Any] = {"kinds": list(kinds)} if kinds else {}
+        parameters: dict[str, Any] = {"kinds": list(kinds)} if kinds else {}
         if about is not None:
-            # The engine reads the bodies a few thousand at a time; here each would cost 20 µs.
+            # The engine parses bodies a few thousand at a time; in Python each would cost 20 µs.
             where += f" AND {NAMED} IN (SELECT unnest($about))"
-            given["about"] = list(about)
+            parameters["about"] = list(about)
         if mentions is not None:
             times = sorted({mention.time_ns for mention in mentions})
             where += f" AND time_ns BETWEEN {times[0]} AND {times[-1]}"
@@ -309,46 +313,45 @@ class Reader:
                 return fullest_of(mentions).is_over(of_each)
             return self._is_crowded((run, tuple(kinds or ()), of_each))
 
-        def asked(most: int | None) -> str:
+        def query_for(most: int | None) -> str:
             bound = where
             if most is not None and most > _MANY_ROWS and of_each is None:
-                bound += self._up_to(kind, where, blocks, given, most, way)
+                bound += self._up_to(kind, where, blocks, parameters, most, way)
             query = self._source(kind, columns, bound, blocks)
             if of_each is not None and is_crowded(of_each):
                 key = "journal, kind, time_ns, place, strlen(body) AS size"
                 sizes = self._source(kind, key, where, blocks)
-                keys = newest_of_each(sizes, of_each, self._share(sizes, given))
+                keys = newest_of_each(sizes, of_each, self._share(sizes, parameters))
                 keys = f"SEMI JOIN ({keys}) USING (journal, kind, place)"
                 query = f"SELECT {columns} FROM ({query}) {keys}"
             query += f" ORDER BY time_ns {way}, journal {way}, place {way}"
             return query if most is None else f"{query} LIMIT {most}"
 
         if kind != "events":
-            return self._connection.execute(asked(limit), given).fetchall()
+            return self._connection.execute(query_for(limit), parameters).fetchall()
         most = limit
         while True:
-            query = asked(most)
-            events, count = self._whole(query, given, columns.split(", "), most_bytes)
+            query = query_for(most)
+            events, count = self._whole(query, parameters, columns.split(", "), most_bytes)
             if most is None or limit is None or count < most or len(events) >= limit:
                 return events[:limit]
-            most = max(4 * most, pieces.MOST)  # some have several rows
+            most = max(4 * most, pieces.MOST)  # some events have several rows
 
     def _whole(
-        self, query: str, given: Any, names: Sequence[str], most_bytes: int | None
+        self, query: str, parameters: Any, names: Sequence[str], most_bytes: int | None
     ) -> tuple[list[Row], int]:
-        """Events, with bodies of about so many bytes but at least one, and how many rows they
-        have."""
-        found, count = self._connection.execute(query, given), 0
+        """At least one event, with about `most_bytes` of bodies, and how many rows were read."""
+        result, count = self._connection.execute(query, parameters), 0
 
         def rows() -> Iterator[Row]:
             nonlocal count
-            while some := found.fetchmany(_SOME_ROWS):
+            while some := result.fetchmany(_SOME_ROWS):
                 for row in some:
                     count += 1
                     yield row
 
         if most_bytes is None:
-            every = found.fetchall()
+            every = result.fetchall()
             return list(pieces.whole(every, names)), len(every)
         body, events = names.index("body"), list[Row]()
         for event in pieces.whole(rows(), names):
@@ -361,56 +364,60 @@ class Reader:
         return events, count
 
     def _up_to(
-        self, kind: Kind, where: str, blocks: Sequence[Block], given: Any, limit: int, way: str
+        self, kind: Kind, where: str, blocks: Sequence[Block], parameters: Any, limit: int, way: str
     ) -> str:
-        """Where the first so many end in time: to put all rows in order, bodies and all, would take
-        hundreds of megabytes."""
+        """A condition on time that holds for the first `limit` rows.  Sorting all rows, bodies
+        included, would take hundreds of megabytes."""
         times = self._source(kind, "time_ns", where, blocks)
         last, compares = ("max", "<=") if way == "ASC" else ("min", ">=")
         query = f"SELECT {last}(time_ns) FROM ({times} ORDER BY time_ns {way} LIMIT {limit})"
-        found = self._connection.execute(query, given).fetchone()
-        return "" if found is None or found[0] is None else f" AND time_ns {compares} {found[0]}"
+        last_time = self._connection.execute(query, parameters).fetchone()
+        return (
+            ""
+            if last_time is None or last_time[0] is None
+            else f" AND time_ns {compares} {last_time[0]}"
+        )
 
     def named(self, kinds: Sequence[str]) -> list[Row]:
-        """Every event of these kinds that names a journal, as `named.py` keeps them."""
+        """Every event of these kinds that names a journal, with the columns of `named.py`."""
         query = self._source("events", COLUMNS, "kind = ANY($kinds)", self._view.closed("events"))
         return self._connection.execute(query, {"kinds": list(kinds)}).fetchall()
 
     def _is_crowded(self, asked: Asked) -> bool:
-        """Whether a journal has said too much of a kind, at whatever time."""
-        known = self._crowds.is_crowded(asked, self._taken)
-        if known is not None:
-            return known
+        """Whether a journal has too many events of a kind, at any time."""
+        crowded = self._crowds.is_crowded(asked, self._taken)
+        if crowded is not None:
+            return crowded
         run, kinds, _ = asked
         where = "kind = ANY($kinds)" if kinds else "true"
         where += "" if run is None else f" AND run = {run}"
         part = Part("events", where, run)
         rows = self._union([part], "journal, kind, strlen(body) AS size", None, None)
-        given = {"kinds": list(kinds)} if kinds else None
-        (found,) = self._connection.execute(fullest(rows), given).fetchall()
-        return self._crowds.counted(asked, self._taken, Fullest(*found))
+        parameters = {"kinds": list(kinds)} if kinds else None
+        (counts,) = self._connection.execute(fullest(rows), parameters).fetchall()
+        return self._crowds.counted(asked, self._taken, Fullest(*counts))
 
-    def _share(self, sizes: str, given: Any) -> int:
-        found = self._connection.execute(amounts(sizes), given).fetchall()
-        return fair_share(bytes for _, bytes in found)
+    def _share(self, sizes: str, parameters: Any) -> int:
+        rows = self._connection.execute(amounts(sizes), parameters).fetchall()
+        return fair_share(bytes for _, bytes in rows)
 
     # ── replay ─────────────────────────────────────────────────────────────────────────────────
 
-    def extent(self, asked: Sequence[Part]) -> tuple[int, int, int]:
-        """How many rows, and their first and last time.  From here on the view stands still."""
-        query = self._union(asked, "time_ns", None, None)
+    def extent(self, parts: Sequence[Part]) -> tuple[int, int, int]:
+        """The number of rows, and their first and last time.  From here on the view is fixed."""
+        query = self._union(parts, "time_ns", None, None)
         ((count, low, high),) = self._connection.execute(
             f"SELECT count(*), coalesce(min(time_ns), 0), coalesce(max(time_ns), 0) FROM ({query})"
         ).fetchall()
         return int(count), int(low), int(high)
 
     def counts(
-        self, asked: Sequence[Part], start_ns: int, end_ns: int, key: str
+        self, parts: Sequence[Part], start_ns: int, end_ns: int, key: str
     ) -> list[tuple[int, int]]:
-        """By the key's value; a large body of an event counts as several."""
+        """Rows by the key's value; an event with a large body counts as several."""
         queries = [
             self._union([part], f"{key} AS key, {_rows_of(part)} AS rows", start_ns, end_ns)
-            for part in asked
+            for part in parts
         ]
         return self._connection.execute(
             f"SELECT key, sum(rows)::BIGINT FROM ({' UNION ALL '.join(queries)}) "
@@ -418,14 +425,14 @@ class Reader:
         ).fetchall()
 
     def bulk(self, part: Part) -> int:
-        """How many rows more its events count as, for their large bodies."""
+        """How many additional rows the part's events count as, for their large bodies."""
         query = self._union([part], f"{_BULK} AS rows", None, None)
         return self._number(f"SELECT coalesce(sum(rows), 0)::BIGINT FROM ({query})")
 
     def tally(
         self, part: Part, column: str, until: Mapping[int, int] | None
     ) -> list[tuple[int, int, int, int]]:
-        """For each number in the column: rows, their newest time, and all their times added up."""
+        """For each number in the column: rows, their newest time, and the sum of their times."""
         rows = f"({self._union([part], f'{column} AS key, time_ns', None, None)})"
         if until:
             keys, times = list(until), list(until.values())
@@ -435,18 +442,18 @@ class Reader:
             f"SELECT key, count(*), max(time_ns), sum(time_ns) FROM {rows} GROUP BY key"
         ).fetchall()
 
-    def stretch(self, part: Part, columns: str, start_ns: int, end_ns: int) -> Found:
+    def stretch(self, part: Part, columns: str, start_ns: int, end_ns: int) -> Columns:
         return self._columns(self._union([part], columns, start_ns, end_ns))
 
     def _union(
-        self, asked: Sequence[Part], columns: str, start_ns: int | None, end_ns: int | None
+        self, parts: Sequence[Part], columns: str, start_ns: int | None, end_ns: int | None
     ) -> str:
         within = between(start_ns, end_ns)
         queries = [
             self._source(
                 part.kind, columns, part.where + within, self._blocks(part, start_ns, end_ns)
             )
-            for part in asked
+            for part in parts
         ]
         return " UNION ALL ".join(queries) or "SELECT 0 AS time_ns WHERE false"
 
@@ -469,14 +476,14 @@ class Reader:
         assert self._files is not None
         return scan(self._files, (block.file for block in blocks))
 
-    def _columns(self, query: str) -> Found:
-        # Not `execute`: that streams through a small buffer, and costs twice as much.
-        found = self._connection.sql(query).fetchnumpy()
-        return {name: np.asarray(column) for name, column in found.items()}
+    def _columns(self, query: str) -> Columns:
+        # Not `execute`: it streams through a small buffer, and costs twice as much.
+        columns = self._connection.sql(query).fetchnumpy()
+        return {name: np.asarray(column) for name, column in columns.items()}
 
     def _number(self, query: str) -> int:
-        ((found,),) = self._connection.execute(query).fetchall()
-        return int(found)
+        ((number,),) = self._connection.execute(query).fetchall()
+        return int(number)
 
     def _pair(self, query: str) -> tuple[int, int] | None:
         ((low, high),) = self._connection.execute(query).fetchall()
@@ -488,15 +495,15 @@ def _rows_of(part: Part) -> str:
 
 
 def _place(time: str, keys: Keys, cells: Grid) -> str:
-    """`rank` is the series' number among the keys, if these have no gaps; see `_ranked`."""
+    """`rank` is the series' rank among the keys if these have no gaps; see `_ranked`."""
     series = f"(series - {keys.ids[0]})::INTEGER" if keys.is_contiguous else "series"
     return f"{series} AS rank, (({time} - {cells.start}) // {cells.width})::INTEGER AS bucket"
 
 
-def _ranked(found: Found, keys: Keys) -> Found:
+def _ranked(columns: Columns, keys: Keys) -> Columns:
     if not keys.is_contiguous:
-        found["rank"] = np.searchsorted(keys.ids, found["rank"])
-    return found
+        columns["rank"] = np.searchsorted(keys.ids, columns["rank"])
+    return columns
 
 
 def _lowest_and_highest(column: Integers) -> tuple[int, int] | None:

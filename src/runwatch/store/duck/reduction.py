@@ -1,8 +1,8 @@
-"""Points to curves, in numpy: what a bucket holds is what is left of a stretch of sorted rows.
+"""Points to curves, in numpy: each bucket is reduced from a stretch of sorted rows.
 
 Blocks are sorted by (series, time), so a bucket's rows lie side by side and `reduceat` folds them
-at memory speed.  Rows that do not (hot ones, several blocks, a step that goes back) give several
-cells to a bucket, and only these cells are sorted and folded once more.
+at memory speed.  Rows that do not lie so (hot ones, several blocks, a step that goes back) give
+several cells for one bucket; only those cells are sorted and folded once more.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from runwatch.rows import Curve
 from runwatch.store.duck.latest import Floats
 from runwatch.store.entries import Integers
 
-Found = dict[str, npt.NDArray[Any]]
+Columns = dict[str, npt.NDArray[Any]]
 
 
 class Cells(NamedTuple):
-    """Columns; a row is what is left of some points of one series in one bucket."""
+    """Columns; each row summarises some points of one series in one bucket."""
 
     cell: Integers
     """Series and bucket in one number: the series' rank × buckets + the bucket."""
@@ -33,7 +33,7 @@ class Cells(NamedTuple):
     first: Floats
     last: Floats
     minimum: Floats
-    """Of the finite values; without any, +inf here, -inf in `maximum`, 0 in `total`."""
+    """Of the finite values; if there are none, +inf here, -inf in `maximum`, 0 in `total`."""
     maximum: Floats
     total: Floats
     finite: Integers
@@ -41,27 +41,27 @@ class Cells(NamedTuple):
 
 
 def cells_of_points(
-    found: Found, ids: Integers, grid: Grid, *, rows: int = 1 << 18
+    points: Columns, ids: Integers, grid: Grid, *, rows: int = 1 << 18
 ) -> Iterator[Cells]:
     """From columns `series`, `place`, `time_ns` and `value`.
 
-    So many rows at a time that what is being worked on stays in the processor's cache.
+    Works on `rows` rows at a time, so that they stay in the processor's cache.
     """
-    at, end = 0, len(found["value"])
+    at, end = 0, len(points["value"])
     while at < end:
-        columns = {name: column[at : at + rows] for name, column in found.items()}
+        columns = {name: column[at : at + rows] for name, column in points.items()}
         cells, starts = _cells(columns, ids, grid)
         if at + rows >= end or len(starts) == 1:
             yield cells
             at += rows
-        else:  # the last cell may go on in the next slice: there it is whole
+        else:  # the last cell may continue in the next slice, where it is complete
             yield Cells._make(column[:-1] for column in cells)
             at += int(starts[-1])
 
 
-def _cells(found: Found, ids: Integers, grid: Grid) -> tuple[Cells, Integers]:
-    series, time_ns, value = found["series"], found["time_ns"], found["value"]
-    bucket = _buckets(found["place"], grid)
+def _cells(columns: Columns, ids: Integers, grid: Grid) -> tuple[Cells, Integers]:
+    series, time_ns, value = columns["series"], columns["time_ns"], columns["value"]
+    bucket = _buckets(columns["place"], grid)
     edge = np.ones(len(value), bool)
     np.not_equal(bucket[1:], bucket[:-1], out=edge[1:])
     edge[1:] |= series[1:] != series[:-1]
@@ -79,17 +79,17 @@ def _cells(found: Found, ids: Integers, grid: Grid) -> tuple[Cells, Integers]:
     return cells, starts
 
 
-def cells_of_rollup(found: Found, ids: Integers, grid: Grid) -> Iterator[Cells]:
+def cells_of_rollup(rollup: Columns, ids: Integers, grid: Grid) -> Iterator[Cells]:
     """From rows of a roll-up, each of which lies within one bucket."""
-    if not len(found["series"]):
+    if not len(rollup["series"]):
         return
-    bucket = _buckets(found["first_ns"], grid).view(np.int64)
-    cell = _ranks(found["series"], ids) * grid.buckets + bucket
-    yield Cells(cell, *(found[name] for name in Cells._fields[1:]))
+    bucket = _buckets(rollup["first_ns"], grid).view(np.int64)
+    cell = _ranks(rollup["series"], ids) * grid.buckets + bucket
+    yield Cells(cell, *(rollup[name] for name in Cells._fields[1:]))
 
 
 def curves(parts: Sequence[Cells], ids: Integers, axis: Axis, grid: Grid) -> list[Curve]:
-    """Cells from anywhere, in any order, as one curve per series that has some."""
+    """Cells of any parts, in any order, as one curve per series that has some."""
     if not parts:
         return []
     cells = _merged(Cells._make(map(np.concatenate, zip(*parts, strict=True))))
@@ -102,7 +102,7 @@ def curves(parts: Sequence[Cells], ids: Integers, axis: Axis, grid: Grid) -> lis
 
 
 def _buckets(place: Integers, grid: Grid) -> npt.NDArray[np.uint64]:
-    # Unsigned and wrapping: right even where the range is wider than an int64 can say.
+    # Unsigned with wrap-around: correct even if the range is wider than an int64.
     bucket: npt.NDArray[np.uint64] = place.view(np.uint64) - np.uint64(grid.start % 2**64)
     bucket //= np.uint64(min(grid.width, 2**64 - 1))
     return bucket
@@ -127,11 +127,11 @@ def _starts(column: Integers) -> Integers:
 
 
 def _folded(value: Floats, starts: Integers) -> tuple[Floats, Floats, Floats, Integers, Integers]:
-    """Minimum, maximum and total of the finite values, and how many are finite and not."""
+    """Minimum, maximum and total of the finite values; the counts of finite and other values."""
     rows = np.diff(starts, append=len(value))
     with np.errstate(over="ignore", invalid="ignore"):
         total = np.add.reduceat(value, starts)
-    if np.isfinite(total).all():  # then so is every value
+    if np.isfinite(total).all():  # then every value is finite
         minimum = np.minimum.reduceat(value, starts)
         return minimum, np.maximum.reduceat(value, starts), total, rows, np.zeros_like(rows)
     finite = np.isfinite(value)
@@ -153,7 +153,7 @@ def _merged(cells: Cells) -> Cells:
     if (ahead > 0).all():
         return cells
     if (ahead < 0).any() or (np.diff(cells.first_ns)[ahead == 0] < 0).any():
-        # Twice a stable sort of what is nearly in order already: close to linear.
+        # Two stable sorts of nearly sorted data: close to linear.
         order = np.lexsort((cells.first_ns, cells.cell))
         cells = Cells._make(column[order] for column in cells)
     starts = _starts(cells.cell)
@@ -175,7 +175,7 @@ def _merged(cells: Cells) -> Cells:
 
 
 def _last(cells: Cells, starts: Integers, last_ns: Integers) -> Floats:
-    """The value of the newest, which need not be in the cell that began last."""
+    """The newest value, which need not be in the cell that began last."""
     owner = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(cells.cell)))
     newest = np.flatnonzero(cells.last_ns == last_ns[owner])
     last = np.empty(len(starts))
@@ -186,8 +186,8 @@ def _last(cells: Cells, starts: Integers, last_ns: Integers) -> Floats:
 class _Table:
     """All curves below one another; cut into arrays, not lists.
 
-    A heat map of 1,000 series has 3 million numbers, and making a Python object of each would
-    cost more than the query.
+    A heat map of 1,000 series has 3 million numbers.  A Python object for each would cost more than
+    the query.
     """
 
     def __init__(self, cells: Cells, position: Integers, starts: Integers) -> None:

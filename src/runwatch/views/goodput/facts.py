@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from runwatch.entries import (
-    EVENT,
     JOB_END,
     JOB_START,
     PREFIX,
@@ -37,6 +36,7 @@ from runwatch.record import (
     SpanName,
     Spans,
 )
+from runwatch.record.life import Config, Elapsed, GoodputEntry, RunStart
 from runwatch.vectors import column
 from runwatch.views.goodput.account import Life
 from runwatch.views.goodput.arrivals import DEVICE_LAG
@@ -55,11 +55,8 @@ USEFUL: Final = "/useful"
 """Ends the name of a span that does what the run is for, though it is no step."""
 ENTRY_PREFIX: Final = PREFIX
 _SANE_SECONDS: Final = 4e9
-ENTRY_EVENT: Final = EVENT
-ELAPSED_EVENT: Final = "elapsed"
 
-CONFIG_EVENT: Final = "config"
-TOLD_KINDS: Final = ("run_start", CONFIG_EVENT, ELAPSED_EVENT, ENTRY_EVENT)
+TOLD_KINDS: Final = (RunStart.KIND, Config.KIND, Elapsed.KIND, GoodputEntry.KIND)
 """The events that the account is made of."""
 
 SAME_START_NS: Final = 10_000_000_000
@@ -271,7 +268,7 @@ class Scribe:
         told = [e for e in batch.events if e.scope in journal.scopes]
         told = [e for e in told if e.kind in TOLD_KINDS]
         kinds = {event.kind for event in told}
-        if journal.entries or ENTRY_EVENT in kinds or (told and journal.diary is not None):
+        if journal.entries or GoodputEntry.KIND in kinds or (told and journal.diary is not None):
             self._in_order(journal, batch, told)
         else:
             self._edges(journal, batch, sorted(told, key=_when))
@@ -471,29 +468,30 @@ class Scribe:
         return journal.track if journal.diary is None else journal.diary.track(time_ns)
 
     def _tell(self, journal: _Journal, event: Event) -> None:
-        if event.kind == "run_start":
-            if event.body.get("imported") is True and journal.diary is not None:
-                journal.diary.imported = True
-            journal.imported = journal.imported or event.body.get("imported") is True
-        elif event.kind == CONFIG_EVENT:
-            part, values = event.body.get("part"), event.body.get("values")
-            if part == "system":
-                journal.track.has_gpu = isinstance(values, Mapping) and bool(values.get("gpus"))
-            elif part == "software":
-                self.ledger.dispatches(journal.track, _is_synchronous(values))
-        elif event.kind == ENTRY_EVENT:
-            entry = event.body.get("entry")
-            if isinstance(entry, Mapping):
+        if event.kind == RunStart.KIND:
+            if RunStart.of(event.body).imported:
+                journal.imported = True
+                if journal.diary is not None:
+                    journal.diary.imported = True
+        elif event.kind == Config.KIND:
+            config = Config.of(event.body)
+            if config.part == "system":
+                journal.track.has_gpu = bool(config.values.get("gpus"))
+            elif config.part == "software":
+                self.ledger.dispatches(journal.track, _is_synchronous(config.values))
+        elif event.kind == GoodputEntry.KIND:
+            entry = GoodputEntry.of(event.body).entry
+            if entry is not None:
                 self._diary(journal).checkpoint(entry)
         else:
             self._elapsed(journal, event)
 
     def _elapsed(self, journal: _Journal, event: Event) -> None:
-        name, seconds = event.body.get("name"), event.body.get("seconds")
-        ago = event.body.get("ago_seconds", 0)
-        if not isinstance(name, str) or name.endswith(BACKGROUND):
+        stretch = Elapsed.stretch(event.body)
+        if stretch is None:
             return
-        if isinstance(seconds, int | float) and isinstance(ago, int | float) and seconds >= 0:
+        name, seconds, ago = stretch
+        if not name.endswith(BACKGROUND):
             track = self._track(journal, event.time_ns)
             end_ns = event.time_ns - round(ago * 1e9)
             track.elapsed(end_ns, round(seconds * 1e9), self._class_of(name))

@@ -8,8 +8,9 @@ import pytest
 
 from runwatch.agent.collectors.base import Target
 from runwatch.agent.queues import desk
-from runwatch.agent.queues.base import Job, QueueUnknown, Waited
+from runwatch.agent.queues.base import Job, NoAnswer, Waited
 from runwatch.agent.queues.desk import QueueDesk, Said
+from runwatch.record.node import JobQueued, QueueUnknown
 from runwatch.testing import FakeClock, until
 
 
@@ -31,7 +32,7 @@ class Clerk:
     def ask(self, job: Job) -> Waited:
         self.asked.append(job)
         assert self.open.wait(20)
-        answer = self.answers.get(job.name, QueueUnknown("no such job"))
+        answer = self.answers.get(job.name, NoAnswer("no such job"))
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -74,10 +75,9 @@ def test_a_job_is_asked_about_once(world: World) -> None:
     until(world.look)
     world.process(3, CLERK_JOB="7")  # its program, started again in the same go
     until(lambda: world.look() == 2)
-    body = {"by": "clerk", "job": "7", "queued_at_ns": 5, "granted_at_ns": 9}
     assert world.said == [
-        Said(world.targets[0], desk.JOB_QUEUED, body | {"journal": "j1"}),
-        Said(world.targets[2], desk.JOB_QUEUED, body | {"journal": "j3"}),
+        Said(world.targets[0], JobQueued("j1", "clerk", "7", 5, 9)),
+        Said(world.targets[2], JobQueued("j3", "clerk", "7", 5, 9)),
     ]
     assert world.clerk.asked == [Job("7", "0")]
     world.process(4, CLERK_JOB="7", CLERK_GO="1")
@@ -89,7 +89,7 @@ def test_what_is_not_told_is_not_recorded(world: World) -> None:
     world.clerk.answers["7"] = Waited(5)
     world.process(1, CLERK_JOB="7")
     until(world.look)
-    assert "granted_at_ns" not in world.said[0].body
+    assert "granted_at_ns" not in world.said[0].message.body()
 
 
 def test_who_has_said_it_or_has_no_scheduler_is_not_asked_about(world: World) -> None:
@@ -114,7 +114,7 @@ def test_a_scheduler_that_hangs_holds_nobody_up(world: World) -> None:
     until(lambda: world.look() == 2)
 
 
-@pytest.mark.parametrize("error", [QueueUnknown("?"), OSError("gone"), ValueError("odd")])
+@pytest.mark.parametrize("error", [NoAnswer("?"), OSError("gone"), ValueError("odd")])
 def test_a_failure_is_tried_again_and_counted(world: World, error: Exception) -> None:
     world.clerk.answers["7"] = error
     world.process(1, CLERK_JOB="7")
@@ -126,8 +126,8 @@ def test_a_failure_is_tried_again_and_counted(world: World, error: Exception) ->
         assert len(world.clerk.asked) == tries, "not before its time"
         world.clock.advance(1)
     [said] = world.said
-    assert (said.kind, said.body["tries"]) == (desk.QUEUE_UNKNOWN, desk.TRIES)
-    assert str(error) in said.body["why"]
+    assert isinstance(said.message, QueueUnknown) and said.message.tries == desk.TRIES
+    assert str(error) in said.message.why
 
 
 def test_one_that_tells_late_is_heard(world: World) -> None:
@@ -136,7 +136,7 @@ def test_one_that_tells_late_is_heard(world: World) -> None:
     world.clerk.answers["7"] = Waited(5)
     world.clock.advance(desk.RETRY_SECONDS)
     until(world.look)
-    assert [said.kind for said in world.said] == [desk.JOB_QUEUED]
+    assert [said.message.KIND for said in world.said] == ["job_queued"]
 
 
 def test_what_was_heard_is_told_in_the_end(world: World) -> None:
@@ -144,7 +144,7 @@ def test_what_was_heard_is_told_in_the_end(world: World) -> None:
     world.process(1, CLERK_JOB="7")
     world.look()
     until(lambda: world.desk._heard)
-    assert [said.kind for said in world.desk.stop()] == [desk.JOB_QUEUED]
+    assert [said.message.KIND for said in world.desk.stop()] == ["job_queued"]
     world.process(2, CLERK_JOB="8")
     assert world.look() == 0
     assert world.clerk.asked == [Job("7", "0")], "nobody is asked any more"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import trustme
 
-from runwatch.agent.queues.base import Job, QueueUnknown, Waited
+from runwatch.agent.queues.base import Job, NoAnswer, Waited
 from runwatch.agent.queues.kubernetes import ACCOUNT, Kubernetes, granted
 
 SECOND = 10**9
@@ -193,12 +193,12 @@ def test_the_machines_are_there_when_the_first_container_starts() -> None:
 @pytest.mark.parametrize("odd", [[], {"metadata": None}, pod(creationTimestamp="noon"), "text"])
 def test_an_odd_answer_tells_nothing(server: Server, odd: Any) -> None:
     server.answers = {POD: odd}
-    with pytest.raises(QueueUnknown):
+    with pytest.raises(NoAnswer):
         server.ask()
 
 
 def test_nobody_tells_whom_it_does_not_know(server: Server, tmp_path: Path) -> None:
-    with pytest.raises(QueueUnknown, match="403"):
+    with pytest.raises(NoAnswer, match="403"):
         server.ask()
     stranger = tmp_path / "stranger"
     stranger.mkdir()
@@ -210,5 +210,5 @@ def test_nobody_tells_whom_it_does_not_know(server: Server, tmp_path: Path) -> N
         Kubernetes(account=stranger, environment=environment).ask(Job("lab/train-0-abcde"))
     assert len(server.asked) == before, "no token goes to a server that is not vouched for"
     (stranger / "token").unlink()
-    with pytest.raises(QueueUnknown):
+    with pytest.raises(NoAnswer):
         Kubernetes(account=stranger, environment=environment).ask(Job("lab/train-0-abcde"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runwatch.agent.queues import base
-from runwatch.agent.queues.base import Job, QueueUnknown, Waited
+from runwatch.agent.queues.base import Job, NoAnswer, Waited
 from runwatch.agent.queues.slurm import Slurm, by_sacct, by_scontrol
 from tests.integration.standins import StandIns
 
@@ -128,12 +128,12 @@ def test_who_does_not_answer_is_not_waited_for(
     assert base.ANSWER_SECONDS <= 10
     there.rule("scontrol", hangs=True)
     there.rule("sacct", code=1)
-    with pytest.raises(QueueUnknown):
+    with pytest.raises(NoAnswer):
         Slurm(path=str(there.bin)).ask(Job("51", "0"))
 
 
 def test_without_slurm_nobody_tells(tmp_path: Path) -> None:
-    with pytest.raises(QueueUnknown):
+    with pytest.raises(NoAnswer):
         Slurm(path=str(tmp_path)).ask(Job("51", "0"))
 
 

@@ -27,7 +27,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     hook = sys.excepthook
     tally.forget()
     front._state.ids.clear()
-    front._state.waiting.said.clear()
+    front._state.waiting.logged.clear()
     guard.front.edge = front._state.waiting
     yield tmp_path / "runwatch"
     backend.finish_runs()

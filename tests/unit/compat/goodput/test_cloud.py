@@ -379,5 +379,5 @@ def test_without_the_library_one_warning_says_what_to_install(
         clock.move(3600)
     assert [r.message for r in caplog.records if "runwatch[gcp]" in r.message] == [
         "runwatch could not reach Google Cloud Monitoring: UsageError: google-cloud-monitoring is "
-        'not installed: pip install "runwatch[gcp]" (said once; counted from now on)'
+        'not installed: pip install "runwatch[gcp]" (logged once; repeats are only counted)'
     ]

@@ -20,7 +20,8 @@ from runwatch.record import (
     SpanName,
 )
 from runwatch.views.diagnosis.following import Follower
-from runwatch.views.runs import ProcessState, State
+from runwatch.views.life import State
+from runwatch.views.runs import ProcessState
 
 SECOND = 1_000_000_000
 ZERO = 1_700_000_000 * SECOND

@@ -18,7 +18,7 @@ from runwatch.record import NO_STEP, Event
 from runwatch.views.goodput.books import AT_ONCE
 from runwatch.views.goodput.ledger import HELD_STEPS
 from runwatch.views.goodput.steps.judging import AROUND
-from runwatch.views.runs import State
+from runwatch.views.life import State
 from tests.unit.views.goodput.story import SECOND, Notebook
 
 SPANS = (

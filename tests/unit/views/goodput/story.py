@@ -28,7 +28,8 @@ from runwatch.views.goodput.account import Goodput, Range
 from runwatch.views.goodput.drawing import draw_up
 from runwatch.views.goodput.facts import Scribe
 from runwatch.views.goodput.ledger import Ledger
-from runwatch.views.runs import ProcessState, State
+from runwatch.views.life import State
+from runwatch.views.runs import ProcessState
 
 SECOND = 1_000_000_000
 RUN = RunId("run")

@@ -10,7 +10,7 @@ from runwatch.views.goodput.account import (
 )
 from runwatch.views.goodput.drawing import draw_up
 from runwatch.views.goodput.ledger import Ledger
-from runwatch.views.runs import State
+from runwatch.views.life import State
 from tests.unit.views.goodput.story import SECOND, Notebook, rows, spent, told
 
 

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import type { Health } from "../types";
 import { MOST_TOLD, needs, title } from "./attention";
 
-const LIMIT = "run 'x' has brought 9 series, and 9 are allowed (run_series in the head's settings): what is more stays on its node";
+const LIMIT = "run 'x' has sent 9 series, and 9 are allowed (run_series in the head's settings): the rest stays on its node";
 const aside = (journal: string) => ({ host: "gpu-1", journal, why: "a copy, or forged", version: "1", since_ns: 1.7e18 });
 
 test("a head that is well needs nothing", () => {

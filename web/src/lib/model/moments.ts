@@ -58,6 +58,8 @@ const TELL: Record<string, (body: JsonObject, event: EventInfo) => Telling | nul
   log: (body) => ["log", "plain", text(body.message ?? body.text ?? body.name) || "log", text(body.value)],
   journal_loss: (body) => ["warning", "warn", "records were lost", several(Number(body.dropped_records ?? 0), "record")],
   clock_jump: (body) => ["warning", "warn", "the clock jumped", text(body.seconds)],
+  limit_reached: (body) => ["warning", "warn", `the head refuses more ${text(body.what) || "records"}`, text(body.why)],
+  queue_unknown: (body) => ["warning", "warn", `${text(body.by) || "the scheduler"} does not say how long the job waited`, text(body.why)],
   // Told elsewhere, or of no interest here.
   config: () => null, elapsed: () => null, goodput_entry: () => null, profile: () => null,
   incident: () => null, stacks: () => null, device_owner: () => null, fork: () => null, agent_start: () => null, agent_end: () => null,

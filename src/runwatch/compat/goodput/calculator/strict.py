@@ -28,7 +28,8 @@ from runwatch.views.goodput.account import Account, Goodput, Range
 from runwatch.views.goodput.drawing import draw_up
 from runwatch.views.goodput.facts import Diary, Scribe, nanoseconds
 from runwatch.views.goodput.ledger import Ledger, Stale
-from runwatch.views.runs import LIFE_KINDS, attempts, process_states
+from runwatch.views.life import LIFE_KINDS
+from runwatch.views.runs import attempts, process_states
 
 STRETCH: Final = 10_000
 MANY_STEPS: Final = 32

@@ -254,7 +254,7 @@ class Captures:
 
     def _record(self, run: RunId | None, requested: CaptureRequested) -> Capture:
         assert self._journal is not None
-        (row,) = self._journal.record(requested.KIND, [requested.body()], run)
+        (row,) = self._journal.record([requested], run)
         return self._capture(row)
 
     def _way_down(self) -> Outbox:

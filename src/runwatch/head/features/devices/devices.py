@@ -40,8 +40,8 @@ def devices(reading: Reading, given: Given, sees: Sees | None = None) -> DeviceL
     at_once = given["limit"] <= A_SCREENFUL and given["sort"] not in view.TELLING_ORDERS
     for metric in view.JUDGING if at_once else view.METRICS:
         board.add_metric(metric, _samples(reading, metric, since_ns))
-    kinds = list(view.INCIDENTS)
-    board.add_incidents(reading.store.events(None, kinds=kinds, start_ns=since_ns, of_each=OF_EACH))
+    kinds = list(view.NOTICES)
+    board.add_notices(reading.store.events(None, kinds=kinds, start_ns=since_ns, of_each=OF_EACH))
     wanted = _wanted(reading, judge(), given, sees or (lambda run: True))
     end = given["offset"] + given["limit"]
     shown = view.ordered(wanted, given["sort"])[given["offset"] : end]

@@ -12,7 +12,7 @@ from itertools import islice, pairwise
 from typing import Any, Final
 
 from runwatch.buckets import LOWEST
-from runwatch.entries import LOGGER, entry_of_event, entry_of_point
+from runwatch.entries import LOGGER, entry_of_point
 from runwatch.errors import UsageError
 from runwatch.head.features.goodput.figures import figures
 from runwatch.head.features.goodput.types import (
@@ -33,6 +33,7 @@ from runwatch.head.http.types import plain
 from runwatch.head.reading import Reading
 from runwatch.head.state.accounts.accounts import Accounts
 from runwatch.record import Batch, JournalId, RunId, RunScope, Series
+from runwatch.record.life import GoodputEntry
 from runwatch.store.asking import look
 from runwatch.store.store import Wanted
 from runwatch.views.goodput.account import (
@@ -47,7 +48,7 @@ from runwatch.views.goodput.account import (
 )
 from runwatch.views.goodput.classes import Spent
 from runwatch.views.goodput.explaining import explain
-from runwatch.views.goodput.facts import ENTRY_EVENT, ENTRY_PREFIX
+from runwatch.views.goodput.facts import ENTRY_PREFIX
 from runwatch.views.goodput.figures import EXCLUDED
 from runwatch.views.goodput.looks import LOOKS
 from runwatch.views.times import to_the_second
@@ -299,7 +300,7 @@ def entries(reading: Reading, given: Given) -> EntryList:
     wanted = Wanted(
         metric=lambda metric: metric.startswith(ENTRY_PREFIX),
         labels={} if logger is None else {LOGGER: logger},
-        kinds=(ENTRY_EVENT,),
+        kinds=(GoodputEntry.KIND,),
         spans=False,
         since={journal: cursor.mark(journal)[0] for journal in journals},
         rows=limit + len(journals),
@@ -357,8 +358,9 @@ class _Meanings:
             )
         ]
         for event in batch.events:
-            entry = entry_of_event(event.body)
-            if entry is not None and logger in (None, event.body.get(LOGGER)):
+            told = GoodputEntry.of(event.body)
+            entry = None if told.entry is None else dict(told.entry)
+            if entry is not None and logger in (None, told.logger):
                 found.append((event.time_ns, plain(entry)))
         return sorted(found, key=lambda entry: entry[0])
 

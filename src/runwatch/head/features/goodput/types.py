@@ -6,7 +6,7 @@ from typing import Literal
 
 from runwatch.head.http.types import Answer, DisruptionInfo, JsonObject
 from runwatch.views.goodput.figures import CountedBy
-from runwatch.views.runs import State
+from runwatch.views.life import State
 
 
 class SpentInfo(Answer):

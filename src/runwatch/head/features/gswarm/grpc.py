@@ -21,6 +21,7 @@ from runwatch.head.ingest import Ingest
 from runwatch.head.state.clients import GUEST, Client
 from runwatch.journal.segment import new_journal_id
 from runwatch.record import NO_STEP, Batch, Event, Origin, Position, Series, Verdict
+from runwatch.record.node import GuestConnect
 from runwatch.wire import gswarm_pb2 as pb
 from runwatch.wire.gswarm_readings import device_name, readings, sampled_ns, says_percent
 
@@ -66,8 +67,8 @@ class Guest:
         """What it has, before it has sent anything of it."""
         for gpu in gpus[: MOST_SERIES // 10]:
             self._define("gpu_utilization_percent", max(gpu.physical_idx, -1), gpu.name, "%")
-        body = {"gpus": len(gpus), "slot": self.slot}
-        self._batch.events.append(Event(self._clock.wall_ns(), "guest_connect", body))
+        told = GuestConnect(len(gpus), self.slot)
+        self._batch.events.append(Event(self._clock.wall_ns(), told.KIND, told.body()))
 
     def take(self, update: Any, *, bandwidth: bool, nvlink: bool) -> None:
         time_ns = self._time(update.timestamp)

@@ -29,7 +29,7 @@ from runwatch.head.http.patience import for_caller
 from runwatch.head.http.replies import json_reply
 from runwatch.head.http.types import Answer
 from runwatch.head.reading import Reading
-from runwatch.views.runs import STATES
+from runwatch.views.life import STATES
 
 _RUNS: Final = (
     Parameter("state", "string", "only runs in these states", choices=STATES, repeated=True),

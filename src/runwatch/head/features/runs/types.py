@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runwatch.head.http.types import Answer, AttemptInfo, JsonObject, RunInfo
-from runwatch.views.runs import State
+from runwatch.views.life import State
 
 
 class RunList(Answer):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from starlette.concurrency import run_in_threadpool
@@ -15,7 +15,12 @@ from runwatch.exports.collapsed import collapsed
 from runwatch.exports.speedscope import speedscope
 from runwatch.head.context import Context, Feature
 from runwatch.head.features.stacks.hangs import HangWatch, Surroundings
-from runwatch.head.features.stacks.incidents import Incidents, StackTaker, Wanted
+from runwatch.head.features.stacks.incidents import (
+    GAP_SECONDS,
+    Incidents,
+    StackTaker,
+    evidence_of,
+)
 from runwatch.head.features.stacks.speedscope import Speedscope
 from runwatch.head.features.stacks.types import (
     CommandInfo,
@@ -34,17 +39,16 @@ from runwatch.head.http.access import CALLER
 from runwatch.head.http.answering import answered, body_of
 from runwatch.head.http.guests import Sees, seen
 from runwatch.head.http.openapi import JSON, Operation
-from runwatch.head.http.parameters import RUN, Given, Parameter
+from runwatch.head.http.parameters import END, RUN, START, Given, Parameter
 from runwatch.head.http.patience import for_caller
 from runwatch.head.http.replies import json_reply
 from runwatch.head.http.types import plain
 from runwatch.head.outbox import Sent
 from runwatch.head.reading import Reading
 from runwatch.record import Batch, RunId
-from runwatch.record.commands import StacksResult
-from runwatch.views.diagnosis.evidence import gather
+from runwatch.record.commands import StacksResult, StacksWanted
+from runwatch.record.stacks import AsyncTask, Frame, Incident, Stacks, Thread
 from runwatch.views.diagnosis.hang import HangReport, diagnose
-from runwatch.views.incidents import Incident
 
 MOST_SAMPLES: Final = 20_000
 MOST_NEWEST: Final = 4_000
@@ -55,6 +59,7 @@ TOGETHER_NS: Final = 60 * 10**9
 _CLOCKS_NS: Final = 120 * 10**9
 """Clocks of nodes may be off by so much."""
 
+_FORMATS: Final = ("speedscope", "collapsed")
 _INCIDENT: Final = Parameter("incident", "string", "an incident's id", "path", shortest=1)
 _COMMAND: Final = Parameter("command", "string", "a command's id", "path", shortest=1)
 _RANK: Final = Parameter("rank", "integer", "only these ranks", repeated=True)
@@ -63,19 +68,17 @@ _WHICH: Final = (
     _RANK,
     Parameter("incident", "string", "those taken for this incident", shortest=1),
     Parameter("command", "string", "those taken by this command", shortest=1),
-    Parameter("time", "integer", "the last before here, in nanoseconds since the epoch"),
+    Parameter("time", "integer", "the newest until then, in nanoseconds since the epoch"),
 )
 _FLAME: Final = (
     RUN,
     _RANK,
-    Parameter("start", "integer", "from here on, in nanoseconds since the epoch"),
-    Parameter("end", "integer", "up to but without here, in nanoseconds since the epoch"),
+    START,
+    END,
     Parameter("incident", "string", "only those taken for this incident", shortest=1),
     Parameter("command", "string", "only those taken by this command", shortest=1),
-    Parameter("format", "string", "how", choices=("speedscope", "collapsed"), default="speedscope"),
+    Parameter("format", "string", "the file's format", choices=_FORMATS, default=_FORMATS[0]),
 )
-
-Body = Mapping[str, Any]
 
 
 class StacksApi(Feature):
@@ -150,22 +153,22 @@ class StacksApi(Feature):
 
     def _list(self, given: Given) -> IncidentList:
         run = self._reading.run(given["run"])
-        found = [incident_info(incident) for incident in self.incidents.all(run)]
-        return IncidentList(run=run, incidents=found)
+        incidents = [incident_info(run, incident) for incident in self.incidents.of(run)]
+        return IncidentList(run=run, incidents=incidents)
 
     def _one(self, given: Given) -> IncidentDetail:
         run = self._reading.run(given["run"])
         incident = self._find(run, given["incident"])
         stacks = self._taker.taken(run, incident=incident.id, start_ns=_before(incident))
         return IncidentDetail(
-            **_fields(incident), report=plain(incident.report), stacks=_processes(stacks)
+            **_fields(run, incident), report=plain(incident.report), stacks=_processes(stacks)
         )
 
     def _find(self, run: RunId, id: str) -> Incident:
-        found = self.incidents.all(run)
-        if id == "last" and found:
-            return found[0]
-        for incident in found:
+        incidents = self.incidents.of(run)
+        if id == "last" and incidents:
+            return incidents[0]
+        for incident in incidents:
             if incident.id == id:
                 return incident
         raise NotFound(f"run {run!r} has no incident {id[:80]!r}")
@@ -174,10 +177,9 @@ class StacksApi(Feature):
 
     def _stacks(self, given: Given) -> StackList:
         run = self._reading.run(given["run"])
-        bodies = self._chosen(run, given)
-        return stack_list(run, _of_ranks(bodies, given["rank"]))
+        return stack_list(run, _of_ranks(self._chosen(run, given), given["rank"]))
 
-    def _chosen(self, run: RunId, given: Given) -> list[Body]:
+    def _chosen(self, run: RunId, given: Given) -> list[Stacks]:
         if given["incident"] is not None:
             incident = self._find(run, given["incident"])
             return self._taker.taken(run, incident=incident.id, start_ns=_before(incident))
@@ -186,11 +188,12 @@ class StacksApi(Feature):
         until_ns = given["time"]
         end_ns = None if until_ns is None else until_ns + 1
         newest = self._taker.taken(run, end_ns=end_ns, limit=MOST_NEWEST)
-        last_ns = max((_time(body) for body in newest), default=0)
-        together = [body for body in newest if last_ns - _time(body) < TOGETHER_NS]
-        last = max(together, key=_time, default={}).get("command")
-        # Rounds of one command belong together; of others the newest of each process will do.
-        return [b for b in together if b.get("command") == last] if last else _newest(together)
+        last = max(newest, key=_time, default=Stacks())
+        together = [each for each in newest if last.time_ns - each.time_ns < TOGETHER_NS]
+        if not last.command:
+            return _newest(together)
+        # Rounds of one command belong together.
+        return [each for each in together if each.command == last.command]
 
     async def _take(self, request: Request, given: Given) -> Response:
         asked = await body_of(request, TakeStacks)
@@ -204,19 +207,23 @@ class StacksApi(Feature):
         hosts = self._taker.hosts(run, asked.ranks)
         if not hosts:
             raise UsageError(f"no process of run {run!r} is running: there is nothing to look at")
-        gap = 1.0
-        wanted = Wanted(asked.ranks, asked.rounds, gap, asked.native)
+        wanted = StacksWanted(
+            ranks=None if asked.ranks is None else tuple(asked.ranks),
+            rounds=asked.rounds,
+            gap_seconds=GAP_SECONDS,
+            native=asked.native,
+        )
         sent = self._taker.ask(run, wanted, hosts)
         if wait > 0:
             self._taker.wait(sent, wait)
-        bodies = self._taker.taken(run, command=sent.id, start_ns=sent.issued_ns - _CLOCKS_NS)
-        return stack_list(run, bodies, sent)
+        stacks = self._taker.taken(run, command=sent.id, start_ns=sent.issued_ns - _CLOCKS_NS)
+        return stack_list(run, stacks, sent)
 
     async def _flame(self, request: Request, given: Given) -> Response:
-        def made() -> Response:
+        def answer() -> Response:
             run = self._reading.run(given["run"])
             incident = given["incident"] and self._find(run, given["incident"]).id
-            bodies = self._taker.taken(
+            stacks = self._taker.taken(
                 run,
                 incident=incident,
                 command=given["command"],
@@ -224,13 +231,13 @@ class StacksApi(Feature):
                 end_ns=given["end"],
                 limit=MOST_SAMPLES,
             )
-            bodies = _of_ranks(bodies, given["rank"])
+            stacks = _of_ranks(stacks, given["rank"])
             if given["format"] == "collapsed":
-                text = "".join(collapsed(bodies))
+                text = "".join(collapsed(stacks))
                 return Response(text, media_type="text/plain")
-            return json_reply(speedscope(bodies, name=run))
+            return json_reply(speedscope(stacks, name=run))
 
-        return await for_caller(request, made)
+        return await for_caller(request, answer)
 
     async def _command_of(self, request: Request, given: Given) -> Any:
         sees = seen(request.scope[CALLER].sight, self._reading)
@@ -256,22 +263,22 @@ class StacksApi(Feature):
 
 
 def stack_list(
-    run: RunId, bodies: Sequence[Body], sent: Sent[StacksResult] | None = None
+    run: RunId, stacks: Sequence[Stacks], sent: Sent[StacksResult] | None = None
 ) -> StackList:
-    """Grouped; who keeps the others waiting is said only after a second look, and of the stuck."""
-    report = diagnose(gather(bodies))
-    tells = len({body.get("round") for body in bodies}) > 1 and report.stuck
+    """Grouped.  Who keeps the others waiting is told only after a second look, and of the stuck."""
+    report = diagnose(evidence_of(stacks))
+    tells = len({each.round for each in stacks}) > 1 and report.stuck
     return StackList(
         run=run,
-        time_ns=max((_time(body) for body in bodies), default=None),
-        command=sent.id if sent else str(next((b.get("command") or "" for b in bodies), "")),
+        time_ns=max((each.time_ns for each in stacks), default=None),
+        command=sent.id if sent else next((each.command or "" for each in stacks), ""),
         text=plain(report.text) if tells else "",
         confidence=report.confidence if tells else "",
         ranks=list(report.ranks) if tells else [],
         unreachable=dict(sent.unreachable) if sent else {},
         waiting_for=sorted(set(sent.hosts) - set(sent.results)) if sent else [],
-        groups=_groups(report) if bodies else [],
-        processes=_processes(bodies),
+        groups=_groups(report) if stacks else [],
+        processes=_processes(stacks),
     )
 
 
@@ -282,75 +289,74 @@ def _groups(report: HangReport) -> list[StackGroup]:
             text=plain(group["text"]),
             state=group["state"],
             thread=plain(group["thread"]),
-            frames=[_frame(frame) for frame in group["frames"]],
+            frames=[_frame(Frame.of(frame)) for frame in group["frames"]],
             problems=[plain(str(problem)) for problem in group["problems"]],
         )
         for group in report.to_json()["groups"]
     ]
 
 
-def _processes(bodies: Iterable[Body]) -> list[ProcessStacks]:
-    ordered = sorted(bodies, key=lambda b: (_int(b, "rank"), bool(b.get("child_of")), _time(b)))
-    return [_process(body) for body in ordered]
+def _processes(stacks: Iterable[Stacks]) -> list[ProcessStacks]:
+    ordered = sorted(stacks, key=lambda each: (each.rank or 0, bool(each.child_of), each.time_ns))
+    return [_process(each) for each in ordered]
 
 
-def _process(body: Body) -> ProcessStacks:
-    problems, threads = body.get("problems"), body.get("threads")
+def _process(stacks: Stacks) -> ProcessStacks:
     return ProcessStacks(
-        rank=_int(body, "rank"),
-        host=plain(str(body.get("host", ""))),
-        pid=_int(body, "pid"),
-        child_of=_int(body, "child_of"),
-        time_ns=_time(body),
-        how=plain(str(body.get("how", ""))),
-        state=plain(str(body.get("state", ""))),
-        fault=plain(str(body.get("fault", ""))),
-        problems=[plain(str(each)) for each in problems] if isinstance(problems, list) else [],
-        incident=plain(str(body.get("incident", ""))),
-        round=_int(body, "round"),
-        command=plain(str(body.get("command", ""))),
-        threads=[_thread(each) for each in threads] if isinstance(threads, list) else [],
+        rank=stacks.rank or 0,
+        host=plain(stacks.host or ""),
+        pid=stacks.pid,
+        child_of=stacks.child_of or 0,
+        time_ns=stacks.time_ns,
+        how=plain(stacks.how),
+        state=plain(stacks.state),
+        fault=plain(stacks.fault or ""),
+        problems=[plain(problem) for problem in stacks.problems],
+        incident=plain(stacks.incident or ""),
+        round=stacks.round or 0,
+        command=plain(stacks.command or ""),
+        threads=[_thread(thread) for thread in stacks.threads],
     )
 
 
-def _thread(body: Body) -> ThreadInfo:
+def _thread(thread: Thread) -> ThreadInfo:
     return ThreadInfo(
-        name=plain(str(body.get("name", ""))),
-        native_id=_int(body, "native_id"),
-        is_main=bool(body.get("is_main")),
-        holds_gil=bool(body.get("holds_gil")),
-        idle=bool(body.get("idle")),
-        frames=[_frame(frame) for frame in body.get("frames") or ()],
-        tasks=[_task(task) for task in body.get("tasks") or ()],
+        name=plain(thread.name),
+        native_id=thread.native_id,
+        is_main=thread.is_main,
+        holds_gil=thread.holds_gil,
+        idle=thread.idle,
+        frames=[_frame(frame) for frame in thread.frames],
+        tasks=[_task(task) for task in thread.tasks],
     )
 
 
-def _task(body: Body) -> TaskInfo:
+def _task(task: AsyncTask) -> TaskInfo:
     return TaskInfo(
-        name=plain(str(body.get("name", ""))),
-        awaits=[plain(str(name)) for name in body.get("awaits") or ()],
-        is_root=bool(body.get("is_root")),
-        frames=[_frame(frame) for frame in body.get("frames") or ()],
+        name=plain(task.name),
+        awaits=[plain(name) for name in task.awaits],
+        is_root=task.is_root,
+        frames=[_frame(frame) for frame in task.frames],
     )
 
 
-def _frame(body: Body) -> FrameInfo:
+def _frame(frame: Frame) -> FrameInfo:
     return FrameInfo(
-        function=plain(str(body.get("function", ""))),
-        file=plain(str(body.get("file", ""))),
-        line=_int(body, "line"),
-        native=bool(body.get("native")),
+        function=plain(frame.function),
+        file=plain(frame.file),
+        line=frame.line,
+        native=frame.native,
     )
 
 
-def incident_info(incident: Incident) -> IncidentInfo:
-    return IncidentInfo(**_fields(incident))
+def incident_info(run: RunId, incident: Incident) -> IncidentInfo:
+    return IncidentInfo(**_fields(run, incident))
 
 
-def _fields(incident: Incident) -> dict[str, Any]:
+def _fields(run: RunId, incident: Incident) -> dict[str, Any]:
     return {
         "id": plain(incident.id),
-        "run": incident.run,
+        "run": run,
         "kind": incident.kind,
         "state": incident.state,
         "since_ns": incident.since_ns,
@@ -370,21 +376,15 @@ def _before(incident: Incident) -> int:
     return incident.since_ns - _CLOCKS_NS
 
 
-def _newest(bodies: Iterable[Body]) -> list[Body]:
-    found: dict[tuple[int, int], Body] = {}
-    for body in sorted(bodies, key=_time):
-        found[_int(body, "rank"), _int(body, "pid")] = body
-    return list(found.values())
+def _newest(stacks: Iterable[Stacks]) -> list[Stacks]:
+    """Of each process."""
+    newest = {(each.rank or 0, each.pid): each for each in sorted(stacks, key=_time)}
+    return list(newest.values())
 
 
-def _of_ranks(bodies: Sequence[Body], ranks: Sequence[int]) -> list[Body]:
-    return [body for body in bodies if not ranks or body.get("rank") in ranks]
+def _of_ranks(stacks: Sequence[Stacks], ranks: Sequence[int]) -> list[Stacks]:
+    return [each for each in stacks if not ranks or each.rank in ranks]
 
 
-def _time(body: Body) -> int:
-    return _int(body, "time_ns")
-
-
-def _int(body: Body, key: str) -> int:
-    value = body.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+def _time(stacks: Stacks) -> int:
+    return stacks.time_ns

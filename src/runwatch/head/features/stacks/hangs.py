@@ -5,7 +5,7 @@ run's progress (`views/diagnosis/`) and asks for a verdict; on a stall another t
 take stacks (`incidents.py`), so that a run that hangs keeps nobody else waiting.
 
 Silence alone proves nothing: records may be on their way.  A verdict holds until the moment up
-to which the run's hosts are known to have told everything.
+to which the run's hosts are known to have sent everything.
 """
 
 from __future__ import annotations
@@ -15,21 +15,30 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from runwatch.buckets import LOWEST
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import RunwatchError
-from runwatch.head.features.stacks.incidents import QUICK, THOROUGH, Incidents, Look
-from runwatch.head.features.stacks.incidents import Wanted as StacksWanted
+from runwatch.head.features.stacks.incidents import (
+    GAP_SECONDS,
+    QUICK,
+    THOROUGH,
+    Incidents,
+    Look,
+    evidence_of,
+)
 from runwatch.head.reading import Reading
 from runwatch.head.settings import HangSettings
 from runwatch.record import Batch, JournalId, RunId, RunScope
+from runwatch.record.commands import StacksWanted
+from runwatch.record.life import RunEnd, RunStart
+from runwatch.record.node import ProcessExit
+from runwatch.record.stacks import Incident, Stacks
 from runwatch.store.store import Wanted
-from runwatch.views.diagnosis.evidence import RankEvidence, gather
+from runwatch.views.diagnosis.evidence import RankEvidence
 from runwatch.views.diagnosis.following import ELAPSED_EVENT, ENTRY_PREFIX, Follower
 from runwatch.views.diagnosis.progress import Stall
-from runwatch.views.incidents import Incident
 from runwatch.views.runs import ProcessState, of_last_attempt
 from runwatch.views.severity import Bearing, next_rise_ns, severity
 from runwatch.views.times import to_the_second
@@ -38,18 +47,19 @@ TICK_SECONDS: Final = 0.5
 FAILED_SECONDS: Final = 60.0
 """After a look that failed, a run is left alone for so long."""
 LOOK_FACTOR: Final[Mapping[Bearing, float]] = {"unsure": 0.5, "busy": 3.0, "idle": 6.0}
-"""One that is not known to be stuck is looked at again after so many floors of the limits, then
-half as often each time: what it is at may end in a hang."""
+"""A run that is not known to be stuck is looked at again after so many times the floor of the
+limits, then half as often each time: it may still come to hang."""
 MOST_CALM: Final = 5
 UNSEEN_SECONDS: Final = 5.0
-"""Where some could not be looked at, we try again: first after so long, then half as soon."""
+"""If nobody could look at some ranks, we try again: first after so long, then half as often."""
 SWEEP_SECONDS: Final = 30.0
 FRESH_SECONDS: Final = 5.0
-"""A host that was heard of within this time has told what it had before."""
+"""A host that sent something within this time has sent all that it had before."""
 RECENT_SECONDS: Final = 60.0
 MOST_RECORDS: Final = 200_000
-LIFE: Final = frozenset(("run_start", "run_end"))
+LIFE: Final = frozenset((RunStart.KIND, RunEnd.KIND))
 logger = logging.getLogger("runwatch.head")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +68,7 @@ class Surroundings:
 
     alive: Callable[[], Collection[JournalId]]
     known_ns: Callable[[str], int | None]
-    """Until when all that a host recorded has come here, by our clock; None: that is not known."""
+    """By host: all that it recorded before this time has come here; None: that is not known."""
     ahead_ns: Callable[[], Mapping[str, int]]
     """How far each host's clock is ahead of ours."""
 
@@ -140,8 +150,8 @@ class HangWatch:
                 self._news.append(batch)
             elif batch.origin.role == "agent":
                 for event in batch.events:
-                    if event.kind == "process_exit":
-                        self._exits.append(JournalId(str(event.body.get("journal"))))
+                    if event.kind == ProcessExit.KIND:
+                        self._exits.append(JournalId(ProcessExit.of(event.body).journal))
 
     # ── in the watch's thread ─────────────────────────────────────────────────────────────────
 
@@ -156,16 +166,16 @@ class HangWatch:
             self._stop.wait(TICK_SECONDS)
 
     def _take_up(self) -> None:
-        """What was going on, and what was open, before this head began."""
+        """The runs that were going on, and the incidents that were open, when this head began."""
         going = {run.run for run in self._reading.summaries() if run.state == "running"}
         for run in going:
             self._begin(run)
-        for incident in self._incidents.all():
+        for run, incident in self._incidents.all():
             if not incident.is_open:
                 continue
-            watched = self._watched.get(incident.run)
+            watched = self._watched.get(run)
             if watched is None:
-                self._incidents.close(incident, "the run was over when the head looked again")
+                self._incidents.close(run, incident, "the run was over when the head looked again")
             else:
                 watched.incident = incident
 
@@ -194,7 +204,8 @@ class HangWatch:
         self._sampled_ns = now_ns
         for run, watched in self._watched.items():
             if watched.incident is None and not watched.looking:
-                self._incidents.taker.ask(run, StacksWanted(native=False), watched.hosts)
+                wanted = StacksWanted(gap_seconds=GAP_SECONDS, native=False)
+                self._incidents.taker.ask(run, wanted, watched.hosts)
 
     def _feed(self) -> set[RunId]:
         """Fold what is new; the runs of which a process began or ended."""
@@ -228,21 +239,21 @@ class HangWatch:
     # ── which runs there are ──────────────────────────────────────────────────────────────────
 
     def _new_runs(self, batches: Iterable[Batch]) -> set[RunId]:
-        """Those of journals that were not heard of before, or have taken part in another run."""
-        found: set[RunId] = set()
+        """The runs of journals that are new to us, or were known to be of other runs only."""
+        new: set[RunId] = set()
         unknown: set[JournalId] = set()
         for batch in batches:
             journal = batch.origin.journal
-            said = {d.run for d in batch.definitions if isinstance(d, RunScope)}
-            found |= said - self._runs.get(journal, set())
-            if not said and journal not in self._runs:
+            runs = {d.run for d in batch.definitions if isinstance(d, RunScope)}
+            new |= runs - self._runs.get(journal, set())
+            if not runs and journal not in self._runs:
                 unknown.add(journal)
         if unknown:
             rows = self._reading.store.processes()
-            found |= {row.run for row in rows if row.journal in unknown and row.run}
+            new |= {row.run for row in rows if row.journal in unknown and row.run}
             for journal in unknown:
                 self._runs.setdefault(journal, set())  # of no run, as far as is known
-        return found
+        return new
 
     def _begin(self, run: RunId) -> None:
         """Follow a run, or those of its processes that have come since."""
@@ -290,7 +301,7 @@ class HangWatch:
         watched.follower = follower
 
     def _entered(self, run: RunId, watched: _Watched, new: Sequence[ProcessState]) -> Follower:
-        """Who joins others adds to what is known; else it is learned from the beginning."""
+        """A process that joins others adds to what is known; without others we learn anew."""
         follower = watched.follower if watched.states else Follower(run, self.settings.limits)
         self._enter(follower, new)
         return follower
@@ -319,11 +330,11 @@ class HangWatch:
             self._is_over(run, watched, states)
 
     def _is_over(self, run: RunId, watched: _Watched, states: Sequence[ProcessState]) -> None:
-        """An attempt is.  If ranks took each other down, that is an incident, too."""
+        """An attempt is over.  If ranks took each other down, that is an incident, too."""
         incident, watched.incident = watched.incident, None
         watched.quiet_until_ns = watched.tries = watched.calm = 0
         if incident is not None:
-            self._incidents.close(incident, _how_it_ended(states))
+            self._incidents.close(run, incident, _how_it_ended(states))
         elif _went_down_together(states):
             self._enter(watched.follower, states)
             evidence = self._evidence(watched.follower, ())
@@ -337,7 +348,7 @@ class HangWatch:
             return
         stall = self._verdict(watched)
         if stall is None:
-            self._went_on(watched)
+            self._went_on(run, watched)
         elif self._clock.mono_ns() >= watched.quiet_until_ns:
             watched.looking = True
             thread = threading.Thread(
@@ -355,7 +366,7 @@ class HangWatch:
             if known is not None:
                 until_ns = min(until_ns, known)
             elif now_ns - self._hearts.get(host, now_ns) < silence_ns:
-                return None  # it may have told of progress, were it in reach
+                return None  # it may have made progress that it cannot tell us of now
         with self._lock:
             return watched.follower.progress.verdict(until_ns)
 
@@ -363,11 +374,11 @@ class HangWatch:
         came_ns, newest_ns = self._lags.get(host, (0, 0))
         fresh_ns = int(FRESH_SECONDS * 1e9)
         if now_ns - came_ns < fresh_ns and came_ns - newest_ns > fresh_ns:
-            return newest_ns  # who sends old records has more of them
+            return newest_ns  # a host that sends old records has more of them
         known = self._around.known_ns(host)
         return now_ns if known is not None and now_ns - known < fresh_ns else known
 
-    def _went_on(self, watched: _Watched) -> None:
+    def _went_on(self, run: RunId, watched: _Watched) -> None:
         if watched.incident is None:
             watched.quiet_until_ns = watched.calm = 0
             return
@@ -376,7 +387,7 @@ class HangWatch:
             since_ns = max((progress.since_ns(rank) for rank in progress.ranks()), default=0)
         if since_ns > watched.incident.since_ns:
             why = f"it went on at {to_the_second(since_ns)}"
-            self._incidents.close(watched.incident, why)
+            self._incidents.close(run, watched.incident, why)
             watched.incident, watched.quiet_until_ns = None, 0
             watched.tries = watched.calm = 0
 
@@ -430,7 +441,7 @@ class HangWatch:
             run,
             wanted,
             watched.hosts,
-            lambda bodies: self._evidence(watched.follower, bodies, stall),
+            lambda stacks: self._evidence(watched.follower, stacks, stall),
             watched.world_size if stall.kind == "run" else 0,
             self._stop.is_set,
         )
@@ -439,17 +450,17 @@ class HangWatch:
         watched.quiet_until_ns = self._clock.mono_ns() + int(seconds * 1e9)
 
     def _evidence(
-        self, follower: Follower, bodies: Iterable[Mapping[str, Any]], stall: Stall | None = None
+        self, follower: Follower, stacks: Iterable[Stacks], stall: Stall | None = None
     ) -> dict[int, RankEvidence]:
         with self._lock:
-            everyone = gather(bodies, follower.progress, self._clock.wall_ns())
+            everyone = evidence_of(stacks, follower.progress, self._clock.wall_ns())
         if stall is None or stall.kind == "run":
             return everyone
-        # The others get on without them: what they do tells nothing.
+        # The others get on without these ranks: their stacks tell nothing of them.
         return {rank: each for rank, each in everyone.items() if rank in stall.ranks}
 
 
-def _drained(waiting: deque[Any]) -> Iterator[Any]:
+def _drained(waiting: deque[T]) -> Iterator[T]:
     while waiting:
         yield waiting.popleft()
 
@@ -461,16 +472,16 @@ def _wanted(since: Mapping[JournalId, int]) -> Wanted:
 
 
 def _knows(follower: Follower) -> bool:
-    """Whether enough was told to know what is usual."""
+    """Whether we have seen enough steps to know how long they usually take."""
     progress = follower.progress
     steps = [progress.last_step(rank) for rank in progress.ranks()]
     return progress.usual_ns() is not None and None not in steps
 
 
 def _newest_ns(batch: Batch, otherwise: int) -> int:
-    found = [column[-1] for column in (batch.points.time_ns, batch.spans.time_ns) if column]
-    found += [batch.events[-1].time_ns] if batch.events else []
-    return max(found, default=otherwise)
+    times = [column[-1] for column in (batch.points.time_ns, batch.spans.time_ns) if column]
+    times += [batch.events[-1].time_ns] if batch.events else []
+    return max(times, default=otherwise)
 
 
 def _went_down_together(states: Sequence[ProcessState]) -> bool:

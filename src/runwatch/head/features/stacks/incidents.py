@@ -1,8 +1,8 @@
-"""Incidents: asks the nodes of a run for stacks, compares them, and records what came of it.
+"""Incidents: asks the nodes of a run for stacks, compares them, and records what they show.
 
-First everyone's Python frames, a few times, which takes little more than the gaps between them;
-from these the incident is named.  Native frames cost a second or more per process with a
-framework's libraries loaded: they are read afterwards, and what they add is recorded with it.
+First come the Python frames of all ranks, a few times: that takes little more than the gaps between
+the looks, and names the incident.  Native frames cost a second or more per process with a
+framework's libraries loaded: they are read afterwards, and the incident is recorded again.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from runwatch.head.own_journal import OwnJournal
 from runwatch.head.reading import Reading
 from runwatch.record import RunId
 from runwatch.record.commands import StacksResult, StacksWanted
+from runwatch.record.stacks import Incident, Severity, Stacks
 from runwatch.store.store import OF_EACH
-from runwatch.views.diagnosis.evidence import RankEvidence
+from runwatch.views.diagnosis.evidence import RankEvidence, gather
 from runwatch.views.diagnosis.hang import HangReport, diagnose
-from runwatch.views.diagnosis.progress import Stall
-from runwatch.views.incidents import INCIDENT, STACKS, Incident, incidents_of
+from runwatch.views.diagnosis.progress import Progress, Stall
+from runwatch.views.incidents import incidents_of
 from runwatch.views.runs import of_last_attempt
-from runwatch.views.severity import Severity
 
 GAP_SECONDS: Final = 1.0
 ANSWER_SECONDS: Final = 15.0
-"""So long we wait for the nodes' answers; a report is made of what came until then."""
+"""So long we wait for the nodes' answers; the report is made of those that came in time."""
 WAIT_SECONDS: Final = 0.25
 LONG_AGO_SECONDS: Final = 120.0
 """A look at an incident ends within this time, also by a node's clock that is off."""
@@ -43,24 +43,19 @@ MOST_FRAMES: Final = 60
 logger = logging.getLogger("runwatch.head")
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which stacks to take."""
-
-    ranks: Sequence[int] | None = None
-    rounds: int = 1
-    gap_seconds: float = GAP_SECONDS
-    native: bool = True
-    incident: str = ""
-    first_round: int = 0
+QUICK: Final = StacksWanted(rounds=3, gap_seconds=GAP_SECONDS, native=False)
+THOROUGH: Final = StacksWanted(rounds=1, gap_seconds=GAP_SECONDS, native=True)
 
 
-QUICK: Final = Wanted(rounds=3, native=False)
-THOROUGH: Final = Wanted(rounds=1, native=True)
+def evidence_of(
+    stacks: Iterable[Stacks], progress: Progress | None = None, now_ns: int | None = None
+) -> dict[int, RankEvidence]:
+    """The diagnosis reads plain bodies."""
+    return gather((each.body() for each in stacks), progress, now_ns)
 
 
 class StackTaker:
-    """Has nodes look at a run's processes, and finds what they saw."""
+    """Has nodes look at a run's processes, and reads what they saw."""
 
     def __init__(self, reading: Reading, outbox: Outbox | None = None) -> None:
         self.reading = reading
@@ -69,27 +64,19 @@ class StackTaker:
     def hosts(self, run: RunId, ranks: Sequence[int] | None = None) -> list[str]:
         """Where processes of the newest attempt live."""
         states = of_last_attempt(self.reading.processes(run))
-        wanted = None if ranks is None else set(ranks)
-        living = (s for s in states if s.state == "running" and (not wanted or s.rank in wanted))
+        chosen = None if ranks is None else set(ranks)
+        living = (s for s in states if s.state == "running" and (not chosen or s.rank in chosen))
         return list(dict.fromkeys(state.host for state in living))
 
     def node_of(self, host: str) -> str:
         """Whom to ask about a host's processes."""
         return host if self.outbox is None else self.outbox.node_of(host)
 
-    def ask(self, run: RunId, wanted: Wanted, hosts: Iterable[str]) -> Sent[StacksResult]:
+    def ask(self, run: RunId, wanted: StacksWanted, hosts: Iterable[str]) -> Sent[StacksResult]:
         """Ask the agents that speak for these hosts."""
         if self.outbox is None:
             raise NotFound("nobody can be asked here: this head has no way to the nodes")
-        command = StacksWanted(
-            run=run,
-            ranks=None if wanted.ranks is None else tuple(wanted.ranks),
-            incident=wanted.incident,
-            rounds=wanted.rounds,
-            gap_seconds=wanted.gap_seconds,
-            native=wanted.native,
-            first_round=wanted.first_round,
-        )
+        command = replace(wanted, run=run)
         nodes = map(self.node_of, hosts)
         return self.outbox.send(command, StacksResult, nodes, ANSWER_SECONDS, run)
 
@@ -117,11 +104,11 @@ class StackTaker:
         start_ns: int | None = None,
         end_ns: int | None = None,
         limit: int | None = None,
-    ) -> list[Mapping[str, Any]]:
-        """Bodies of the stacks that the store has, oldest first."""
+    ) -> list[Stacks]:
+        """The stacks that the store has, oldest first."""
         rows = self.reading.store.events(
             run,
-            kinds=[STACKS],
+            kinds=[Stacks.KIND],
             start_ns=start_ns,
             end_ns=end_ns,
             limit=limit,
@@ -129,16 +116,15 @@ class StackTaker:
             most_bytes=MOST_STACK_BYTES,
             of_each=OF_EACH,
         )
-        bodies = [row.body for row in sorted(rows, key=lambda row: row.time_ns)]
-        if command is not None:
-            bodies = [body for body in bodies if body.get("command") == command]
-        if incident is not None:
-            bodies = [body for body in bodies if body.get("incident") == incident]
-        return bodies
+        return [
+            Stacks.of(row.body)
+            for row in sorted(rows, key=lambda row: row.time_ns)
+            if Stacks.was_for(row.body, command=command, incident=incident)
+        ]
 
 
-Evidence = Callable[[Iterable[Mapping[str, Any]]], Mapping[int, RankEvidence]]
-"""From bodies of `stacks` events, with what is known of the run's progress."""
+Evidence = Callable[[Iterable[Stacks]], Mapping[int, RankEvidence]]
+"""From stacks, with what is known of the run's progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +132,11 @@ class Look:
     report: HangReport
     notes: Mapping[str, Any]
     """What could not be done."""
-    wanted: Wanted
+    wanted: StacksWanted
 
 
 class Incidents:
-    """Any thread may call; one investigation at a time for each run is its caller's business."""
+    """Any thread may call.  The caller begins no second investigation of a run."""
 
     def __init__(
         self, taker: StackTaker, journal: OwnJournal | None = None, *, clock: Clock = system_clock
@@ -160,9 +146,14 @@ class Incidents:
         self._journal = journal or OwnJournal(None)
         self._clock = clock
 
-    def all(self, run: RunId | None = None) -> list[Incident]:
-        events = self.taker.reading.store.events(run, kinds=[INCIDENT], of_each=OF_EACH)
+    def all(self, run: RunId | None = None) -> list[tuple[RunId, Incident]]:
+        """Each with its run, the newest first."""
+        events = self.taker.reading.store.events(run, kinds=[Incident.KIND], of_each=OF_EACH)
         return incidents_of(events)
+
+    def of(self, run: RunId) -> list[Incident]:
+        """The newest first."""
+        return [incident for _, incident in self.all(run)]
 
     def new_id(self) -> str:
         return f"{self._clock.wall_ns():x}-{os.urandom(2).hex()}"
@@ -170,7 +161,7 @@ class Incidents:
     def look(
         self,
         run: RunId,
-        wanted: Wanted,
+        wanted: StacksWanted,
         hosts: Sequence[str],
         evidence: Evidence,
         world_size: int,
@@ -181,14 +172,14 @@ class Incidents:
         sent = self.taker.ask(run, wanted, hosts)
         self.taker.wait(sent, ANSWER_SECONDS, stopping)
         earlier_ns = int(LONG_AGO_SECONDS * 1e9)
-        bodies = self.taker.taken(run, incident=wanted.incident, start_ns=begun_ns - earlier_ns)
-        found = _with_reasons(evidence(_latest(bodies)), sent, self._hosts_of(run))
+        stacks = self.taker.taken(run, incident=wanted.incident, start_ns=begun_ns - earlier_ns)
+        ranks = _with_reasons(evidence(_latest(stacks)), sent, self._hosts_of(run))
         notes = {
             "unreachable": dict(sent.unreachable),
             "silent_hosts": sorted(set(sent.hosts) - set(sent.results)),
-            "looked_at": len({b.get("rank") for b in bodies if b.get("threads")}),
+            "looked_at": len({each.rank for each in stacks if each.threads}),
         }
-        return Look(diagnose(found, world_size=world_size), notes, wanted)
+        return Look(diagnose(ranks, world_size=world_size), notes, wanted)
 
     def _hosts_of(self, run: RunId) -> dict[int, str]:
         states = of_last_attempt(self.taker.reading.processes(run))
@@ -205,16 +196,14 @@ class Incidents:
         before: Incident | None = None,
         severity: Severity = "incident",
     ) -> Incident:
-        """Record it; `before` is what was recorded of the same incident earlier.
+        """Record it; `before` is the same incident as it was recorded last.
 
-        When it was named is when it first became an alarm, or was first told if it is none.
+        It was named when it first became an alarm; one that is no alarm, when it was first told.
         """
         report = look.report
         louder = before is not None and not before.is_alarm and severity != "note"
-        told = {**_bounded(report), **look.notes, "stall": stall.to_json()}
         incident = Incident(
             id=id,
-            run=run,
             kind="hang",
             state="open",
             since_ns=stall.since_ns,
@@ -224,19 +213,19 @@ class Incidents:
             confidence=report.confidence,
             ranks=report.ranks,
             rounds=look.wanted.first_round + look.wanted.rounds,
-            report=told,
+            report={**_bounded(report), **look.notes, "stall": stall.to_json()},
             severity=severity,
         )
-        return self._record(incident)
+        return self._record(run, incident)
 
     def crashed(self, run: RunId, evidence: Mapping[int, RankEvidence], first_ns: int) -> Incident:
-        """Ranks ended badly and nobody is left: who went down first, and who because of it."""
+        """Ranks ended badly and none is left: which went down first, and which because of it."""
         report = diagnose(evidence)
         now_ns = self._clock.wall_ns()
         return self._record(
+            run,
             Incident(
                 id=self.new_id(),
-                run=run,
                 kind="crash",
                 state="closed",
                 since_ns=first_ns,
@@ -248,33 +237,31 @@ class Incidents:
                 confidence=report.confidence,
                 ranks=report.ranks,
                 report=_bounded(report),
-            )
+            ),
         )
 
-    def close(self, incident: Incident, why: str) -> Incident:
-        return self._record(incident.closed(self._clock.wall_ns(), why))
+    def close(self, run: RunId, incident: Incident, why: str) -> Incident:
+        return self._record(run, incident.closed(self._clock.wall_ns(), why))
 
-    def _record(self, incident: Incident) -> Incident:
+    def _record(self, run: RunId, incident: Incident) -> Incident:
         try:
-            self._journal.record(INCIDENT, [incident.to_body()], incident.run)
+            self._journal.record([incident], run)
         except RunwatchError as error:
-            logger.error(
-                "the incident %s of %s is not stored: %s", incident.id, incident.run, error
-            )
+            logger.error("the incident %s of %s is not stored: %s", incident.id, run, error)
         return incident
 
 
-def _latest(bodies: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _latest(stacks: Iterable[Stacks]) -> list[Stacks]:
     """Of the last few rounds: what was true an hour ago is no evidence."""
-    found = [body for body in bodies if isinstance(body.get("round"), int)]
-    last = max((body["round"] for body in found), default=0)
-    return [body for body in found if body["round"] > last - KEPT_ROUNDS]
+    by_round = [(each.round, each) for each in stacks if each.round is not None]
+    last = max((number for number, _ in by_round), default=0)
+    return [each for number, each in by_round if number > last - KEPT_ROUNDS]
 
 
 def _with_reasons(
     evidence: Mapping[int, RankEvidence], sent: Sent[StacksResult], hosts: Mapping[int, str]
 ) -> dict[int, RankEvidence]:
-    """Whoever nobody looked at: why not."""
+    """With the reason, for each rank that nobody looked at."""
     return {rank: _reasoned(each, sent, hosts.get(rank, "")) for rank, each in evidence.items()}
 
 

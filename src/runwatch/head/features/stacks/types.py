@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import TypedDict
 
 import msgspec
 
 from runwatch.head.http.types import Answer, JsonObject
-from runwatch.views.severity import Bearing, Severity
+from runwatch.record.stacks import IncidentKind, IncidentState, Severity
+from runwatch.views.severity import Bearing
 
 
 class FrameInfo(Answer):
@@ -92,8 +93,8 @@ class StackList(Answer):
 class IncidentInfo(Answer):
     id: str
     run: str
-    kind: Literal["hang", "crash"]
-    state: Literal["open", "closed"]
+    kind: IncidentKind
+    state: IncidentState
     since_ns: int
     detected_ns: int
     named_ns: int

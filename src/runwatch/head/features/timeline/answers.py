@@ -32,12 +32,34 @@ from runwatch.head.state.accounts.warming import Warming
 from runwatch.head.state.board import RunBoard
 from runwatch.record import JournalId, RunId
 from runwatch.record.captures import ProfileDeleted, ProfileEvent
+from runwatch.record.life import ClockJump, Fork, JournalLoss, LogText, RunEnd, RunStart, SdkWarning
+from runwatch.record.losses import (
+    LimitReached,
+    PointsNotRecorded,
+    RecordsSkipped,
+    SeriesNotRecorded,
+)
+from runwatch.record.node import (
+    AgentEnd,
+    AgentStart,
+    CollectorFailed,
+    CollectorResumed,
+    CollectorStuck,
+    DeviceAdded,
+    DeviceLost,
+    DeviceUnreadable,
+    GpuXid,
+    ProcessExit,
+    QueueUnknown,
+)
+from runwatch.record.stacks import Incident
 from runwatch.rows import Curve, EventRow
 from runwatch.store.store import OF_EACH
-from runwatch.views import incidents, profiles
+from runwatch.views import profiles
 from runwatch.views.goodput.account import Goodput
 from runwatch.views.goodput.classes import Spent
 from runwatch.views.goodput.pixels import Drawn, drawn
+from runwatch.views.incidents import incidents_of
 from runwatch.views.runs import ProcessState, RunSummary, runs_of
 from runwatch.views.series import Question, attempt_of
 
@@ -48,15 +70,16 @@ MOST_BUCKETS: Final = 1000
 LONGEST_TEXT: Final = 500
 logger = logging.getLogger("runwatch.head")
 
-_ENDS: Final = ("run_start", "run_end", "process_exit")
+_ENDS: Final = (RunStart.KIND, RunEnd.KIND, ProcessExit.KIND)
 _OF_HOSTS: Final = (
-    "gpu_xid", "device_lost", "device_added", "device_unreadable", "collector_stuck",
-    "collector_resumed", "collector_failed", "agent_start", "agent_end",
+    GpuXid.KIND, DeviceLost.KIND, DeviceAdded.KIND, DeviceUnreadable.KIND, CollectorStuck.KIND,
+    CollectorResumed.KIND, CollectorFailed.KIND, AgentStart.KIND, AgentEnd.KIND,
 )  # fmt: skip
 _LOSSES: Final = (
-    "journal_loss", "records_skipped", "clock_jump", "points_not_recorded", "series_not_recorded",
+    JournalLoss.KIND, RecordsSkipped.KIND, ClockJump.KIND, PointsNotRecorded.KIND,
+    SeriesNotRecorded.KIND, LimitReached.KIND, QueueUnknown.KIND,
 )  # fmt: skip
-_CHATTER: Final = ("fork", "warning", "log")
+_CHATTER: Final = (Fork.KIND, SdkWarning.KIND, LogText.KIND)
 """Given up first when there is too much."""
 
 
@@ -250,7 +273,7 @@ class _Events:
         hosts, ranks = {s.host for s in states}, {s.journal: s.rank for s in states}
         grave = self._ask(run, (*_ENDS, *_OF_HOSTS, *_LOSSES)) + [
             _of_rank(event, ranks)
-            for event in self._ask(RunId(""), ("process_exit", *_OF_HOSTS))
+            for event in self._ask(RunId(""), (ProcessExit.KIND, *_OF_HOSTS))
             if _concerns(event, hosts, ranks)
         ]
         chatter = self._ask(run, _CHATTER)
@@ -275,16 +298,16 @@ class _Events:
 
 
 def _concerns(event: EventRow, hosts: set[str], ranks: Mapping[JournalId, int]) -> bool:
-    if event.kind == "process_exit":
-        return event.body.get("journal") in ranks
+    if event.kind == ProcessExit.KIND:
+        return ProcessExit.of(event.body).journal in ranks
     return event.host in hosts
 
 
 def _of_rank(event: EventRow, ranks: Mapping[JournalId, int]) -> EventRow:
     """An agent that did not know the process's run could not tell its rank; its journal does."""
-    if event.kind != "process_exit":
+    if event.kind != ProcessExit.KIND:
         return event
-    return replace(event, rank=ranks[event.body["journal"]])
+    return replace(event, rank=ranks[JournalId(ProcessExit.of(event.body).journal)])
 
 
 def _in_order(events: Iterable[EventRow]) -> list[EventRow]:
@@ -345,7 +368,7 @@ def _profiles(
 
 
 def _incidents(reading: Reading, run: RunId, window: Window) -> list[TimelineIncident]:
-    told = reading.store.events(run, kinds=[incidents.INCIDENT], of_each=OF_EACH)
+    events = reading.store.events(run, kinds=[Incident.KIND], of_each=OF_EACH)
     return [
         TimelineIncident(
             id=plain(incident.id),
@@ -359,6 +382,6 @@ def _incidents(reading: Reading, run: RunId, window: Window) -> list[TimelineInc
             ranks=list(incident.ranks),
             severity=incident.severity,
         )
-        for incident in reversed(incidents.incidents_of(told))
+        for _, incident in reversed(incidents_of(events))
         if window.overlaps(incident.since_ns, incident.closed_ns)
     ]

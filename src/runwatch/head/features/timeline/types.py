@@ -7,11 +7,9 @@ from typing import Literal
 import msgspec
 
 from runwatch.head.http.types import Answer, AttemptInfo, DisruptionInfo, JsonObject
-from runwatch.views.incidents import Kind as IncidentKind
-from runwatch.views.incidents import State as IncidentState
+from runwatch.record.stacks import IncidentKind, IncidentState, Severity
+from runwatch.views.life import State
 from runwatch.views.profiles import State as ProfileState
-from runwatch.views.runs import State
-from runwatch.views.severity import Severity
 
 
 class PieceColumns(Answer):

@@ -1,4 +1,4 @@
--- The catalogue: small, append-only, held in memory as well.  Numbers are the store's own.
+-- The catalogue: small, append-only, also kept in memory.  Numbers are the store's own.
 CREATE TABLE journals (
     number BIGINT, journal VARCHAR, host VARCHAR, pid BIGINT, start_ns BIGINT, boot VARCHAR,
     process_start_ticks BIGINT, role VARCHAR, version VARCHAR
@@ -25,6 +25,6 @@ CREATE TABLE blocks (
     row_count BIGINT, bytes BIGINT, key_min BIGINT, key_max BIGINT, time_min BIGINT, time_max BIGINT
 );
 
--- Grows with every change to `blocks`; a manifest with a higher number than the newest one here
--- proves that this database has lost its tail.
+-- One row per change to `blocks`.  If the manifest has a higher number than the newest one here,
+-- this database has lost its latest changes.
 CREATE TABLE changes (change BIGINT);

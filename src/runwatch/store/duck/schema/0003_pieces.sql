@@ -1,3 +1,3 @@
--- No table changes.  From this version on a large body of an event lies in several rows (pieces.py),
--- which an older Runwatch would take for several events.
+-- No table changes.  Since this version a large event body is stored in several rows (pieces.py),
+-- which an older Runwatch would read as several events.
 SELECT 3;
