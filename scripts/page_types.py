@@ -3,9 +3,8 @@
     python scripts/page_types.py
 
 The results are `web/src/lib/types.generated.ts`, and `tables.generated.ts` with the words and
-colours of the classes of an account, the spans that are counted in them, and what device metrics
-mean.  Both are checked in; a test
-makes them again and compares.
+colours of the classes of an account, the spans that are counted in them, what device metrics mean,
+and the limits of a capture.  Both are checked in; a test makes them again and compares.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from runwatch.head.feature_table import api_document
+from runwatch.record import capture_limits
 from runwatch.views.device_metrics import DEVICE_METRICS
 from runwatch.views.goodput.classes import SPAN_CLASSES, Spent
 from runwatch.views.goodput.looks import LOOKS
@@ -70,6 +70,11 @@ def tables() -> str:
     shape = "{ words: string; meaning: string; light: string; dark: string }"
     spans = {name: Spent(spent).name.lower() for name, spent in SPAN_CLASSES.items()}
     meanings = {metric.name: metric.meaning for metric in DEVICE_METRICS}
+    limits = {
+        "defaultMs": capture_limits.DEFAULT_MS,
+        "maxMs": capture_limits.MAX_MS,
+        "maxSteps": capture_limits.MAX_STEPS,
+    }
     return (
         "// `make types` writes this file.\n\n"
         + _constant("CLASSES", shape, classes)
@@ -77,6 +82,7 @@ def tables() -> str:
         + _constant("SPAN_CLASSES", "string", spans)
         + "\n"
         + _constant("DEVICE_METRICS", "string", meanings)
+        + f"\nexport const CAPTURE_LIMITS = {json.dumps(limits, indent=2)} as const;\n"
     )
 
 

@@ -66,7 +66,7 @@ def run_errand(root: Path, journal: str, pids: list[int]) -> None:
     ]
     context = Context(root, "here", system_clock, lambda: targets, event)
     answer = errand(Command("c1", "stacks", {"run": "r"}), context)
-    print(json.dumps({"events": events, "answer": answer}))
+    print(json.dumps({"events": events, "answer": answer.body()}))
 
 
 def main(how: str, *rest: str) -> None:

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,8 +17,19 @@ from runwatch.head.main import Head, LocalHead
 from runwatch.head.settings import HeadSettings
 from runwatch.journal.liveness import this_host
 from runwatch.record import Command
+from runwatch.record.commands import CommandResult, Ping, PingResult
+from runwatch.record.message import Message
 from runwatch.testing import until
 from tests.integration.processes import Cluster
+
+
+class Fly(Message):
+    """A command that no agent knows."""
+
+    KIND = "fly"
+
+    def body(self) -> dict[str, Any]:
+        return {}
 
 
 @pytest.fixture
@@ -50,7 +62,7 @@ def test_a_command_goes_down_the_stream_and_its_result_comes_up(
     cluster: Cluster, head: Head
 ) -> None:
     outbox, host = head.local.outbox, this_host()
-    assert dict(outbox.send("ping", {}, [host], 5).unreachable) == {
+    assert dict(outbox.send(Ping(), PingResult, [host], 5).unreachable) == {
         host: "no agent of it is connected"
     }
     cluster.start_trainer(hertz=50).wait_for(1)
@@ -60,17 +72,16 @@ def test_a_command_goes_down_the_stream_and_its_result_comes_up(
 
 
 def _processes(head: Head, host: str) -> int:
-    sent = head.local.outbox.send("ping", {}, [host], 20)
+    sent = head.local.outbox.send(Ping(), PingResult, [host], 20)
     assert head.local.outbox.wait(sent, 30)
-    assert sent.results[host]["state"] == "done"
-    processes: int = sent.results[host]["processes"]
-    return processes
+    assert sent.results[host].state == "done"
+    return sent.results[host].processes
 
 
 def test_an_agent_says_what_it_cannot_do(cluster: Cluster, head: Head) -> None:
     cluster.start_agent()
     until(lambda: head.service.agents, 30, "the agent")
-    sent = head.local.outbox.send("fly", {}, [this_host()], 5)
+    sent = head.local.outbox.send(Fly(), CommandResult, [this_host()], 5)
     assert "too old" in sent.unreachable[this_host()]
     assert sent.is_done  # nobody was asked
 
@@ -81,9 +92,9 @@ def test_a_head_that_shares_the_directory_leaves_a_file(cluster: Cluster) -> Non
     head.tail.start()
     try:
         until(lambda: head.tail.agents(), 30, "the agent's journal")
-        sent = head.outbox.send("ping", {}, [this_host()], 20)
+        sent = head.outbox.send(Ping(), PingResult, [this_host()], 20)
         assert head.outbox.wait(sent, 30), cluster.words()
-        assert sent.results[this_host()]["state"] == "done"
+        assert sent.results[this_host()].state == "done"
         assert list((cluster.node_root / "commands" / this_host()).iterdir()) == []
     finally:
         head.close()
@@ -114,9 +125,9 @@ class Desk:
 def test_a_command_is_carried_out_once(tmp_path: Path) -> None:
     calls: list[str] = []
 
-    def count(command: Command, context: Context) -> dict[str, int]:
+    def count(command: Command, context: Context) -> CommandResult:
         calls.append(command.id)
-        return {"calls": len(calls)}
+        return CommandResult(took_ms=len(calls))
 
     desk = Desk(tmp_path, {"count": count})
     for _ in range(3):
@@ -127,7 +138,7 @@ def test_a_command_is_carried_out_once(tmp_path: Path) -> None:
 
 
 def test_a_late_command_is_not_carried_out(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, {"never": lambda command, context: {"done": True}})
+    desk = Desk(tmp_path, {"never": lambda command, context: CommandResult()})
     desk.errands.take(Command("a", "never", expires_ns=1))
     until(lambda: desk.results, 10)
     assert desk.results[0]["state"] == "failed"
@@ -135,7 +146,7 @@ def test_a_late_command_is_not_carried_out(tmp_path: Path) -> None:
 
 
 def test_files_that_are_no_commands_are_taken_away(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, {"ping": lambda command, context: {}})
+    desk = Desk(tmp_path, {"ping": lambda command, context: CommandResult()})
     folder = tmp_path / "commands" / "node"
     folder.mkdir(parents=True)
     (folder / "a.json").write_text("{not json")

@@ -33,6 +33,7 @@ from runwatch.head.settings import HeadSettings
 from runwatch.journal.control import SOCKET
 from runwatch.journal.liveness import ENDED, PROC, this_host
 from runwatch.journal.segment import segment_name
+from runwatch.record.commands import Ping, PingResult
 from runwatch.ship.courier import NOTES, Courier
 from runwatch.testing import until
 from tests import tokens
@@ -343,7 +344,7 @@ def test_a_host_called_like_a_path_is_none(shared: Path, tmp_path: Path) -> None
         while head.tail.round():
             pass
         assert head.tail.agents() == set()  # who is called so is nobody
-        assert head.outbox.send("ping", {}, [host], 5).hosts == ()
+        assert head.outbox.send(Ping(), PingResult, [host], 5).hosts == ()
     finally:
         head.close()
     assert not (tmp_path / "out").exists()

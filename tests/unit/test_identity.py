@@ -17,7 +17,7 @@ import pytest
 
 from runwatch import identity
 from runwatch.agent import powers
-from runwatch.capture.tracing.session_files import place, publish
+from runwatch.capture.tracing.profile_files import place, publish
 from runwatch.files import Folder, journal_folder, read_followed
 from runwatch.identity import CannotBe, User, acting_as, once_as
 from runwatch.journal.reader import JournalReader

@@ -13,10 +13,10 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from runwatch._version import __version__
 from runwatch.address import token_for
@@ -70,6 +70,8 @@ from runwatch.journal.segment import DEFAULT_SEGMENT_BYTES, new_journal_id
 from runwatch.journal.stored import note_head
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import Batch, Command, JournalId, Origin, RunScope
+from runwatch.record.captures import FAILED
+from runwatch.record.commands import CommandResult
 from runwatch.record.life import JournalLoss
 from runwatch.record.losses import JournalAside
 from runwatch.record.node import AgentEnd, AgentStart, CollectorFailed, DeviceOwner, ProcessExit
@@ -456,12 +458,12 @@ class Agent:
             logger.warning("collector %s failed", name, exc_info=error)
             self._book.tell(CollectorFailed(name, f"{type(error).__name__}: {error}"))
 
-    def _carry_out(self, errand: Errand, command: Command, context: Context) -> Mapping[str, Any]:
+    def _carry_out(self, errand: Errand, command: Command, context: Context) -> CommandResult:
         try:
             return errand(command, context)
         except Exception as error:
             logger.warning("command %s (%s) failed", command.kind, command.id, exc_info=error)
-            return {"state": "failed", "why": f"{type(error).__name__}: {error}"}
+            return CommandResult(state=FAILED, why=f"{type(error).__name__}: {error}")
 
     # ── devices ───────────────────────────────────────────────────────────────────────────────
 

@@ -21,7 +21,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+=@-]{0,200}")
 
 
 class Keeping:
-    """Where the files of one head go: `<root>/<run>/plugins/profile/<session>/<name>`."""
+    """Where the files of one head go: `<root>/<run>/plugins/profile/<profile>/<name>`."""
 
     def __init__(
         self,
@@ -66,8 +66,8 @@ class Keeping:
         return pb.Kept(bytes=header.bytes)
 
     def _check_project(self, folder: str, projects: Sequence[str]) -> None:
-        found = self._projects_of(folder)
-        if not found or not set(found) <= set(projects):
+        known = self._projects_of(folder)
+        if not known or not set(known) <= set(projects):
             raise UsageError(
                 f"no run {folder[:80]!r} is known here in {words(projects)}: this node's token is "
                 "for nothing else"

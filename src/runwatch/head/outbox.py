@@ -1,4 +1,4 @@
-"""The outbox: commands to agents, and what came of them.
+"""The outbox: commands to agents, and their results.
 
 A connected agent gets a command down its stream.  A node whose journals we read from the
 directory itself finds it there as a file.  Results are ordinary records; `stored` looks for them.
@@ -13,15 +13,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from runwatch.clock import Clock, system_clock
 from runwatch.files import safe_name, shelf
 from runwatch.record import Batch, Command, RunId
+from runwatch.record.captures import FAILED
+from runwatch.record.commands import CommandResult
+from runwatch.record.message import Message
 from runwatch.wire.commands import FOLDER, command_to_json
 
-RESULT: Final = "command_result"
 REMEMBERED: Final = 1_000
+R = TypeVar("R", bound=CommandResult)
 
 
 class Reach(Protocol):
@@ -38,22 +41,23 @@ class Reach(Protocol):
     def send(self, command: Command) -> None: ...
 
 
-BodyOf = Callable[[str, int], Mapping[str, Any]]
+MessageOf = Callable[[str, int], Message]
 """What to ask of a host, given how far its clock is ahead of ours in nanoseconds."""
 
 
 @dataclass(slots=True)
-class Sent:
-    """One request and how far it has come.  `results` has one per host, as they arrive."""
+class Sent(Generic[R]):
+    """A command that was sent, and its results so far, by host."""
 
     id: str
     kind: str
+    result: type[R]
     hosts: tuple[str, ...]
     """Those that were asked."""
     unreachable: Mapping[str, str]
     """The others, and why."""
     issued_ns: int
-    results: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    results: dict[str, R] = field(default_factory=dict)
     run: RunId | None = None
     """What it is about; None: programs of no run."""
 
@@ -84,51 +88,60 @@ class Outbox:
         self.node_of = node_of
         self._clock = clock
         self._changed = threading.Condition()
-        self._sent: OrderedDict[str, Sent] = OrderedDict()
+        self._sent: OrderedDict[str, Sent[Any]] = OrderedDict()
 
     def send(
         self,
-        kind: str,
-        body: Mapping[str, Any] | BodyOf,
+        message: Message | MessageOf,
+        result: type[R],
         hosts: Iterable[str],
         seconds: float,
         run: RunId | None = None,
-    ) -> Sent:
+    ) -> Sent[R]:
         """Ask `hosts`.  Not carried out by an agent that learns of it more than `seconds` later.
         An agent whose token is for other projects than the run's is told nothing of it."""
         now_ns = self._clock.wall_ns()
         id = f"{now_ns:x}-{os.urandom(4).hex()}"
-        lifetime_ns = int(seconds * 1e9)
-        asked: list[tuple[str, Callable[[Command], None], Command]] = []
+        deliveries: list[tuple[str, Callable[[Command], None], Command]] = []
         unreachable: dict[str, str] = {}
+        reachable = self._reachable(run)
+        local = frozenset(self._local_hosts()) if self._root is not None else frozenset()
+        kind = ""
+        for host in dict.fromkeys(hosts):
+            agent = reachable.get(host)
+            ahead_ns = int(agent.clock_offset_seconds * 1e9) if agent else 0
+            asked = message if isinstance(message, Message) else message(host, ahead_ns)
+            kind = asked.KIND
+            expires_ns = now_ns + ahead_ns + int(seconds * 1e9)
+            command = Command(id, kind, asked.body(), now_ns, expires_ns)
+            if agent is not None and kind not in agent.commands:
+                unreachable[host] = f"its agent is too old to take the command {kind!r}"
+            elif agent is not None:
+                deliveries.append((host, agent.send, command))
+            elif host in local:
+                deliveries.append((host, partial(self._write, host), command))
+            else:
+                unreachable[host] = "no agent of it is connected"
+        asked_hosts = tuple(host for host, _, _ in deliveries)
+        sent = Sent(id, kind, result, asked_hosts, unreachable, now_ns, run=run)
+        self._remember(sent)
+        for _, deliver, command in deliveries:
+            deliver(command)
+        return sent
+
+    def _reachable(self, run: RunId | None) -> dict[str, Reach]:
         project = None if run is None else self._project_of(run)
-        reachable = {
+        return {
             agent.host: agent
             for agent in self._agents()
             if not agent.projects or project in agent.projects
         }
-        local = frozenset(self._local_hosts()) if self._root is not None else frozenset()
-        for host in dict.fromkeys(hosts):
-            agent = reachable.get(host)
-            ahead_ns = int(agent.clock_offset_seconds * 1e9) if agent else 0
-            wanted = body(host, ahead_ns) if callable(body) else body
-            command = Command(id, kind, wanted, now_ns, now_ns + ahead_ns + lifetime_ns)
-            if agent is not None and kind not in agent.commands:
-                unreachable[host] = f"its agent is too old to take the command {kind!r}"
-            elif agent is not None:
-                asked.append((host, agent.send, command))
-            elif host in local:
-                asked.append((host, partial(self._write, host), command))
-            else:
-                unreachable[host] = "no agent of it is connected"
-        sent = Sent(id, kind, tuple(host for host, _, _ in asked), unreachable, now_ns, run=run)
+
+    def _remember(self, sent: Sent[R]) -> None:
         with self._changed:
-            self._sent[id] = sent
+            self._sent[sent.id] = sent
             while len(self._sent) > REMEMBERED:
                 self._sent.popitem(last=False)
-        for _, deliver, command in asked:
-            deliver(command)
-        return sent
 
     def _write(self, host: str, command: Command) -> None:
         assert self._root is not None
@@ -140,12 +153,13 @@ class Outbox:
                 folder.write(f"{command.id}.json", command_to_json(command).encode())
         except OSError as error:
             why = f"its command cannot be left for it: {error}"
-            self._note(host, {"command": command.id, "state": "failed", "why": why})
+            failed = CommandResult(command.id, command.kind, host, FAILED, why)
+            self._note(host, failed.body())
 
-    def find(self, id: str) -> Sent | None:
+    def find(self, id: str) -> Sent[Any] | None:
         return self._sent.get(id)
 
-    def wait(self, sent: Sent, seconds: float) -> bool:
+    def wait(self, sent: Sent[R], seconds: float) -> bool:
         """Whether every host has answered, within this time."""
         with self._changed:
             return self._changed.wait_for(lambda: sent.is_done, seconds)
@@ -153,12 +167,13 @@ class Outbox:
     def stored(self, batches: Sequence[Batch]) -> None:
         for batch in batches:
             for event in batch.events:
-                if event.kind == RESULT:
+                if event.kind == CommandResult.KIND:
                     self._note(batch.origin.host, event.body)
 
     def _note(self, host: str, body: Mapping[str, Any]) -> None:
+        id = CommandResult.of(body).command
         with self._changed:
-            sent = self._sent.get(str(body.get("command")))
+            sent = self._sent.get(id)
             if sent is not None:
-                sent.results[host] = body
+                sent.results[host] = sent.result.of(body)
                 self._changed.notify_all()

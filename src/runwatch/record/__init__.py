@@ -10,7 +10,8 @@ kind of body is one frozen dataclass, a `Message` (`message.py`), in the file of
     sessions.py   measuring sessions
     stacks.py     stacks of a process, and incidents
     captures.py   profiles, and captures on demand
-    commands.py   what a head asks of an agent, and an agent of a process
+    commands.py   what a head asks of an agent
+    control.py    what an agent asks of a process
 
 `kinds.py` lists them all.  `door.py` checks what comes in against them.  Nothing here does any I/O.
 """

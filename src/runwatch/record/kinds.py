@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from runwatch.record.captures import CaptureAsked, CommandResult, ProfileDeleted, ProfileTold
-from runwatch.record.commands import StacksWanted
+from runwatch.record.captures import CaptureRequested, ProfileDeleted, ProfileEvent
+from runwatch.record.commands import CommandResult, Ping, ProfileCommand, StacksWanted
 from runwatch.record.life import (
     ClockJump,
     Config,
@@ -51,12 +51,12 @@ from runwatch.record.stacks import Incident, Stacks
 EVENTS: Final[tuple[type[Message], ...]] = (
     RunStart, RunEnd, ProcessExit, Fork, Config, LogText, Elapsed, GoodputEntry, SdkWarning,
     ClockJump, JournalLoss, JournalGap, JournalAside, RecordsSkipped, SeriesNotRecorded,
-    PointsNotRecorded, LimitReached, JobQueued, QueueUnknown, ProfileTold, ProfileDeleted,
+    PointsNotRecorded, LimitReached, JobQueued, QueueUnknown, ProfileEvent, ProfileDeleted,
     Stacks, Incident, SessionStart, SessionStop, SessionResume, SessionClock,
-    CaptureAsked, CommandResult, AgentStart, AgentEnd, GuestConnect, CollectorFailed,
+    CaptureRequested, CommandResult, AgentStart, AgentEnd, GuestConnect, CollectorFailed,
     CollectorStuck, CollectorResumed, DeviceOwner, DeviceAdded, DeviceLost, DeviceUnreadable,
     DeviceLimited, GpuXid,
 )  # fmt: skip
 BY_KIND: Final[Mapping[str, type[Message]]] = {message.KIND: message for message in EVENTS}
-COMMANDS: Final[tuple[type[Message], ...]] = (StacksWanted,)
+COMMANDS: Final[tuple[type[Message], ...]] = (Ping, StacksWanted, ProfileCommand)
 """What a head may ask of an agent.  The answer is an event `command_result`."""

@@ -19,8 +19,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from dataclasses import fields as fields_of
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
+from runwatch.errors import UsageError
 from runwatch.record.checks import NAME, Check, fields, many, mapped
 
 _FORM = "form"
@@ -64,6 +65,7 @@ class Message:
         return body
 
 
+M = TypeVar("M", bound=Message)
 _known: dict[type[Message], tuple[tuple[str, _Form], ...]] = {}
 
 
@@ -80,6 +82,15 @@ def checks_of(kind: type[Message]) -> dict[str, Check]:
     return {name: form.check for name, form in _forms(kind)}
 
 
+def read_strictly(kind: type[M], body: Mapping[str, Any]) -> M:
+    """A command, which is refused and not guessed at.  Raises UsageError for a wrong field."""
+    for name, check in checks_of(kind).items():
+        value = body.get(name)
+        if value is not None and (wrong := check(value)):
+            raise UsageError(f"{name} {str(value)[:80]!r}: not {wrong}")
+    return kind.of(body)
+
+
 # ── how fields are declared ────────────────────────────────────────────────────────────────────
 
 
@@ -90,6 +101,16 @@ def checked(check: Check, default: Any = None) -> Any:
         return None if check(value) else value
 
     return field(default=default, metadata={_FORM: _Form(check, read)})
+
+
+def formed(
+    check: Check,
+    default: Any,
+    read: Callable[[Any], Any],
+    write: Callable[[Any], Any],
+) -> Any:
+    """A value that is read or written in a way of its own; `read` returns None for a wrong one."""
+    return field(default=default, metadata={_FORM: _Form(check, read, write)})
 
 
 def unless_empty(declared: Any) -> Any:

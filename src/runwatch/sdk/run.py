@@ -49,7 +49,7 @@ from runwatch.sdk.values.units import UNITS
 
 if TYPE_CHECKING:
     from runwatch.sdk.control import Control
-    from runwatch.sdk.profiling.profiling import Capture, Profiler
+    from runwatch.sdk.profiling.profiling import Profiler, ProgramProfile
 
 T = TypeVar("T")
 
@@ -179,15 +179,15 @@ class Run(Intake):
         path: str | os.PathLike[str] | None = None,
         frameworks: Sequence[str] = (),
         **options: bool,
-    ) -> Capture:
+    ) -> ProgramProfile:
         """`with run.profile(steps=3):`, `@run.profile()`, or its `start()` and `stop()`.
 
         Traces what the imported frameworks do, until the block ends, or earlier: after this many
         whole steps or seconds.  Processes with the same `session` share a folder of files.
         """
-        from runwatch.sdk.profiling.profiling import capture
+        from runwatch.sdk.profiling.profiling import profile
 
-        return capture(
+        return profile(
             self, steps, seconds, session, path=path, frameworks=frameworks, options=options
         )
 

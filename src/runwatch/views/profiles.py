@@ -1,56 +1,43 @@
-"""Profile sessions: one capture, on however many processes, as one thing.
+"""Profiles: what the recordings of one name left, on however many processes, as one thing.
 
-Each process tells of its own part in two events of kind `profile`, one when it begins and one when
-it ends; sessions are folded from those.  `profile_deleted` {run, session}, which a head writes,
-forgets what was told before it.
+Each process tells of its own part in two events `profile`, one when its recording begins and one
+when it ends; profiles are folded from those.  `profile_deleted`, which a head writes, forgets what
+was told before it.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
-from runwatch import profile_event
-from runwatch.errors import UsageError
-from runwatch.profile_event import DONE, FAILED, PROFILE, STARTED
 from runwatch.record import JournalId, RunId
+from runwatch.record.captures import (
+    DONE,
+    FAILED,
+    STARTED,
+    ProfileDeleted,
+    ProfileEvent,
+    is_profile_name,
+)
 from runwatch.rows import EventRow
 from runwatch.views.runs import ProcessState
 
-DELETED: Final = "profile_deleted"
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 _ENDED: Final = "the process ended meanwhile"
 _SILENT: Final = "the process was not heard of again"
+_LONGEST_WHY: Final = 2_000
 
 State = Literal["running", "done", "failed", "partial"]
 _STATES: Final[Mapping[str, State]] = {STARTED: "running", DONE: "done", FAILED: "failed"}
 Key = tuple[RunId, str]
-"""A run, and the id of a session of it."""
-
-
-class BadSession(UsageError):
-    pass
-
-
-def is_safe(name: str) -> bool:
-    """Whether a folder may be called so."""
-    return _NAME.fullmatch(name) is not None and ".." not in name
-
-
-def check_session(name: str) -> str:
-    if not is_safe(name):
-        raise BadSession(
-            f"{name[:80]!r} cannot name a profile session: 1 to 128 letters, digits, '.', '_' and "
-            "'-', the first a letter or digit, and no '..'"
-        )
-    return name
+"""A run, and the name of a profile of it."""
+_PartKey = tuple[JournalId, int, str]
+"""A journal, a rank and a framework."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one process captured."""
+    """What one process's recording left."""
 
     journal: JournalId
     host: str
@@ -69,12 +56,13 @@ class Part:
     origin: str
     command: str
     told_ns: int
+    """When the process told of it last."""
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class Profile:
     run: RunId
-    id: str
+    name: str
     parts: tuple[Part, ...]
     """By rank."""
 
@@ -92,7 +80,7 @@ class Session:
         for part in self.parts:
             if part.why:
                 ranks.setdefault(part.why, []).append(part.rank)
-        return "; ".join(f"{_ranks(hit)}: {why}" for why, hit in ranks.items())
+        return "; ".join(f"{rank_words(hit)}: {why}" for why, hit in ranks.items())
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -141,9 +129,11 @@ class Session:
         return next((part.origin for part in self.parts if part.origin), "")
 
 
-def _ranks(hit: list[int]) -> str:
-    shown = ", ".join(map(str, sorted(set(hit))[:8])) + (" …" if len(set(hit)) > 8 else "")
-    return f"rank{'s' if len(set(hit)) > 1 else ''} {shown}"
+def rank_words(ranks: Iterable[int]) -> str:
+    """`ranks 0, 3, 8`, the first eight of them."""
+    known = sorted(set(ranks))
+    shown = ", ".join(map(str, known[:8])) + (" …" if len(known) > 8 else "")
+    return f"rank{'s' if len(known) > 1 else ''} {shown}"
 
 
 def gone_of(states: Iterable[ProcessState]) -> dict[JournalId, str]:
@@ -158,32 +148,34 @@ def gone_of(states: Iterable[ProcessState]) -> dict[JournalId, str]:
 
 def fold(
     events: Iterable[EventRow], gone: Mapping[JournalId, str] | None = None
-) -> dict[Key, Session]:
-    """Sessions in the order in which they began.
+) -> dict[Key, Profile]:
+    """Profiles in the order in which they began.
 
     What processes that are `gone` began and did not end, failed.  What makes no sense is left out.
     """
-    parts: dict[Key, dict[tuple[str, int, str], Part]] = {}
-    for event in sorted(events, key=lambda event: event.time_ns):
-        if event.kind == DELETED:
-            key = RunId(str(event.body.get("run", ""))), str(event.body.get("session", ""))
-            parts.pop(key, None)
-        elif event.kind == PROFILE and (part := _part(event)) is not None:
-            _tell(parts.setdefault((_run(event), str(event.body["session"])), {}), part)
-    made = (_session(key, told, gone or {}) for key, told in parts.items())
-    return {(s.run, s.id): s for s in sorted(made, key=lambda s: (s.start_ns, s.run, s.id))}
+    parts: dict[Key, dict[_PartKey, Part]] = {}
+    for row in sorted(events, key=lambda row: row.time_ns):
+        if row.kind == ProfileDeleted.KIND:
+            deleted = ProfileDeleted.of(row.body)
+            parts.pop((RunId(deleted.run), deleted.session), None)
+        elif row.kind == ProfileEvent.KIND:
+            event = ProfileEvent.read(row.body)
+            if event is not None and is_profile_name(event.session):
+                key = _run(row, event), event.session
+                _add(parts.setdefault(key, {}), _part(row, event))
+    profiles = (_profile(key, of_key.values(), gone or {}) for key, of_key in parts.items())
+    ordered = sorted(profiles, key=lambda profile: (profile.start_ns, profile.run, profile.name))
+    return {(profile.run, profile.name): profile for profile in ordered}
 
 
-def _run(event: EventRow) -> RunId:
+def _run(row: EventRow, event: ProfileEvent) -> RunId:
     """Programs that are of no run are told of under a name of their own."""
-    named = event.body.get("run")
-    has_name = not event.run and isinstance(named, str) and is_safe(named)
-    return RunId(str(named)) if has_name else event.run
+    return RunId(event.run) if not row.run and is_profile_name(event.run) else row.run
 
 
-def _session(key: Key, told: Mapping[Any, Part], gone: Mapping[JournalId, str]) -> Session:
-    parts = [_broken_off(part, gone.get(part.journal, "")) for part in told.values()]
-    return Session(*key, tuple(sorted(parts, key=lambda part: (part.rank, part.host))))
+def _profile(key: Key, parts: Iterable[Part], gone: Mapping[JournalId, str]) -> Profile:
+    ended = [_broken_off(part, gone.get(part.journal, "")) for part in parts]
+    return Profile(*key, tuple(sorted(ended, key=lambda part: (part.rank, part.host))))
 
 
 def _broken_off(part: Part, why: str) -> Part:
@@ -192,7 +184,7 @@ def _broken_off(part: Part, why: str) -> Part:
     return replace(part, state="failed", why=why, end_ns=part.told_ns)
 
 
-def _tell(known: dict[tuple[str, int, str], Part], part: Part) -> None:
+def _add(known: dict[_PartKey, Part], part: Part) -> None:
     key = part.journal, part.rank, part.framework
     before = known.get(key)
     if before is not None:
@@ -207,26 +199,23 @@ def _tell(known: dict[tuple[str, int, str], Part], part: Part) -> None:
     known[key] = part
 
 
-def _part(event: EventRow) -> Part | None:
-    told = profile_event.read(event.body)
-    if told is None or not is_safe(told.session):
-        return None
-    state = _STATES[told.state]
+def _part(row: EventRow, event: ProfileEvent) -> Part:
+    state = _STATES[event.state]
     return Part(
-        journal=event.journal,
-        host=told.host or event.host,
-        rank=event.rank if told.rank is None else told.rank,
-        framework=told.framework,
+        journal=row.journal,
+        host=event.host or row.host,
+        rank=row.rank if event.rank is None else event.rank,
+        framework=event.framework,
         state=state,
-        why=told.why[:2000],
-        files=tuple(told.files),
-        directory=told.directory,
-        bytes=told.bytes,
-        start_ns=told.start_ns or event.time_ns,
-        end_ns=None if state == "running" else told.end_ns or event.time_ns,
-        first_step=told.first_step,
-        last_step=told.last_step,
-        origin=told.origin,
-        command=told.command,
-        told_ns=event.time_ns,
+        why=event.why[:_LONGEST_WHY],
+        files=event.files,
+        directory=event.directory,
+        bytes=event.bytes,
+        start_ns=event.start_ns or row.time_ns,
+        end_ns=None if state == "running" else event.end_ns or row.time_ns,
+        first_step=event.first_step,
+        last_step=event.last_step,
+        origin=event.origin,
+        command=event.command,
+        told_ns=row.time_ns,
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from runwatch.agent.errands import kineto
-from runwatch.agent.errands.kineto import SETTLE_NS, STALE_NS, TICK_NS, KinetoDaemon, Order
+from runwatch.agent.errands.kineto import SETTLE_NS, STALE_NS, TICK_NS, KinetoDaemon, KinetoRequest
 from runwatch.clock import system_clock
 from runwatch.testing import until
 
@@ -72,9 +72,9 @@ def test_an_order_is_given_once(daemon: KinetoDaemon, program: Program) -> None:
     assert (client.pid, client.own_pid, client.user) == (os.getpid(), 7, os.getuid())
     assert daemon.client([1, 2]) is None and daemon.client([1, os.getpid()]) == client
     start_ns = system_clock.wall_ns() + 60 * 10**9
-    order = Order("/tmp/x/trace.json", start_ns, 500)
-    assert daemon.order(client.pid, order)
-    assert not daemon.order(client.pid, Order("/tmp/y.json"))
+    order = KinetoRequest("/tmp/x/trace.json", start_ns, 500)
+    assert daemon.offer(client.pid, order)
+    assert not daemon.offer(client.pid, KinetoRequest("/tmp/y.json"))
     said = dict(line.split("=") for line in program.ask().splitlines())
     assert said.pop("ACTIVITIES_LOG_FILE") == "/tmp/x/trace.json"
     assert said.pop("ACTIVITIES_WARMUP_PERIOD_SECS") == "1"
@@ -88,8 +88,8 @@ def test_an_order_is_given_once(daemon: KinetoDaemon, program: Program) -> None:
 
 def test_who_asks_too_late_begins_later(daemon: KinetoDaemon, program: Program) -> None:
     program.ask()
-    order = Order("/t.json", start_ns=1, duration_ms=5)
-    daemon.order(os.getpid(), order)
+    order = KinetoRequest("/t.json", start_ns=1, duration_ms=5)
+    daemon.offer(os.getpid(), order)
     before_ns = system_clock.wall_ns()
     text = program.ask()
     assert order.start_ns > before_ns + SETTLE_NS - TICK_NS
@@ -99,7 +99,7 @@ def test_who_asks_too_late_begins_later(daemon: KinetoDaemon, program: Program) 
 def test_the_start_lies_well_between_two_looks_of_the_program() -> None:
     """It begins to warm up at a look that is 1 to 2 s before the start: here, always 1.5 s."""
     for tick_ns in range(0, 3 * TICK_NS, 70_000_000):
-        order = Order("/t.json", 100 * TICK_NS, 500)
+        order = KinetoRequest("/t.json", 100 * TICK_NS, 500)
         order.text(90 * TICK_NS, tick_ns)
         assert (order.start_ns - tick_ns) % TICK_NS == pytest.approx(TICK_NS // 2, abs=1_000_000)
         assert 99 * TICK_NS < order.start_ns <= 100 * TICK_NS
@@ -108,10 +108,10 @@ def test_the_start_lies_well_between_two_looks_of_the_program() -> None:
 
 def test_steps(daemon: KinetoDaemon, program: Program) -> None:
     program.ask()
-    daemon.order(os.getpid(), Order("/t.json", steps=3))
+    daemon.offer(os.getpid(), KinetoRequest("/t.json", steps=3))
     said = program.ask()
     assert "PROFILE_START_ITERATION_ROUNDUP=1\n" in said and "ACTIVITIES_ITERATIONS=3\n" in said
-    daemon.order(os.getpid(), Order("/t.json", steps=3, at_step=50))
+    daemon.offer(os.getpid(), KinetoRequest("/t.json", steps=3, at_step=50))
     assert "PROFILE_START_ITERATION=50\n" in program.ask()
 
 
@@ -119,8 +119,8 @@ def test_a_program_that_is_profiled_gets_no_order(daemon: KinetoDaemon, program:
     program.ask(kinds=1)
     (client,) = daemon.clients()
     assert not client.free
-    order = Order("/t.json")
-    daemon.order(client.pid, order)
+    order = KinetoRequest("/t.json")
+    daemon.offer(client.pid, order)
     assert program.ask(kinds=1) == ""
     daemon.withdraw(client.pid, order)
     assert program.ask() == ""
@@ -184,8 +184,8 @@ def test_a_question_that_waited_too_long_is_not_answered(tmp_path: Path) -> None
     """Its program has given up: it would take the answer for that to its next question."""
     daemon = KinetoDaemon(folder=tmp_path)
     sent_ns = time.time_ns() - 2 * STALE_NS
-    order = Order("/t.json")
-    daemon.order(os.getpid(), order)
+    order = KinetoRequest("/t.json")
+    daemon.offer(os.getpid(), order)
     known = {
         socket.SCM_CREDENTIALS: struct.pack("3i", os.getpid(), 0, 0),
         35: struct.pack("qq", *divmod(sent_ns, 10**9)),

@@ -18,18 +18,21 @@ from runwatch.agent.listening import owners_of, ports_of
 from runwatch.clock import system_clock
 from runwatch.journal.liveness import start_ticks
 from runwatch.record import Command
+from runwatch.record.commands import CaptureResult, PreflightResult, TargetProfile
+
+Result = CaptureResult | PreflightResult
 
 
-def carried_out(root: Path, body: Mapping[str, Any], *targets: Target) -> Mapping[str, Any]:
+def carried_out(root: Path, body: Mapping[str, Any], *targets: Target) -> Result:
     told: list[str] = []
 
     def event(kind: str, body: Mapping[str, Any], scope: int = 0) -> None:
         told.append(kind)
 
     context = Context(root, "node", system_clock, lambda: targets, event)
-    found = ProfileErrand(KinetoDaemon(folder=root))(Command("c-1", "profile", body), context)
-    assert told == []
-    return found
+    result = ProfileErrand(KinetoDaemon(folder=root))(Command("c-1", "profile", body), context)
+    assert told == [] and isinstance(result, CaptureResult | PreflightResult)
+    return result
 
 
 @pytest.mark.parametrize(
@@ -45,33 +48,34 @@ def carried_out(root: Path, body: Mapping[str, Any], *targets: Target) -> Mappin
         ({"session": "s", "steps": "many"}, "steps 'many'"),
         ({"session": "s", "steps": 1, "start_ns": 2**62}, "s ahead"),
         ({"session": "s", "steps": 1, "ranks": "all"}, "ranks 'all': not a list"),
-        ({"session": "s", "steps": 1, "pids": [1.5]}, "pids '1.5'"),
+        ({"session": "s", "steps": 1, "pids": [1.5]}, "pids '[1.5]'"),
         ({"session": "s", "steps": 1, "run": "../up", "plain": True}, "run '../up'"),
     ],
 )
 def test_what_cannot_be(tmp_path: Path, body: dict[str, Any], words: str) -> None:
-    found = carried_out(tmp_path, body)
-    assert found["state"] == "failed" and words in found["why"]
+    result = carried_out(tmp_path, body)
+    assert result.state == "failed" and words in result.why
     assert list(tmp_path.iterdir()) == []
 
 
 def test_nobody_is_there(tmp_path: Path) -> None:
-    found = carried_out(tmp_path, {"session": "s", "steps": 1, "run": "r"})
-    assert (found["state"], found["why"]) == ("failed", "no such process of the run lives here")
-    found = carried_out(tmp_path, {"preflight": True, "plain": True, "pids": [os.getpid()]})
-    (process,) = found["processes"]
-    assert process["way"] == "" and "profiler port" in process["why"]
+    result = carried_out(tmp_path, {"session": "s", "steps": 1, "run": "r"})
+    assert (result.state, result.why) == ("failed", "no such process of the run lives here")
+    result = carried_out(tmp_path, {"preflight": True, "plain": True, "pids": [os.getpid()]})
+    (target,) = result.processes
+    assert target.way == "" and "profiler port" in target.why
 
 
 def test_a_process_whose_socket_is_gone(tmp_path: Path) -> None:
     labels = {"rank": "2", "journal": "j"}
     (tmp_path / "journals" / "j").mkdir(parents=True)
     mine = Target(os.getpid(), 1, labels, "r", start_ticks(os.getpid()) or 0)
-    found = carried_out(tmp_path, {"session": "s", "steps": 1, "run": "r"}, mine)
-    (process,) = found["processes"]
-    assert (process["rank"], process["state"], process["way"]) == (2, "failed", "")
-    assert "serves no control socket" in process["why"]
-    assert carried_out(tmp_path, {"preflight": True, "ranks": [0]}, mine)["processes"] == []
+    result = carried_out(tmp_path, {"session": "s", "steps": 1, "run": "r"}, mine)
+    (target,) = result.processes
+    assert isinstance(target, TargetProfile)
+    assert (target.rank, target.state, target.way) == (2, "failed", "")
+    assert "serves no control socket" in target.why
+    assert carried_out(tmp_path, {"preflight": True, "ranks": [0]}, mine).processes == ()
 
 
 def test_ports_of_a_process() -> None:
@@ -93,8 +97,8 @@ def test_ports_of_a_process() -> None:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_one_that_fails_leaves_the_others() -> None:
-    def fails() -> Mapping[str, Any]:
+    def fails() -> TargetProfile:
         raise KeyError("mine")
 
-    good: Mapping[str, Any] = {"state": "done"}
+    good = TargetProfile(state="done")
     assert together([lambda: good, fails, lambda: good], LOST) == [good, LOST, good]

@@ -9,7 +9,7 @@ from runwatch.agent.errands.commands import Context
 from runwatch.agent.errands.stacks import MAX_CHILDREN, bounded, errand, is_wanted, subjects
 from runwatch.clock import system_clock
 from runwatch.record import Command
-from runwatch.record.commands import StacksWanted
+from runwatch.record.commands import StacksResult, StacksWanted
 
 
 def target(pid: int, rank: int = 0, run: str = "r") -> Target:
@@ -84,8 +84,8 @@ def test_rounds_and_reasons(tmp_path: Path) -> None:
     context = Context(tmp_path, "here", system_clock, lambda: [gone], event)
     body = {"rounds": 2, "gap_seconds": 0.01, "incident": "i1"}
     answer = errand(Command("c1", "stacks", body), context)
-    assert (answer["processes"], answer["looked"]) == (1, 0)
-    assert "process 4000000 cannot be seen" in answer["problems"]["4000000"]
+    assert (answer.processes, answer.looked) == (1, 0)
+    assert "process 4000000 cannot be seen" in answer.problems["4000000"]
     assert [(e["round"], e["incident"], e["rank"], e["threads"]) for e in events] == [
         (0, "i1", 2, []), (1, "i1", 2, []),
     ]  # fmt: skip
@@ -94,4 +94,4 @@ def test_rounds_and_reasons(tmp_path: Path) -> None:
 def test_nobody_of_that_run(tmp_path: Path) -> None:
     context = Context(tmp_path, "here", system_clock, lambda: [target(1)], lambda *_, **__: None)
     answer = errand(Command("c1", "stacks", {"run": "other"}), context)
-    assert answer == {"processes": 0, "looked": 0, "problems": {}}
+    assert answer == StacksResult(processes=0, looked=0, problems={})

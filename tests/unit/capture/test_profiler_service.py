@@ -17,10 +17,10 @@ import pytest
 from runwatch.capture.tracing import profiler_service as service
 from runwatch.capture.tracing.gathering import gather
 from runwatch.capture.tracing.profiler_service import (
-    Asked,
     CannotProfile,
     NoProfiler,
     NothingListens,
+    PortTarget,
     ProfileAnswer,
     ProfilerBusy,
     ProfileRequest,
@@ -63,7 +63,7 @@ def test_a_question_arrives_as_it_was_asked() -> None:
 
 
 def test_the_options_are_where_the_frameworks_look_for_them() -> None:
-    message = service.write_request(Asked("h:1", "name"), 250, "s", TracerLevels(3, 0, 1))
+    message = service.write_request(PortTarget("h:1", "name"), 250, "s", TracerLevels(3, 0, 1))
     found = {number: (begin, end) for number, begin, end in fields(message, 0, len(message))}
     options = message[slice(*found[4])]
     inside = {number: (begin, end) for number, begin, end in fields(options, 0, len(options))}
@@ -81,7 +81,7 @@ def test_all_are_asked_before_any_has_answered() -> None:
         return ProfileAnswer(request.host_name.encode())
 
     with ExitStack() as stack:
-        asked = [Asked(stack.enter_context(serving(profile)), f"host-{n}") for n in range(3)]
+        asked = [PortTarget(stack.enter_context(serving(profile)), f"host-{n}") for n in range(3)]
         answers = service.profile_all(asked, 100, "s", start_ns=time.time_ns() + 1_000_000)
     assert [a.xspace for a in answers if isinstance(a, ProfileAnswer)] == [
         b"host-0", b"host-1", b"host-2",
@@ -147,7 +147,7 @@ def test_traces_are_gathered_in_one_folder(tmp_path: Path) -> None:
         serving(lambda _: ProfileAnswer(XSPACE)) as one,
         serving(lambda _: ProfileAnswer(b"", kineto)) as two,
     ):
-        asked = [Asked(one, ""), Asked(two, "b/../c"), Asked(free_address(), "gone")]
+        asked = [PortTarget(one, ""), PortTarget(two, "b/../c"), PortTarget(free_address(), "gone")]
         found = gather(asked, f"file://{tmp_path}", "s1", 10)
         assert [one.host for one in found] == ["gpu7", "b/../c", "gone"]
         assert found[2].why.startswith("nothing listens on")

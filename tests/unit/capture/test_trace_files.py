@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 
 from runwatch.capture.tracing import profiler_service, traces
-from runwatch.capture.tracing.profiler_service import ProfileAnswer, ProfileRequest, read_request
-from runwatch.capture.tracing.session_files import (
+from runwatch.capture.tracing.profile_files import (
     LocalPlace,
     as_host,
-    checked_name,
     place,
+    profile_folder,
     publish,
-    session_folder,
     stems,
 )
+from runwatch.capture.tracing.profiler_service import ProfileAnswer, ProfileRequest, read_request
 from runwatch.capture.tracing.trace_checks import kineto_problems, xplane_problems, xplane_window
 from runwatch.errors import UsageError
+from runwatch.record.captures import checked_name
 
 TRACES = Path(__file__).parents[2] / "fixtures" / "traces"
 
@@ -142,7 +142,7 @@ def test_a_kineto_trace_is_looked_through(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a", "2026.11.15-x_Y", "x" * 128])
 def test_names_that_may_be_paths(name: str) -> None:
     assert checked_name(name) == name
-    assert session_folder("gs://bucket/x/", "run", name) == (
+    assert profile_folder("gs://bucket/x/", "run", name) == (
         f"gs://bucket/x/run/plugins/profile/{name}"
     )
 
@@ -154,13 +154,13 @@ def test_names_that_may_not(name: Any) -> None:
     with pytest.raises(UsageError, match="session"):
         checked_name(name)
     with pytest.raises(UsageError, match="run"):
-        session_folder("/tmp", name, "fine")
+        profile_folder("/tmp", name, "fine")
 
 
 def test_folders_and_urls(tmp_path: Path) -> None:
     wanted = str(tmp_path / "r" / "plugins" / "profile" / "s")
-    assert session_folder(str(tmp_path), "r", "s") == wanted
-    assert session_folder(f"file://{tmp_path}", "r", "s") == wanted
+    assert profile_folder(str(tmp_path), "r", "s") == wanted
+    assert profile_folder(f"file://{tmp_path}", "r", "s") == wanted
     assert as_host("../evil host") == "evil-host"
     assert as_host("..") == "host"
     assert list(islice(stems("h", 3, first=True), 4)) == ["h", "h.rank3", "h.rank3.2", "h.rank3.3"]
@@ -203,7 +203,7 @@ def test_any_url_that_fsspec_knows(tmp_path: Path) -> None:
     try:
         for number in range(2):
             files = traced(tmp_path / str(number), f"trace {number}")
-            target = place(session_folder("memory://bucket", "run", "s"))
+            target = place(profile_folder("memory://bucket", "run", "s"))
             found = publish(files, "trace", target, stems("h", 0, first=True), tmp_path / "claims")
             assert found.directory == "memory://bucket/run/plugins/profile/s"
             assert found.bytes == 14

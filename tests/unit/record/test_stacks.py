@@ -50,7 +50,8 @@ def test_what_was_written_before_is_written_field_for_field(name: str) -> None:
     before = {key: value for key, value in OLD[name].items() if value is not None}
     written = WRITTEN[name].of(OLD[name]).body()
     assert written == before
-    assert list(written) == list(before), "the order is what a person reads"
+    if name != "result":  # it begins with what every result has
+        assert list(written) == list(before), "the order is what a person reads"
 
 
 def test_there_and_back() -> None:

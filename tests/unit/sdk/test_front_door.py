@@ -84,6 +84,26 @@ def test_importing_and_using_it_loads_the_standard_library_only(tmp_path: Path) 
     ]
 
 
+def test_shapes_of_captures_are_loaded_only_for_a_profile(tmp_path: Path) -> None:
+    """A dataclass takes a third of a millisecond to make, and most processes are never profiled."""
+    done = run_program(
+        """
+        import sys, runwatch
+        def loaded():
+            names = ("captures", "commands", "control")
+            return [name for name in names if f"runwatch.record.{name}" in sys.modules]
+        with runwatch.init("light") as run:
+            with run.step(1):
+                run.log(loss=1.0)
+            print(loaded())
+            run.profile()
+            print(loaded())
+        """,
+        tmp_path,
+    )
+    assert done.stdout.splitlines() == ["[]", "['captures', 'control']"]
+
+
 def test_another_room_does_not_bring_the_sdk_along(tmp_path: Path) -> None:
     done = run_program(
         "import sys, runwatch.record; print([m for m in sys.modules if 'runwatch.sdk' in m])",

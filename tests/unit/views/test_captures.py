@@ -7,14 +7,17 @@ from typing import Any
 import pytest
 
 from runwatch.record import JournalId
-from runwatch.views.captures import PATIENCE_NS, Asked, Capture, capture_of, reasons
+from runwatch.record.captures import CaptureRequested
+from runwatch.record.commands import CaptureResult
+from runwatch.views import captures
+from runwatch.views.captures import PATIENCE_NS, Capture, reasons
 from runwatch.views.profiles import Part, State
 
 S = 10**9
 START = 1_000 * S
 
 
-def asked(**changes: Any) -> Asked:
+def asked(**changes: Any) -> CaptureRequested:
     body = {
         "session": "s",
         "command": "c",
@@ -28,7 +31,7 @@ def asked(**changes: Any) -> Asked:
             {"host": "b", "rank": 1, "pid": 20, "way": "port"},
         ],
     }
-    return Asked.of("run", body | changes)
+    return CaptureRequested.of(body | changes)
 
 
 def part(host: str, rank: int, state: State, start_ns: int = 0, end_ns: int | None = None) -> Part:
@@ -38,12 +41,19 @@ def part(host: str, rank: int, state: State, start_ns: int = 0, end_ns: int | No
     )  # fmt: skip
 
 
-def result(host: str, *processes: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"host": host, "command": "c", "processes": list(processes), **more}
+def result(host: str, *processes: dict[str, Any], **more: Any) -> CaptureResult:
+    body = {"host": host, "command": "c", "processes": list(processes), **more}
+    return CaptureResult.of(body)
+
+
+def capture_of(
+    request: CaptureRequested, parts: list[Part], results: list[CaptureResult], now_ns: int
+) -> Capture:
+    return captures.capture_of("run", request, parts, results, now_ns)
 
 
 def states(capture: Capture) -> list[str]:
-    return [process.state for process in capture.processes]
+    return [target.state for target in capture.targets]
 
 
 def test_it_goes_from_asked_to_done() -> None:
@@ -89,8 +99,8 @@ def test_a_node_tells_what_a_process_did_not() -> None:
     done = {"rank": 0, "pid": 10, "way": "sdk", "state": "done", "files": ["x"], "bytes": 7}
     capture = capture_of(asked(), [], [result("a", done), result("b", failed)], START)
     assert capture.state == "partial" and states(capture) == ["done", "failed"]
-    assert capture.processes[0].files == ("x",) and capture.overlap_percent is None
-    assert reasons(capture.processes) == {"no socket": [1]}
+    assert capture.targets[0].files == ("x",) and capture.overlap_percent is None
+    assert reasons(capture.targets) == {"no socket": [1]}
 
 
 def test_what_a_process_tells_is_fuller() -> None:
@@ -101,19 +111,17 @@ def test_what_a_process_tells_is_fuller() -> None:
         [result("a", said)],
         START,
     )
-    assert capture.state == "done" and capture.processes[0].bytes == 5
+    assert capture.state == "done" and capture.targets[0].bytes == 5
 
 
 def test_hosts_that_say_nothing() -> None:
     late = START + 3 * S + PATIENCE_NS
     given_up = capture_of(asked(), [part("a", 0, "done", START, START + S)], [], late)
-    assert (
-        states(given_up) == ["done", "failed"] and "nothing was heard" in given_up.processes[1].why
-    )
+    assert states(given_up) == ["done", "failed"] and "nothing was heard" in given_up.targets[1].why
     lost = capture_of(asked(hosts=["a"], unreachable={"b": "no agent"}), [], [], START)
-    assert states(lost) == ["asked", "failed"] and lost.processes[1].why == "no agent"
+    assert states(lost) == ["asked", "failed"] and lost.targets[1].why == "no agent"
     refused = capture_of(asked(), [], [result("b", state="failed", why="too late")], START)
-    assert refused.processes[1].why == "too late"
+    assert refused.targets[1].why == "too late"
 
 
 def test_a_pod_s_process_is_one_whoever_tells_of_it() -> None:
@@ -122,11 +130,11 @@ def test_a_pod_s_process_is_one_whoever_tells_of_it() -> None:
     told = [part("pod", 1, "done", START + 500 * S, START + 502 * S)]
     answers = [result("a"), result("b", {"host": "pod", "rank": 1, "pid": 20, "state": "done"})]
     for parts, results in ((told, answers), (told, answers[:1]), ([], answers)):
-        (process, *others) = capture_of(request, parts, results, START + S).processes[::-1]
+        (process, *others) = capture_of(request, parts, results, START + S).targets[::-1]
         assert (process.host, process.rank, process.pid, process.state) == ("pod", 1, 20, "done")
         assert [other.host for other in others] == ["a"]
     assert process.asked_of == "b"
-    seen = capture_of(request, told, answers, START + S).processes[-1]
+    seen = capture_of(request, told, answers, START + S).targets[-1]
     assert (seen.start_ns, seen.end_ns) == (START, START + 2 * S)  # by the clock of its node
 
 
@@ -136,7 +144,7 @@ def test_a_pod_whose_node_cannot_be_asked() -> None:
         unreachable={"b": "no agent of it is connected"},
         processes=[{"host": "pod", "node": "b", "rank": 1, "pid": 20, "way": "sdk"}],
     )
-    found = capture_of(request, [], [], START + S).processes
+    found = capture_of(request, [], [], START + S).targets
     assert [(p.host, p.why) for p in found] == [("a", ""), ("pod", "no agent of it is connected")]
 
 
@@ -150,4 +158,4 @@ def test_programs_without_a_run_are_known_when_they_answer() -> None:
 
 
 def test_nothing_at_all() -> None:
-    assert capture_of(Asked.of("r", {}), [], [], 0).state == "failed"
+    assert capture_of(CaptureRequested.of({}), [], [], 0).state == "failed"

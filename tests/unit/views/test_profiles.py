@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
+from runwatch.errors import UsageError
 from runwatch.record import JournalId, RunId
+from runwatch.record.captures import checked_name
 from runwatch.rows import EventRow
 from runwatch.views.life import State
-from runwatch.views.profiles import BadSession, Session, check_session, fold, gone_of
+from runwatch.views.profiles import Profile, fold, gone_of
 from runwatch.views.runs import ProcessState
 
 
@@ -18,7 +20,7 @@ def told(
     return EventRow(JournalId(f"j{rank}"), RunId(run), f"host-{rank}", rank, at, None, kind, said)
 
 
-def only(*events: EventRow, states: tuple[State, ...] = ()) -> Session:
+def only(*events: EventRow, states: tuple[State, ...] = ()) -> Profile:
     """`states` are those of the processes, by rank."""
     processes = (
         ProcessState(
@@ -27,24 +29,24 @@ def only(*events: EventRow, states: tuple[State, ...] = ()) -> Session:
         )
         for rank, state in enumerate(states)
     )  # fmt: skip
-    (session,) = fold(events, gone_of(processes)).values()
-    return session
+    (profile,) = fold(events, gone_of(processes)).values()
+    return profile
 
 
-def test_two_ranks_are_one_session() -> None:
-    session = only(
+def test_two_ranks_are_one_profile() -> None:
+    profile = only(
         told(1, "started", first_step=10, start_ns=1),
         told(2, "started", rank=1, framework="torch", start_ns=2),
         told(8, "done", files=["a.xplane.pb"], bytes=5, last_step=12, end_ns=8, directory="/p"),
         told(9, "done", rank=1, framework="torch", files=["b.json"], bytes=7, end_ns=9),
     )
-    assert (session.state, session.why) == ("done", "")
-    assert (session.hosts, session.ranks) == (("host-0", "host-1"), (0, 1))
-    assert session.frameworks == ("jax", "torch")
-    assert (session.files, session.bytes) == (("a.xplane.pb", "b.json"), 12)
-    assert (session.start_ns, session.end_ns) == (1, 9)
-    assert (session.first_step, session.last_step) == (10, 12)
-    assert session.directories == ("/p",)
+    assert (profile.state, profile.why) == ("done", "")
+    assert (profile.hosts, profile.ranks) == (("host-0", "host-1"), (0, 1))
+    assert profile.frameworks == ("jax", "torch")
+    assert (profile.files, profile.bytes) == (("a.xplane.pb", "b.json"), 12)
+    assert (profile.start_ns, profile.end_ns) == (1, 9)
+    assert (profile.first_step, profile.last_step) == (10, 12)
+    assert profile.directories == ("/p",)
 
 
 def test_states() -> None:
@@ -60,16 +62,16 @@ def test_states() -> None:
 
 def test_a_process_that_died_in_mid_capture() -> None:
     events = [told(1, "started"), told(1, "started", rank=1), told(5, "done")]
-    session = only(*events, states=("completed", "killed"))
-    assert (session.state, session.why) == ("partial", "rank 1: the process ended meanwhile")
-    assert session.end_ns == 5
+    profile = only(*events, states=("completed", "killed"))
+    assert (profile.state, profile.why) == ("partial", "rank 1: the process ended meanwhile")
+    assert profile.end_ns == 5
 
 
 def test_a_process_that_fell_silent_in_mid_capture_is_not_said_to_have_ended() -> None:
     events = [told(1, "started"), told(2, "started", rank=1)]
-    session = only(*events, states=("lost", "failed"))
+    profile = only(*events, states=("lost", "failed"))
     said = "rank 0: the process was not heard of again; rank 1: the process ended meanwhile"
-    assert (session.state, session.why) == ("failed", said)
+    assert (profile.state, profile.why) == ("failed", said)
     assert only(*events, states=("lost", "running")).state == "running"
 
 
@@ -96,16 +98,16 @@ def test_what_makes_no_sense_is_left_out(body: dict[str, Any]) -> None:
 
 
 def test_odd_values_do_no_harm() -> None:
-    session = only(told(7, "done", files="no", bytes=True, start_ns="x", first_step=1.5, why=None))
-    assert (session.files, session.bytes, session.start_ns) == ((), 0, 7)
-    assert (session.first_step, session.why) == (None, "")
+    profile = only(told(7, "done", files="no", bytes=True, start_ns="x", first_step=1.5, why=None))
+    assert (profile.files, profile.bytes, profile.start_ns) == ((), 0, 7)
+    assert (profile.first_step, profile.why) == (None, "")
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a..b", "-a", "a\0", "x" * 129, "ä", "a\n"])
 def test_names_that_are_no_folders(name: str) -> None:
-    with pytest.raises(BadSession):
-        check_session(name)
+    with pytest.raises(UsageError):
+        checked_name(name)
 
 
 def test_names_that_are() -> None:
-    assert check_session("2026_11_15_10-09.07") == "2026_11_15_10-09.07"
+    assert checked_name("2026_11_15_10-09.07") == "2026_11_15_10-09.07"

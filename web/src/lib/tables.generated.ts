@@ -161,3 +161,9 @@ export const DEVICE_METRICS: Readonly<Record<string, string>> = {
   "tpu_hbm_used_bytes": "Device memory in use.",
   "tpu_hbm_total_bytes": "Device memory that there is."
 };
+
+export const CAPTURE_LIMITS = {
+  "defaultMs": 2000,
+  "maxMs": 600000,
+  "maxSteps": 10000
+} as const;

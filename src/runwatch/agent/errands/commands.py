@@ -1,8 +1,8 @@
 """Commands of a head, carried out on this node.
 
 They come down the shipper's stream, or lie as files in the Runwatch directory when the head (or
-a command line) shares the directory with us.  Each is carried out once, in a thread of its own;
-its end is an event `command_result`.
+a command line) shares the directory with us.  Each is carried out once, in a thread of its own; an
+event `command_result` says how it went.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -21,6 +21,9 @@ from runwatch.clock import Clock
 from runwatch.errors import WireError
 from runwatch.files import Folder, safe_name, shelf
 from runwatch.record import Command
+from runwatch.record.captures import FAILED
+from runwatch.record.commands import CommandResult
+from runwatch.record.message import Message
 from runwatch.wire.commands import FOLDER, command_from_json
 
 AT_ONCE: Final = 4
@@ -47,11 +50,15 @@ class Context:
     """Live processes of runs on this node."""
     event: Tell
 
+    def tell(self, message: Message, scope: int = 0) -> None:
+        self.event(message.KIND, message.body(), scope)
+
     def journal(self, target: Target) -> Path:
         return self.root / "journals" / target.labels["journal"]
 
 
-Errand = Callable[[Command, Context], Mapping[str, Any]]
+Errand = Callable[[Command, Context], CommandResult]
+"""Fills in what only it knows; whose result it is, `Errands` adds."""
 
 
 class Errands:
@@ -61,7 +68,7 @@ class Errands:
         self,
         context: Context,
         errands: Mapping[str, Errand],
-        run: Callable[[Errand, Command, Context], Mapping[str, Any]],
+        run: Callable[[Errand, Command, Context], CommandResult],
     ) -> None:
         """`run` carries one out and never raises: the agent's edge."""
         self.kinds: Final = tuple(sorted(errands))
@@ -73,7 +80,7 @@ class Errands:
         self._room = threading.Semaphore(AT_ONCE)
         self._name = safe_name(context.host)
         self._looked_ns = -1
-        self._said: set[str] = set()
+        self._warned: set[str] = set()
 
     def take(self, command: Command) -> None:
         if not self._is_new(command.id):
@@ -103,11 +110,11 @@ class Errands:
             with shelf(self._context.root, FOLDER) as commands, commands.below(self._name) as ours:
                 self._look_in(ours, trusted)
         except OSError as error:
-            self._say_once(f"commands in files cannot be read: {error}")
+            self._warn_once(f"commands in files cannot be read: {error}")
 
     def _look_in(self, folder: Folder, trusted: Collection[int]) -> None:
         if folder.uid not in trusted:
-            self._say_once(f"{folder.path} is user {folder.uid}'s: no commands are taken from it")
+            self._warn_once(f"{folder.path} is user {folder.uid}'s: no commands are taken from it")
             return
         for name in sorted(folder.names()):
             if name.endswith(".json") and self._take_file(folder, name, trusted):
@@ -119,7 +126,7 @@ class Errands:
             text = folder.text(name, MOST_BYTES, owners=trusted)
             folder.remove(name)
         except OSError as error:
-            self._say_once(f"cannot take the command {name!r}: {error}")
+            self._warn_once(f"cannot take the command {name!r}: {error}")
             return False
         try:
             self.take(command_from_json(text))
@@ -127,9 +134,9 @@ class Errands:
             logger.warning("%r: %s", name, error)
         return True
 
-    def _say_once(self, problem: str) -> None:
-        if problem not in self._said and len(self._said) < REMEMBERED:
-            self._said.add(problem)
+    def _warn_once(self, problem: str) -> None:
+        if problem not in self._warned and len(self._warned) < REMEMBERED:
+            self._warned.add(problem)
             logger.warning("%s", problem)
 
     def _is_new(self, id: str) -> bool:
@@ -142,17 +149,18 @@ class Errands:
             return True
 
     def _carry_out(self, command: Command) -> None:
+        context = self._context
         with self._room:
-            self._context.event("command_result", self._result(command))
+            result = self._result(command)
+            context.tell(replace(result, command=command.id, kind=command.kind, host=context.host))
 
-    def _result(self, command: Command) -> Mapping[str, Any]:
-        said = {"command": command.id, "kind": command.kind, "host": self._context.host}
+    def _result(self, command: Command) -> CommandResult:
         now_ns = self._context.clock.wall_ns()
         if command.expires_ns and now_ns > command.expires_ns:
             late = (now_ns - command.expires_ns) / 1e9
-            return {"state": "failed", "why": f"it came {late:.1f} s too late", **said}
+            return CommandResult(state=FAILED, why=f"it came {late:.1f} s too late")
         errand = self._errands.get(command.kind)
         if errand is None:
             why = f"this agent cannot {command.kind!r}; it knows {', '.join(self.kinds)}"
-            return {"state": "failed", "why": why, **said}
-        return {"state": "done", "why": "", **self._run(errand, command, self._context), **said}
+            return CommandResult(state=FAILED, why=why)
+        return self._run(errand, command, self._context)

@@ -1,7 +1,7 @@
 """Asking a training process something, through the socket that its SDK serves.
 
 The other end is `sdk/control.py`.  A process that is stuck holding the interpreter's lock still
-lets us connect (the kernel does that), but does not answer: that is a finding, not an error.
+lets us connect (the kernel does that), but does not answer: that is worth knowing, not an error.
 """
 
 from __future__ import annotations
@@ -14,20 +14,27 @@ import struct
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import RunwatchError
 from runwatch.files import Folder, journal_folder
 from runwatch.identity import once_as
 from runwatch.journal.control import SOCKET
+from runwatch.record.message import Message
 
 _PEER: Final = struct.Struct("3i")
 MAX_ANSWER: Final = 16 << 20
+M = TypeVar("M", bound=Message)
 
 
 class NoAnswer(RunwatchError):
     """The process cannot be asked, or does not answer; the message says which."""
+
+
+def ask_for(journal: Path, message: Message, answer: type[M], seconds: float) -> M:
+    """The answer of the process whose journal this is.  Raises NoAnswer."""
+    return answer.of(ask(journal, message.KIND, message.body(), seconds))
 
 
 def ask(
@@ -38,7 +45,7 @@ def ask(
     *,
     clock: Clock = system_clock,
 ) -> Mapping[str, Any]:
-    """What the process whose journal this is answers.  Raises NoAnswer."""
+    """The answer's JSON object.  Raises NoAnswer."""
     deadline = clock.mono_ns() + int(seconds * 1e9)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
         line.settimeout(seconds)
@@ -61,7 +68,7 @@ def _connect(line: socket.socket, journal: Path) -> None:
     try:
         with journal_folder(journal) as folder:
             if not stat.S_ISSOCK(folder.stat(SOCKET).st_mode):
-                raise NoAnswer("what lies in the place of its control socket is none")
+                raise NoAnswer("what lies in the place of its control socket is no socket")
             place = f"/proc/self/fd/{folder.fd}/{SOCKET}"
             # It asks who we are: only root and its own user are answered.
             once_as(os.geteuid() and folder.uid, partial(_connected, line, place, folder))

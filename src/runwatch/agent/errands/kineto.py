@@ -34,11 +34,11 @@ FORGOTTEN_SECONDS: Final = 25.0
 """Who finds no daemon asks again after ten seconds only."""
 RETRY_SECONDS: Final = 5.0
 TICK_NS: Final = 1_000_000_000
-"""A program that has an order looks once a second whether it is time to warm up, which takes one
-second more.  If that look comes late, even by a millisecond, it drops the order without a word:
+"""A program that has a request looks once a second whether it is time to warm up, which takes one
+second more.  If that look comes late, even by a millisecond, it drops the request without a word:
 so it is told to begin, up to a second early, when its look comes half a second before it must."""
 SETTLE_NS: Final = 3_600_000_000
-"""From an order to the earliest start that it can have."""
+"""From a request to the earliest start that it can have."""
 ACTIVITIES: Final = 2
 _HEAD: Final = struct.Struct("=Q32s")
 _QUESTION: Final = struct.Struct("=iiq")
@@ -66,11 +66,11 @@ class Client:
     seen_ns: int
     """On the monotonic clock."""
     free: bool
-    """It would take an order: it is not profiled now."""
+    """It would take a request: it is not profiled now."""
 
 
 @dataclass(slots=True)
-class Order:
+class KinetoRequest:
     """What one program is to record.  It gets it when it asks the next time."""
 
     log_file: str
@@ -114,17 +114,17 @@ class Order:
 
 
 class KinetoDaemon:
-    """Listens from `start` to `stop`, in a thread of its own.  Any thread may ask and order."""
+    """Listens from `start` to `stop`, in a thread of its own.  Any thread may ask and offer."""
 
     def __init__(self, *, folder: Path | None = None, clock: Clock = system_clock) -> None:
-        given = os.environ.get(FOLDER_VARIABLE, "")
-        self._folder = folder or (Path(given) if given else None)
+        named = os.environ.get(FOLDER_VARIABLE, "")
+        self._folder = folder or (Path(named) if named else None)
         self.problem = "it has not begun to listen"
         """Why nobody can be reached; empty while it listens."""
         self._clock = clock
         self._lock = threading.Lock()
         self._clients: dict[int, Client] = {}
-        self._orders: dict[int, Order] = {}
+        self._requests: dict[int, KinetoRequest] = {}
         self._ticks: dict[int, int] = {}
         self._gpus: dict[int, set[int]] = {}
         self._stop = threading.Event()
@@ -146,7 +146,7 @@ class KinetoDaemon:
         if self._thread is not None:
             self._thread.join(2.0)
 
-    # ── programs and orders ───────────────────────────────────────────────────────────────────
+    # ── programs and requests ─────────────────────────────────────────────────────────────────
 
     def clients(self) -> tuple[Client, ...]:
         """Those heard of lately."""
@@ -161,22 +161,22 @@ class KinetoDaemon:
         return next((known[pid] for pid in pids if pid in known), None)
 
     def ready_seconds(self, client: Client) -> float:
-        """Until an order that is given now can begin."""
+        """Until a request that is offered now can begin."""
         since = (self._clock.mono_ns() - client.seen_ns) / 1e9
         return max(0.0, ASKS_EVERY_SECONDS - since) + SETTLE_NS / 1e9
 
-    def order(self, pid: int, order: Order) -> bool:
+    def offer(self, pid: int, request: KinetoRequest) -> bool:
         """False if another waits to be taken."""
         with self._lock:
-            return self._orders.setdefault(pid, order) is order
+            return self._requests.setdefault(pid, request) is request
 
-    def withdraw(self, pid: int, order: Order) -> None:
+    def withdraw(self, pid: int, request: KinetoRequest) -> None:
         with self._lock:
-            if self._orders.get(pid) is order:
-                del self._orders[pid]
+            if self._requests.get(pid) is request:
+                del self._requests[pid]
 
     def has_ended(self, pid: int) -> None:
-        """Its trace is written: it would take another order, though it has not said so yet."""
+        """Its trace is written: it would take another request, though it has not said so yet."""
         with self._lock:
             if (client := self._clients.get(pid)) is not None:
                 self._clients[pid] = replace(client, free=True)
@@ -189,20 +189,20 @@ class KinetoDaemon:
         return f"\0{NAME}\0" if self._folder is None else str(self._folder / NAME)
 
     def _bind(self) -> socket.socket | None:
-        made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-            made.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+            listening.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
             self._clear_away()
-            made.bind(self.address)
+            listening.bind(self.address)
         except OSError as error:
-            made.close()
+            listening.close()
             taken = error.errno == errno.EADDRINUSE
             why = "another daemon (dynolog, or another agent) has it" if taken else str(error)
             self.problem = f"the socket that PyTorch's profiler asks on is not ours: {why}"
             return None
         self.problem = ""
-        return made
+        return listening
 
     def _clear_away(self) -> None:
         """A file that nobody serves any more."""
@@ -284,18 +284,18 @@ class KinetoDaemon:
     def _wanted(self, pid: int) -> str:
         with self._lock:
             client = self._clients[pid]
-            order = self._orders.pop(pid, None) if client.free else None
-        if order is None:
+            request = self._requests.pop(pid, None) if client.free else None
+        if request is None:
             return ""
-        order.own_pid = client.own_pid
+        request.own_pid = client.own_pid
         now_ns = self._clock.wall_ns()
-        text = order.text(now_ns, self._ticks.get(pid))
-        # It looks a second after its first order, and a second after the end of each.
-        if order.steps is None:
-            self._ticks[pid] = order.end_ns
+        text = request.text(now_ns, self._ticks.get(pid))
+        # It looks a second after its first request, and a second after the end of each.
+        if request.steps is None:
+            self._ticks[pid] = request.end_ns
         else:
             self._ticks.setdefault(pid, now_ns)
-        order.taken.set()
+        request.taken.set()
         return text
 
     def _opened(self, pid: int, body: bytes) -> int:

@@ -1,7 +1,7 @@
 """The way to a PyTorch program that was started with KINETO_USE_DAEMON=1 and nothing else.
 
-It is given an order when it asks, writes its trace to a file, and never says that it has; the file
-is packed and put where profiles go.
+It gets a request when it asks, writes its trace to a file, and never says that it has; the file is
+packed and put where profiles go.
 """
 
 from __future__ import annotations
@@ -19,15 +19,13 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from runwatch.agent.errands.commands import Context
-from runwatch.agent.errands.kineto import ASKS_EVERY_SECONDS, Client, KinetoDaemon, Order
+from runwatch.agent.errands.kineto import ASKS_EVERY_SECONDS, Client, KinetoDaemon, KinetoRequest
 from runwatch.agent.errands.profile_ways import (
     LABEL,
     POLL_SECONDS,
-    WRITE_SECONDS,
-    Look,
-    Outcome,
-    Subject,
-    Wish,
+    LocalTarget,
+    Recording,
+    WayPreflight,
     Writing,
 )
 from runwatch.agent.listening import same_namespace
@@ -37,6 +35,8 @@ from runwatch.capture.tracing.traces import KINETO
 from runwatch.files import Folder
 from runwatch.identity import acting_as, can_be, owner_of
 from runwatch.journal.liveness import PROC, start_ticks
+from runwatch.record.capture_limits import WRITE_SECONDS
+from runwatch.record.control import ProfileStart
 
 LATE_NS: Final = 200_000_000
 BEGUN_NS: Final = 300_000_000
@@ -84,79 +84,100 @@ class KinetoWay(Writing):
         super().__init__(context)
         self._daemon = daemon
 
-    def look(self, subject: Subject) -> Look:
+    def preflight(self, target: LocalTarget) -> WayPreflight:
         if self._daemon.problem:
-            return Look(self._daemon.problem)
-        client = self._daemon.client(subject.tree)
+            return WayPreflight(self._daemon.problem)
+        client = self._daemon.client(target.tree)
         if client is None:
-            return Look("it does not ask for PyTorch profiles (start it with KINETO_USE_DAEMON=1)")
+            return WayPreflight(
+                "it does not ask for PyTorch profiles (start it with KINETO_USE_DAEMON=1)"
+            )
         if os.getuid() != 0 and not can_be(client.user):
-            return Look(f"it runs as another user ({client.user}): its trace could not be read")
+            return WayPreflight(
+                f"it runs as another user ({client.user}): its trace could not be read"
+            )
         if not client.free:
-            return Look("another session is active in its PyTorch profiler", final=True)
+            return WayPreflight("another recording goes on in its PyTorch profiler", final=True)
         ready = self._daemon.ready_seconds(client)
-        return Look(ready_seconds=ready, frameworks=("torch",))
+        return WayPreflight(ready_seconds=ready, frameworks=("torch",))
 
-    def capture(self, subject: Subject, wish: Wish, look: Look) -> Outcome:
-        outcome = Outcome(self.name, framework="torch")
-        client = self._daemon.client(subject.tree)
+    def record(
+        self, target: LocalTarget, request: ProfileStart, preflight: WayPreflight
+    ) -> Recording:
+        recording = Recording(self.name, framework="torch")
+        client = self._daemon.client(target.tree)
         if client is None:
-            return outcome.failed("it asks no more")
-        with _room_for(client, wish) as log_file:
-            order = Order(log_file, wish.start_ns, wish.window_ms, wish.steps, wish.at_step)
-            if not self._daemon.order(client.pid, order):
-                return outcome.failed("another session is about to begin")
+            return recording.failed("it asks no more")
+        with _room_for(client, request) as log_file:
+            kineto_request = KinetoRequest(
+                log_file, request.start_ns, request.window_ms, request.steps, request.at_step
+            )
+            if not self._daemon.offer(client.pid, kineto_request):
+                return recording.failed("another recording is about to begin")
             try:
-                return self._ordered(subject, wish, outcome, client, order)
+                return self._offered(target, request, recording, client, kineto_request)
             finally:
-                self._daemon.withdraw(client.pid, order)
+                self._daemon.withdraw(client.pid, kineto_request)
 
-    def _ordered(
-        self, subject: Subject, wish: Wish, outcome: Outcome, client: Client, order: Order
-    ) -> Outcome:
+    def _offered(
+        self,
+        target: LocalTarget,
+        request: ProfileStart,
+        recording: Recording,
+        client: Client,
+        kineto_request: KinetoRequest,
+    ) -> Recording:
         patience = 2 * ASKS_EVERY_SECONDS + 2
-        if not order.taken.wait(patience):
-            return outcome.failed(f"it has not asked for {patience:.0f} s")
-        outcome.start_ns, outcome.end_ns = order.start_ns, order.end_ns
-        with self.recorded(subject, wish, outcome):
-            plain = self._written(subject, wish, client, order)
+        if not kineto_request.taken.wait(patience):
+            return recording.failed(f"it has not asked for {patience:.0f} s")
+        recording.start_ns, recording.end_ns = kineto_request.start_ns, kineto_request.end_ns
+        with self.recorded(target, request, recording):
+            plain = self._written(target, request, client, kineto_request)
             if isinstance(plain, str):
-                return outcome.failed(plain)
+                return recording.failed(plain)
             self._daemon.has_ended(client.pid)
-            return self.kept(subject, wish, outcome, lambda to: [_packed(plain, to, wish, outcome)])
+            return self.published(
+                target, request, recording, lambda to: [_packed(plain, to, request, recording)]
+            )
 
-    def _written(self, subject: Subject, wish: Wish, client: Client, order: Order) -> _Trace | str:
+    def _written(
+        self,
+        target: LocalTarget,
+        request: ProfileStart,
+        client: Client,
+        kineto_request: KinetoRequest,
+    ) -> _Trace | str:
         clock = self.context.clock
-        file = _Trace(client, Path(order.written_file))
-        wait_ns = max(0, order.start_ns - clock.wall_ns())
-        deadline_ns = clock.mono_ns() + wait_ns + int((wish.seconds + WRITE_SECONDS) * 1e9)
+        file = _Trace(client, Path(kineto_request.written_file))
+        wait_ns = max(0, kineto_request.start_ns - clock.wall_ns())
+        deadline_ns = clock.mono_ns() + wait_ns + int((request.seconds + WRITE_SECONDS) * 1e9)
         ticks = start_ticks(client.pid)
         pause = threading.Event()
         begun_ns = clock.mono_ns() + wait_ns + BEGUN_NS
         while clock.mono_ns() < deadline_ns:
-            dropped = wish.steps is None and self._is_idle(client, begun_ns)
+            dropped = request.steps is None and self._is_idle(client, begun_ns)
             if _is_whole(file):
                 return file
             if dropped:
-                return "its PyTorch profiler dropped the order: it was too busy to begin in time"
+                return "its PyTorch profiler dropped the request: it was too busy to begin in time"
             if ticks is None or start_ticks(client.pid) != ticks:
                 return "the process ended meanwhile"
             clock.wait(POLL_SECONDS, pause.wait)
-        if wish.steps is not None:
+        if request.steps is not None:
             return "it wrote no trace (it counts the steps of torch.optim's optimizers)"
-        return f"it wrote no trace to {order.written_file}"
+        return f"it wrote no trace to {kineto_request.written_file}"
 
     def _is_idle(self, client: Client, since_ns: int) -> bool:
-        """It has asked for another order since then."""
+        """It has asked for another request since then."""
         now = self._daemon.client([client.pid])
         return now is not None and now.free and now.seen_ns > since_ns
 
 
 @contextmanager
-def _room_for(client: Client, wish: Wish) -> Iterator[str]:
+def _room_for(client: Client, request: ProfileStart) -> Iterator[str]:
     """A file that the program can write, and we can read, also if it is in a container."""
     if not same_namespace(client.pid, "mnt"):
-        name = f"/tmp/runwatch-{wish.command or wish.session}.json"
+        name = f"/tmp/runwatch-{request.command or request.session}.json"
         yield name
         with suppress(OSError):
             _Trace(client, Path(name).with_stem(f"{Path(name).stem}_{client.own_pid}")).remove()
@@ -181,20 +202,20 @@ def _is_whole(file: _Trace) -> bool:
     return b'"traceName"' in end and end.rstrip().endswith(b"}")
 
 
-def _packed(plain: _Trace, folder: Path, wish: Wish, outcome: Outcome) -> Path:
-    target = folder / f"{LABEL}{KINETO}"
+def _packed(plain: _Trace, folder: Path, request: ProfileStart, recording: Recording) -> Path:
+    packed_file = folder / f"{LABEL}{KINETO}"
     with (
         plain.open() as source,
-        target.open("wb") as raw,
+        packed_file.open("wb") as raw,
         gzip.GzipFile(LABEL, "wb", _COMPRESSION, raw) as packed,
     ):
         shutil.copyfileobj(source, packed, 1 << 20)
-    outcome.problems += kineto_problems(target, "")
-    outcome.start_ns, outcome.end_ns = _window(plain) or (outcome.start_ns, outcome.end_ns)
-    late_ns = outcome.start_ns - wish.start_ns
-    if wish.steps is None and wish.start_ns and late_ns > LATE_NS:
-        outcome.problems.append(f"it began {late_ns / 1e9:.1f} s late")
-    return target
+    recording.problems += kineto_problems(packed_file, "")
+    recording.start_ns, recording.end_ns = _window(plain) or (recording.start_ns, recording.end_ns)
+    late_ns = recording.start_ns - request.start_ns
+    if request.steps is None and request.start_ns and late_ns > LATE_NS:
+        recording.problems.append(f"it began {late_ns / 1e9:.1f} s late")
+    return packed_file
 
 
 def _window(plain: _Trace) -> tuple[int, int] | None:
@@ -206,5 +227,5 @@ def _window(plain: _Trace) -> tuple[int, int] | None:
     first, last = _FIRST.search(tail), _LAST.search(tail)
     if base is None or first is None or last is None:
         return None
-    start, end = (int(base[1]) + round(float(found[1]) * 1e3) for found in (first, last))
+    start, end = (int(base[1]) + round(float(mark[1]) * 1e3) for mark in (first, last))
     return start, end

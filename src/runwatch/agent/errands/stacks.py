@@ -49,11 +49,11 @@ class Subject:
     """0: a rank's own process."""
 
 
-def errand(command: Command, context: Context) -> Mapping[str, Any]:
+def errand(command: Command, context: Context) -> StacksResult:
     looking = _Looking(command, bounded(StacksWanted.of(command.body)), context)
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="runwatch-stacks") as pool:
         looking.at_all(pool)
-    return looking.result().body()
+    return looking.result()
 
 
 def bounded(wanted: StacksWanted) -> StacksWanted:

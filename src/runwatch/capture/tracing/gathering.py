@@ -1,6 +1,6 @@
-"""Profiles of several programs, asked for at the same moment and gathered in one session's folder.
+"""Profiles of several programs, asked for at the same moment and gathered in one folder.
 
-`<log directory>/plugins/profile/<session>/<host>.xplane.pb`, whole files only, so that a viewer
+`<log directory>/plugins/profile/<name>/<host>.xplane.pb`, whole files only, so that a viewer
 that looks meanwhile never reads half a trace.
 """
 
@@ -13,25 +13,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from runwatch.capture.tracing.profile_files import (
+    PLUGIN,
+    Place,
+    as_host,
+    local_folder,
+    place,
+)
 from runwatch.capture.tracing.profiler_service import (
     USUAL,
-    Asked,
     CannotProfile,
     NoProfiler,
+    PortTarget,
     ProfileAnswer,
     TracerLevels,
     profile_all,
 )
-from runwatch.capture.tracing.session_files import (
-    PLUGIN,
-    Place,
-    as_host,
-    checked_name,
-    local_folder,
-    place,
-)
 from runwatch.capture.tracing.trace_checks import fields
 from runwatch.errors import RunwatchError
+from runwatch.record.captures import checked_name
 
 XPLANE: Final = ".xplane.pb"
 KINETO: Final = ".kineto.json.gz"
@@ -39,7 +39,7 @@ KINETO: Final = ".kineto.json.gz"
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What came of one program.  No files: `why` says so."""
+    """What one program's recording left.  Without files, `why` says why."""
 
     host: str
     files: tuple[str, ...] = ()
@@ -49,8 +49,8 @@ class Gathered:
     """Something listens there that is no profiler service."""
 
 
-def session_directory(log_directory: str, session: str) -> str:
-    parts = (*PLUGIN, checked_name(session))
+def profile_directory(log_directory: str, name: str) -> str:
+    parts = (*PLUGIN, checked_name(name))
     local = local_folder(log_directory)
     if local is not None:
         return str(local.joinpath(*parts))
@@ -58,39 +58,39 @@ def session_directory(log_directory: str, session: str) -> str:
 
 
 def gather(
-    asked: Sequence[Asked],
+    targets: Sequence[PortTarget],
     log_directory: str,
-    session: str,
+    name: str,
     duration_ms: int,
     levels: TracerLevels = USUAL,
 ) -> list[Gathered]:
-    """Raises RunwatchError where nothing can be written at all; else one outcome per program.
+    """Raises RunwatchError where nothing can be written at all; else one for each program.
 
     A program asked without a `host_name` is called what its own host is called.
     """
     try:
-        folder = place(session_directory(log_directory, session))
+        folder = place(profile_directory(log_directory, name))
         taken = folder.names()
     except (OSError, ImportError, ValueError) as error:
         raise RunwatchError(f"cannot write to {log_directory}: {error}") from error
     try:
-        answers = profile_all(asked, duration_ms, session, levels)
-        return [_kept(one, answer, folder, taken)
-                for one, answer in zip(asked, answers, strict=True)]  # fmt: skip
+        answers = profile_all(targets, duration_ms, name, levels)
+        return [_stored(target, answer, folder, taken)
+                for target, answer in zip(targets, answers, strict=True)]  # fmt: skip
     finally:
         _drop_if_empty(folder)
 
 
-def _kept(
-    one: Asked, answer: ProfileAnswer | CannotProfile, folder: Place, taken: set[str]
+def _stored(
+    target: PortTarget, answer: ProfileAnswer | CannotProfile, folder: Place, taken: set[str]
 ) -> Gathered:
     if isinstance(answer, CannotProfile):
         is_foreign = isinstance(answer, NoProfiler)
-        return Gathered(one.host_name or one.address, why=str(answer), is_foreign=is_foreign)
-    host = one.host_name or _own_name(answer.xspace) or one.address
+        return Gathered(target.host_name or target.address, why=str(answer), is_foreign=is_foreign)
+    host = target.host_name or _own_name(answer.xspace) or target.address
     files = _files(host, answer)
     if not files:
-        return Gathered(host, why=f"{one.address} answered, but its trace is empty")
+        return Gathered(host, why=f"{target.address} answered, but its trace is empty")
     clash = taken & files.keys()
     if clash:
         return Gathered(host, why=f"{folder.directory}/{min(clash)} exists already")
@@ -106,8 +106,8 @@ def _kept(
 def _own_name(xspace: bytes) -> str:
     """What the program's host calls itself: hostnames (4) of the XSpace."""
     try:
-        found = (xspace[b:e] for number, b, e in fields(xspace, 0, len(xspace)) if number == 4)
-        return next(found, b"").decode(errors="replace")
+        names = (xspace[b:e] for number, b, e in fields(xspace, 0, len(xspace)) if number == 4)
+        return next(names, b"").decode(errors="replace")
     except (ValueError, IndexError):
         return ""
 
@@ -129,7 +129,7 @@ def _put(folder: Place, name: str, data: bytes) -> None:
 
 
 def _drop_if_empty(folder: Place) -> None:
-    """A session that nobody took part in is none."""
+    """A profile without files is none."""
     local = local_folder(folder.directory)
     if local is not None:
         with contextlib.suppress(OSError):

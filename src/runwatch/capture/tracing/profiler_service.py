@@ -71,13 +71,13 @@ Profile = Callable[[ProfileRequest], ProfileAnswer]
 
 def read_request(message: bytes) -> ProfileRequest:
     """Raises DecodeError for what is no request."""
-    said = pb.ProfileRequest.FromString(message)
+    request = pb.ProfileRequest.FromString(message)
     return ProfileRequest(
-        duration_ms=said.duration_ms,
-        session_id=said.session_id or said.opts.session_id,
-        repository_root=said.repository_root,
-        host_name=said.host_name,
-        emit_xspace=said.emit_xspace,
+        duration_ms=request.duration_ms,
+        session_id=request.session_id or request.opts.session_id,
+        repository_root=request.repository_root,
+        host_name=request.host_name,
+        emit_xspace=request.emit_xspace,
     )
 
 
@@ -155,8 +155,8 @@ USUAL: Final = TracerLevels()
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """One program that is asked."""
+class PortTarget:
+    """A program that serves a profiler port."""
 
     address: str
     """`host:port`"""
@@ -167,7 +167,7 @@ class Asked:
 def profile(
     address: str,
     duration_ms: int,
-    session: str,
+    name: str,
     host_name: str,
     levels: TracerLevels = USUAL,
     *,
@@ -176,11 +176,11 @@ def profile(
 ) -> bytes:
     """The XSpace of the program that serves this address; raises CannotProfile.
 
-    `start_ns`: not before this moment of our own clock.  `seconds`: how long to wait for the trace
-    once its time is over.
+    `name`: the profile's.  `start_ns`: not before this moment of our own clock.  `seconds`: how
+    long to wait for the trace once its time is over.
     """
     answer = profile_all(
-        [Asked(address, host_name)], duration_ms, session, levels, start_ns=start_ns,
+        [PortTarget(address, host_name)], duration_ms, name, levels, start_ns=start_ns,
         seconds=seconds,
     )[0]  # fmt: skip
     if isinstance(answer, CannotProfile):
@@ -191,9 +191,9 @@ def profile(
 
 
 def profile_all(
-    asked: Sequence[Asked],
+    targets: Sequence[PortTarget],
     duration_ms: int,
-    session: str,
+    name: str,
     levels: TracerLevels = USUAL,
     *,
     start_ns: int = 0,
@@ -203,20 +203,20 @@ def profile_all(
 
     Every connection is made before the first question is asked.
     """
-    reached = _reach_all([one.address for one in asked])
+    reached = _reach_all([target.address for target in targets])
     patience = duration_ms / 1e3 + (WRITE_SECONDS if seconds is None else seconds)
     try:
         time.sleep(max(0, start_ns - time.time_ns()) / 1e9)
         calls = [
             channel
             if isinstance(channel, CannotProfile)
-            else _call(channel, "Profile", write_request(one, duration_ms, session, levels),
+            else _call(channel, "Profile", write_request(target, duration_ms, name, levels),
                        patience)
-            for one, channel in zip(asked, reached, strict=True)
+            for target, channel in zip(targets, reached, strict=True)
         ]  # fmt: skip
         return [
-            call if isinstance(call, CannotProfile) else _answered(call, one.address)
-            for one, call in zip(asked, calls, strict=True)
+            call if isinstance(call, CannotProfile) else _answered(call, target.address)
+            for target, call in zip(targets, calls, strict=True)
         ]
     finally:
         _close(reached)
@@ -237,7 +237,7 @@ def check(address: str) -> None:
         _close(reached)
 
 
-def write_request(one: Asked, duration_ms: int, session: str, levels: TracerLevels) -> bytes:
+def write_request(target: PortTarget, duration_ms: int, name: str, levels: TracerLevels) -> bytes:
     options = pb.ProfileOptions(
         host_tracer_level=levels.host,
         device_tracer_level=levels.device,
@@ -245,14 +245,14 @@ def write_request(one: Asked, duration_ms: int, session: str, levels: TracerLeve
         version=1,
         enable_hlo_proto=True,  # the programs' HLO too: operations get their names
         duration_ms=duration_ms,
-        session_id=session,
-        override_hostname=one.host_name,
+        session_id=name,
+        override_hostname=target.host_name,
     )
     message: bytes = pb.ProfileRequest(
         duration_ms=duration_ms,
         opts=options,
-        session_id=session,
-        host_name=one.host_name,
+        session_id=name,
+        host_name=target.host_name,
         emit_xspace=True,  # the trace is the answer, and nothing is written over there
     ).SerializeToString()
     return message
@@ -260,8 +260,9 @@ def write_request(one: Asked, duration_ms: int, session: str, levels: TracerLeve
 
 def read_answer(message: bytes) -> ProfileAnswer:
     """Raises DecodeError for what is no answer."""
-    said = pb.ProfileResponse.FromString(message)
-    return ProfileAnswer(b"".join(said.xspace), tuple((t.name, t.data) for t in said.tool_data))
+    answer = pb.ProfileResponse.FromString(message)
+    tools = tuple((tool.name, tool.data) for tool in answer.tool_data)
+    return ProfileAnswer(b"".join(answer.xspace), tools)
 
 
 def _reach_all(addresses: Sequence[str]) -> list[Any]:
@@ -334,16 +335,16 @@ def _answered(call: Any, address: str) -> ProfileAnswer | CannotProfile:
 
 
 def _refused(codes: Any, error: Any, address: str) -> CannotProfile:
-    said = " ".join((error.details() or "").split())[:500]
+    details = " ".join((error.details() or "").split())[:500]
     if error.code() is codes.UNIMPLEMENTED:
         return NoProfiler(f"{address} answers, but is not a profiler service")
-    if _BUSY.search(said):
+    if _BUSY.search(details):
         return ProfilerBusy(f"{address}: another profiling session is active")
     if error.code() is codes.DEADLINE_EXCEEDED:
         return CannotProfile(f"{address} sent no trace in time")
     if error.code() is codes.UNAVAILABLE:
-        return CannotProfile(f"{address} went away while it was profiled: {said}")
-    return CannotProfile(f"{address} cannot be profiled: {said or error.code().name}")
+        return CannotProfile(f"{address} went away while it was profiled: {details}")
+    return CannotProfile(f"{address} cannot be profiled: {details or error.code().name}")
 
 
 def _close(reached: Sequence[Any]) -> None:

@@ -42,21 +42,21 @@ def xplane_problems(file: Path, device: str) -> list[str]:
 
 
 def _space_problems(data: mmap.mmap, device: str) -> list[str]:
-    found: list[str] = []
+    problems: list[str] = []
     filled: set[str] = set()
     for number, begin, end in fields(data, 0, len(data)):
         if number == 1:
             name, has_events = _plane(data, begin, end)
             if has_events:
                 filled.add(name)
-        elif number in (2, 3) and len(found) < MAX_SAID:
-            found.append(f"the profiler says: {data[begin:end].decode(errors='replace')[:500]}")
+        elif number in (2, 3) and len(problems) < MAX_SAID:
+            problems.append(f"the profiler says: {data[begin:end].decode(errors='replace')[:500]}")
     on_device = any(name.startswith("/device:") for name in filled)
     if not filled:
-        found.append("the trace is empty: nothing ran while it was recorded")
+        problems.append("the trace is empty: nothing ran while it was recorded")
     elif device and not on_device:
-        found.append(_absent(device))
-    return found
+        problems.append(_absent(device))
+    return problems
 
 
 def _plane(data: mmap.mmap, begin: int, end: int) -> tuple[str, bool]:
@@ -153,24 +153,24 @@ def kineto_problems(file: Path, device: str) -> list[str]:
                 tail = (tail + chunk)[-_LAST:]
     except (EOFError, OSError) as error:
         return [f"the trace is damaged: {error}"]
-    found = _logged(tail)
+    problems = _logged(tail)
     if not tail.rstrip().endswith(b"}"):
-        found.append("the trace is cut off")
+        problems.append("the trace is cut off")
     if not has_events:
-        found.append("the trace is empty: nothing ran while it was recorded")
+        problems.append("the trace is empty: nothing ran while it was recorded")
     elif device and not has_device_events:
-        found.append(_absent(device))
-    return found
+        problems.append(_absent(device))
+    return problems
 
 
 def _logged(tail: bytes) -> list[str]:
     """Kineto keeps its errors and warnings behind the events."""
-    said = [
+    warnings = [
         text.decode(errors="replace")[:500]
         for block in _LOGGED.findall(tail)
         for text in _STRING.findall(block)
     ]
-    return [f"the profiler says: {text}" for text in said[:MAX_SAID]]
+    return [f"the profiler says: {text}" for text in warnings[:MAX_SAID]]
 
 
 def _absent(device: str) -> str:

@@ -1,6 +1,6 @@
 """Recording what the frameworks of this process do: one protocol, one back end per framework.
 
-A back end is told to `start` into a folder and to `stop`, which writes its files there.  Either may
+`start` makes a back end record into a folder, `stop` makes it write its files there.  Either may
 be called from any thread; `stop` is slow (a second per second of dense trace) and belongs in one
 that nobody waits for.  Errors rise to whoever called: `TROUBLE` is what a framework may throw.
 """
@@ -132,13 +132,13 @@ def _ready(name: str, modules: Mapping[str, ModuleType]) -> Backend:
 
 def labels(backends: Iterable[Backend], stem: str) -> list[str]:
     """One per back end: two that write xplane files need two names."""
-    found: list[str] = []
+    names: list[str] = []
     plain_taken = False
     for backend in backends:
         writes_xplane = backend.name != "torch"
-        found.append(f"{stem}.{backend.name}" if writes_xplane and plain_taken else stem)
+        names.append(f"{stem}.{backend.name}" if writes_xplane and plain_taken else stem)
         plain_taken = plain_taken or writes_xplane
-    return found
+    return names
 
 
 def problems_of(backend: Backend, files: Sequence[Path], others: Sequence[str] = ()) -> list[str]:
@@ -146,24 +146,24 @@ def problems_of(backend: Backend, files: Sequence[Path], others: Sequence[str] =
     if not files:
         return [f"{backend.name}: no trace was written"]
     device = backend.device()
-    found: list[str] = []
+    problems: list[str] = []
     for file in files:
         check = kineto_problems if file.name.endswith(KINETO) else xplane_problems
-        found += [f"{backend.name}: {problem}" for problem in check(file, device)]
-    if others and any(GPU_BUSY in problem for problem in found):
+        problems += [f"{backend.name}: {problem}" for problem in check(file, device)]
+    if others and any(GPU_BUSY in problem for problem in problems):
         who = " and ".join(others)
-        found.append(
+        problems.append(
             f"{backend.name}: a process has one subscriber to the GPU's events, and {who} was it"
         )
-    return found
+    return problems
 
 
 def gather_xplanes(folder: Path, label: str) -> list[Path]:
     """Bring the xplane that a framework left somewhere below `folder` to the top of it."""
     target = folder / f"{label}{XPLANE}"
-    found = sorted(path for path in folder.rglob(f"*{XPLANE}") if path.parent != folder)
-    if not found:
+    planes = sorted(path for path in folder.rglob(f"*{XPLANE}") if path.parent != folder)
+    if not planes:
         return []
-    newest = max(found, key=lambda path: path.stat().st_mtime_ns)
+    newest = max(planes, key=lambda path: path.stat().st_mtime_ns)
     newest.replace(target)
     return [target]

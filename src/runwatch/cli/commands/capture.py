@@ -29,6 +29,7 @@ from runwatch.cli.pictures import tables
 from runwatch.cli.pictures.progress import progress
 from runwatch.cli.pictures.traces import duration, show_summary, size
 from runwatch.errors import NotFound, UsageError
+from runwatch.record.capture_limits import DEFAULT_MS, PROFILER_PORTS
 from runwatch.traces.summary import SessionSummary
 
 POLL_SECONDS: Final = 0.2
@@ -43,7 +44,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("captured", nargs="?", metavar="RUN", help="a run's id or name")
     parser.add_argument("--hosts", nargs="+", metavar="HOST", help="only on these hosts")
     parser.add_argument("--ranks", metavar="0-3,8", help="only these ranks")
-    parser.add_argument("--duration", type=int, metavar="MS", help="how long (default 2000)")
+    parser.add_argument(
+        "--duration", type=int, metavar="MS", help=f"how long (default {DEFAULT_MS})"
+    )
     parser.add_argument("--steps", type=int, metavar="N", help="so many steps instead")
     parser.add_argument("--at-step", type=int, metavar="K", help="from this step on")
     parser.add_argument("--session", metavar="ID", help="its name (default: the time)")
@@ -52,7 +55,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--port", type=int, nargs="+", default=[], metavar="PORT",
-        help="profiler ports to try, beside 9012 and 9999",
+        help=f"profiler ports to try, beside {' and '.join(map(str, PROFILER_PORTS))}",
     )  # fmt: skip
     parser.add_argument(
         "--preflight", action="store_true", help="capture nothing; say what could be"
@@ -164,7 +167,7 @@ def _followed(head: source.Source, path: str, told: dict[str, Any]) -> dict[str,
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     bar = Progress(*columns, console=Console(file=sys.stderr), transient=True)
     bar.disable = not sys.stderr.isatty()
-    length = (told["duration_ms"] or 2000) / 1e3
+    length = (told["duration_ms"] or DEFAULT_MS) / 1e3
     with bar:
         task = bar.add_task("waiting for the start", total=length)
         while told["state"] in ("asked", "running"):

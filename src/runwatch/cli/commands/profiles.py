@@ -25,8 +25,8 @@ from runwatch.cli.pictures import tables
 from runwatch.cli.pictures.progress import progress
 from runwatch.cli.pictures.traces import show_summary
 from runwatch.errors import NotFound, RunwatchError, UsageError
+from runwatch.record.captures import checked_name
 from runwatch.traces.summary import SessionSummary
-from runwatch.views.profiles import check_session
 
 VERBS: Final = {
     "list": (0, 1), "show": (2, 2), "open": (0, 2), "export": (3, 3), "delete": (2, 2)
@@ -47,7 +47,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     verb, words = _said(arguments.words)
     if len(words) > 1:
-        check_session(words[1])
+        checked_name(words[1])
     with source.open_source(arguments) as head:
         return _DO[verb](head, words, arguments)
 

@@ -17,14 +17,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from runwatch.capture.tracing.gathering import gather
-from runwatch.capture.tracing.profiler_service import Asked
-from runwatch.capture.tracing.session_files import checked_name, local_folder
+from runwatch.capture.tracing.profile_files import local_folder
+from runwatch.capture.tracing.profiler_service import PortTarget
 from runwatch.compat.commands import start_detached
 from runwatch.compat.xprofiler import extra
 from runwatch.compat.xprofiler.backend import Captured, Context, Instance, Order, Request, Wanted
 from runwatch.errors import RunwatchError, UsageError
 from runwatch.files import written
 from runwatch.journal.liveness import read_stat
+from runwatch.record.captures import checked_name
 
 ZONE: Final = "local"
 _URL: Final = re.compile(rb"https?://\S+")
@@ -178,11 +179,11 @@ def _end(pid: int, is_over: Callable[[], bool]) -> None:
             time.sleep(_LOOK_SECONDS)
 
 
-def _address(host: str, port: int) -> Asked:
+def _address(host: str, port: int) -> PortTarget:
     """`host`, `host:port`, `[::1]:port`.  Two programs of a host differ by their ports."""
     if not _HOST.fullmatch(host):
         raise UsageError(f"{host!r} is no host: a name or address, or host:port")
     name, separator, own = host.rpartition(":")
     if separator and own.isdigit():
-        return Asked(host, f"{name.strip('[]')}_{own}")
-    return Asked(f"{host}:{port}", host)
+        return PortTarget(host, f"{name.strip('[]')}_{own}")
+    return PortTarget(f"{host}:{port}", host)

@@ -20,7 +20,7 @@ from runwatch.files import shelf
 from runwatch.head.reading import Reading
 from runwatch.head.state.accounts.accounts import Accounts
 from runwatch.head.state.board import RunBoard
-from runwatch.head.state.profiles import Kept, Profiles
+from runwatch.head.state.profiles import Profiles, StoredProfile
 from runwatch.journal.liveness import has_ended, is_alive
 from runwatch.journal.reader import JournalReader
 from runwatch.record import JournalId, RunId
@@ -209,8 +209,8 @@ def _is_over(directory: Path) -> bool:
         reader.close()
 
 
-def _remove(kept: Kept) -> None:
-    for place in kept.places:
+def _remove(profile: StoredProfile) -> None:
+    for place in profile.places:
         try:
             place.remove()
         except FileNotFoundError:

@@ -6,17 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from runwatch.capture.tracing.profile_files import PLUGIN, local_folder
 from runwatch.capture.tracing.profiler_service import (
     CannotProfile,
     ProfileAnswer,
     ProfileRequest,
     ProfilerService,
 )
-from runwatch.capture.tracing.session_files import PLUGIN, checked_name, local_folder
 from runwatch.capture.tracing.traces import XPLANE
 from runwatch.errors import UsageError
-from runwatch.sdk.profiling.profiling import MAX_SECONDS, Profiler, timestamp
-from runwatch.sdk.profiling.recording import Plan
+from runwatch.record.capture_limits import MAX_MS
+from runwatch.record.captures import FAILED, checked_name
+from runwatch.sdk.profiling.profiling import Profiler, timestamp
+from runwatch.sdk.profiling.recording import Request
 
 if TYPE_CHECKING:
     from runwatch.sdk.run import Run
@@ -42,28 +44,27 @@ class ProfilePort:
         def keep(files: Sequence[Path]) -> None:
             kept.extend((file.name, file.read_bytes()) for file in files)
 
-        recording = self._profiler.record(self._plan(request), keep if _sends(request) else None)
+        recording = self._profiler.record(self._request(request), keep if _sends(request) else None)
         if isinstance(recording, str):
             raise CannotProfile(f"Another profiling session active: {recording}")
         if not recording.over.wait(request.duration_ms / 1e3 + WRITE_SECONDS):
             raise CannotProfile("the trace is still being written")
-        if recording.state == "failed":
+        if recording.state == FAILED:
             raise CannotProfile(recording.why)
         return _answer(kept) if _sends(request) else ProfileAnswer(written=True)
 
-    def _plan(self, request: ProfileRequest) -> Plan:
-        seconds = request.duration_ms / 1e3
-        if not 0 < seconds <= MAX_SECONDS:
-            raise CannotProfile(f"duration_ms {request.duration_ms}: 1 to {MAX_SECONDS * 1e3:.0f}")
+    def _request(self, asked: ProfileRequest) -> Request:
+        if not 0 < asked.duration_ms <= MAX_MS:
+            raise CannotProfile(f"duration_ms {asked.duration_ms}: 1 to {MAX_MS}")
         now = self._run._clock.wall_ns()
         try:
-            name = checked_name(request.session_id or timestamp(now))
+            name = checked_name(asked.session_id or timestamp(now))
         except UsageError as error:
             raise CannotProfile(str(error)) from None
         path = self._profiler.path()
-        if not _sends(request):
-            self._check_folder(request.repository_root, path)
-        return Plan(session=name, path=path, origin="demand", seconds=seconds, start_ns=now)
+        if not _sends(asked):
+            self._check_folder(asked.repository_root, path)
+        return Request(name, path, "demand", seconds=asked.duration_ms / 1e3, start_ns=now)
 
     def _check_folder(self, asked: str, path: str) -> None:
         """Who asks may not choose where the program writes."""

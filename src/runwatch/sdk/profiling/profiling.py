@@ -1,7 +1,7 @@
 """Profiles of a run's process: from the program (`run.profile`) and on demand.
 
-A `Profiler` sees to it that one capture records at a time; a `Capture` is what the program holds;
-how one goes from its start to its files is in `recording.py`.
+A `Profiler` sees to it that one recording goes on at a time; a `ProgramProfile` is what the program
+holds; how a recording goes from its start to its files is in `recording.py`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from runwatch.capture.tracing.session_files import checked_name
 from runwatch.capture.tracing.traces import TraceOptions, choose, frameworks
 from runwatch.errors import UsageError
 from runwatch.record import NO_STEP
+from runwatch.record.capture_limits import MAX_AHEAD_SECONDS
+from runwatch.record.captures import ProfileEvent, checked_name
+from runwatch.record.control import (
+    ProfilePreflight,
+    ProfileReply,
+    ProfileStart,
+    ProfileStatus,
+    asked_of_process,
+)
 from runwatch.sdk.guard import attempt, guarded, tally, text_of
-from runwatch.sdk.profiling.recording import PROFILES, STAGING, Keep, Plan, Recording
+from runwatch.sdk.profiling.recording import PROFILES, STAGING, Keep, Recording, Request
 from runwatch.sdk.step import Spanning
 
 if TYPE_CHECKING:
@@ -29,15 +37,13 @@ if TYPE_CHECKING:
     from runwatch.sdk.run import Run
 
 RECORDED_SECONDS: Final = 10.0
-"""How long a start waits for the capture before it to have stopped recording."""
+"""How long a start waits for the recording before it to stop."""
 FINISH_SECONDS: Final = 60.0
 """How long the end of a run waits for its profiles to be in their place."""
-MAX_SECONDS: Final = 600.0
-EXPIRES_SECONDS: Final = 600.0
 
 
 class Profiler:
-    """The captures of one run in this process: one records at a time, others may be written."""
+    """The recordings of one run in this process: one goes on at a time, others may be written."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -49,15 +55,15 @@ class Profiler:
 
     # ── from the program ──────────────────────────────────────────────────────────────────────
 
-    def start(self, plan: Plan) -> Recording | None:
-        """Record from now on, in this thread; None if that cannot be, which is told and counted."""
+    def start(self, request: Request) -> Recording | None:
+        """Record from now on, in this thread; None if that cannot be: a warning says why."""
         root = self._root()
         if root is None:
             return None
         self._let_the_last_end()
-        recording = self._claim(plan, root)
+        recording = self._claim(request, root)
         if isinstance(recording, str):
-            tally.count("profile again", f"profile {plan.session} is not taken: {recording}")
+            tally.count("profile again", f"profile {request.name} is not taken: {recording}")
             return None
         try:
             recording.begin()
@@ -68,26 +74,26 @@ class Profiler:
             recording.thread.start()
         return recording
 
-    def refuse(self, session: str, why: str) -> None:
-        """Tell of a capture that cannot be."""
+    def refuse(self, name: str, why: str) -> None:
+        """Tell of a profile that cannot be taken."""
         if (root := self._root()) is not None:
-            Recording(self._run, Plan(session, ""), root, next(self._numbers)).give_up(why)
+            Recording(self._run, Request(name, ""), root, next(self._numbers)).fail(why)
 
     def _let_the_last_end(self) -> None:
-        """A capture that was told to end still records for a moment; its files take longer."""
+        """A recording that was told to end goes on for a moment; its files take longer."""
         last = self._current
         if last is not None and last.ending:
             last.recorded.wait(RECORDED_SECONDS)
 
-    def _claim(self, plan: Plan, root: Path, keep: Keep | None = None) -> Recording | str:
+    def _claim(self, request: Request, root: Path, keep: Keep | None = None) -> Recording | str:
         """The one recording there may be, or why there cannot be another."""
         with self._lock:
             now = self._current
             if now is not None and not now.recorded.is_set():
-                return f"{now.plan.session} is being captured"
-            recording = Recording(self._run, plan, root, next(self._numbers), keep)
+                return f"{now.request.name} is being recorded"
+            recording = Recording(self._run, request, root, next(self._numbers), keep)
             self._current = recording
-            self._unfinished = [r for r in self._unfinished if not r.over.is_set()]
+            self._unfinished = [each for each in self._unfinished if not each.over.is_set()]
             self._unfinished.append(recording)
             return recording
 
@@ -99,9 +105,9 @@ class Profiler:
             return None
         return writer.directory.parents[1]
 
-    def path(self, given: object = None) -> str:
-        """Where profiles go: as given, else the run's own path, else the Runwatch directory."""
-        chosen = given or self._run._profile_path
+    def path(self, wanted: object = None) -> str:
+        """Where profiles go: as wanted, else the run's own path, else the Runwatch directory."""
+        chosen = wanted or self._run._profile_path
         if chosen:
             return text_of(chosen)
         root = self._root()
@@ -110,23 +116,32 @@ class Profiler:
     # ── on demand ─────────────────────────────────────────────────────────────────────────────
 
     def answer(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What the control socket says to `profile`; the capture itself goes on beside it."""
-        if (session := body.get("status")) is not None:
-            return self._status(text_of(session))
-        known = list(frameworks())
-        why = self._why_not()
-        if why or body.get("preflight"):
-            return {"accepted": not why, "why": why, "frameworks": known}
+        """The control socket's answer to `profile`; the recording itself goes on beside it."""
         try:
-            plan = self.plan_of(body)
+            asked = asked_of_process(body)
+            if isinstance(asked, ProfileStatus):
+                return self._status(asked).body()
+            return self._reply(asked).body()
         except UsageError as error:
-            return {"accepted": False, "why": str(error), "frameworks": known}
-        return {**self.capture_window(plan), "frameworks": known}
+            return ProfileReply(why=str(error), frameworks=tuple(frameworks())).body()
 
-    def _status(self, session: str) -> Mapping[str, Any]:
-        """How far the newest capture of that name has come."""
-        found = [r for r in self._unfinished if r.plan.session == session]
-        return found[-1].status() if found else {"state": "unknown", "why": "it is not known"}
+    def _reply(self, asked: ProfileStart | ProfilePreflight) -> ProfileReply:
+        """Raises UsageError for a request that makes no sense."""
+        loaded = tuple(frameworks())
+        why = self._why_not()
+        if why or isinstance(asked, ProfilePreflight):
+            return ProfileReply(accepted=not why, why=why, frameworks=loaded)
+        recording = self.record(self.request_of(asked))
+        if isinstance(recording, str):
+            return ProfileReply(why=recording, frameworks=loaded)
+        return ProfileReply(accepted=True, frameworks=loaded, session=asked.session)
+
+    def _status(self, asked: ProfileStatus) -> ProfileEvent:
+        """How far the newest recording of that name is."""
+        named = [each for each in self._unfinished if each.request.name == asked.status]
+        if not named:
+            return ProfileEvent(state="unknown", why="it is not known")
+        return named[-1].status()
 
     def _why_not(self) -> str:
         run, now = self._run, self._current
@@ -135,54 +150,38 @@ class Profiler:
         if why := run._why_no_profile():
             return why
         if now is not None and not now.recorded.is_set():
-            return f"another session is active: {now.plan.session}"
+            return f"another profile is being recorded: {now.request.name}"
         if self._root() is None:
             return "this process records nothing"
         chosen, problems = choose()
         return "" if chosen else "; ".join(problems)
 
-    def plan_of(self, body: Mapping[str, Any]) -> Plan:
+    def request_of(self, asked: ProfileStart) -> Request:
         """Raises UsageError for what cannot be."""
-        steps, duration = _whole(body, "steps"), _whole(body, "duration_ms")
-        if steps is None and duration is None:
-            raise UsageError("a capture needs duration_ms or steps")
-        if duration is not None and duration > MAX_SECONDS * 1e3:
-            raise UsageError(f"duration_ms {duration}: at most {MAX_SECONDS * 1e3:.0f}")
         now = self._run._clock.wall_ns()
-        expires = now + int(EXPIRES_SECONDS * 1e9)
-        start_ns = _whole(body, "start_ns") or now
-        if start_ns > expires:
-            raise UsageError(f"start_ns {start_ns}: that is more than {EXPIRES_SECONDS:.0f} s away")
-        given = body.get("frameworks") or ()
-        return Plan(
-            session=checked_name(body.get("session")),
-            path=self.path(body.get("path")),
+        asked.check(now)
+        return Request(
+            name=checked_name(asked.session),
+            path=self.path(asked.path),
             origin="demand",
-            command=text_of(body.get("command") or ""),
-            steps=steps,
+            command=asked.command,
+            steps=asked.steps,
             # A program that takes no steps must not be traced for ever.
-            seconds=MAX_SECONDS if duration is None else duration / 1e3,
-            start_ns=start_ns,
-            at_step=_whole(body, "at_step"),
-            expires_ns=_whole(body, "expires_ns") or expires,
-            frameworks=tuple(text_of(name) for name in given),
-            options=options_of(body.get("options") or {}),
+            seconds=asked.seconds,
+            start_ns=asked.start_ns or now,
+            at_step=asked.at_step,
+            expires_ns=asked.expires_ns or now + int(MAX_AHEAD_SECONDS * 1e9),
+            frameworks=asked.frameworks,
+            options=options_of(asked.options),
         )
 
-    def capture_window(self, plan: Plan) -> Mapping[str, Any]:
-        """Capture in a thread: from `plan.start_ns` or a step on, to the planned end."""
-        begun = self.record(plan)
-        if isinstance(begun, str):
-            return {"accepted": False, "why": begun}
-        return {"accepted": True, "why": "", "session": plan.session}
-
-    def record(self, plan: Plan, keep: Keep | None = None) -> Recording | str:
-        """The capture, which begins and ends in a thread of its own; or why there is none."""
+    def record(self, request: Request, keep: Keep | None = None) -> Recording | str:
+        """A recording that begins and ends in a thread of its own; or why there is none."""
         if why := self._why_not():
             return why
         root = self._root()
         recording = (
-            "this process records nothing" if root is None else self._claim(plan, root, keep)
+            "this process records nothing" if root is None else self._claim(request, root, keep)
         )
         if isinstance(recording, Recording):
             recording.thread.start()
@@ -217,27 +216,27 @@ class Profiler:
             left = (deadline - clock.mono_ns()) / 1e9
             if not recording.over.wait(max(0.0, left)):
                 where = recording.root / STAGING
-                recording.give_up(f"the run ended before its files were in place; see {where}")
+                recording.fail(f"the run ended before its files were in place; see {where}")
             elif recording.thread.is_alive():
                 recording.thread.join(1.0)
 
 
-class Capture(Spanning):
+class ProgramProfile(Spanning):
     """Around a block (`with`), around each call of a function (`@`), or by `start` and `stop`."""
 
-    def __init__(self, profiler: Profiler, plan: Plan, given_session: object = None) -> None:
+    def __init__(self, profiler: Profiler, request: Request, name: object = None) -> None:
         self._profiler = profiler
-        self._plan = plan
-        self._given = given_session
+        self._request = request
+        self._name = name
         self._recording: Recording | None = None
 
-    def again(self) -> Capture:
-        return Capture(self._profiler, self._plan, self._given)
+    def again(self) -> ProgramProfile:
+        return ProgramProfile(self._profiler, self._request, self._name)
 
     @property
     def session(self) -> str:
-        """The session's name, once it was started."""
-        return "" if self._recording is None else self._recording.plan.session
+        """The profile's name, once it was started."""
+        return "" if self._recording is None else self._recording.request.name
 
     @property
     def state(self) -> str:
@@ -264,9 +263,9 @@ class Capture(Spanning):
         return recording is not None and not recording.ending and not recording.over.is_set()
 
     def start(self) -> Self:
-        """Record from now on.  Without effect, and warned about, while another session is on."""
+        """Record from now on.  Without effect, and warned about, while another recording is on."""
         if self.active:
-            tally.count("profile again", f"session {self.session} is being captured already")
+            tally.count("profile again", f"profile {self.session} is being recorded already")
         else:
             self._start()
         return self
@@ -276,12 +275,12 @@ class Capture(Spanning):
         self._recording = None
         profiler = self._profiler
         try:
-            name = session_name(profiler._run, self._given)
+            name = profile_name(profiler._run, self._name)
         except UsageError as error:
-            profiler.refuse(text_of(self._given), str(error))
+            profiler.refuse(text_of(self._name), str(error))
             return
-        path = profiler.path(self._plan.path)
-        self._recording = profiler.start(replace(self._plan, path=path, session=name))
+        path = profiler.path(self._request.path)
+        self._recording = profiler.start(replace(self._request, path=path, name=name))
 
     @guarded("stop a profile")
     def stop(self, failure: str = "") -> None:
@@ -315,7 +314,7 @@ def raised(error: BaseException | None) -> str:
     return f"the profiled code raised {type(error).__name__}: {text_of(error)}"[:1000]
 
 
-def capture(
+def profile(
     run: Run,
     steps: object = None,
     seconds: object = None,
@@ -324,30 +323,30 @@ def capture(
     path: object = None,
     frameworks: Sequence[str] = (),
     options: Mapping[str, Any] | None = None,
-) -> Capture:
+) -> ProgramProfile:
     """`Run.profile`."""
-    plan = Plan(
-        session="",
+    request = Request(
+        name="",
         path="" if path is None else text_of(path),
         steps=attempt("read steps", None, lambda: _positive_steps(steps)),
         seconds=attempt("read seconds", None, lambda: _positive_seconds(seconds)),
         frameworks=tuple(frameworks),
         options=attempt("read options", TraceOptions(), lambda: options_of(options or {})),
     )
-    return Capture(run._profiles, plan, session)
+    return ProgramProfile(run._profiles, request, session)
 
 
-def options_of(given: Mapping[str, Any]) -> TraceOptions:
+def options_of(options: Mapping[str, Any]) -> TraceOptions:
     known = TraceOptions.__dataclass_fields__
-    if strange := [text_of(name) for name in given if name not in known]:
+    if strange := [text_of(name) for name in options if name not in known]:
         raise UsageError(f"option {', '.join(strange)}: the options are {', '.join(known)}")
-    return TraceOptions(**{name: bool(value) for name, value in given.items()})
+    return TraceOptions(**{name: bool(value) for name, value in options.items()})
 
 
-def session_name(run: Run, given: object = None) -> str:
-    """As given; else one that the ranks of an attempt share, if they are at the same step."""
-    if given is not None:
-        return checked_name(given)
+def profile_name(run: Run, wanted: object = None) -> str:
+    """As wanted; else one that the ranks of an attempt share, if they are at the same step."""
+    if wanted is not None:
+        return checked_name(wanted)
     attempt_key, step = run._identity.attempt_key, run._step
     if run.world_size > 1 and attempt_key and step != NO_STEP:
         mark = hashlib.sha256(attempt_key.encode(errors="replace")).hexdigest()[:8]
@@ -373,14 +372,3 @@ def _positive_seconds(seconds: object) -> float | None:
     if not isinstance(seconds, int | float) or not 0 < seconds < 1e6:
         raise UsageError(f"seconds {text_of(seconds)}: a profile takes a positive number of them")
     return float(seconds)
-
-
-def _whole(body: Mapping[str, Any], name: str) -> int | None:
-    value = body.get(name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-        raise UsageError(f"{name} {text_of(value)[:100]!r}: not a whole number")
-    if value == 0 and name in ("steps", "duration_ms"):
-        raise UsageError(f"{name} 0: nothing would be captured")
-    return value

@@ -1,8 +1,8 @@
-"""One capture of this process, from its start to its files in their place.
+"""One recording of this process, from its start to its files in their place.
 
 `begin` records in the thread that calls it; everything else (ending the recording, writing,
 checking, moving or uploading) happens in a thread of its own, so that the program goes on at once.
-Whatever fails is told in the `profile` event that ends the capture.
+The event `profile` that ends the recording says what failed.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from runwatch.capture.tracing.session_files import Published, place, publish, session_folder, stems
+from runwatch.capture.tracing.profile_files import Published, place, profile_folder, publish, stems
 from runwatch.capture.tracing.traces import (
     TROUBLE,
     Backend,
@@ -28,8 +28,8 @@ from runwatch.capture.tracing.traces import (
 )
 from runwatch.errors import RunwatchError
 from runwatch.journal.liveness import this_host
-from runwatch.profile_event import PROFILE, ProfileEvent
 from runwatch.record import NO_STEP
+from runwatch.record.captures import DONE, FAILED, STARTED, ProfileEvent
 from runwatch.sdk.guard import guarded, tally
 
 if TYPE_CHECKING:
@@ -45,10 +45,11 @@ _ANY: Final = (*TROUBLE, RunwatchError)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What is to be captured, and until when: whichever of the ends comes first."""
+class Request:
+    """What this process is to record, and until when: whichever of the ends comes first."""
 
-    session: str
+    name: str
+    """The profile's."""
     path: str
     origin: str = "program"
     """program, or demand: someone asked from outside."""
@@ -66,18 +67,18 @@ class Plan:
 
 class Recording:
     def __init__(
-        self, run: Run, plan: Plan, root: Path, number: int, keep: Keep | None = None
+        self, run: Run, request: Request, root: Path, number: int, keep: Keep | None = None
     ) -> None:
-        self.run, self.plan, self.root = run, plan, root
+        self.run, self.request, self.root = run, request, root
         self._keep = keep
-        """Takes the files instead of the session's folder."""
+        """Takes the files instead of the profile's folder."""
         self.state = "waiting"
         """waiting, recording, writing, done or failed."""
         self.why = ""
         self.directory = ""
         self.files: tuple[str, ...] = ()
         self.recorded = threading.Event()
-        """The back ends have stopped: another capture may begin."""
+        """The back ends have stopped: another recording may begin."""
         self.over = threading.Event()
         self._ended = threading.Event()
         self._begun = threading.Event()
@@ -106,28 +107,28 @@ class Recording:
         """Empty, or why nothing can be recorded."""
         if not self._chosen:
             self._chosen = True
-            self._backends, self._problems = choose(self.plan.frameworks)
+            self._backends, self._problems = choose(self.request.frameworks)
         return "" if self._backends else "; ".join(self._problems)
 
     def begin(self) -> bool:
-        """Record from now on.  False, and told why, if nothing can be recorded."""
+        """Record from now on.  False if nothing can be recorded: an event says why."""
         if why := self.choose() or self._make_room():
-            self._fail(why)
+            self.fail(why)
             return False
         self._prepare()  # all before the first starts, whose trace would be full of it
         names = labels(self._backends, LABEL)
         started = [
             backend
             for backend, name in zip(self._backends, names, strict=True)
-            if self._try(backend, partial(backend.start, self._folder, name, self.plan.options))
+            if self._try(backend, partial(backend.start, self._folder, name, self.request.options))
         ]
         self._backends = started
         if not started:
-            self._fail("; ".join(self._problems))
+            self.fail("; ".join(self._problems))
             return False
         self._start_ns = self._end_ns = self.run._clock.wall_ns()
         self.state = "recording"
-        self._tell("started")
+        self._tell(STARTED)
         self.run._at_step = self.at_step
         return True
 
@@ -143,13 +144,13 @@ class Recording:
         if not self._prepared:
             self._prepared = True
             for backend in self._backends:
-                self._try(backend, partial(backend.prepare, self.plan.options))
+                self._try(backend, partial(backend.prepare, self.request.options))
 
     def _try(self, backend: Backend, function: Callable[[], None]) -> bool:
         try:
             function()
         except TROUBLE as error:
-            self._problems.append(f"{backend.name}: {_said(error)}")
+            self._problems.append(f"{backend.name}: {_words(error)}")
             return False
         return True
 
@@ -164,19 +165,19 @@ class Recording:
             self._last_step = number
             for backend in self._backends:
                 self._marks.enter_context(backend.step(number))
-        elif self._first_step != NO_STEP:  # else it had begun before the capture
+        elif self._first_step != NO_STEP:  # else it had begun before the recording
             self._steps_done += 1
-            if self.plan.steps is not None and self._steps_done >= self.plan.steps:
+            if self.request.steps is not None and self._steps_done >= self.request.steps:
                 self.end()
 
-    @guarded("begin a capture at a step")
+    @guarded("begin a recording at a step")
     def await_step(self, number: int, begins: bool) -> None:
-        wanted = self.plan.at_step
+        wanted = self.request.at_step
         if not begins or wanted is None or number < wanted:
             return
         self.run._at_step = None
         if number > wanted:
-            self._problems.append(f"step {wanted} was over: the capture began with step {number}")
+            self._problems.append(f"step {wanted} was over: the recording began with step {number}")
         with self._beginning:
             if self.state == "waiting" and self.begin():
                 self.at_step(number, True)
@@ -214,34 +215,34 @@ class Recording:
         finally:
             self._leave_steps()
             shutil.rmtree(self._folder, ignore_errors=True)
-            self._fail("it was not completed; the program's log says why")
+            self.fail("it was not completed; the program's log says why")
             self.recorded.set()
             self.over.set()
 
     def _await_begin(self) -> bool:
-        plan = self.plan
+        request = self.request
         if self.state != "waiting":
             return self.state == "recording"
         if why := self.choose() or self._make_room():
-            self._fail(why)
+            self.fail(why)
             return False
         self._prepare()
-        if plan.at_step is not None:
+        if request.at_step is not None:
             return self._await_step()
-        if self._ended.wait(self._seconds_until(plan.start_ns)):
-            self._fail(self._failure or "the run ended before the capture began")
+        if self._ended.wait(self._seconds_until(request.start_ns)):
+            self.fail(self._failure or "the run ended before the recording began")
             return False
-        late_ns = self.run._clock.wall_ns() - plan.start_ns
-        if plan.start_ns and late_ns > LATE_NS:
+        late_ns = self.run._clock.wall_ns() - request.start_ns
+        if request.start_ns and late_ns > LATE_NS:
             self._problems.append(f"it began {late_ns / 1e9:.1f} s late")
         return self.begin()
 
     def _await_step(self) -> bool:
         self.run._at_step = self.await_step
-        self._begun.wait(self._seconds_until(self.plan.expires_ns))
+        self._begun.wait(self._seconds_until(self.request.expires_ns))
         with self._beginning:
             if self.state == "waiting":
-                self._fail(self._failure or f"step {self.plan.at_step} did not come in time")
+                self.fail(self._failure or f"step {self.request.at_step} did not come in time")
         return self.state == "recording"
 
     def _await_end(self) -> bool:
@@ -251,13 +252,13 @@ class Recording:
 
     def _seconds_left(self) -> float | None:
         """Until the end that was planned; a common end where a common start was."""
-        plan = self.plan
-        if plan.seconds is None:
+        request = self.request
+        if request.seconds is None:
             return None
         begin = self._start_ns
-        if plan.start_ns and begin - plan.start_ns < plan.seconds * 0.5e9:
-            begin = plan.start_ns
-        return self._seconds_until(begin + int(plan.seconds * 1e9))
+        if request.start_ns and begin - request.start_ns < request.seconds * 0.5e9:
+            begin = request.start_ns
+        return self._seconds_until(begin + int(request.seconds * 1e9))
 
     def _seconds_until(self, wall_ns: int) -> float:
         return max(0.0, (wall_ns - self.run._clock.wall_ns()) / 1e9)
@@ -273,50 +274,50 @@ class Recording:
                 self._check(backend, files[backend.name])
         written = [file for group in files.values() for file in group]
         if not written:
-            self._fail("; ".join(self._problems) or "no trace was written")
+            self.fail("; ".join(self._problems) or "no trace was written")
             return
         if self._publish(written) and not self._failure:
-            self._close("done", "; ".join(self._problems))
+            self._close(DONE, "; ".join(self._problems))
         else:
-            self._fail("; ".join(filter(None, (self._failure, *self._problems))))
+            self.fail("; ".join(filter(None, (self._failure, *self._problems))))
 
     def _check(self, backend: Backend, files: list[Path]) -> None:
         others = [name for name in self.frameworks if name != backend.name]
         try:
             self._problems += problems_of(backend, files, others)
         except TROUBLE as error:
-            self._problems.append(f"{backend.name}: its trace cannot be read: {_said(error)}")
+            self._problems.append(f"{backend.name}: its trace cannot be read: {_words(error)}")
 
     def _publish(self, files: list[Path]) -> bool:
         """Into the place asked for; where that is impossible, into the Runwatch directory."""
         if self._keep is not None:
             self._keep(files)
             return True
-        asked, own = self.plan.path, str(self.root / PROFILES)
-        why = self._move(files, asked)
+        wanted, own = self.request.path, str(self.root / PROFILES)
+        why = self._move(files, wanted)
         if not why:
             return True
-        self._problems.insert(0, f"cannot write to {asked}: {why}")
+        self._problems.insert(0, f"cannot write to {wanted}: {why}")
         left = [file for file in files if file.exists()]
-        if asked != own and left:
+        if wanted != own and left:
             second = self._move(left, own)
-            told = f"not kept in {own} either: {second}" if second else f"kept in {own}"
-            self._problems.insert(1, told)
+            where = f"not kept in {own} either: {second}" if second else f"kept in {own}"
+            self._problems.insert(1, where)
         return False
 
     def _move(self, files: list[Path], path: str) -> str:
         run = self.run
         try:
-            directory = session_folder(path, run.id, self.plan.session)
+            directory = profile_folder(path, run.id, self.request.name)
             names = stems(this_host(), run.rank, first=run.local_rank == 0)
             moved = publish(files, LABEL, place(directory), names, self.root / STAGING)
         except _ANY as error:
-            return _said(error)
+            return _words(error)
         self._take(moved)
         return ""
 
     def _sweep(self) -> None:
-        """Remove what processes left that were killed in the middle of a capture."""
+        """Remove what processes left that were killed in the middle of a recording."""
         oldest_ns = self.run._clock.wall_ns() - FORGOTTEN_NS
         for folder in (self.root / STAGING).iterdir():
             with suppress(FileNotFoundError):  # another rank's, which has just ended
@@ -328,20 +329,17 @@ class Recording:
 
     # ── telling ───────────────────────────────────────────────────────────────────────────────
 
-    def _fail(self, why: str) -> None:
+    def fail(self, why: str) -> None:
+        """Once it is over, without effect."""
         with self._telling:
-            if self.state in ("done", "failed"):
+            if self.state in (DONE, FAILED):
                 return
-        tally.count("profile", f"profile {self.plan.session}: {why}")
-        self._close("failed", why)
-
-    def give_up(self, why: str) -> None:
-        """The run ends before the files are in place."""
-        self._fail(why)
+        tally.count("profile", f"profile {self.request.name}: {why}")
+        self._close(FAILED, why)
 
     def _close(self, state: str, why: str) -> None:
         with self._telling:
-            if self.state in ("done", "failed"):
+            if self.state in (DONE, FAILED):
                 return
             self.state, self.why = state, why
         self._tell(state)
@@ -351,21 +349,21 @@ class Recording:
         writer = run._writer
         if writer is None or writer.closed:
             return
-        writer.event(PROFILE, self._body(state), scope=run._scope)
+        writer.tell(self._event(state), scope=run._scope)
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> ProfileEvent:
         """For whoever asks meanwhile."""
         with self._telling:
-            return self._body(self.state)
+            return self._event(self.state)
 
-    def _body(self, state: str) -> dict[str, Any]:
-        plan = self.plan
+    def _event(self, state: str) -> ProfileEvent:
+        request = self.request
         first, last = self._steps_seen()
         return ProfileEvent(
-            session=plan.session,
+            session=request.name,
             state=state,
             why=self.why,
-            frameworks=self.frameworks,
+            framework="+".join(self.frameworks),
             files=self.files,
             directory=self.directory,
             bytes=self._bytes,
@@ -373,15 +371,15 @@ class Recording:
             end_ns=self._end_ns,
             first_step=first,
             last_step=last,
-            origin=plan.origin,
-            command=plan.command,
-            problems=self._problems,
+            origin=request.origin,
+            command=request.command,
+            problems=tuple(self._problems),
             rank=self.run.rank,
             host=this_host(),
             pid=os.getpid(),
             run=self.run.id,
             way="sdk",
-        ).body()
+        )
 
     def _steps_seen(self) -> tuple[int | None, int | None]:
         if self._first_step != NO_STEP:
@@ -394,6 +392,6 @@ def _stop(backend: Backend, files: dict[str, list[Path]]) -> None:
     files[backend.name] = backend.stop()
 
 
-def _said(error: BaseException) -> str:
-    text = str(error).strip() or "no reason given"
+def _words(error: BaseException) -> str:
+    text = str(error).strip() or "without a reason"
     return f"{type(error).__name__}: {text}"[:1000]

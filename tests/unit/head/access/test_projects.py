@@ -12,6 +12,7 @@ from runwatch.head.ingest import Ingest
 from runwatch.head.outbox import Outbox
 from runwatch.head.stream import AgentState
 from runwatch.record import Batch, Command, RunId, RunScope
+from runwatch.record.commands import StacksResult, StacksWanted
 from runwatch.store.duck.engine import DuckStore
 from runwatch.testing import BatchWriter, definitions, origin, ramp
 
@@ -107,7 +108,9 @@ def test_an_agent_of_another_project_is_told_nothing_of_a_run() -> None:
     agents = [agent(*each) for each in nodes]
     outbox = Outbox(None, lambda: agents, project_of={RunId("r"): "a"}.get)
     hosts = ["node-1", "node-2", "node-3"]
-    sent = outbox.send("stacks", {"run": "r"}, hosts, 10.0, RunId("r"))
+    sent = outbox.send(StacksWanted("r"), StacksResult, hosts, 10.0, RunId("r"))
     assert sent.hosts == ("node-1", "node-3") and list(sent.unreachable) == ["node-2"]
     assert {who: len(commands) for who, commands in told.items()} == {"a": 1, "b": 0, "all": 1}
-    assert outbox.send("stacks", {}, hosts, 10.0).hosts == ("node-3",), "programs of no run"
+    assert outbox.send(StacksWanted(), StacksResult, hosts, 10.0).hosts == ("node-3",), (
+        "programs of no run"
+    )

@@ -20,8 +20,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from runwatch.capture.tracing.gathering import Gathered, gather, session_directory
-from runwatch.capture.tracing.profiler_service import Asked, TracerLevels
+from runwatch.capture.tracing.gathering import Gathered, gather, profile_directory
+from runwatch.capture.tracing.profiler_service import PortTarget, TracerLevels
 from runwatch.compat.commands import exit_code
 from runwatch.errors import UsageError
 
@@ -71,12 +71,12 @@ def _collect(arguments: argparse.Namespace) -> int:
         print(f"Failed to profile host {one.host}: {one.why}", file=sys.stderr)
     if len(failed) == len(gathered):
         return 1
-    folder = session_directory(arguments.log_dir, session)
+    folder = profile_directory(arguments.log_dir, session)
     print(f"Profile of {len(gathered) - len(failed)} of {len(gathered)} hosts saved to {folder}")
     return 0
 
 
-def _asked(arguments: argparse.Namespace) -> list[Asked]:
+def _asked(arguments: argparse.Namespace) -> list[PortTarget]:
     hosts = [host.strip() for host in arguments.hosts.split(",")]
     if not all(hosts):
         raise UsageError(f"--hosts {arguments.hosts!r}: names with commas between, none empty")
@@ -94,7 +94,9 @@ def _asked(arguments: argparse.Namespace) -> list[Asked]:
                 f"--override_hostnames {arguments.override_hostnames!r}: no blanks and no colons"
             )
     return [
-        Asked(f"[{host}]:{arguments.port}" if ":" in host else f"{host}:{arguments.port}", name)
+        PortTarget(
+            f"[{host}]:{arguments.port}" if ":" in host else f"{host}:{arguments.port}", name
+        )
         for host, name in zip(hosts, names, strict=True)
     ]
 
@@ -103,14 +105,14 @@ def _asked(arguments: argparse.Namespace) -> list[Asked]:
 
 
 def _by_http(
-    arguments: argparse.Namespace, asked: Sequence[Asked], gathered: Sequence[Gathered]
+    arguments: argparse.Namespace, asked: Sequence[PortTarget], gathered: Sequence[Gathered]
 ) -> list[Gathered]:
     """Where something else than the gRPC service answers: `POST /profiling`, as Pathways has it.
 
     Such a program writes its trace to the log directory itself.
     """
 
-    def again(pair: tuple[Asked, Gathered]) -> Gathered:
+    def again(pair: tuple[PortTarget, Gathered]) -> Gathered:
         one, outcome = pair
         return _posted(arguments, one, outcome) if outcome.is_foreign else outcome
 
@@ -118,7 +120,7 @@ def _by_http(
         return list(pool.map(again, zip(asked, gathered, strict=True)))
 
 
-def _posted(arguments: argparse.Namespace, one: Asked, outcome: Gathered) -> Gathered:
+def _posted(arguments: argparse.Namespace, one: PortTarget, outcome: Gathered) -> Gathered:
     body = {"duration_ms": arguments.duration_in_ms, "repository_path": arguments.log_dir}
     request = urllib.request.Request(
         f"http://{one.address}/profiling",

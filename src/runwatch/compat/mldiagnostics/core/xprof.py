@@ -12,7 +12,7 @@ from typing import Final, Self
 from runwatch.compat.mldiagnostics.custom_types.exceptions import ProfilingError
 from runwatch.sdk.front import current_run
 from runwatch.sdk.guard import guarded, tally
-from runwatch.sdk.profiling.profiling import Capture, raised, timestamp
+from runwatch.sdk.profiling.profiling import ProgramProfile, raised, timestamp
 from runwatch.sdk.run import Run
 from runwatch.sdk.step import Decorating
 
@@ -32,7 +32,7 @@ class xprof(Decorating):
     ) -> None:
         self._run = run
         self._process_index_list = process_index_list
-        self._capture: Capture | None = None
+        self._profile: ProgramProfile | None = None
 
     def _ensure_initialized(self) -> None:
         """Find the run.  Programs call it to learn early whether there is one."""
@@ -51,11 +51,11 @@ class xprof(Decorating):
         run = self._run
         if run is None or not self._takes_part(run):
             return
-        if self._capture is not None and self._capture.active:
-            tally.count("profile again", f"session {self._capture.session} is on already")
+        if self._profile is not None and self._profile.active:
+            tally.count("profile again", f"session {self._profile.session} is on already")
             return
         name = timestamp(run._clock.wall_ns()) if session_id is None else session_id
-        self._capture = run.profile(session=name).start()
+        self._profile = run.profile(session=name).start()
 
     def _takes_part(self, run: Run) -> bool:
         if getattr(run, "metric_only_run", False):
@@ -68,9 +68,9 @@ class xprof(Decorating):
 
     @guarded("stop a profile")
     def _stop(self, failure: str) -> None:
-        capture, self._capture = self._capture, None
-        if capture is not None:
-            capture.stop(failure)
+        profile, self._profile = self._profile, None
+        if profile is not None:
+            profile.stop(failure)
         elif self._run is None or self._takes_part(self._run):
             tally.count("profile idle", "no profile is being taken: there is nothing to stop")
 
@@ -84,7 +84,7 @@ class xprof(Decorating):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._capture is not None:
+        if self._profile is not None:
             self._stop(raised(error))
 
     def again(self) -> Self:

@@ -5,40 +5,32 @@ Those of programs that are of no run have the same three routes without the run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
 from runwatch.head.context import Context, Feature
-from runwatch.head.features.captures.captures import CaptureActive, Captures, Preflight, Wanted
+from runwatch.head.features.captures.captures import (
+    CaptureActive,
+    CaptureRequest,
+    Captures,
+    Preflight,
+)
 from runwatch.head.http.answering import body_of
 from runwatch.head.http.openapi import JSON, Operation
 from runwatch.head.http.parameters import RUN, Given, Parameter
 from runwatch.head.http.replies import error_reply, json_reply
 from runwatch.head.http.types import Answer, plain
 from runwatch.record import RunId
-from runwatch.views.captures import Capture, Captured, State, reasons
+from runwatch.record.commands import TargetPreflight
+from runwatch.views.captures import Capture, State, TargetState, reasons
+from runwatch.views.profiles import rank_words
 
 
-class NewCapture(msgspec.Struct, forbid_unknown_fields=True):
-    hosts: list[str] | None = None
-    """Only of these hosts; programs of no run: of all that have an agent."""
-    ranks: list[int] | None = None
-    duration_ms: int | None = None
-    """Without it and `steps`, two seconds."""
-    steps: int | None = None
-    at_step: int | None = None
-    """Begin with this step; without it, with the next."""
-    session: str | None = None
-    """Without one it is named by the time."""
-    pids: list[int] = []
-    """Only these processes."""
-    ports: list[int] = []
-    """Profiler ports to try, beside 9012 and 9999."""
+class NewCapture(CaptureRequest, frozen=True, forbid_unknown_fields=True):
+    pass  # the name that a request has in the API's document
 
 
 class CaptureProcess(Answer):
@@ -133,82 +125,85 @@ class CapturesApi(Feature):
         return self.captures.reading.run(given["run"]) if "run" in given else None
 
     async def _start(self, request: Request, given: Given) -> Response:
-        wanted = _wanted(await body_of(request, NewCapture))
+        wanted = await body_of(request, NewCapture)
 
-        def begun() -> CaptureInfo:
+        def start() -> CaptureInfo:
             return _info(self.captures.start(self._run(given), wanted))
 
         try:
-            return json_reply(await run_in_threadpool(begun), status=202)
+            return json_reply(await run_in_threadpool(start), status=202)
         except CaptureActive as error:
             return error_reply(409, "active", str(error))
 
     async def _one(self, request: Request, given: Given) -> Response:
-        def found() -> CaptureInfo:
+        def find() -> CaptureInfo:
             return _info(self.captures.find(self._run(given), given["session"]))
 
-        return json_reply(await run_in_threadpool(found))
+        return json_reply(await run_in_threadpool(find))
 
     async def _preflight(self, request: Request, given: Given) -> Response:
-        wanted = _wanted(await body_of(request, NewCapture))
+        wanted = await body_of(request, NewCapture)
 
-        def asked() -> PreflightInfo:
+        def preflight() -> PreflightInfo:
             return _preflight_info(self.captures.preflight(self._run(given), wanted))
 
-        return json_reply(await run_in_threadpool(asked))
-
-
-def _wanted(asked: NewCapture) -> Wanted:
-    return Wanted(**{name: getattr(asked, name) for name in asked.__struct_fields__})
+        return json_reply(await run_in_threadpool(preflight))
 
 
 def _info(capture: Capture) -> CaptureInfo:
-    asked = capture.asked
+    request = capture.request
     return CaptureInfo(
-        run=asked.run,
-        session=asked.session,
-        command=asked.command,
+        run=capture.run,
+        session=request.session,
+        command=request.command,
         state=capture.state,
         why=_why(capture),
-        start_ns=asked.start_ns,
-        duration_ms=asked.duration_ms,
-        steps=asked.steps,
-        hosts=list(asked.hosts),
-        unreachable=dict(asked.unreachable),
-        processes=[_process(each) for each in capture.processes],
+        start_ns=request.start_ns,
+        duration_ms=request.duration_ms,
+        steps=request.steps,
+        hosts=list(request.hosts),
+        unreachable=dict(request.unreachable),
+        processes=[_process(target) for target in capture.targets],
         overlap_percent=capture.overlap_percent,
     )
 
 
 def _why(capture: Capture) -> str:
-    words = []
-    for why, ranks in reasons(capture.processes).items():
-        shown = ", ".join(map(str, ranks[:8])) + (" …" if len(ranks) > 8 else "")
-        words.append(f"rank{'s' if len(ranks) > 1 else ''} {shown}: {why}")
-    return str(plain("; ".join(words)))
+    whys = reasons(capture.targets).items()
+    return str(plain("; ".join(f"{rank_words(ranks)}: {why}" for why, ranks in whys)))
 
 
-def _process(each: Captured) -> CaptureProcess:
-    names = CaptureProcess.__struct_fields__
-    said: dict[str, Any] = {name: plain(getattr(each, name)) for name in names}
-    return CaptureProcess(**{**said, "files": [plain(name) for name in each.files]})
-
-
-def _preflight_info(found: Preflight) -> PreflightInfo:
-    return PreflightInfo(
-        processes=[_could(process) for process in found.processes],
-        hosts={plain(host): plain(why) for host, why in found.hosts.items()},
-        lead_seconds=round(found.lead_seconds, 3),
+def _process(target: TargetState) -> CaptureProcess:
+    return CaptureProcess(
+        host=plain(target.host),
+        rank=target.rank,
+        pid=target.pid,
+        way=plain(target.way),
+        state=target.state,
+        why=plain(target.why),
+        framework=plain(target.framework),
+        files=[plain(name) for name in target.files],
+        bytes=target.bytes,
+        start_ns=target.start_ns,
+        end_ns=target.end_ns,
     )
 
 
-def _could(process: Mapping[str, Any]) -> PreflightProcess:
+def _preflight_info(preflight: Preflight) -> PreflightInfo:
+    return PreflightInfo(
+        processes=[_ready(target) for target in preflight.targets],
+        hosts={plain(host): plain(why) for host, why in preflight.hosts.items()},
+        lead_seconds=round(preflight.lead_seconds, 3),
+    )
+
+
+def _ready(target: TargetPreflight) -> PreflightProcess:
     return PreflightProcess(
-        host=str(process.get("host") or ""),
-        rank=int(process.get("rank") or 0),
-        pid=int(process.get("pid") or 0),
-        way=str(process.get("way") or ""),
-        why=plain(str(process.get("why") or "")),
-        frameworks=[str(name) for name in process.get("frameworks") or ()],
-        ready_ms=int(process.get("ready_ms") or 0),
+        host=target.host,
+        rank=target.rank,
+        pid=target.pid,
+        way=target.way,
+        why=plain(target.why),
+        frameworks=list(target.frameworks),
+        ready_ms=target.ready_ms,
     )

@@ -1,10 +1,10 @@
-"""Captures on demand: asks every node of a run for traces from the same moment on.
+"""Captures on demand: asks every node of a run for profiles from the same moment on.
 
-The nodes are asked twice.  First what they can capture and how soon, which also tells how long a
-word takes to all of them; then for the capture, to begin when the slowest can have begun.  Where
-several are captured, they begin before the time asked for and end with it: a profiler that takes
-its time to start on a busy node records all the same when the common time begins.  From there on
-nothing depends on this head: what came of it is read from records (`views/captures`).
+The nodes are asked twice.  First what they can capture and how soon (a preflight), which also tells
+how long a word takes to all of them; then for the capture, to begin when the slowest can have
+begun.  Where there are several targets, they begin before the time asked for and end with it: a
+profiler that takes its time to start on a busy node records all the same when the common time
+begins.  From there on nothing depends on this head: `views/captures` reads from records how it is.
 """
 
 from __future__ import annotations
@@ -13,36 +13,38 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
+
+import msgspec
 
 from runwatch.errors import NotFound, RunwatchError, UsageError
 from runwatch.head.outbox import Outbox, Sent
 from runwatch.head.own_journal import OwnJournal
 from runwatch.head.reading import Reading
-from runwatch.profile_event import PROFILE
 from runwatch.record import RunId
-from runwatch.record.captures import CaptureAsked
+from runwatch.record.capture_limits import DEFAULT_MS, MAX_MS, MAX_PORT, MAX_STEPS
+from runwatch.record.captures import (
+    CaptureRequested,
+    ProfileDeleted,
+    ProfileEvent,
+    Target,
+    checked_name,
+)
+from runwatch.record.commands import (
+    CaptureResult,
+    CommandResult,
+    PreflightResult,
+    ProfileCommand,
+    TargetPreflight,
+)
 from runwatch.rows import EventRow
 from runwatch.store.store import OF_EACH
-from runwatch.views import profiles as profile_view
-from runwatch.views.captures import (
-    CAPTURE,
-    PATIENCE_NS,
-    RESULT,
-    STEPS_NS,
-    Asked,
-    Capture,
-    capture_of,
-)
-from runwatch.views.profiles import Part, check_session
-from runwatch.views.runs import of_last_attempt
+from runwatch.views.captures import PATIENCE_NS, STEPS_NS, Capture, capture_of
+from runwatch.views.profiles import Part, Profile, fold, gone_of
+from runwatch.views.runs import ProcessState, of_last_attempt
 
-KIND: Final = "profile"
-DEFAULT_MS: Final = 2_000
-MAX_MS: Final = 600_000
-MAX_STEPS: Final = 10_000
 PREFLIGHT_SECONDS: Final = 15.0
 """A port that takes a connection and says nothing is waited for."""
 LEAD_SECONDS: Final = 1.0
@@ -60,18 +62,25 @@ class CaptureActive(RunwatchError):
     """One goes on already."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    hosts: Sequence[str] | None = None
-    ranks: Sequence[int] | None = None
-    pids: Sequence[int] = ()
-    ports: Sequence[int] = ()
+class CaptureRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What somebody asks for."""
+
+    hosts: list[str] | None = None
+    """Only of these hosts; programs of no run: of all that have an agent."""
+    ranks: list[int] | None = None
     duration_ms: int | None = None
+    """Without it and `steps`, DEFAULT_MS."""
     steps: int | None = None
     at_step: int | None = None
+    """Begin with this step; without it, with the next."""
     session: str | None = None
+    """The profile's name; without one it is named by the time."""
+    pids: list[int] = []
+    """Only these processes."""
+    ports: list[int] = []
+    """Profiler ports to try, beside PROFILER_PORTS."""
 
-    def checked(self) -> Wanted:
+    def check(self) -> None:
         """Raises UsageError."""
         if self.duration_ms is not None and self.steps is not None:
             raise UsageError("either a duration or a number of steps, not both")
@@ -80,10 +89,24 @@ class Wanted:
         if self.at_step is not None and self.steps is None:
             raise UsageError("at_step goes with steps: so many from that one on")
         for port in self.ports:
-            _within("port", port, 65_535)
+            _within("port", port, MAX_PORT)
         if self.session is not None:
-            check_session(self.session)
-        return self
+            checked_name(self.session)
+
+    @property
+    def window_ms(self) -> int | None:
+        """How long to record; None: so many steps."""
+        return DEFAULT_MS if self.duration_ms is None and self.steps is None else self.duration_ms
+
+    def command(self, run: RunId | None) -> ProfileCommand:
+        """Which targets an agent is asked about."""
+        return ProfileCommand(
+            run=run or NO_RUN,
+            plain=run is None,
+            ranks=None if self.ranks is None else tuple(self.ranks),
+            pids=tuple(self.pids),
+            ports=tuple(self.ports),
+        )
 
 
 def _within(name: str, value: int | None, most: int) -> None:
@@ -95,21 +118,20 @@ def _within(name: str, value: int | None, most: int) -> None:
 class Preflight:
     """What could be captured now."""
 
-    processes: tuple[Mapping[str, Any], ...]
-    """host, node, rank, pid, way or why not, and in how many ms it could begin."""
+    targets: tuple[TargetPreflight, ...]
     hosts: Mapping[str, str]
     """Hosts that were asked, and why one says nothing; empty: it does."""
     seconds: float
     """How long a word takes to the slowest node and back."""
 
     @property
-    def ready(self) -> list[Mapping[str, Any]]:
-        return [process for process in self.processes if process.get("way")]
+    def ready(self) -> list[TargetPreflight]:
+        return [target for target in self.targets if target.way]
 
     @property
     def lead_seconds(self) -> float:
         """Until the common time can begin."""
-        slowest = max((int(p.get("ready_ms") or 0) for p in self.ready), default=0)
+        slowest = max((target.ready_ms for target in self.ready), default=0)
         return LEAD_SECONDS + max(self.seconds, AGENT_SECONDS) + slowest / 1e3 + self.early_seconds
 
     @property
@@ -117,19 +139,15 @@ class Preflight:
         """How much earlier each begins, for all to record when the common time does."""
         if len(self.ready) < 2:
             return 0.0
-        most = max(Counter(str(process.get("node")) for process in self.ready).values())
+        most = max(Counter(target.node for target in self.ready).values())
         return min(MAX_EARLY_SECONDS, EARLY_SECONDS * most)
 
     def why(self) -> str:
         """Why nothing can be captured."""
-        words = [f"{_name(p)}: {p.get('why')}" for p in self.processes]
+        words = [f"rank {each.rank} on {each.host}: {each.why}" for each in self.targets]
         words += [f"{host}: {why}" for host, why in self.hosts.items() if why]
         rest = f" (and {len(words) - MAX_REASONS} more)" if len(words) > MAX_REASONS else ""
         return "; ".join(words[:MAX_REASONS]) + rest
-
-
-def _name(process: Mapping[str, Any]) -> str:
-    return f"rank {process.get('rank')} on {process.get('host')}"
 
 
 class Captures:
@@ -153,77 +171,90 @@ class Captures:
 
     # ── asking ────────────────────────────────────────────────────────────────────────────────
 
-    def preflight(self, run: RunId | None, wanted: Wanted) -> Preflight:
-        body = {**_whose(run, wanted.checked()), "preflight": True}
+    def preflight(self, run: RunId | None, request: CaptureRequest) -> Preflight:
+        request.check()
         begun_ns = self._clock.mono_ns()
-        hosts = self._wanted_hosts(run, wanted)
+        hosts = self._hosts_of(run, request)
+        command = replace(request.command(run), preflight=True)
         outbox = self._way_down()
-        sent = outbox.send(KIND, body, hosts, PREFLIGHT_SECONDS, run)
+        sent = outbox.send(command, PreflightResult, hosts, PREFLIGHT_SECONDS, run)
         outbox.wait(sent, PREFLIGHT_SECONDS)
         return _preflight(sent, (self._clock.mono_ns() - begun_ns) / 1e9)
 
-    def start(self, run: RunId | None, wanted: Wanted) -> Capture:
+    def start(self, run: RunId | None, request: CaptureRequest) -> Capture:
         """Returns when all nodes have been asked.  Raises CaptureActive or UsageError."""
-        wanted.checked()
-        session = wanted.session or _timestamp(self._clock.wall_ns())
-        with self._alone(run, session):
-            ready = self.preflight(run, wanted)
-            if not ready.ready:
-                raise UsageError(f"nothing can be captured: {ready.why()}")
-            return self._send(run, wanted, session, ready)
+        request.check()
+        name = request.session or _timestamp(self._clock.wall_ns())
+        with self._alone(run, name):
+            preflight = self.preflight(run, request)
+            if not preflight.ready:
+                raise UsageError(f"nothing can be captured: {preflight.why()}")
+            return self._send(run, request, name, preflight)
 
     @contextmanager
-    def _alone(self, run: RunId | None, session: str) -> Iterator[None]:
+    def _alone(self, run: RunId | None, name: str) -> Iterator[None]:
         key = run or NO_RUN
         with self._lock:
             if key in self._beginning:
                 raise CaptureActive(_busy(self._beginning[key]))
-            self._beginning[key] = session
+            self._beginning[key] = name
         try:
-            self._check_free(run, session)
+            self._check_free(run, name)
             yield
         finally:
             with self._lock:
                 del self._beginning[key]
 
-    def _check_free(self, run: RunId | None, session: str) -> None:
-        now_ns = self._clock.wall_ns()
-        since = now_ns - STEPS_NS - PATIENCE_NS
-        for row in self._asked(run, since):
+    def _check_free(self, run: RunId | None, name: str) -> None:
+        since_ns = self._clock.wall_ns() - STEPS_NS - PATIENCE_NS
+        for row in self._requests(run, since_ns):
             capture = self._capture(row)
             if not capture.is_over:
-                raise CaptureActive(_busy(capture.asked.session))
-        if session in self._sessions(run):
-            raise UsageError(f"session {session!r} exists already; choose another name, or none")
+                raise CaptureActive(_busy(capture.request.session))
+        if run is not None and any(profile.name == name for profile in self._profiles(run)):
+            raise UsageError(f"session {name!r} exists already; choose another name, or none")
 
-    def _send(self, run: RunId | None, wanted: Wanted, session: str, ready: Preflight) -> Capture:
-        start_ns = self._clock.wall_ns() + int(ready.lead_seconds * 1e9)
-        duration_ms = wanted.duration_ms
-        if duration_ms is None and wanted.steps is None:
-            duration_ms = DEFAULT_MS
-        early_ms = 0 if duration_ms is None else _early_ms(duration_ms, ready.early_seconds)
+    def _send(
+        self, run: RunId | None, request: CaptureRequest, name: str, preflight: Preflight
+    ) -> Capture:
+        start_ns = self._clock.wall_ns() + int(preflight.lead_seconds * 1e9)
+        window_ms, early_ms = request.window_ms, 0
+        if window_ms is not None:
+            early_ms = min(round(preflight.early_seconds * 1e3), MAX_MS - window_ms)
+        command = replace(
+            request.command(run),
+            session=name,
+            duration_ms=None if window_ms is None else window_ms + early_ms,
+            steps=request.steps,
+            at_step=request.at_step,
+        )
         ahead: dict[str, int] = {}
-        common = {
-            **_whose(run, wanted), "session": session,
-            "duration_ms": None if duration_ms is None else duration_ms + early_ms,
-            "steps": wanted.steps, "at_step": wanted.at_step,
-        }  # fmt: skip
 
-        def body_of(host: str, ahead_ns: int) -> Mapping[str, Any]:
+        def command_of(host: str, ahead_ns: int) -> ProfileCommand:
             ahead[host] = ahead_ns
-            return {**common, "start_ns": start_ns - early_ms * 1_000_000 + ahead_ns}
+            return replace(command, start_ns=start_ns - early_ms * 1_000_000 + ahead_ns)
 
-        hosts = list(ready.hosts)
-        seconds = ready.lead_seconds + LEAD_SECONDS
-        sent = self._way_down().send(KIND, body_of, hosts, seconds, run)
-        told = {
-            "session": session, "command": sent.id, "start_ns": start_ns,
-            "duration_ms": duration_ms, "steps": wanted.steps, "at_step": wanted.at_step,
-            "hosts": list(sent.hosts), "unreachable": dict(sent.unreachable), "ahead_ns": ahead,
-            "processes": [_kept(process) for process in ready.processes],
-        }  # fmt: skip
+        hosts, seconds = list(preflight.hosts), preflight.lead_seconds + LEAD_SECONDS
+        sent = self._way_down().send(command_of, CaptureResult, hosts, seconds, run)
+        return self._record(
+            run,
+            CaptureRequested(
+                session=name,
+                command=sent.id,
+                start_ns=start_ns,
+                duration_ms=window_ms,
+                steps=request.steps,
+                at_step=request.at_step,
+                hosts=sent.hosts,
+                unreachable=sent.unreachable,
+                ahead_ns=ahead,
+                processes=tuple(map(_target, preflight.targets)),
+            ),
+        )
+
+    def _record(self, run: RunId | None, requested: CaptureRequested) -> Capture:
         assert self._journal is not None
-        (row,) = self._journal.record([CaptureAsked.of(told)], run)
+        (row,) = self._journal.record([requested], run)
         return self._capture(row)
 
     def _way_down(self) -> Outbox:
@@ -231,100 +262,104 @@ class Captures:
             raise UsageError("nobody can be asked here: this head has no way to the nodes")
         return self._outbox
 
-    def _wanted_hosts(self, run: RunId | None, wanted: Wanted) -> list[str]:
+    def _hosts_of(self, run: RunId | None, request: CaptureRequest) -> list[str]:
         if run is None:
-            found = list(wanted.hosts) if wanted.hosts else sorted(self._hosts())
-            if not found:
+            hosts = list(request.hosts) if request.hosts else sorted(self._hosts())
+            if not hosts:
                 raise UsageError("no node's agent can be asked (`runwatch agent` starts one)")
-            return found
-        states = [s for s in of_last_attempt(self.reading.processes(run)) if s.state == "running"]
+            return hosts
+        states = [
+            state
+            for state in of_last_attempt(self.reading.processes(run))
+            if state.state == "running"
+        ]
         if not states:
             raise UsageError("no process of the run lives now: there is nothing to capture")
-        ranks = None if wanted.ranks is None else set(wanted.ranks)
-        hosts = None if wanted.hosts is None else set(wanted.hosts)
-        if ranks and (strange := ranks - {s.rank for s in states}):
-            raise UsageError(f"rank {min(strange)} does not live; {_span(s.rank for s in states)}")
-        if hosts and (unknown := hosts - {s.host for s in states}):
-            living = ", ".join(sorted({s.host for s in states})[:20])
-            raise UsageError(f"no process of the run lives on {min(unknown)}; it runs on {living}")
-        chosen = dict.fromkeys(
-            s.host
-            for s in states
-            if (not ranks or s.rank in ranks) and (not hosts or s.host in hosts)
-        )
-        if not chosen:
-            raise UsageError("none of those ranks lives on those hosts")
+        chosen = _hosts_of_processes(states, request)
         return list(dict.fromkeys(map(self._way_down().node_of, chosen)))
 
-    # ── how far it has come ───────────────────────────────────────────────────────────────────
+    # ── how far it is ─────────────────────────────────────────────────────────────────────────
 
-    def find(self, run: RunId | None, session: str) -> Capture:
-        check_session(session)
-        for row in reversed(self._asked(run)):
-            if row.body.get("session") == session:
+    def find(self, run: RunId | None, name: str) -> Capture:
+        checked_name(name)
+        for row in reversed(self._requests(run)):
+            if CaptureRequested.of(row.body).session == name:
                 return self._capture(row)
-        raise NotFound(f"no capture {session!r} was asked for here")
+        raise NotFound(f"no capture {name!r} was asked for here")
 
-    def _asked(self, run: RunId | None, since_ns: int | None = None) -> list[EventRow]:
-        rows = self.reading.store.events(run, kinds=[CAPTURE], start_ns=since_ns, of_each=OF_EACH)
+    def _requests(self, run: RunId | None, since_ns: int | None = None) -> list[EventRow]:
+        rows = self.reading.store.events(
+            run, kinds=[CaptureRequested.KIND], start_ns=since_ns, of_each=OF_EACH
+        )
         return [row for row in rows if row.run == (run or NO_RUN)]
 
     def _capture(self, row: EventRow) -> Capture:
-        asked = Asked.of(row.run, row.body)
-        store = self.reading.store
-        results = store.events(
-            None, kinds=[RESULT], start_ns=row.time_ns - STEPS_NS, of_each=OF_EACH
-        )
-        mine = [each.body for each in results if each.body.get("command") == asked.command]
+        requested = CaptureRequested.of(row.body)
         run = RunId(row.run) if row.run else None
-        return capture_of(asked, self._parts(run, asked), mine, self._clock.wall_ns())
+        parts = self._parts(run, requested.command)
+        results = self._results(requested.command, row.time_ns - STEPS_NS)
+        return capture_of(row.run, requested, parts, results, self._clock.wall_ns())
 
-    def _parts(self, run: RunId | None, asked: Asked) -> list[Part]:
-        told = self._told(run)
-        parts = [part for session in told for part in session.parts]
-        return [part for part in parts if part.command == asked.command]
+    def _results(self, command: str, since_ns: int) -> list[CaptureResult]:
+        rows = self.reading.store.events(
+            None, kinds=[CommandResult.KIND], start_ns=since_ns, of_each=OF_EACH
+        )
+        results = (CaptureResult.of(row.body) for row in rows)
+        return [result for result in results if result.command == command]
 
-    def _told(self, run: RunId | None) -> list[profile_view.Session]:
-        kinds = [PROFILE, profile_view.DELETED]
+    def _parts(self, run: RunId | None, command: str) -> list[Part]:
+        parts = (part for profile in self._profiles(run) for part in profile.parts)
+        return [part for part in parts if part.command == command]
+
+    def _profiles(self, run: RunId | None) -> list[Profile]:
+        kinds = [ProfileEvent.KIND, ProfileDeleted.KIND]
         rows = self.reading.store.events(run, kinds=kinds, of_each=OF_EACH)
         states = self.reading.processes(run) if run is not None else []
         # Whoever is merely not heard of may be recording still: a head that was away hears nobody.
-        ended = profile_view.gone_of(state for state in states if state.state != "lost")
-        return list(profile_view.fold(rows, ended).values())
-
-    def _sessions(self, run: RunId | None) -> set[str]:
-        return set() if run is None else {session.id for session in self._told(run)}
+        ended = gone_of(state for state in states if state.state != "lost")
+        return list(fold(rows, ended).values())
 
 
-def _early_ms(duration_ms: int, seconds: float) -> int:
-    return min(round(seconds * 1e3), MAX_MS - duration_ms)
+def _hosts_of_processes(states: Sequence[ProcessState], request: CaptureRequest) -> list[str]:
+    """Where the processes live that a request is about.  Raises UsageError."""
+    ranks = None if request.ranks is None else set(request.ranks)
+    hosts = None if request.hosts is None else set(request.hosts)
+    if ranks and (strange := ranks - {state.rank for state in states}):
+        living = _span(state.rank for state in states)
+        raise UsageError(f"rank {min(strange)} does not live; {living}")
+    if hosts and (unknown := hosts - {state.host for state in states}):
+        known = ", ".join(sorted({state.host for state in states})[:20])
+        raise UsageError(f"no process of the run lives on {min(unknown)}; it runs on {known}")
+    chosen = [
+        state.host
+        for state in states
+        if (not ranks or state.rank in ranks) and (not hosts or state.host in hosts)
+    ]
+    if not chosen:
+        raise UsageError("none of those ranks lives on those hosts")
+    return list(dict.fromkeys(chosen))
 
 
-def _whose(run: RunId | None, wanted: Wanted) -> dict[str, Any]:
-    ranks = None if wanted.ranks is None else list(wanted.ranks)
-    return {
-        "run": run or NO_RUN, "plain": run is None, "ranks": ranks,
-        "pids": list(wanted.pids), "ports": list(wanted.ports),
-    }  # fmt: skip
-
-
-def _preflight(sent: Sent, seconds: float) -> Preflight:
+def _preflight(sent: Sent[PreflightResult], seconds: float) -> Preflight:
     hosts = dict.fromkeys(sent.hosts, "its agent does not answer") | dict(sent.unreachable)
-    processes: list[Mapping[str, Any]] = []
-    looked = max((int(body.get("took_ms") or 0) for body in sent.results.values()), default=0)
-    for node, body in sent.results.items():
-        hosts[node] = str(body.get("why") or "")
-        found = body.get("processes") or ()
-        processes += [{"host": node, **process, "node": node} for process in found]
-    return Preflight(tuple(processes), hosts, max(0.0, seconds - looked / 1e3))
+    targets: list[TargetPreflight] = []
+    for node, result in sent.results.items():
+        hosts[node] = result.why
+        targets += [
+            replace(target, host=target.host or node, node=node) for target in result.processes
+        ]
+    # What the agents themselves took is part of `ready_ms`.
+    looked_ms = max((result.took_ms or 0 for result in sent.results.values()), default=0)
+    return Preflight(tuple(targets), hosts, max(0.0, seconds - looked_ms / 1e3))
 
 
-def _kept(process: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: process.get(name) for name in ("host", "node", "rank", "pid", "way")}
+def _target(preflight: TargetPreflight) -> Target:
+    """What stays of a preflight."""
+    return Target(preflight.host, preflight.node, preflight.rank, preflight.pid, way=preflight.way)
 
 
-def _busy(session: str) -> str:
-    return f"a capture goes on already: session {session!r}; wait until it is over"
+def _busy(name: str) -> str:
+    return f"a capture goes on already: session {name!r}; wait until it is over"
 
 
 def _span(ranks: Iterable[int]) -> str:

@@ -1,4 +1,4 @@
-"""Profile sessions under /api/v1: list, one with its summary, its files, delete."""
+"""Profiles under /api/v1: list, one with its summary, its files, delete."""
 
 from __future__ import annotations
 
@@ -21,15 +21,8 @@ from runwatch.head.http.parameters import OFFSET, RUN, YES, BadRequest, Given, P
 from runwatch.head.http.patience import for_caller
 from runwatch.head.http.replies import error_reply, json_reply
 from runwatch.head.http.types import Answer, plain
-from runwatch.head.state.profiles import (
-    File,
-    Kept,
-    Kind,
-    Profiles,
-    SessionRunning,
-    folder_name,
-    refusal,
-)
+from runwatch.head.state.profile_files import File, Kind, refusal
+from runwatch.head.state.profiles import ProfileRunning, Profiles, StoredProfile, folder_name
 from runwatch.traces.summary import SessionSummary
 from runwatch.views.profiles import State
 
@@ -173,8 +166,8 @@ class ProfileDesk:
     async def _all(self, request: Request, given: Given) -> Response:
         sees = seen(request.scope[CALLER].sight, self.profiles.reading)
 
-        def mine() -> list[Kept]:
-            return [kept for kept in self.profiles.all() if sees(kept.run)]
+        def mine() -> list[StoredProfile]:
+            return [profile for profile in self.profiles.all() if sees(profile.run)]
 
         return await _list(request, mine, given)
 
@@ -182,18 +175,18 @@ class ProfileDesk:
         return await _list(request, lambda: self.profiles.of(given["run"]), given)
 
     async def _one(self, request: Request, given: Given) -> Response:
-        def made() -> ProfileDetail:
-            kept = self.profiles.find(given["run"], given["session"])
-            found = self.summaries.of(kept)
+        def detail() -> ProfileDetail:
+            profile = self.profiles.find(given["run"], given["session"])
+            summary = self.summaries.of(profile)
             return ProfileDetail(
-                **_fields(kept),
-                parts=_parts(kept),
-                summary_state=found.state,
-                summary_why=found.why,
-                summary=plain(found.summary) if found.state == "done" else None,
+                **_fields(profile),
+                parts=_parts(profile),
+                summary_state=summary.state,
+                summary_why=summary.why,
+                summary=plain(summary.summary) if summary.state == "done" else None,
             )
 
-        return json_reply(await run_in_threadpool(made))
+        return json_reply(await run_in_threadpool(detail))
 
     async def _file(self, request: Request, given: Given) -> Response:
         file = await run_in_threadpool(self.file, given["run"], given["session"], given["name"])
@@ -205,30 +198,32 @@ class ProfileDesk:
             raise NotFound(f"{file.name} cannot be read: {error.strerror}") from error
         return _Opened(opened, file.name, media)
 
-    def file(self, run: str, session: str, name: str) -> File:
-        kept = self.profiles.find(run, session)
-        for file in kept.files:
+    def file(self, run: str, profile_name: str, name: str) -> File:
+        profile = self.profiles.find(run, profile_name)
+        for file in profile.files:
             if file.name == name:
                 return file
-        raise NotFound(f"session {session!r} has no file {name[:80]!r} here")
+        raise NotFound(f"profile {profile_name!r} has no file {name[:80]!r} here")
 
-    def trace(self, run: str, session: str, name: str) -> str:
+    def trace(self, run: str, profile_name: str, name: str) -> str:
         """Why Perfetto is not given this file; empty when it may have it."""
-        return refusal(self.file(run, session, name))
+        return refusal(self.file(run, profile_name, name))
 
     async def _delete(self, request: Request, given: Given) -> Response:
         if not given["yes"]:
             raise BadRequest("yes is missing: this cannot be undone, say yes=1 if it is meant")
 
         def gone() -> Deleted:
-            kept = self.profiles.find(given["run"], given["session"])
-            self.profiles.delete(kept)
-            self.summaries.forget(kept)
-            return Deleted(run=kept.run, session=kept.id, files=len(kept.files), bytes=kept.bytes)
+            profile = self.profiles.find(given["run"], given["session"])
+            self.profiles.delete(profile)
+            self.summaries.forget(profile)
+            return Deleted(
+                run=profile.run, session=profile.name, files=len(profile.files), bytes=profile.bytes
+            )
 
         try:
             return json_reply(await run_in_threadpool(gone))
-        except SessionRunning as error:
+        except ProfileRunning as error:
             return error_reply(409, "active", str(error))
 
 
@@ -252,73 +247,77 @@ class _Opened(FileResponse):
             os.close(self._fd)
 
 
-async def _list(request: Request, find: Callable[[], list[Kept]], given: Given) -> Response:
-    def made() -> ProfileList:
-        found, end = find(), given["offset"] + given["limit"]
+async def _list(
+    request: Request, find: Callable[[], list[StoredProfile]], given: Given
+) -> Response:
+    def page() -> ProfileList:
+        profiles, end = find(), given["offset"] + given["limit"]
         return ProfileList(
-            profiles=[ProfileInfo(**_fields(kept)) for kept in found[given["offset"] : end]],
-            total=len(found),
-            next_offset=end if end < len(found) else None,
+            profiles=[ProfileInfo(**_fields(each)) for each in profiles[given["offset"] : end]],
+            total=len(profiles),
+            next_offset=end if end < len(profiles) else None,
         )
 
-    return json_reply(await for_caller(request, made))
+    return json_reply(await for_caller(request, page))
 
 
-def _fields(kept: Kept) -> dict[str, Any]:
-    told = kept.told
+def _fields(profile: StoredProfile) -> dict[str, Any]:
+    recorded = profile.recorded
     return {
-        "run": kept.run,
-        "run_name": kept.run_name,
-        "session": kept.id,
-        "state": kept.state,
-        "why": plain(told.why) if told else "",
-        "hosts": [plain(host) for host in told.hosts] if told else [],
-        "ranks": list(told.ranks) if told else [],
-        "frameworks": [plain(name) for name in told.frameworks] if told else [],
-        "files": [_file_info(kept, file) for file in kept.files],
-        "bytes": kept.bytes,
-        "start_ns": kept.start_ns,
-        "end_ns": told.end_ns if told else None,
-        "first_step": told.first_step if told else None,
-        "last_step": told.last_step if told else None,
-        "origin": plain(told.origin) if told else "",
-        "directories": [plain(d) for d in told.directories] if told else _directories(kept),
-        "xprof": _xprof(kept) if any(file.kind == "xplane" for file in kept.files) else "",
+        "run": profile.run,
+        "run_name": profile.run_name,
+        "session": profile.name,
+        "state": profile.state,
+        "why": plain(recorded.why) if recorded else "",
+        "hosts": [plain(host) for host in recorded.hosts] if recorded else [],
+        "ranks": list(recorded.ranks) if recorded else [],
+        "frameworks": [plain(name) for name in recorded.frameworks] if recorded else [],
+        "files": [_file_info(profile, file) for file in profile.files],
+        "bytes": profile.bytes,
+        "start_ns": profile.start_ns,
+        "end_ns": recorded.end_ns if recorded else None,
+        "first_step": recorded.first_step if recorded else None,
+        "last_step": recorded.last_step if recorded else None,
+        "origin": plain(recorded.origin) if recorded else "",
+        "directories": [plain(d) for d in recorded.directories]
+        if recorded
+        else _directories(profile),
+        "xprof": _xprof(profile) if any(file.kind == "xplane" for file in profile.files) else "",
     }
 
 
-def _directories(kept: Kept) -> list[str]:
-    return [plain(str(folder)) for folder in kept.folders]
+def _directories(profile: StoredProfile) -> list[str]:
+    return [plain(str(folder)) for folder in profile.folders]
 
 
-def _file_info(kept: Kept, file: File) -> ProfileFile:
+def _file_info(profile: StoredProfile, file: File) -> ProfileFile:
     return ProfileFile(
         name=plain(file.name),
         kind=file.kind,
         bytes=file.bytes,
         modified_ns=file.modified_ns,
-        viewer=_viewer(kept, file),
+        viewer=_viewer(profile, file),
     )
 
 
-def _viewer(kept: Kept, file: File) -> str:
+def _viewer(profile: StoredProfile, file: File) -> str:
     if file.kind == "xplane":
-        return _xprof(kept)
-    return _perfetto(kept, file) if file.kind == "trace" else ""
+        return _xprof(profile)
+    return _perfetto(profile, file) if file.kind == "trace" else ""
 
 
-def _xprof(kept: Kept) -> str:
-    run = quote(f"{folder_name(kept.run)}/{kept.id}", safe="")
+def _xprof(profile: StoredProfile) -> str:
+    run = quote(f"{folder_name(profile.run)}/{profile.name}", safe="")
     return f"viewers/xprof/data/plugin/profile/?run={run}"
 
 
-def _perfetto(kept: Kept, file: File) -> str:
-    words = {"run": kept.run, "session": kept.id, "file": file.name}
-    said = "&".join(f"{name}={quote(word, safe='')}" for name, word in words.items())
-    return f"viewers/trace?{said}"
+def _perfetto(profile: StoredProfile, file: File) -> str:
+    words = {"run": profile.run, "session": profile.name, "file": file.name}
+    query = "&".join(f"{name}={quote(word, safe='')}" for name, word in words.items())
+    return f"viewers/trace?{query}"
 
 
-def _parts(kept: Kept) -> list[ProfilePart]:
+def _parts(profile: StoredProfile) -> list[ProfilePart]:
     names = ProfilePart.__struct_fields__
-    parts = kept.told.parts if kept.told else ()
+    parts = profile.recorded.parts if profile.recorded else ()
     return [ProfilePart(**{name: plain(getattr(part, name)) for name in names}) for part in parts]

@@ -1,4 +1,4 @@
-"""Everything about profiles in one head: the sessions, their API, and the viewers' pages."""
+"""Everything about profiles in one head: their API, and the viewers' pages."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from runwatch.head.http.answering import routed
 from runwatch.head.http.openapi import Operation
 from runwatch.head.http.parameters import Parameter, parse
 from runwatch.head.http.policy import page_policy
-from runwatch.profile_event import PROFILE, STARTED
 from runwatch.record import Batch
+from runwatch.record.captures import STARTED, ProfileEvent
 
 _HERE: Final = Path(__file__).parent
 _TRACE: Final = tuple(
@@ -33,7 +33,7 @@ _TRACE: Final = tuple(
 
 
 class ProfilesApi(Feature):
-    """Profile sessions, their summaries, and the viewers' pages."""
+    """Profiles, their summaries, and the viewers' pages."""
 
     def __init__(self, context: Context) -> None:
         self.profiles = context.profiles
@@ -56,7 +56,7 @@ class ProfilesApi(Feature):
     def routes(self) -> list[Route]:
         return [
             Route("/viewers", routed("/viewers", _to_list), methods=["GET"]),
-            Route("/viewers/", routed("/viewers/", self._sessions_page), methods=["GET"]),
+            Route("/viewers/", routed("/viewers/", self._list_page), methods=["GET"]),
             Route("/viewers/trace", routed("/viewers/trace", self._trace_page), methods=["GET"]),
             *self._xprof.routes(),
             *self._perfetto.routes(),
@@ -64,14 +64,14 @@ class ProfilesApi(Feature):
 
     def stored(self, batches: Sequence[Batch]) -> None:
         if self._eager and any(
-            event.kind == PROFILE and event.body.get("state") != STARTED
+            event.kind == ProfileEvent.KIND and ProfileEvent.of(event.body).state != STARTED
             for batch in batches
             for event in batch.events
         ):
             self.desk.summaries.look()
 
     def kept(self, path: Path) -> None:
-        """An agent has brought a file of a session."""
+        """An agent has brought a file of a profile."""
         if self._eager:
             self.desk.summaries.look()
 
@@ -79,7 +79,7 @@ class ProfilesApi(Feature):
         self.viewer.close()
         self.desk.close()
 
-    async def _sessions_page(self, request: Request) -> Response:
+    async def _list_page(self, request: Request) -> Response:
         return self._list
 
     async def _trace_page(self, request: Request) -> Response:

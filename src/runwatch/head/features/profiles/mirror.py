@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from runwatch.errors import UsageError
 from runwatch.files import private
-from runwatch.head.state.profiles import kind_of
+from runwatch.head.state.profile_files import kind_of
 
 ROUND_SECONDS: Final = 30.0
 logger = logging.getLogger("runwatch.head")
@@ -40,10 +40,10 @@ class Mirror:
     def round(self) -> int:
         """Copy what is new; how many files that was."""
         try:
-            found: dict[str, Any] = self._system.find(self._root, detail=True)
+            files: dict[str, Any] = self._system.find(self._root, detail=True)
         except OSError as error:
             raise UsageError(f"cannot list {self._url}: {error}") from error
-        return sum(self._copy(path, int(about.get("size") or 0)) for path, about in found.items())
+        return sum(self._copy(path, int(about.get("size") or 0)) for path, about in files.items())
 
     def _copy(self, path: str, size: int) -> bool:
         parts = path.removeprefix(self._root).strip("/").split("/")

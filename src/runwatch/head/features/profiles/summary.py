@@ -1,4 +1,4 @@
-"""What a session's traces say, worked out once, in a process of its own, and kept beside them.
+"""What a profile's traces say, worked out once, in a process of its own, and stored beside them.
 
     python -m runwatch.head.features.profiles.summary MEMORY_BYTES FILE…
 
@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from runwatch.errors import RunwatchError
-from runwatch.head.state.profiles import File, Kept, refusal
+from runwatch.head.state.profile_files import File, refusal
+from runwatch.head.state.profiles import StoredProfile
 from runwatch.traces.summary import combine, summarise
 
 CACHE: Final = ".runwatch-summary.json"
@@ -44,7 +45,9 @@ SummaryState = Literal["none", "waiting", "done", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Summary:
+    """What is known by now of one profile's traces."""
+
     state: SummaryState
     summary: Mapping[str, Any] = field(default_factory=dict)
     why: str = ""
@@ -55,44 +58,44 @@ class Summaries:
 
     def __init__(
         self,
-        sessions: Callable[[], Sequence[Kept]] = tuple,
+        profiles: Callable[[], Sequence[StoredProfile]] = tuple,
         *,
         memory_bytes: int = MEMORY_BYTES,
         seconds: float = SECONDS,
     ) -> None:
-        self._sessions = sessions
+        self._profiles = profiles
         self._memory_bytes = memory_bytes
         self._seconds = seconds
         self._lock = threading.Lock()
-        self._known: dict[Key, tuple[Stamp, Outcome]] = {}
-        self._queue: queue.Queue[Kept | Literal["look"] | None] = queue.Queue()
+        self._known: dict[Key, tuple[Stamp, Summary]] = {}
+        self._queue: queue.Queue[StoredProfile | Literal["look"] | None] = queue.Queue()
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
 
-    def of(self, kept: Kept) -> Outcome:
+    def of(self, profile: StoredProfile) -> Summary:
         """What is known by now; the first to ask has it worked out."""
-        files = traces(kept.files)
-        if not files or not kept.is_over:
-            return Outcome("none", why="" if kept.is_over else "it is being captured")
+        files = traces(profile.files)
+        if not files or not profile.is_over:
+            return Summary("none", why="" if profile.is_over else "it is being recorded")
         stamp = _stamp(files)
         with self._lock:
-            known = self._known.get((kept.run, kept.id))
+            known = self._known.get((profile.run, profile.name))
             if known is not None and known[0] == stamp:
                 return known[1]
-            outcome = _cached(kept, stamp) or Outcome("waiting")
-            self._known[kept.run, kept.id] = stamp, outcome
-            if outcome.state == "waiting":
-                self._order(kept)
-            return outcome
+            summary = _cached(profile, stamp) or Summary("waiting")
+            self._known[profile.run, profile.name] = stamp, summary
+            if summary.state == "waiting":
+                self._order(profile)
+            return summary
 
     def look(self) -> None:
-        """A session may have ended, or its last file come: have what is new worked out."""
+        """A recording may have ended, or its last file come: have what is new worked out."""
         with self._lock:
             self._order("look")
 
-    def forget(self, kept: Kept) -> None:
+    def forget(self, profile: StoredProfile) -> None:
         with self._lock:
-            self._known.pop((kept.run, kept.id), None)
+            self._known.pop((profile.run, profile.name), None)
 
     def close(self) -> None:
         self._closing.set()
@@ -100,57 +103,57 @@ class Summaries:
         if self._thread is not None:
             self._thread.join()
 
-    def _order(self, kept: Kept | Literal["look"]) -> None:
+    def _order(self, profile: StoredProfile | Literal["look"]) -> None:
         if self._thread is None:
             self._thread = threading.Thread(
                 target=self._work, name="runwatch-summaries", daemon=True
             )
             self._thread.start()
-        self._queue.put(kept)
+        self._queue.put(profile)
 
     def _work(self) -> None:
         while (order := self._queue.get()) is not None and not self._closing.is_set():
             if order == "look":
-                for kept in filter(_is_whole, self._recent()):
-                    self.of(kept)
+                for profile in filter(_is_whole, self._recent()):
+                    self.of(profile)
             else:
                 self._make(order)
 
-    def _recent(self) -> Sequence[Kept]:
+    def _recent(self) -> Sequence[StoredProfile]:
         try:
-            return self._sessions()[:RECENT]
+            return self._profiles()[:RECENT]
         except RunwatchError as error:
-            logger.warning("sessions cannot be read to be summarised: %s", error)
+            logger.warning("profiles cannot be read to be summarised: %s", error)
             return ()
 
-    def _make(self, kept: Kept) -> None:
-        files = traces(kept.files)
-        outcome = self._asked(files)
+    def _make(self, profile: StoredProfile) -> None:
+        files = traces(profile.files)
+        summary = self._worked_out(files)
         if not self._closing.is_set():
             with self._lock:
-                self._known[kept.run, kept.id] = _stamp(files), outcome
-            _keep(kept, _stamp(files), outcome)
+                self._known[profile.run, profile.name] = _stamp(files), summary
+            _store(profile, _stamp(files), summary)
 
-    def _asked(self, files: Sequence[File]) -> Outcome:
+    def _worked_out(self, files: Sequence[File]) -> Summary:
         bad = [why for why in map(refusal, files) if why]
         good = [file for file in files if not refusal(file)][:MOST_FILES]
         if not good:
-            return Outcome("failed", why="; ".join(bad)[:2000])
+            return Summary("failed", why="; ".join(bad)[:2000])
         with (
-            tempfile.TemporaryFile() as said,
-            tempfile.TemporaryFile() as cried,
+            tempfile.TemporaryFile() as output,
+            tempfile.TemporaryFile() as errors,
             _handed_on(good) as (opened, paths),
         ):
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "runwatch.head.features.profiles.summary",
                  str(self._memory_bytes), *map(str, paths)],
-                stdin=subprocess.DEVNULL, stdout=said, stderr=cried, start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=output, stderr=errors, start_new_session=True,
                 pass_fds=opened,
             )  # fmt: skip
             code = self._waited(process)
-            said.seek(0)
-            cried.seek(0)
-            return _outcome(code, said.read(), cried.read(), bad)
+            output.seek(0)
+            errors.seek(0)
+            return _read(code, output.read(), errors.read(), bad)
 
     def _waited(self, process: subprocess.Popen[bytes]) -> int | None:
         """Its exit code; None if it had to be ended."""
@@ -182,10 +185,12 @@ def _handed_on(files: Sequence[File]) -> Iterator[tuple[list[int], list[Path]]]:
         yield opened, paths
 
 
-def _is_whole(kept: Kept) -> bool:
-    """All files that were told of are here: nobody asks yet, so each is read once."""
-    here = {file.name for file in kept.files}
-    return kept.told is None or all(here.issuperset(part.files) for part in kept.told.parts)
+def _is_whole(profile: StoredProfile) -> bool:
+    """All files that processes told of are here.  Nobody asks yet, so each file is read once."""
+    here = {file.name for file in profile.files}
+    return profile.recorded is None or all(
+        here.issuperset(part.files) for part in profile.recorded.parts
+    )
 
 
 def traces(files: Sequence[File]) -> list[File]:
@@ -199,42 +204,42 @@ def _stamp(files: Sequence[File]) -> Stamp:
     return [[_VERSION, file.name, file.bytes, file.modified_ns] for file in files]
 
 
-def _outcome(code: int | None, said: bytes, cried: bytes, bad: Sequence[str]) -> Outcome:
+def _read(code: int | None, output: bytes, errors: bytes, bad: Sequence[str]) -> Summary:
     try:
-        answer = json.loads(said) if code == 0 else {}
+        answer = json.loads(output) if code == 0 else {}
     except ValueError:
         answer = {}
     problems = [*bad, *map(str, answer.get("problems", []))]
     if answer.get("summary") is not None:
-        return Outcome("done", answer["summary"], "; ".join(problems)[:2000])
+        return Summary("done", answer["summary"], "; ".join(problems)[:2000])
     if code is None:
         problems.append("reading them took too long")
     elif not answer:
-        last = cried.decode(errors="replace").strip().rsplit("\n", 1)[-1]
+        last = errors.decode(errors="replace").strip().rsplit("\n", 1)[-1]
         problems.append(f"reading them failed: {last[:300] or f'exit code {code}'}")
-    return Outcome("failed", why="; ".join(problems)[:2000])
+    return Summary("failed", why="; ".join(problems)[:2000])
 
 
-def _cached(kept: Kept, stamp: Stamp) -> Outcome | None:
-    for place in kept.places:
+def _cached(profile: StoredProfile, stamp: Stamp) -> Summary | None:
+    for place in profile.places:
         try:
             with place.open() as folder:
-                found = json.loads(folder.text(CACHE, MOST_CACHED, owners=folder.ours()))
-            if found["stamp"] == stamp:
-                return Outcome(found["state"], found["summary"], found["why"])
+                stored = json.loads(folder.text(CACHE, MOST_CACHED, owners=folder.ours()))
+            if stored["stamp"] == stamp:
+                return Summary(stored["state"], stored["summary"], stored["why"])
         except (OSError, ValueError, KeyError, TypeError):
             continue
     return None
 
 
-def _keep(kept: Kept, stamp: Stamp, outcome: Outcome) -> None:
-    place = kept.places[0]
-    body = {"stamp": stamp, "state": outcome.state, "summary": outcome.summary, "why": outcome.why}
+def _store(profile: StoredProfile, stamp: Stamp, summary: Summary) -> None:
+    place = profile.places[0]
+    body = {"stamp": stamp, "state": summary.state, "summary": summary.summary, "why": summary.why}
     try:
         with place.open() as folder:
             folder.write(CACHE, json.dumps(body).encode())
     except OSError as error:  # a directory that we may only read: it is in memory
-        logger.debug("a summary cannot be kept in %s: %s", place.path, error)
+        logger.debug("a summary cannot be stored in %s: %s", place.path, error)
 
 
 # ── the process that reads ────────────────────────────────────────────────────────────────────
@@ -243,15 +248,15 @@ def _keep(kept: Kept, stamp: Stamp, outcome: Outcome) -> None:
 def main(words: list[str]) -> None:
     limit = int(words[0])
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    found, problems = [], []
+    summaries, problems = [], []
     for name in words[1:]:
         try:
-            found.append(summarise(Path(name)))
+            summaries.append(summarise(Path(name)))
         except MemoryError:
             problems.append(f"{Path(name).name} needs more than {limit >> 20} MiB to be read")
         except (RunwatchError, OSError, ValueError) as error:
             problems.append(f"{Path(name).name}: {error}")
-    summary = combine(found).to_json() if found else None
+    summary = combine(summaries).to_json() if summaries else None
     sys.stdout.write(json.dumps({"summary": summary, "problems": problems}))
 
 

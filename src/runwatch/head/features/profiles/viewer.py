@@ -63,8 +63,8 @@ def _xprof(folder: str) -> Application:
     server: Any = importlib.import_module("xprof.server")
     context = server.TBContext(folder, server.DataProvider(folder), server.TBContext.Flags(False))
     context.hide_capture_profile_button = True
-    made: Application = server.make_wsgi_app(server.ProfilePluginLoader().load(context))
-    return made
+    application: Application = server.make_wsgi_app(server.ProfilePluginLoader().load(context))
+    return application
 
 
 def _server(address: str, application: Application) -> Any:
@@ -79,16 +79,16 @@ def adapted(application: Application) -> Application:
     """The same, keeping to a path prefix and asking no other host for anything."""
 
     def serve(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        said: list[Any] = []
+        begun: list[Any] = []
 
         def start(status: str, headers: Headers, error: Any = None) -> Callable[[bytes], None]:
-            said[:] = [status, headers]
+            begun[:] = [status, headers]
             return lambda _: None
 
         pieces = iter(application(environ, start))
         # An application may say its status only when asked for the first piece.
         body: Iterable[bytes] = chain([next(pieces, b"")], pieces)
-        status, headers = said
+        status, headers = begun
         # Parts of it link to the root of the host, which is not theirs when under a prefix.
         if environ["PATH_INFO"].endswith("/bundle.js"):
             text = _text(body, headers).replace(_PLAIN_ORIGIN, _PREFIXED_ORIGIN)

@@ -19,7 +19,8 @@ from typing import Final
 
 from runwatch.errors import RunwatchError, UsageError
 from runwatch.head.features.profiles.shown import Giver
-from runwatch.head.state.profiles import File, Kept, folder_name, for_viewer
+from runwatch.head.state.profile_files import File, for_viewer
+from runwatch.head.state.profiles import StoredProfile, folder_name
 
 MEMORY_BYTES: Final = 4 << 30
 IDLE_SECONDS: Final = 600.0
@@ -48,12 +49,12 @@ class Viewer:
 
     def __init__(
         self,
-        sessions: Callable[[], Sequence[Kept]],
+        profiles: Callable[[], Sequence[StoredProfile]],
         *,
         memory_bytes: int = MEMORY_BYTES,
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
-        self._sessions = sessions
+        self._profiles = profiles
         self._memory_bytes = memory_bytes
         self._idle_seconds = idle_seconds
         self._lock = threading.Lock()
@@ -198,7 +199,7 @@ class Viewer:
 
     def _arrange(self) -> None:
         assert self._giver is not None
-        left_out = self._giver.show(wanted(self._sessions()))
+        left_out = self._giver.show(wanted(self._profiles()))
         if left_out:
             logger.warning(
                 "XProf is not shown the %d oldest files: it may open no more (ulimit -n)", left_out
@@ -206,23 +207,23 @@ class Viewer:
         self._arranged = time.monotonic()
 
 
-def wanted(sessions: Sequence[Kept]) -> dict[str, dict[str, File]]:
-    """The sessions' XPlane profiles, by the folder in which XProf looks for them."""
-    found: dict[str, dict[str, File]] = {}
-    for kept in sessions:
-        planes = {f.name: f for f in kept.files if f.kind == "xplane"}
+def wanted(profiles: Sequence[StoredProfile]) -> dict[str, dict[str, File]]:
+    """Their XPlane files, by the folder in which XProf looks for them."""
+    by_folder: dict[str, dict[str, File]] = {}
+    for profile in profiles:
+        planes = {file.name: file for file in profile.files if file.kind == "xplane"}
         if planes:
-            found[f"{folder_name(kept.run)}/plugins/profile/{kept.id}"] = planes
-    return found
+            by_folder[f"{folder_name(profile.run)}/plugins/profile/{profile.name}"] = planes
+    return by_folder
 
 
 def _private_folder() -> Path:
     """A path in it must fit into a socket's address."""
-    made = Path(tempfile.mkdtemp(prefix="runwatch-viewer-"))
-    if len(str(made / "socket")) > _LONGEST_SOCKET:
-        made.rmdir()
-        made = Path(tempfile.mkdtemp(prefix="runwatch-viewer-", dir="/tmp"))
-    return made
+    folder = Path(tempfile.mkdtemp(prefix="runwatch-viewer-"))
+    if len(str(folder / "socket")) > _LONGEST_SOCKET:
+        folder.rmdir()
+        folder = Path(tempfile.mkdtemp(prefix="runwatch-viewer-", dir="/tmp"))
+    return folder
 
 
 def _environment(scratch: Path) -> dict[str, str]:
@@ -236,12 +237,12 @@ def _environment(scratch: Path) -> dict[str, str]:
 def _says_ready(process: subprocess.Popen[bytes], seconds: float) -> bool:
     assert process.stdout is not None
     deadline = time.monotonic() + seconds
-    said = b""
+    output = b""
     while (left := deadline - time.monotonic()) > 0:
         if select.select([process.stdout], [], [], left)[0]:
             piece = os.read(process.stdout.fileno(), 4096)
-            said += piece
-            if b"ready" in said or not piece:
+            output += piece
+            if b"ready" in output or not piece:
                 return bool(piece)
     return False
 

@@ -46,7 +46,7 @@ from runwatch.head.http.types import plain
 from runwatch.head.outbox import Sent
 from runwatch.head.reading import Reading
 from runwatch.record import Batch, RunId
-from runwatch.record.commands import StacksWanted
+from runwatch.record.commands import StacksResult, StacksWanted
 from runwatch.record.stacks import AsyncTask, Frame, Incident, Stacks, Thread
 from runwatch.views.diagnosis.hang import HangReport, diagnose
 
@@ -255,14 +255,16 @@ class StacksApi(Feature):
             done=sent.is_done,
             hosts=list(sent.hosts),
             unreachable=dict(sent.unreachable),
-            results={host: plain(dict(body)) for host, body in list(sent.results.items())},
+            results={host: plain(result.body()) for host, result in list(sent.results.items())},
         )
 
 
 # ── as API shapes ─────────────────────────────────────────────────────────────────────────────
 
 
-def stack_list(run: RunId, stacks: Sequence[Stacks], sent: Sent | None = None) -> StackList:
+def stack_list(
+    run: RunId, stacks: Sequence[Stacks], sent: Sent[StacksResult] | None = None
+) -> StackList:
     """Grouped.  Who keeps the others waiting is told only after a second look, and of the stuck."""
     report = diagnose(evidence_of(stacks))
     tells = len({each.round for each in stacks}) > 1 and report.stuck

@@ -19,8 +19,7 @@ from runwatch.head.outbox import Outbox, Sent
 from runwatch.head.own_journal import OwnJournal
 from runwatch.head.reading import Reading
 from runwatch.record import RunId
-from runwatch.record.captures import CommandResult
-from runwatch.record.commands import StacksWanted
+from runwatch.record.commands import StacksResult, StacksWanted
 from runwatch.record.stacks import Incident, Severity, Stacks
 from runwatch.store.store import OF_EACH
 from runwatch.views.diagnosis.evidence import RankEvidence, gather
@@ -73,16 +72,16 @@ class StackTaker:
         """Whom to ask about a host's processes."""
         return host if self.outbox is None else self.outbox.node_of(host)
 
-    def ask(self, run: RunId, wanted: StacksWanted, hosts: Iterable[str]) -> Sent:
+    def ask(self, run: RunId, wanted: StacksWanted, hosts: Iterable[str]) -> Sent[StacksResult]:
         """Ask the agents that speak for these hosts."""
         if self.outbox is None:
             raise NotFound("nobody can be asked here: this head has no way to the nodes")
-        body = replace(wanted, run=run).body()
+        command = replace(wanted, run=run)
         nodes = map(self.node_of, hosts)
-        return self.outbox.send(wanted.KIND, body, nodes, ANSWER_SECONDS, run)
+        return self.outbox.send(command, StacksResult, nodes, ANSWER_SECONDS, run)
 
     def wait(
-        self, sent: Sent, seconds: float, stopping: Callable[[], bool] = lambda: False
+        self, sent: Sent[StacksResult], seconds: float, stopping: Callable[[], bool] = lambda: False
     ) -> bool:
         """Whether all have answered within this time."""
         assert self.outbox is not None
@@ -260,21 +259,20 @@ def _latest(stacks: Iterable[Stacks]) -> list[Stacks]:
 
 
 def _with_reasons(
-    evidence: Mapping[int, RankEvidence], sent: Sent, hosts: Mapping[int, str]
+    evidence: Mapping[int, RankEvidence], sent: Sent[StacksResult], hosts: Mapping[int, str]
 ) -> dict[int, RankEvidence]:
     """With the reason, for each rank that nobody looked at."""
     return {rank: _reasoned(each, sent, hosts.get(rank, "")) for rank, each in evidence.items()}
 
 
-def _reasoned(evidence: RankEvidence, sent: Sent, host: str) -> RankEvidence:
+def _reasoned(evidence: RankEvidence, sent: Sent[StacksResult], host: str) -> RankEvidence:
     if evidence.rounds or evidence.ended is not None or evidence.problems:
         return evidence
     if (why := sent.unreachable.get(host)) is not None:
         return replace(evidence, problems=(f"host {host}: {why}",))
-    answer = sent.results.get(host)
-    if answer is None:
+    result = sent.results.get(host)
+    if result is None:
         return replace(evidence, problems=(f"host {host} has not answered",))
-    result = CommandResult.of(answer)
     if result.state == "failed":
         return replace(evidence, problems=(f"host {host}: {result.why}",))
     return evidence

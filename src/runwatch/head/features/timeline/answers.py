@@ -29,8 +29,8 @@ from runwatch.head.reading import Reading
 from runwatch.head.state.accounts.accounts import Accounts
 from runwatch.head.state.accounts.notes import noted
 from runwatch.head.state.board import RunBoard
-from runwatch.profile_event import PROFILE
 from runwatch.record import JournalId, RunId
+from runwatch.record.captures import ProfileDeleted, ProfileEvent
 from runwatch.record.life import ClockJump, Fork, JournalLoss, LogText, RunEnd, RunStart, SdkWarning
 from runwatch.record.losses import (
     LimitReached,
@@ -342,26 +342,26 @@ def _is_plain(value: Any) -> bool:
 def _profiles(
     reading: Reading, run: RunId, states: Iterable[ProcessState], window: Window
 ) -> list[TimelineProfile]:
-    told = reading.store.events(run, kinds=[PROFILE], of_each=OF_EACH)
-    if not told:
+    events = reading.store.events(run, kinds=[ProfileEvent.KIND], of_each=OF_EACH)
+    if not events:
         return []
-    told += reading.store.events(RunId(""), kinds=[profiles.DELETED], of_each=OF_EACH)
-    found = [s for s in profiles.fold(told, profiles.gone_of(states)).values() if s.run == run]
+    events += reading.store.events(RunId(""), kinds=[ProfileDeleted.KIND], of_each=OF_EACH)
+    folded = profiles.fold(events, profiles.gone_of(states)).values()
     return [
         TimelineProfile(
-            session=session.id,
-            state=session.state,
-            why=plain(session.why),
-            origin=plain(session.origin),
-            hosts=[plain(host) for host in session.hosts],
-            ranks=list(session.ranks),
-            start_ns=session.start_ns,
-            end_ns=session.end_ns,
-            first_step=session.first_step,
-            last_step=session.last_step,
+            session=profile.name,
+            state=profile.state,
+            why=plain(profile.why),
+            origin=plain(profile.origin),
+            hosts=[plain(host) for host in profile.hosts],
+            ranks=list(profile.ranks),
+            start_ns=profile.start_ns,
+            end_ns=profile.end_ns,
+            first_step=profile.first_step,
+            last_step=profile.last_step,
         )
-        for session in found
-        if window.overlaps(session.start_ns, session.end_ns)
+        for profile in folded
+        if profile.run == run and window.overlaps(profile.start_ns, profile.end_ns)
     ]
 
 

@@ -1,4 +1,4 @@
-"""When processes are told to begin and to end; what came of it, integration tests see."""
+"""When processes are told to begin and to end; integration tests see how it goes on."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from runwatch.head.features.captures.api import CapturesApi
-from runwatch.head.features.captures.captures import MAX_EARLY_SECONDS, MAX_MS, Preflight, Wanted
+from runwatch.head.features.captures.captures import MAX_EARLY_SECONDS, CaptureRequest, Preflight
 from runwatch.head.main import LocalHead
 from runwatch.head.stream import AgentState
 from runwatch.record import Command, RunId
+from runwatch.record.capture_limits import MAX_MS
+from runwatch.record.commands import TargetPreflight
 from tests.integration.head_history import START, Producer, exited
 
 AHEAD_NS = 3_000_000_000
@@ -45,11 +47,11 @@ class Node:
     def capture(self, **wanted: Any) -> tuple[int, Mapping[str, Any]]:
         """The common start, and what the node was asked for, in the head's time."""
         started = self.head.feature(CapturesApi).captures.start(
-            None, Wanted(hosts=["node"], **wanted)
+            None, CaptureRequest(hosts=["node"], **wanted)
         )
         body = dict(self.asked[-1])
         body["start_ns"] -= AHEAD_NS
-        return started.asked.start_ns, body
+        return started.request.start_ns, body
 
 
 @pytest.fixture
@@ -66,7 +68,7 @@ def test_all_begin_before_the_common_time_and_end_with_it(eight: Node) -> None:
     end_ns = asked["start_ns"] + asked["duration_ms"] * 1_000_000
     assert end_ns == start_ns + 2_000_000_000
     assert (
-        eight.head.feature(CapturesApi).captures.find(None, asked["session"]).asked.duration_ms
+        eight.head.feature(CapturesApi).captures.find(None, asked["session"]).request.duration_ms
         == 2000
     )
 
@@ -78,7 +80,7 @@ def test_the_longest_capture_grows_no_longer(eight: Node) -> None:
 
 def test_steps_are_counted_from_the_common_time_on(eight: Node) -> None:
     start_ns, asked = eight.capture(steps=3)
-    assert (asked["start_ns"], asked["duration_ms"], asked["steps"]) == (start_ns, None, 3)
+    assert (asked["start_ns"], asked.get("duration_ms"), asked["steps"]) == (start_ns, None, 3)
 
 
 def test_one_process_is_captured_as_long_as_asked(tmp_path: Path) -> None:
@@ -92,8 +94,8 @@ def test_one_process_is_captured_as_long_as_asked(tmp_path: Path) -> None:
 
 def test_more_processes_on_a_node_take_longer_to_begin() -> None:
     def ready(*nodes: str) -> Preflight:
-        processes = tuple({"host": "pod", "node": node, "way": "sdk"} for node in nodes)
-        return Preflight(processes, {}, 0.1)
+        targets = tuple(TargetPreflight("pod", node, way="sdk") for node in nodes)
+        return Preflight(targets, {}, 0.1)
 
     assert ready("a").early_seconds == 0
     assert ready("a", "b").early_seconds < ready("a", "a").early_seconds
@@ -121,7 +123,7 @@ def test_who_is_not_heard_of_may_be_recording_still(tmp_path: Path) -> None:
         assert head.feature(CapturesApi).captures.find(RunId("run-1"), "s").state == "running"
 
         rank.write([], [exited("rank", began + 1, signal=9)])
-        (process,) = head.feature(CapturesApi).captures.find(RunId("run-1"), "s").processes
-        assert (process.state, process.why) == ("failed", "the process ended meanwhile")
+        (target,) = head.feature(CapturesApi).captures.find(RunId("run-1"), "s").targets
+        assert (target.state, target.why) == ("failed", "the process ended meanwhile")
     finally:
         head.close()

@@ -18,18 +18,19 @@ import pytest
 
 from runwatch.head.features.profiles.shown import Giver, Taker
 from runwatch.head.features.profiles.viewer_process import Viewer, ViewerFailed, wanted
-from runwatch.head.state.profiles import File, Kept, Place, folder_name, for_viewer
+from runwatch.head.state.profile_files import File, Place, for_viewer
+from runwatch.head.state.profiles import StoredProfile, folder_name
 from runwatch.record import RunId
 from runwatch.testing import until
 
 XPLANE = Path(__file__).parents[4] / "fixtures" / "profiles" / "jax.xplane.pb"
 
 
-def kept(run: str, session: str, *paths: Path) -> Kept:
+def stored(run: str, session: str, *paths: Path) -> StoredProfile:
     files = tuple(
         File(path.name, "xplane", 1, 1, Place(path.parent, path.parent)) for path in paths
     )
-    return Kept(RunId(run), run, session, (), files, None)
+    return StoredProfile(RunId(run), run, session, (), files, None)
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def make() -> Iterator[Callable[..., Viewer]]:
     made: list[Viewer] = []
 
     def viewer(**options: Any) -> Viewer:
-        made.append(Viewer(lambda: [kept("llama", "s1", XPLANE)], **options))
+        made.append(Viewer(lambda: [stored("llama", "s1", XPLANE)], **options))
         return made[-1]
 
     yield viewer
@@ -151,7 +152,7 @@ def test_what_is_shown_follows_the_sessions(
     shutil.copy(XPLANE, plane)
     bad = tmp_path / "bad.xplane.pb"
     bad.write_bytes(b"PK\3\4")
-    sessions = [kept("r", "s1", plane), kept("r", "s2", bad)]
+    sessions = [stored("r", "s1", plane), stored("r", "s2", bad)]
     assert giver.show(wanted(sessions)) == 0
     (link,) = folder.rglob("*.pb")
     assert link == folder / "r/plugins/profile/s1/a.xplane.pb"
@@ -176,12 +177,12 @@ def test_what_is_put_in_the_place_of_a_file_is_not_shown(
     shutil.copy(XPLANE, plane)
     secret = tmp_path / "secret"
     secret.write_bytes(XPLANE.read_bytes()[:100])
-    giver.show(wanted([kept("r", "s1", plane)]))
+    giver.show(wanted([stored("r", "s1", plane)]))
     plane.unlink()
     plane.symlink_to(secret)
     (link,) = folder.rglob("*.pb")
     assert link.read_bytes() == XPLANE.read_bytes()
-    found = kept("r", "s1", plane)
+    found = stored("r", "s1", plane)
     swapped = replace(found, files=(replace(found.files[0], modified_ns=2),))
     giver.show(wanted([swapped]))
     assert all(path.read_bytes() != secret.read_bytes() for path in folder.rglob("*.pb"))

@@ -10,7 +10,7 @@ import pytest
 from runwatch.head.features.stacks.hangs import HangWatch, Surroundings
 from runwatch.head.features.stacks.incidents import Incidents, StackTaker
 from runwatch.head.ingest import Ingest
-from runwatch.head.outbox import RESULT, Outbox
+from runwatch.head.outbox import Outbox
 from runwatch.head.own_journal import OwnJournal
 from runwatch.head.reading import Reading
 from runwatch.head.settings import HangSettings
@@ -27,6 +27,7 @@ from runwatch.record import (
     RunScope,
     SpanName,
 )
+from runwatch.record.commands import CommandResult
 from runwatch.record.stacks import Incident
 from runwatch.store.duck.engine import DuckStore
 from runwatch.testing import FakeClock
@@ -166,7 +167,7 @@ class World:
             for rank, f in self.stacks.items()
         ]
         done = {"command": command.id, "state": "done", "why": "", "host": HOST}
-        self.agent_says(*events, Event(self.clock.now_ns, RESULT, done))
+        self.agent_says(*events, Event(self.clock.now_ns, CommandResult.KIND, done))
 
     def agent_says(self, *events: Event) -> None:
         origin = Origin(JournalId("agent"), HOST, 1, START, role="agent")

@@ -1,4 +1,4 @@
-"""Where the files of a capture session lie: `<path>/<run>/plugins/profile/<session>/<host>…`.
+"""Where the files of a profile lie: `<path>/<run>/plugins/profile/<name>/<host>…`.
 
 That is the layout TensorBoard and XProf read: the part of a file's name before `.xplane.pb` is a
 host to them.  One process of a host has the host's plain name, others `<host>.rank<N>`; a name that
@@ -20,23 +20,12 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import unquote, urlsplit
 
-from runwatch.errors import UsageError
 from runwatch.files import Folder, private
 from runwatch.identity import User, acting_as
+from runwatch.record.captures import checked_name
 
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 PLUGIN: Final = ("plugins", "profile")
-MAX_TAKEN: Final = 10_000
-
-
-def checked_name(name: object, what: str = "session") -> str:
-    """A name that is safe as a part of a path.  Raises UsageError."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or ".." in name:
-        raise UsageError(
-            f"{what} {str(name)[:200]!r}: a name has up to 128 letters, digits, '.', '_' and '-', "
-            "begins with a letter or digit, and has no '..'"
-        )
-    return name
+MOST_TAKEN: Final = 10_000
 
 
 def as_host(name: str) -> str:
@@ -52,8 +41,8 @@ def local_folder(path: str) -> Path | None:
     return Path(unquote(urlsplit(path).path)) if scheme == "file" else None
 
 
-def session_folder(path: str, run: str, session: str) -> str:
-    parts = (checked_name(run, "run"), *PLUGIN, checked_name(session))
+def profile_folder(path: str, run: str, name: str) -> str:
+    parts = (checked_name(run, "run"), *PLUGIN, checked_name(name))
     local = local_folder(path)
     if local is not None:
         return str(local.joinpath(*parts))
@@ -68,7 +57,7 @@ class Published:
 
 
 class Place(Protocol):
-    """A session's folder that takes files."""
+    """A profile's folder that takes files."""
 
     directory: str
 
@@ -109,7 +98,7 @@ def stems(host: str, rank: int, *, first: bool) -> Iterator[str]:
 @contextmanager
 def _claimed(place: Place, stems: Iterator[str], claims: Folder) -> Iterator[str]:
     mark = re.sub(r"[^A-Za-z0-9._-]+", "-", place.directory)[-100:]
-    for stem in itertools.islice(stems, MAX_TAKEN):
+    for stem in itertools.islice(stems, MOST_TAKEN):
         claim = f".{mark}.{stem}"[-250:]
         try:
             with claims.as_user():
@@ -124,7 +113,7 @@ def _claimed(place: Place, stems: Iterator[str], claims: Folder) -> Iterator[str
         finally:
             with claims.as_user():
                 os.rmdir(claim, dir_fd=claims.fd)
-    raise OSError(f"{place.directory} holds {MAX_TAKEN} traces of this process already")
+    raise OSError(f"{place.directory} holds {MOST_TAKEN} traces of this process already")
 
 
 def _belongs(name: str, stem: str) -> bool:
@@ -192,11 +181,11 @@ class RemotePlace:
 
     def names(self) -> set[str]:
         try:
-            found = self._system.ls(self._root, detail=False)
+            paths = self._system.ls(self._root, detail=False)
         except FileNotFoundError:
             self._system.makedirs(self._root, exist_ok=True)
             return set()
-        return {str(name).rstrip("/").rsplit("/", 1)[-1] for name in found}
+        return {str(path).rstrip("/").rsplit("/", 1)[-1] for path in paths}
 
     def put(self, source: Path, name: str) -> None:
         self._system.put_file(str(source), f"{self._root}/{name}")
