@@ -24,6 +24,7 @@ from runwatch.capture.asking import ask_stacks
 from runwatch.capture.outside import look
 from runwatch.capture.stacks import STACK_SIGNAL
 from runwatch.journal.liveness import read_stat, start_ticks
+from runwatch.record.commands import StacksResult
 from runwatch.record.stacks import Stacks, Thread
 from runwatch.testing import until
 from tests.integration import stuck
@@ -367,7 +368,7 @@ def test_the_errand_tells_of_a_rank_and_its_workers(start: Start, tmp_path: Path
     seen_at(worker, "fork-worker")
     said = _run_looker("errand", str(tmp_path), "j", str(program.pid))
     own, forked = sorted(said["events"], key=lambda event: "child_of" in event)
-    assert said["answer"] == {"processes": 2, "looked": 2, "problems": {}}
+    assert said["answer"] == StacksResult(processes=2, looked=2).body()
     assert {own["kind"], forked["kind"]} == {"stacks"} and own["scope"] == forked["scope"] == 7
     assert [own["pid"], forked["pid"], forked["child_of"]] == [program.pid, worker, program.pid]
     assert "child_of" not in own
