@@ -91,7 +91,7 @@ def test_a_window_is_measured_by_its_entries() -> None:
     ("start", "end", "says"),
     [
         (when(100), when(200), "nothing was recorded"),
-        (when(-9), when(1), "one moment"),
+        (when(-9), when(1), "the same time"),
         (when(20), when(10), "is empty"),
         (when(20), when(20), "is empty"),
         (datetime(2024, 12, 16, 1, 5), when(10), r"no time zone.*datetime\(2024, 12, 16, tzinfo"),

@@ -80,14 +80,10 @@ class History:
 
     def add(self, entries: Iterable[Mapping[str, Any]]) -> None:
         """Those that state a time and are not there yet."""
-        steps, others, numbers, put_place = (
-            self.steps,
-            self.others,
-            self.numbers,
-            self.places.append,
-        )
+        steps, others, numbers = self.steps, self.others, self.numbers
         put_step, put_number = steps.times.append, numbers.append
         put_other, put_code = others.times.append, self.codes.append
+        put_place = self.places.append
         last_step, last_other, count = steps.newest, others.newest, len(numbers)
         for entry in entries:
             # Quick for the entries that every step has; the others take longer.

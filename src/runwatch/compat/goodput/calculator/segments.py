@@ -97,7 +97,11 @@ class Segments:
         self._segment_until: array[int] = array("q")
         """The number of the step that ended it; the last segment has none yet."""
         self._weights: list[Weight] = []
-        """Of each segment that has ended."""
+        """Of each segment that has ended, and …"""
+        self._closed = Weight()
+        """… of all of them."""
+        self._stale: set[int] = set()
+        """Segments with an event that was recorded after they had ended."""
         self._event_at: array[int] = array("q")
         """The step that an event lies in; in order."""
         self._event_type: list[str] = []
@@ -139,7 +143,8 @@ class Segments:
         if numbers and not self.count:
             self._begin_segment(0)
         for at in jumps(numbers, base):
-            yield from self._extend(at)
+            if self.count < at:
+                yield from self._extend(at)
             if self._has(numbers[at]):
                 yield from self._disrupt(at)
             else:
@@ -203,6 +208,7 @@ class Segments:
         yield at
         self._segment_until.append(self._history.numbers[at])
         self._weights.append(self._weigh(len(self._weights)))
+        self._closed.add(self._weights[-1])
         self._begin_segment(at)
 
     # ── custom events ─────────────────────────────────────────────────────────────────────────
@@ -241,7 +247,7 @@ class Segments:
         self._event_seconds.insert(row, seconds)
         segment = bisect_right(self._segment_at, step) - 1
         if segment < len(self._weights):
-            self._weights[segment] = self._weigh(segment)
+            self._stale.add(segment)
         else:
             state.custom_seconds += before - self._left_of(step)
             state.custom[event.type] = state.custom.get(event.type, 0.0) + seconds
@@ -257,9 +263,18 @@ class Segments:
         seconds = state.seconds - state.custom_seconds
         startup = _startup(first, seconds, state.deltas)
         total = Weight(seconds - startup, startup, 0.0, dict(state.custom), state.last_productive)
-        for weight in self._weights:
-            total.add(weight)
+        if self._stale:
+            self._weigh_again()
+        total.add(self._closed)
         return total
+
+    def _weigh_again(self) -> None:
+        for segment in self._stale:
+            self._weights[segment] = self._weigh(segment)
+        self._stale.clear()
+        self._closed = Weight()
+        for weight in self._weights:
+            self._closed.add(weight)
 
     def _weigh(self, segment: int) -> Weight:
         """A closed segment.  By the original's rule, one that was redone from step 0 counts 0."""
