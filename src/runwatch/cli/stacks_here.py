@@ -1,4 +1,4 @@
-"""Looking at a run's processes on this host, where no agent does it."""
+"""Read the stacks of a run's processes on this host when no agent runs here."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def look_here(
     rounds: int = 2,
     clock: Clock = system_clock,
 ) -> list[Mapping[str, Any]]:
-    """Bodies of `stacks` events, as an agent would record them."""
+    """The bodies of the `stacks` events that an agent would record."""
     bodies: list[Mapping[str, Any]] = []
     targets = [_target(process, run) for process in processes]
 
@@ -32,14 +32,14 @@ def look_here(
         bodies.append(body)
 
     context = Context(root, this_host(), clock, lambda: targets, event)
-    wanted = {
+    request = {
         "run": run,
         "ranks": None if ranks is None else list(ranks),
         "rounds": rounds,
         "gap_seconds": 1.0,
         "native": native,
     }
-    errand(Command("here", "stacks", wanted), context)
+    errand(Command("here", "stacks", request), context)
     return bodies
 
 

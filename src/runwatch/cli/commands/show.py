@@ -1,4 +1,4 @@
-"""Show one run: how it stands, its processes, and a chart; follows it while it runs.
+"""Show one run: its state, its ranks, and a chart; follows it while it runs.
 
 example:
   runwatch show demo-spirals
@@ -29,10 +29,12 @@ MOST_TROUBLES: Final = 8
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_name", metavar="RUN", help="a run's name or id")
     source.arguments(parser)
-    parser.add_argument("--metric", "-m", action="append", help="what to draw; may be repeated")
+    parser.add_argument("--metric", "-m", action="append", help="draw this metric; may be repeated")
     parser.add_argument("--rank", type=int, help="only this rank's curves")
-    parser.add_argument("--axis", choices=("step", "time"), help="default: step where there is one")
-    parser.add_argument("--once", action="store_true", help="do not follow a run that goes on")
+    parser.add_argument(
+        "--axis", choices=("step", "time"), help="default: step, if the run has steps"
+    )
+    parser.add_argument("--once", action="store_true", help="print once; do not follow")
     parser.add_argument("--json", action="store_true", help="print what the API answers")
 
 
@@ -79,18 +81,18 @@ def _picture(
 
 
 def _troubles(head: source.Source, run: str) -> list[str]:
-    """What is missing from this run's records, and what its numbers must be read with."""
+    """Lines about what is missing from this run's records or distorts its numbers."""
     kinds = ["journal_gap", "journal_loss", "clock_jump", "warning"]
     answer = head.get(f"/runs/{run}/events", kind=kinds, limit=1000)
     lines: dict[tuple[Any, ...], str] = {}
-    for event in answer["events"]:  # oldest first: counts are totals, the newest one holds
+    for event in answer["events"]:  # oldest first: counts are totals, so the newest wins
         who, kind, body = f"rank {event['rank']}", event["kind"], event["body"]
         if kind == "journal_gap":
             text = f"{who}: part of its journal could not be read ({body.get('reason')})"
             lines[kind, event["journal"], body.get("reason")] = text
         elif kind == "journal_loss":
             lost = sum(v for v in body.values() if isinstance(v, int))
-            lines[kind, event["journal"]] = f"{who}: {lost:,} records dropped for want of disk"
+            lines[kind, event["journal"]] = f"{who}: {lost:,} records dropped: no disk space"
         elif kind == "clock_jump":
             lines[kind, event["host"]] = f"{event['host']}: its clock jumped {body['seconds']:+g} s"
         else:
@@ -101,7 +103,7 @@ def _troubles(head: source.Source, run: str) -> list[str]:
 
 
 def _incidents(head: source.Source, run: str) -> list[RenderableType]:
-    """The open one, or the last of this run; `runwatch stacks` tells more."""
+    """The open incident, or the last one; `runwatch stacks` shows more."""
     for incident in head.get(f"/runs/{run}/incidents")["incidents"][:1]:
         what = {"hang": "stood still", "crash": "went down"}[incident["kind"]]
         when = f"since {tables.time(incident['since_ns'])}"
@@ -130,7 +132,7 @@ def _headline(run: dict[str, Any]) -> Text:
 
 
 def attempt_reasons(run: dict[str, Any]) -> list[str]:
-    """What ended each attempt that something ended."""
+    """Why each attempt ended, if that is known."""
     return [f"attempt {a['attempt']}: {a['reason']}" for a in run["history"] if a["reason"]]
 
 
@@ -170,11 +172,11 @@ def _curves(
         axis=_axis(arguments, run),
         buckets=buckets,
     )
-    found: list[dict[str, Any]] = answer["curves"]
-    missing = sorted(set(metrics) - {curve["metric"] for curve in found})
+    curves: list[dict[str, Any]] = answer["curves"]
+    missing = sorted(set(metrics) - {curve["metric"] for curve in curves})
     if missing and arguments.metric:
         known = sorted({s["metric"] for s in head.get(f"/runs/{run['run']}/series")["series"]})
         raise NotFound(
             f"run {run['name']!r} has no metric {missing[0]!r}; it has {', '.join(known)}"
         )
-    return found
+    return curves
