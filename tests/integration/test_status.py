@@ -405,7 +405,9 @@ def test_programs_that_found_the_disk_full_are_told_of(place: Place, tmp_path: P
         [other] = place.spare.iterdir()
         assert answer["disk"]["moved"] == {"directory": str(other), "journals": 1}
         words = attention(answer, "disk")
-        assert "is full" in words and f"could not record here and recorded in {other} instead" in words
+        assert (
+            "is full" in words and f"could not record here and recorded in {other} instead" in words
+        )
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=True)
 
