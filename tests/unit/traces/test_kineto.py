@@ -103,7 +103,7 @@ def test_without_a_device_operators_are_the_compute(tmp_path: Path) -> None:
 def test_launches_without_kernels_are_a_problem(tmp_path: Path) -> None:
     calls = [complete("cudaLaunchKernel", "cuda_runtime", i * 10, i * 10 + 5) for i in range(3)]
     (problem,) = summary(tmp_path, kineto(*calls)).problems
-    assert problem.startswith("3 kernels were launched and no device event was recorded")
+    assert problem.startswith("3 kernels were launched, but no device event was recorded")
 
 
 def test_two_devices_and_two_of_the_same_name(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_halves_and_times_that_are_none(tmp_path: Path) -> None:
     odd = [complete("f", "cpu_op", 0, 5) | {"ts": ts} for ts in ("soon", None, 1e300)]
     found = summary(tmp_path, kineto(half, *odd, complete("g", "cpu_op", 0, 10)))
     assert found.window_ns == 10
-    assert "1 events of begin/end pairs (ph B, E) are not counted" in found.problems
+    assert "1 begin and end events (ph B, E) are not counted" in found.problems
     assert "3 events have no readable time; not counted" in found.problems
 
 
