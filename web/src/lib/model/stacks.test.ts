@@ -57,7 +57,7 @@ describe("an incident", () => {
     expect([isNote(incident()), isNote(incident({ severity: "warning" }))]).toEqual([false, false]);
   });
   test("says how long it lasts or lasted", () => {
-    expect(incidentTimes(incident(), 30e9)).toBe("for 30 s so far, named 12 s after the last progress");
-    expect(incidentTimes(incident({ closed_ns: 45e9 }), 0)).toBe("lasted 45 s, named 12 s after the last progress");
+    expect(incidentTimes(incident(), 30e9)).toBe("for 30 s so far, diagnosed 12 s after the last progress");
+    expect(incidentTimes(incident({ closed_ns: 45e9 }), 0)).toBe("lasted 45 s, diagnosed 12 s after the last progress");
   });
 });
