@@ -17,18 +17,18 @@ help:
 	@echo "make demo    a real four-rank training job with a crash and a restart, and its report"
 	@echo "make test    the test suite"
 	@echo "make check   ruff, mypy --strict, import-linter"
-	@echo "make soak    the slow, exhaustive trials"
+	@echo "make soak    the slow, exhaustive tests"
 	@echo "make shake   the tests with random delays in processes, threads and pages (SEED=… repeats a run)"
 	@echo "make bench   measure Runwatch beside its peers"
 	@echo "make web     build the page from web/ (installing already did it once)"
 	@echo "make types   generate the page's types from the OpenAPI document"
 	@echo "make contract  record the API's answers that are not recorded yet"
 	@echo "make proto   regenerate the wire stubs from the .proto files"
-	@echo "make lock    write locked.txt anew: the newest of all that Runwatch needs, with hashes"
+	@echo "make lock    rewrite locked.txt: the newest version of every dependency, with hashes"
 	@echo "make oldest  the tests that need no framework, with the oldest versions that pyproject.toml allows"
-	@echo "make newest  the same tests, with the newest versions that it allows"
-	@echo "make sbom    sbom.json: what is in locked.txt, in CycloneDX's form"
-	@echo "make audit   ask whether any of it has a known weakness (asks a service)"
+	@echo "make newest  the same tests, with the newest allowed versions"
+	@echo "make sbom    write sbom.json: the content of locked.txt as CycloneDX"
+	@echo "make audit   check locked.txt for known weaknesses (asks a service)"
 
 demo: $(STAMP)/run
 	@$(BIN)/runwatch demo

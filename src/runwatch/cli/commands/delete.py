@@ -37,7 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DAYS",
         help="how long it can be restored (default 7); 0: it is gone at once",
     )
-    parser.add_argument("--json", action="store_true", help="print what the API answers")
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:

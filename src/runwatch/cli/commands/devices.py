@@ -49,7 +49,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="only devices heard from in the last SECONDS (default 3600)",
     )
     parser.add_argument("--watch", action="store_true", help="keep showing; stop with Ctrl-C")
-    parser.add_argument("--json", action="store_true", help="print what the API answers")
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:

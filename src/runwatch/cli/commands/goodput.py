@@ -75,7 +75,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--explain", metavar="TIME", help="only say why this moment is in its class"
     )
     parser.add_argument("--watch", action="store_true", help="keep showing a run that goes on")
-    parser.add_argument("--json", action="store_true", help="print what the API answers")
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
     several = parser.add_argument_group("several runs together")
     several.add_argument("--group", metavar="NAME", help="the runs of this group")
     several.add_argument("--user", metavar="NAME", help="the runs of this user")

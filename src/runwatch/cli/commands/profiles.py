@@ -39,7 +39,7 @@ POLL_SECONDS: Final = 0.2
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", nargs="*", metavar="[VERB] [RUN] …", help="see above")
     source.arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print what the API answers")
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
     parser.add_argument("--yes", action="store_true", help="delete without asking")
     parser.add_argument(
         "--force", action="store_true", help="replace files that exist when exporting"

@@ -18,7 +18,7 @@ from runwatch.cli.pictures import tables
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("key", nargs="?", metavar="RUN", help="a run's id or name")
     source.arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print what the API answers")
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -56,7 +56,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         if verb == "export":
             _export_arguments(command)
         else:
-            command.add_argument("--json", action="store_true", help="print what the API answers")
+            command.add_argument("--json", action="store_true", help="print the answer as JSON")
         source.arguments(command)
 
 

@@ -24,7 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--note", default="", help="what it is for; shown in --list")
     parser.add_argument("--list", action="store_true", help="list the links that work now")
     parser.add_argument("--revoke", metavar="ID", help="make a link stop working, at once")
-    parser.add_argument("--json", action="store_true", help="print what the API answers")
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:

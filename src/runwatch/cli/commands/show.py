@@ -35,7 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--axis", choices=("step", "time"), help="default: step, if the run has steps"
     )
     parser.add_argument("--once", action="store_true", help="print once; do not follow")
-    parser.add_argument("--json", action="store_true", help="print what the API answers")
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -5,9 +5,9 @@ node's agent reads the stacks from outside, or asks the process.  Without an age
 reads them itself, on its own host.
 
 example:
-  runwatch stacks llama-70b                     who is where now
+  runwatch stacks llama-70b                     the line of each rank now
   runwatch stacks llama-70b --rank 7            every thread of rank 7
-  runwatch stacks llama-70b --incident last     the last time it hung, and who was to blame
+  runwatch stacks llama-70b --incident last     the last hang, and which rank was to blame
   runwatch stacks llama-70b --speedscope f.json
   runwatch stacks --pid 4711                    any Python process of this machine
 """
@@ -59,7 +59,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--collapsed", type=Path, metavar="OUT", help="write the stored stacks as collapsed text"
     )
     parser.add_argument("--force", action="store_true", help="replace the file if it exists")
-    parser.add_argument("--json", action="store_true", help="print what the API answers")
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -48,7 +48,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     renew.add_argument("--yes", action="store_true", help="do not ask")
     for action in (create, listing, revoke, renew):
         source.arguments(action)
-        action.add_argument("--json", action="store_true", help="print what the API answers")
+        action.add_argument("--json", action="store_true", help="print the answer as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
