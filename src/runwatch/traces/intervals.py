@@ -143,9 +143,9 @@ def pieces(start: Ints, end: Ints, size: int) -> Iterator[tuple[int, int]]:
 
 
 def self_times(start: Ints, end: Ints) -> Ints:
-    """Of one thread's events in nesting order: how long each was the innermost that was open.
+    """How long each of one thread's events, in nesting order, was the innermost open one.
 
-    Where events overlap without nesting, the one that began last is the innermost.
+    If events overlap without nesting, the one that began last counts as the innermost.
     """
     own = np.zeros(len(start), np.int64)
     lasting = np.flatnonzero(end > start)
