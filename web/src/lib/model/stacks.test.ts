@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Frame, Incident, ProcessStacks, StackGroup } from "../types";
-import { incidentTimes, incidentTitle, isNote, newest, oddFirst, placeWords, rankWords, stateWords } from "./stacks";
+import { incidentTimes, incidentTitle, isNote, newest, oddFirst, placeWords, rankWords, stateWords, severityWords } from "./stacks";
 
 const group = (ranks: number[], frames: Frame[] = [{ function: "f", file: "a.py", line: 1 }]): StackGroup => ({
   ranks, text: "", state: "S", thread: "", frames, problems: [],
@@ -46,6 +46,9 @@ test("a place is short", () => {
 test("a letter that nobody knows is told as it is", () => expect([stateWords("D"), stateWords("?")]).toEqual(["in the kernel", "?"]));
 
 describe("an incident", () => {
+  test("has a severity in words", () => {
+    expect(["note", "warning", "incident"].map(severityWords)).toEqual(["note", "warning", "alarm"]);
+  });
   test("is named by its kind and its ranks", () => {
     expect(incidentTitle(incident())).toBe("Hangs now: rank 5");
     expect(incidentTitle(incident({ state: "closed", ranks: [] }))).toBe("Hang");

@@ -61,6 +61,9 @@ export const CONFIDENCES: Record<string, string> = {
   certain: "certain", likely: "likely", "cannot tell": "unknown who is to blame",
 };
 
+/** The API calls the highest severity `incident`; here an incident is the whole case. */
+export const severityWords = (severity: string): string => (severity === "incident" ? "alarm" : severity);
+
 /** A note is the lowest severity: no alarm. */
 export const isNote = (one: Incident): boolean => one.severity === "note";
 
