@@ -332,7 +332,7 @@ def test_what_waits_is_told_until_somebody_has_sent_it(place: Place) -> None:
     assert waiting["hosts"][0]["sender"] == "nobody"
     assert 100 * 40 < waiting["bytes"] < 100_000
     assert answer["time_ns"] - 60e9 < waiting["since_ns"] < answer["time_ns"]
-    assert "nobody sends it" in attention(answer, "agent")
+    assert "no agent sends them" in attention(answer, "agent")
     place.start_agent()
 
     def away() -> bool:
