@@ -536,7 +536,7 @@ def test_a_head_that_wants_another_token_or_is_gone(
         reader.read_cloud_logging_entries()
     head.close()
     for question in (reader.read_cloud_logging_entries, lambda: list(reader.read_columns())):
-        with pytest.raises(HeadUnreachable, match="Is it up"):
+        with pytest.raises(HeadUnreachable, match="Does it run"):
             question()
     monkeypatch.delenv("RUNWATCH_HEAD")
     assert reader.read_cloud_logging_entries() == ([], None)
