@@ -48,6 +48,8 @@ def heads(batch: ExportBatch, text: Callable[[Head], str]) -> list[str]:
 def tails(batch: ExportBatch, text: Callable[[int], str]) -> list[str]:
     """Each row's columns after the value, and its end."""
     texts = {rank: text(rank) for rank in set(batch.process)}
+    if len(texts) == 1:  # most batches are of one series
+        return list(texts.values()) * len(batch)
     return [texts[rank] for rank in batch.process]
 
 
