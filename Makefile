@@ -1,14 +1,14 @@
 # Everything a bare machine with Python ≥ 3.11 needs: `make demo`, `make test`.
-# Set-up goes into .venv and nowhere else; a second call finds it done.
+# Set-up goes only into .venv; a second call skips it.
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.stamps
-# Tests wait as well as compute: one worker more than there are processors may be faster.
+# Tests also wait: one worker more than there are processors may be faster.
 WORKERS ?= 2
 
-# The tests start a thousand Python processes; each would compile all of Runwatch anew.
+# The tests start a thousand Python processes; without a cache each would compile all of Runwatch.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-page test-python check soak shake bench proto web types contract lock oldest newest sbom audit clean help
@@ -17,18 +17,18 @@ help:
 	@echo "make demo    a real four-rank training job with a crash and a restart, and its report"
 	@echo "make test    the test suite"
 	@echo "make check   ruff, mypy --strict, import-linter"
-	@echo "make soak    the slow, exhaustive trials"
-	@echo "make shake   the tests, with every process, thread and page late now and then (SEED=… repeats)"
+	@echo "make soak    the slow, exhaustive tests"
+	@echo "make shake   the tests with random delays in processes, threads and pages (SEED=… repeats a run)"
 	@echo "make bench   measure Runwatch beside its peers"
-	@echo "make web     build the page from web/ (installing has done it once)"
-	@echo "make types   write the page's types anew, from the OpenAPI document"
+	@echo "make web     build the page from web/ (installing already did it once)"
+	@echo "make types   generate the page's types from the OpenAPI document"
 	@echo "make contract  record the API's answers that are not recorded yet"
 	@echo "make proto   regenerate the wire stubs from the .proto files"
-	@echo "make lock    write locked.txt anew: the newest of all that Runwatch needs, with hashes"
+	@echo "make lock    rewrite locked.txt: the newest version of every dependency, with hashes"
 	@echo "make oldest  the tests that need no framework, with the oldest versions that pyproject.toml allows"
-	@echo "make newest  the same tests, with the newest versions that it allows"
-	@echo "make sbom    sbom.json: what is in locked.txt, in CycloneDX's form"
-	@echo "make audit   ask whether any of it has a known weakness (asks a service)"
+	@echo "make newest  the same tests, with the newest allowed versions"
+	@echo "make sbom    write sbom.json: the content of locked.txt as CycloneDX"
+	@echo "make audit   check locked.txt for known weaknesses (asks a service)"
 
 demo: $(STAMP)/run
 	@$(BIN)/runwatch demo
@@ -72,8 +72,8 @@ types: web
 contract: $(STAMP)/test
 	$(BIN)/python -m tests.contract
 
-# By an old compiler: what a new one makes is refused by every older protobuf, and an agent runs beside
-# frameworks that pin theirs.  It is there for Python 3.11 and 3.12.
+# Uses an old compiler: every older protobuf refuses the output of a new one, and an agent runs beside
+# frameworks that pin theirs.  It exists for Python 3.11 and 3.12.
 proto: $(STAMP)/proto
 	.venv-proto/bin/python -m grpc_tools.protoc -I src --python_out=src --pyi_out=src src/runwatch/wire/*.proto
 
@@ -100,8 +100,8 @@ $(STAMP)/test: $(STAMP)/run dropin/pyproject.toml
 	@$(BIN)/python -m pip install -q --no-deps -e dropin
 	@touch $@
 
-# The peers' dependencies clash with ours, so they get an environment of their own; those of the
-# original's head (less PyTorch and transformers, which it does not need) clash with the peers', too.
+# The peers' dependencies clash with ours, so they get their own environment.  Those of the original's
+# head (without PyTorch and transformers, which it does not need) clash with the peers', too.
 $(STAMP)/bench: $(STAMP)/test
 	@echo "Installing the peers that Runwatch is measured beside …"
 	@$(PYTHON) scripts/make_venv.py .venv-bench
@@ -113,12 +113,12 @@ $(STAMP)/bench: $(STAMP)/test
 	@.venv-bench/gswarm/bin/python -m pip install --progress-bar on -r .venv-bench/gswarm/requirements.txt
 	@touch $@
 
-# For every Python from 3.11 on and every platform: a hash for each of their files.
+# For every Python from 3.11 on and every platform, with a hash of each file.
 lock: $(STAMP)/supply
 	.venv-supply/bin/uv pip compile pyproject.toml --extra head --universal --python-version 3.11 --upgrade \
 	  --generate-hashes --no-header --no-annotate --quiet --output-file locked.txt
 
-# What the oldest need in turn is new, and may warn of what they do.
+# The oldest dependencies use newer ones, which may warn about them.
 oldest: RESOLUTION := lowest-direct
 oldest: TOLERATED := -W ignore::DeprecationWarning
 newest: RESOLUTION := highest
@@ -131,7 +131,7 @@ oldest newest: $(STAMP)/supply
 	.venv-$@/bin/python -m pytest -n $(WORKERS) --dist loadgroup $(TOLERATED) -m "not soak" $(addprefix tests/unit/,$(WITHOUT_FRAMEWORKS)) $(ARGS)
 
 VERSION_TESTS := "pytest<9.2" pytest-timeout pytest-xdist hypothesis httpx schemathesis trustme
-# Of their age: a newer one asks for a newer protobuf.
+# From the same time: a newer one needs a newer protobuf.
 COMPILER_oldest := "grpcio-tools<1.63" "setuptools<81"
 COMPILER_newest := grpcio-tools
 WITHOUT_FRAMEWORKS := agent cli exports head journal ship store wire

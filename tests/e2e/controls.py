@@ -26,7 +26,7 @@ _DATA: Final = (
     (r"\b(?:layer_\d+/)?[a-z]+(?:_[a-z]+)+\b|\bloss\b", "METRIC"),
     (r"^(running|completed|failed|killed|lost) ", "STATE "),
     (r"(?<=session ).*", "SESSION"),
-    (r"(?<=Take back ).*", "LINK"),
+    (r"(?<=Revoke ).*", "LINK"),
     (r"\d[\d,.]*", "N"),
 )
 """What is data in a control's name, and what is said instead."""
@@ -107,7 +107,7 @@ CONTROLS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "compare": {
         "test_settings_that_differ_are_shown_and_those_alike_on_demand": (
             "area Settings",
-            "button Also those alike",
+            "button Show equal settings, too",
         ),
         "test_curves_of_runs_are_drawn_in_every_way": (
             "button Log scale",
@@ -138,9 +138,9 @@ CONTROLS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "button Copy it",
             "button Make a link",
             "button Share",
-            "button Take back LINK",
-            "choice It works for",
-            "field For whom",
+            "button Revoke LINK",
+            "choice Works for",
+            "field Note",
             "field The new link",
         ),
         "test_every_tab_is_a_click_away": (
@@ -163,15 +163,15 @@ CONTROLS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         ),
         "test_the_link_is_copied": ("button Copy link",),
         "test_every_way_back_to_the_whole_run": (
-            "button Look closer",
-            "button Look from further away",
+            "button Zoom in",
+            "button Zoom out",
             "lane overview (click)",
             "lane steps (double click)",
             "timeline (Home)",
         ),
         "test_metrics_and_devices_are_chosen": (
             "button Metrics",
-            "choice What of the devices",
+            "choice Device metric",
             "field Find a metric",
             "tick a metric",
         ),
@@ -251,7 +251,7 @@ CONTROLS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "button Whole run",
             "chart (drag)",
             "chart (point)",
-            "choice Shown",
+            "choice Metric",
             "heat map (click)",
         ),
         "test_devices_are_shown_by_another_statistic_and_chosen_in_the_table": (
@@ -274,8 +274,8 @@ CONTROLS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "link on the timeline",
         ),
         "test_where_nobody_can_be_asked_it_says_why": (
-            "button Look now",
-            "tick native frames, too (takes each process a second)",
+            "button Take stacks now",
+            "tick native frames, too (a second more per process)",
         ),
         "test_more_frames_are_shown": ("button and N more",),
         "test_stacks_open_as_a_flame_graph": (
@@ -303,8 +303,8 @@ CONTROLS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         ),
         "test_profiles_are_summarised_and_open_in_viewers": (
             "button Keep it",
-            "button Less",
-            "link All sessions of this head",
+            "button Hide summary",
+            "link All profiles of this head",
             "link Open in Perfetto",
             "link Open in XProf",
             "link download",
@@ -325,7 +325,7 @@ CONTROLS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "choice Compare with",
             "field Search the configuration",
             "fold a branch",
-            "tick Also what is the same",
+            "tick Show equal settings, too",
         ),
     },
     "cluster": {
@@ -334,7 +334,7 @@ CONTROLS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "button N more",
         ),
         "test_sessions_are_started_stopped_and_exported": (
-            "button Go on with session SESSION",
+            "button Resume session SESSION",
             "button Start a session",
             "button Stop session SESSION",
             "field Name of the new session",
@@ -347,7 +347,7 @@ CONTROLS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "button Temperature",
             "button Tensor activity",
             "button Utilisation",
-            "choice by",
+            "choice sort by",
             "field Search devices",
             "link RUN",
             "squares (point)",

@@ -70,7 +70,7 @@ def test_what_needs_attention_is_told_on_every_page(troubled: Visitor) -> None:
     troubled.click(f"{BAR} summary")
     troubled.sees("Journal a-copy of host", BAR)
     troubled.sees("a copy, or forged", BAR)
-    troubled.sees("It is tried again by itself", BAR)
+    troubled.sees("This one is retried", BAR)
     troubled.size(390, 844)
     troubled.see("document.documentElement.scrollWidth <= 390")
 

@@ -55,8 +55,8 @@ def test_metrics_follow_a_run_without_being_asked_again(page: Visitor) -> None:
 
 def test_a_click_shows_where_every_rank_is(page: Visitor) -> None:
     page.go(f"run/{RUN}/stacks")
-    page.sees("Nobody has looked at this run’s processes yet")
-    page.click_text("Look now")
+    page.sees("No stacks of this run yet")
+    page.click_text("Take stacks now")
     # What one rank answered is shown before the other has.
     page.see("""[...document.querySelectorAll('article')].flatMap(e => e.ariaLabel.match(/\\d+/g))
              .sort().join(' ') === '0 1'""")

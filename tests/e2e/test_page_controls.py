@@ -40,7 +40,7 @@ WORLD = (
     View(LLAMA, "[data-lane=heat]", (".delete",)),
     View(LLAMA, "[data-lane=heat]", (".share", "[aria-labelledby=share-title] .primary")),
     View(f"{LLAMA}?sel=profile:warm-up", f"{DETAILS} a", (".picker > button",)),
-    View(f"{LLAMA}?sel=incident:i1", f"{DETAILS} a", ("[aria-label='Look closer']",)),
+    View(f"{LLAMA}?sel=incident:i1", f"{DETAILS} a", ("[aria-label='Zoom in']",)),
     View(f"{LLAMA}/goodput?from=1&to=2", ".window button"),
     View(f"{LLAMA}/goodput", "svg[tabindex]"),
     View(f"{LLAMA}/metrics?q=loss&first=1&last=100", "article .u-over"),

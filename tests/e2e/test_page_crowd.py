@@ -65,21 +65,21 @@ def test_more_frames_are_shown(page: Visitor) -> None:
 
 def test_more_files_are_shown_and_a_session_is_deleted(page: Visitor) -> None:
     page.go(f"{CROWD}/profiles?session=large")
-    files = "[aria-label='Profile session large'] .files li"
+    files = "[aria-label='Profile large'] .files li"
     page.see(f'document.querySelectorAll("{files}").length === 12')
     page.click_text("3 more files")
     page.see(f'document.querySelectorAll("{files}").length === {crowd.FILES}')
-    page.click("[aria-label='Profile session spare'] button[aria-expanded]")
+    page.click("[aria-label='Profile spare'] button[aria-expanded]")
     page.click_text("Delete …")
     page.sees("Its files are deleted for good.")
     page.click_text("Delete spare")
-    page.see("!document.querySelector('[aria-label=\"Profile session spare\"]')")
+    page.see("!document.querySelector('[aria-label=\"Profile spare\"]')")
     page.sees("large", "article")
 
 
 def test_many_checkpoints_are_one_line(page: Visitor) -> None:
     page.go(CROWD)
-    page.sees("14 checkpoints besides.", "section[aria-label^=What]")
+    page.sees("Also 14 checkpoints.", "section[aria-label^=What]")
     assert page.texts('[data-lane="checkpoints"] .value') == ["14"]
 
 

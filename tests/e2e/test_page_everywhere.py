@@ -30,11 +30,11 @@ def test_anyone_can_use_it_in_any_light_and_on_a_phone(page: Visitor, tab: str) 
 @pytest.mark.parametrize(
     ("tab", "words"),
     [
-        ("devices", "No devices were seen in this run"),
-        ("stacks", "Nobody has looked at this run’s processes yet"),
+        ("devices", "No device reported for this run"),
+        ("stacks", "No stacks of this run yet"),
         ("profiles", "No profiles of this run yet"),
-        ("processes", "Nothing was said."),
-        ("goodput", "None: no attempt was stopped."),
+        ("processes", "No warning and no exit."),
+        ("goodput", "None: no attempt stopped."),
     ],
 )
 def test_where_there_is_nothing_it_says_so(page: Visitor, tab: str, words: str) -> None:
@@ -46,7 +46,7 @@ def test_where_there_is_nothing_it_says_so(page: Visitor, tab: str, words: str) 
     ("place", "words"),
     [
         ("run/run-llama/stacks?incident=nobody", "has no incident"),
-        ("run/run-llama/config?with=nobody", "That run cannot be read"),
+        ("run/run-llama/config?with=nobody", "The other run cannot be read"),
         ("compare?runs=run-llama,nobody", "Not found: nobody."),
         ("run/nobody", "there is no run with id or name"),
     ],
@@ -76,8 +76,8 @@ OLDER = """const asked = window.fetch; window.fetch = (where, how) => /WHICH/.te
 @pytest.mark.parametrize(
     ("tab", "which", "words"),
     [
-        ("stacks", "incidents", "This head is older than stacks and incidents"),
-        ("devices", "heatmap", "Heat maps need a newer head"),
+        ("stacks", "incidents", "This head is too old for stacks and incidents"),
+        ("devices", "heatmap", "This head is too old for heat maps"),
     ],
 )
 def test_what_an_older_head_has_not_is_said_to_be_missing(

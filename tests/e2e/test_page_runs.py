@@ -61,7 +61,7 @@ def test_filter_and_group_are_in_the_address(runs: Visitor) -> None:
     runs.go("?q=host:gpu-2")
     names(runs, "mistral", "llama")
     runs.go("?state=failed")
-    runs.sees("No run is like that.")
+    runs.sees("No run matches the filter.")
     runs.go()
     runs.click_text("By group")
     runs.sees("2 runs: 2 completed", "tbody")
@@ -122,7 +122,7 @@ def test_values_of_chosen_metrics(runs: Visitor) -> None:
     assert runs.query()["metrics"] == "learning_rate"
     runs.click_text("Values")
     runs.type(".menu input[type=search]", "no such thing")
-    runs.sees("None found.", ".menu")
+    runs.sees("No metric matches.", ".menu")
     runs.click("h1")
     runs.see("!document.querySelector('.menu')")
 
@@ -145,7 +145,7 @@ def test_runs_are_summed_by_group_user_and_week(runs: Visitor) -> None:
     assert second.startswith("no group 1 ")
     runs.see(f"document.querySelectorAll('{PARTS} [role=img]').length === 2")
     together = runs.texts("[aria-labelledby=sum-title] tfoot tr")[0]
-    assert " ".join(together.split()).startswith("together 3 ")
+    assert " ".join(together.split()).startswith("total 3 ")
     runs.click_text("Each user")
     rows = parts(runs, "ada", "no user", "bob")
     assert rows[0].startswith("ada 1 ")
@@ -221,7 +221,7 @@ def test_settings_that_differ_are_shown_and_those_alike_on_demand(runs: Visitor)
     runs.sees("optimizer.name", "table")
     assert "sgd" in " ".join(runs.texts("tbody tr.differs"))
     assert "shuffle" not in runs.texts("table")[0]
-    runs.click_text("Also those alike")
+    runs.click_text("Show equal settings, too")
     runs.sees("data.shuffle", "table")
     assert runs.query()["all"] == "1"
     runs.go(f"{COMPARED},run-mistral")

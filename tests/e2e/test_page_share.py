@@ -16,7 +16,16 @@ from tests.integration.chromium import Chromium
 pytestmark = [needs_browser, needs_page, pytest.mark.xdist_group("page")]
 PANEL = "[aria-labelledby=share-title]"
 DELETE = "[aria-labelledby=delete-title]"
-ACTS = ("Capture", "Look now", "Delete …", "Start a session", "Stop", "Go on", "Share", "Log out")
+ACTS = (
+    "Capture",
+    "Take stacks now",
+    "Delete …",
+    "Start a session",
+    "Stop",
+    "Resume",
+    "Share",
+    "Log out",
+)
 
 
 @pytest.fixture
@@ -92,13 +101,13 @@ def test_a_link_is_made_used_and_taken_back(browser: Chromium, owner: Visitor) -
         guest.meant = "401"
         guest.page.ask("Page.navigate", url=link)
         guest.sees("llama", "h1")
-        guest.sees("You may look, not touch.", "header")
+        guest.sees("Read-only access", "header")
         guest.see("!location.href.includes('token=')")
         guest.click_text("Goodput", "nav a")
         guest.sees("60.2 %", ".lead")
-        owner.click("[aria-label='Take back for the review']")
-        owner.see("""!document.querySelector("[aria-label='Take back for the review']")""")
-        guest.sees("You are no longer let in")
+        owner.click("[aria-label='Revoke for the review']")
+        owner.see("""!document.querySelector("[aria-label='Revoke for the review']")""")
+        guest.sees("You are logged out")
         guest.click_text("Log in")
         guest.sees("expired or was taken back")
         guest.click("#out button")
@@ -113,7 +122,7 @@ def test_who_may_only_look_is_offered_nothing_else(browser: Chromium, owner: Vis
     with visitor(browser, owner.address, apart=True) as guest:
         guest.meant = "401"
         guest.page.ask("Page.navigate", url=link)
-        guest.sees("You may look, not touch.", "header")
+        guest.sees("Read-only access", "header")
         guest.click_text("Stacks", "nav a")
         guest.sees("Hang: rank 5", "main")
         assert buttons(guest) == []
@@ -164,7 +173,7 @@ def title(page: Visitor, button: str) -> str:
 
 def test_who_may_view_is_offered_nothing_to_do(browser: Chromium, guarded: str) -> None:
     with holder(browser, guarded, "view") as page:
-        page.sees("You may look, not touch.", "header")
+        page.sees("Read-only access", "header")
         page.go("run/run-llama/stacks")
         page.sees("Hang: rank 5", "main")
         assert buttons(page) == ["Log out"]
@@ -187,7 +196,7 @@ def test_who_may_operate_is_told_what_needs_more(browser: Chromium, guarded: str
         page.sees("mistral", "h1")
         assert title(page, "Capture") == ""
         page.go("run/run-mistral/stacks")
-        assert title(page, "Look now") == ""
+        assert title(page, "Take stacks now") == ""
         page.go("run/run-llama/profiles")
         page.sees("aten::", "article .detail")
         assert "Delete …" not in buttons(page)

@@ -103,7 +103,7 @@ def test_wheel_and_keys_move_it(timeline: Visitor) -> None:
 
 def test_every_way_back_to_the_whole_run(timeline: Visitor) -> None:
     def zoomed() -> None:
-        timeline.click("[aria-label='Look closer']")
+        timeline.click("[aria-label='Zoom in']")
         timeline.see(ZOOMED)
 
     zoomed()
@@ -118,7 +118,7 @@ def test_every_way_back_to_the_whole_run(timeline: Visitor) -> None:
     timeline.click(plot("overview"))
     timeline.see(f"!{ZOOMED}")
     zoomed()
-    timeline.click("[aria-label='Look from further away']")
+    timeline.click("[aria-label='Zoom out']")
     timeline.see(f"!{ZOOMED}")
 
 
@@ -168,7 +168,7 @@ def test_a_click_tells_what_and_why(timeline: Visitor) -> None:
     timeline.sees("killed by SIGKILL", DETAILS)
     timeline.reload()
     timeline.sees("infrastructure recovery", DETAILS)
-    timeline.click_text("Look closer")
+    timeline.click_text("Zoom in")
     timeline.see("location.hash.includes('from=')")
     timeline.click("section[aria-label=Details] .close")
     timeline.see("!document.querySelector('section[aria-label=Details]')")

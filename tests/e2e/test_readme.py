@@ -95,7 +95,7 @@ def test_every_command_works(environment: dict[str, str]) -> None:
         made.unlink(missing_ok=True)
     assert "killed by SIGKILL" in said["make demo"]
     assert "demo-spirals" in said["make demo"]
-    assert "goodput: what the time went into" in said["make demo"]
+    assert "goodput: where the time went" in said["make demo"]
     assert "lost steps" in said["runwatch goodput first-run"]
     assert "attempt 2" in said["runwatch show first-run"]
     assert "killed by SIGKILL" in said["runwatch show first-run"]

@@ -81,7 +81,7 @@ def test_export_in_three_formats(recorded: Path, tmp_path: Path) -> None:
     assert len(losses) == 50
     assert losses[9] | {"time": "", "host": ""} == {
         "run": "line", "attempt": "1", "host": "", "process": "0", "device": "",
-        "metric": "loss", "step": "9", "time": "", "value": "0.1",
+        "metric": "loss", "step": "9", "time": "", "value": "0.1", "rank": "0",
     }  # fmt: skip
     assert {r["value"] for r in rows if r["metric"] == "bad"} == {"NaN"}
     parts = {(r["device"], r["value"]) for r in rows if r["metric"] == "parts"}

@@ -115,4 +115,4 @@ def test_sums_are_shown_by_group_user_and_week(
     shown = capsys.readouterr().out
     assert name in shown and "largest loss" in shown and "cost" in shown
     assert main(["goodput", "rl", "--by", by, "--dir", str(told)]) != 0
-    assert "either one run" in capsys.readouterr().err
+    assert "RUN does not go with" in capsys.readouterr().err

@@ -231,7 +231,7 @@ def test_the_demos_account_is_right_to_within_a_step(tmp_path: Path) -> None:
             env=inherited | {"COLUMNS": "100"}, capture_output=True, text=True, timeout=120,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
-        report = done.stdout.partition("goodput: what the time went into")[2]
+        report = done.stdout.partition("goodput: where the time went")[2]
         for words in ("productive steps", "waiting for data", "SIGKILL", "lost steps", "rank 2"):
             assert words in report
 

@@ -80,7 +80,7 @@ def test_e2_15_what_an_old_client_left_is_imported_once(bench: Bench) -> None:
     before = BUFFER.read_bytes()
     for _ in range(2):
         done = bench.run("recover", "--import-pkl", str(BUFFER))
-        assert "12 samples of 2 GPUs" in done.stdout and "stays as it is" in done.stderr
+        assert "12 samples of 2 GPUs" in done.stdout and "is left as it is" in done.stderr
     assert BUFFER.read_bytes() == before
     copy = bench.root / "renamed.pkl"
     shutil.copy(BUFFER, copy)

@@ -373,7 +373,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     where = ["--dir", str(tmp_path)]
     assert main(["share", "llama", "--days", "2", "--note", "for Ada", *where]) == 0
     out = capsys.readouterr().out
-    assert "shows llama, for looking only" in out and "/?token=rws_" in out
+    assert "shows llama, read-only" in out and "/?token=rws_" in out
     assert main(["share", "--list", "--json", *where]) == 0
     (listed,) = json.loads(capsys.readouterr().out)["shares"]
     assert (listed["run"], listed["note"]) == ("run-1", "for Ada")

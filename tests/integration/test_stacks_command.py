@@ -53,7 +53,7 @@ def test_without_an_agent_it_looks_by_itself(cluster: Cluster) -> None:
     assert "rank 0: " in said and line_of("read_socket") in said
     full = runwatch(cluster.node_root, "stacks", RUN, "--rank", "0").stdout
     assert "MainThread" in full and "runwatch-control" in full
-    assert "has not stood still" in runwatch(cluster.node_root, "stacks", RUN, "--history").stdout
+    assert "has no incident" in runwatch(cluster.node_root, "stacks", RUN, "--history").stdout
 
 
 @pytest.mark.xdist_group("stacks command")

@@ -186,7 +186,7 @@ def test_a_head_that_was_killed_leaves_a_note_that_says_whose_it_was(place: Plac
     assert (note["pid"], note["host"], note["runs"]) == (pid, this_host(), False)
     assert 0 < note["since_ns"] < answer["time_ns"]
     words = attention(answer, "head")
-    assert f"process {pid} on {this_host()}" in words and "nobody listens there" in words
+    assert f"process {pid} on {this_host()}" in words and "nothing listens there" in words
     assert str(place.head_root / "head.json") in words
 
 
@@ -207,14 +207,14 @@ def test_one_head_is_named_and_another_left_its_note_here(place: Place) -> None:
     answer = place.ask("--dir", str(first))
     assert answer["head"]["state"] == "well"
     assert f"http://127.0.0.1:{before + 1}" in attention(answer, "head")
-    assert "that process runs no more" in attention(answer, "head")
+    assert "that process has ended" in attention(answer, "head")
 
 
 def test_a_token_that_is_wrong_and_none_at_all(place: Place) -> None:
     place.begin()
     answer = place.ask(RUNWATCH_TOKEN="wrong")
     assert (answer["head"]["state"], answer["head"]["health"]["status"]) == ("token", "ok")
-    assert "does not know our token" in attention(answer, "head")
+    assert "refuses our token" in attention(answer, "head")
     answer = place.ask(RUNWATCH_TOKEN="", RUNWATCH_DIR=str(place.root), HOME="/")
     assert "we have no token" in attention(answer, "head")
     assert "RUNWATCH_TOKEN_FILE" in attention(answer, "head")
@@ -239,7 +239,7 @@ def test_an_agent_with_a_wrong_token_says_why_it_sends_nothing(place: Place) -> 
 def test_a_head_that_is_not_reached(place: Place) -> None:
     answer = place.ask()
     assert answer["head"]["state"] == "refused"
-    assert "nobody listens there" in attention(answer, "head")
+    assert "nothing listens there" in attention(answer, "head")
     with socket.create_server(("127.0.0.1", place.http_port)):
         answer = place.ask()
     assert answer["head"]["state"] == "silent"
@@ -255,7 +255,7 @@ def test_a_node_that_may_only_send_is_well(place: Place) -> None:
     place.start_agent()
     answer = place.wait_until_sending()
     assert answer["head"]["state"] == "refused" and answer["well"]
-    assert "only the head's health is not known here" in " ".join(place.say().stdout.split())
+    assert "only its health is unknown here" in " ".join(place.say().stdout.split())
 
 
 def test_a_head_named_in_the_settings_file(place: Place) -> None:
@@ -332,7 +332,7 @@ def test_what_waits_is_told_until_somebody_has_sent_it(place: Place) -> None:
     assert waiting["hosts"][0]["sender"] == "nobody"
     assert 100 * 40 < waiting["bytes"] < 100_000
     assert answer["time_ns"] - 60e9 < waiting["since_ns"] < answer["time_ns"]
-    assert "nobody sends it" in attention(answer, "agent")
+    assert "no agent sends them" in attention(answer, "agent")
     place.start_agent()
 
     def away() -> bool:
@@ -355,7 +355,7 @@ def test_without_a_head_journals_stay_and_that_is_well(place: Place) -> None:
     answer = place.ask()
     assert answer["well"]
     assert (answer["waiting"]["journals"], answer["waiting"]["journals_here"]) == (0, 1)
-    assert "no head is named" in place.say().stdout
+    assert "no head is set" in place.say().stdout
 
 
 def test_what_another_host_left_is_told_with_its_name(place: Place) -> None:
@@ -405,7 +405,9 @@ def test_programs_that_found_the_disk_full_are_told_of(place: Place, tmp_path: P
         [other] = place.spare.iterdir()
         assert answer["disk"]["moved"] == {"directory": str(other), "journals": 1}
         words = attention(answer, "disk")
-        assert "is full" in words and f"could not record here and did so in {other}" in words
+        assert (
+            "is full" in words and f"could not record here and recorded in {other} instead" in words
+        )
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=True)
 

@@ -61,4 +61,4 @@ def test_help_names_the_file_first(command: str, capsys: pytest.CaptureFixture[s
     assert "--token-file" in said
     if command != "agent":
         assert said.index("--token-file FILE") < said.index("  --token TOKEN")
-        assert "sees in `ps`" in " ".join(said.split())
+        assert "can see it in `ps`" in " ".join(said.split())

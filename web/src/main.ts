@@ -2,7 +2,7 @@ import { mount } from "svelte";
 import "./app.css";
 import App from "./App.svelte";
 
-// The token has become a cookie by now; it should not stay in the address bar or the history.
+// The token is a cookie by now: remove it from the address bar and the history.
 if (new URLSearchParams(location.search).has("token")) {
   history.replaceState(history.state, "", location.pathname + location.hash);
 }

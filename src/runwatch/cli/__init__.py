@@ -1,5 +1,5 @@
-"""The command line: one command per file, whose docstring is its help.
+"""The command line: one command per file; the file's docstring is its help.
 
-A command parses, asks, prints.  Answers come from the same HTTP application that a head serves:
-over the network when a head runs, in this process over the directory's own store when none does.
+A command parses its arguments, asks, and prints.  The HTTP application of the head answers: over
+the network if a head runs, else in this process, from the store in the directory.
 """

@@ -1,4 +1,4 @@
-"""Runwatch: what your run is doing, and who or what is to blame when it is not."""
+"""Runwatch: what your run is doing, and which rank, device or line is to blame when it stops."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from runwatch.terminal import shown
 COMMANDS: Final = {
     "demo": "a real training job with a crash and a restart, and its report",
     "ui": "serve a directory of journals in one process",
-    "head": "serve a cluster: take what agents send, keep it, answer",
+    "head": "serve a cluster: store what agents send, answer people and programs",
     "agent": "run this node's agent",
-    "status": "how head, agent and disk stand for you here, and what needs attention",
+    "status": "check the head, the agent and the disk; list what needs attention",
     "runs": "list runs",
-    "show": "show one run: state, processes, a chart; follows it live",
-    "goodput": "what a run's time went into, and what disruptions cost",
-    "session": "name a stretch of time; export what every device did in it",
-    "devices": "every accelerator of every node now, those first that hurt",
-    "stacks": "where a run's processes are now, or were when it hung; any local process",
-    "capture": "profiles of a run's processes now, on every host from the same moment on",
-    "profiles": "profile sessions: list, show, export, delete, and where they open",
-    "host": "serve the viewers for a directory of profiles",
-    "share": "make a link that lets others look at a run; list them, take them back",
-    "delete": "delete runs and all that was recorded of them; asks first",
+    "show": "show one run: state, ranks, a chart; follows it live",
+    "goodput": "show where a run's time went, and what disruptions cost",
+    "session": "name a period of time; export what every device did in it",
+    "devices": "list every accelerator of every node; those with trouble come first",
+    "stacks": "show the line each rank is at now, or was at when the run hung",
+    "capture": "profile a run now: every host starts at the same moment",
+    "profiles": "list, show, open, export and delete profiles",
+    "host": "serve XProf and Perfetto for a directory of profiles",
+    "share": "make a link that lets others look at a run; list and revoke links",
+    "delete": "delete runs with all their records; asks first",
     "restore": "bring back a run that was deleted",
-    "token": "make tokens with roles for jobs and people; list them, take them back",
+    "token": "make tokens with roles for jobs and people; list and revoke tokens",
     "export": "write every point of a run as CSV, Parquet or JSON",
-    "config": "show every setting and where it came from",
+    "config": "show every setting and where its value comes from",
 }
 
 TIMES: Final = ("--since", "--until", "--exclude")
-"""Options whose value may begin with a minus."""
+"""Options whose value may start with a minus sign."""
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
@@ -66,7 +66,7 @@ def parser(chosen: str | None) -> argparse.ArgumentParser:
 
 
 def _joined(words: Sequence[str]) -> list[str]:
-    """`--since -2h` as one word: apart, -2h would be taken for an option."""
+    """`--since -2h` as one word: argparse takes a separate -2h for an option."""
     joined: list[str] = []
     for word in words:
         if joined and joined[-1] in TIMES and re.match(r"-\d", word):
@@ -97,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader of our output has gone (`runwatch runs | head`); so may we, quietly.
+        # The reader of our output has ended (`runwatch runs | head`): end quietly, too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
 

@@ -1,4 +1,4 @@
-"""Asking an HTTP application in this process, without a port."""
+"""Call an HTTP application in this process, without a port."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ MOST_CHUNKS_WAITING: Final = 4
 
 
 class Exchange:
-    """One request.  `status` is known after construction; `body` yields as the application sends.
+    """One request.  `status` is set by the constructor; `body()` yields chunks as they are sent.
 
-    Unless a method is named, it is a POST with something to say, else a GET.
+    The default method is POST with a request body, and GET without one.
     """
 
     def __init__(
@@ -21,7 +21,7 @@ class Exchange:
         application: Any,
         loop: asyncio.AbstractEventLoop,
         target: str,
-        said: bytes | None = None,
+        request_body: bytes | None = None,
         method: str = "",
     ) -> None:
         parts = urlsplit(target)
@@ -32,7 +32,7 @@ class Exchange:
             "type": "http",
             "asgi": {"version": "3.0"},
             "http_version": "1.1",
-            "method": method or ("GET" if said is None else "POST"),
+            "method": method or ("GET" if request_body is None else "POST"),
             "scheme": "http",
             "path": unquote(parts.path),
             "raw_path": parts.path.encode(),
@@ -42,8 +42,8 @@ class Exchange:
             "client": ("127.0.0.1", 0),
             "server": ("localhost", 80),
         }
-        self._said = said or b""
-        self._asked = False
+        self._request_body = request_body or b""
+        self._body_sent = False
         self._running = loop.create_task(self._run(application))
         self.status: int = loop.run_until_complete(self._status)
 
@@ -55,7 +55,7 @@ class Exchange:
             self.hang_up()
 
     async def _next(self) -> bytes | None:
-        """The next chunk; None when the application is done, and its error if that ended it."""
+        """The next chunk, or None at the end.  Raises the application's error if it failed."""
         getting = asyncio.ensure_future(self._chunks.get())
         both = {getting, self._running}
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
@@ -68,7 +68,7 @@ class Exchange:
         return None
 
     def hang_up(self) -> None:
-        """Whoever reads the answer has had enough of it, or all of it."""
+        """Stop the application: the reader wants no more of the answer."""
         if not self._loop.is_closed():
             self._running.cancel()
             self._loop.run_until_complete(asyncio.wait([self._running]))
@@ -82,10 +82,10 @@ class Exchange:
             raise
 
     async def _receive(self) -> dict[str, Any]:
-        if self._asked:
-            await asyncio.Event().wait()  # we never hang up before the answer is complete
-        self._asked = True
-        return {"type": "http.request", "body": self._said, "more_body": False}
+        if self._body_sent:
+            await asyncio.Event().wait()  # wait: a second message would mean that we hung up
+        self._body_sent = True
+        return {"type": "http.request", "body": self._request_body, "more_body": False}
 
     async def _send(self, message: dict[str, Any]) -> None:
         if message["type"] == "http.response.start":

@@ -1,11 +1,11 @@
 """The demo's training program: one rank of a small data-parallel job, in NumPy.
 
-It learns to tell two spirals apart.  Every rank computes gradients on its own data, rank 0 adds
+It learns to tell two spirals apart.  Every rank computes gradients on its own data; rank 0 adds
 them up and sends the mean back, so ranks really wait for one another.  Two things go wrong on
-purpose: rank 2's data comes slowly for a while, and in the first attempt rank 1 is killed.
+purpose: rank 2's data is slow for a while, and rank 1 is killed in the first attempt.
 
-Run by `runwatch demo`; reads RANK and WORLD_SIZE like any job of its kind.  It keeps a watch of its
-own, too, so that Runwatch's account of it can be checked against what it really did.
+`runwatch demo` runs it.  It reads RANK and WORLD_SIZE, like any such job.  It also writes its own
+times to a file, so that tests can compare Runwatch's figures with what really happened.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Model:
 
 
 class Watch:
-    """Notes what the program does and when, a line each; a note outlives the process."""
+    """Writes what the program does and when, one line each; the lines survive a SIGKILL."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(exist_ok=True)
@@ -85,7 +85,7 @@ class Watch:
 
 
 class Mean:
-    """All-reduce by rank 0: every rank hands in a vector and gets the mean of all."""
+    """All-reduce through rank 0: every rank sends a vector and gets the mean of all."""
 
     def __init__(self, rank: int, world_size: int, address: str) -> None:
         self.peers: list[Connection] = []
@@ -147,7 +147,7 @@ def train(steps: int, checkpoint: Path, address: str, attempt: int) -> None:
         gradient = mean.of(gradient)
         model.weights = model.weights - LEARNING_RATE * gradient
         run.log(loss=loss, accuracy=accuracy, gradient_norm=float(np.linalg.norm(gradient)))
-        time.sleep(0.008)  # stands for the part of a step that an accelerator would take
+        time.sleep(0.008)  # stands for the time that an accelerator would take
         if rank == 0 and (step + 1) % CHECKPOINT_EVERY == 0:
             with run.span("checkpoint_save"):
                 _save(checkpoint, model.weights, step + 1)

@@ -11,9 +11,9 @@ def token_options(parser: argparse.ArgumentParser) -> None:
         "--token-file",
         type=Path,
         metavar="FILE",
-        help="what callers must know is in this file, mode 0600 (default $RUNWATCH_TOKEN_FILE, or "
-        "one that is made and kept)",
+        help="read the head's token from this file, mode 0600 (default: $RUNWATCH_TOKEN_FILE, or a "
+        "token that is made at the first start and kept)",
     )
     parser.add_argument(
-        "--token", help="the same as a word, which every user of this machine sees in `ps`"
+        "--token", help="the token itself; every user of this machine can see it in `ps`"
     )

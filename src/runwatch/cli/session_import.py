@@ -1,4 +1,4 @@
-"""Samples that clients of gswarm left on disk, into a store: see `wire/gswarm_pickle.py`."""
+"""Import samples that gswarm clients left on disk: see `wire/gswarm_pickle.py`."""
 
 from __future__ import annotations
 
@@ -30,43 +30,45 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dir", type=Path, help="a Runwatch directory (default $RUNWATCH_DIR)")
     parser.add_argument("--head", help="send them to this head instead: host:8090")
-    parser.add_argument("--json", action="store_true", help="print what was stored as JSON")
+    parser.add_argument(
+        "--json", action="store_true", help="print a report of what was stored, as JSON"
+    )
 
 
-def run(given: argparse.Namespace) -> int:
-    """`given`: path, remove, dir, head, json, and maybe token."""
-    files = gswarm_pickle.find(given.path)
+def run(arguments: argparse.Namespace) -> int:
+    """`arguments` has path, remove, dir, head, json; token is optional."""
+    files = gswarm_pickle.find(arguments.path)
     updates = [update for file in files for update in _read(file, len(files) == 1)]
     with tempfile.TemporaryDirectory(prefix="runwatch-") as place:
         written = write(Path(place), updates)
         if written:
-            _deliver(Path(place), written, given)
-    if given.json:
+            _deliver(Path(place), written, arguments)
+    if arguments.json:
         tables.print_json({"imported": [_plain(each) for each in written]})
     else:
         _tell(written, without_time=len(updates) - sum(each.samples for each in written))
-    _leave(files, remove=given.remove)
+    _leave(files, remove=arguments.remove)
     return 0
 
 
 def _read(file: Path, is_only: bool) -> list[object]:
-    found = gswarm_pickle.read(file)
+    samples = gswarm_pickle.read(file)
     if not file.stat().st_size:
         why = (
-            f"{file} is empty: gswarm 0.4.3 as it is installed cannot write its buffer; its "
-            "metrics_history_….pkl holds the last 1,000 samples"
+            f"{file} is empty: an installed gswarm 0.4.3 cannot write its buffer; look for "
+            "metrics_history_….pkl, which holds the last 1,000 samples"
         )
         if is_only:
             raise gswarm_pickle.NotABuffer(why)
         print(why, file=sys.stderr)
-    return found
+    return samples
 
 
-def _deliver(place: Path, written: Sequence[Written], given: argparse.Namespace) -> None:
-    token = getattr(given, "token", None) or token_of()
-    root = given.dir or runwatch_dir()
-    if given.head:
-        _ship(place, written, given.head, token_for(given.head, root, token))
+def _deliver(place: Path, written: Sequence[Written], arguments: argparse.Namespace) -> None:
+    token = getattr(arguments, "token", None) or token_of()
+    root = arguments.dir or runwatch_dir()
+    if arguments.head:
+        _ship(place, written, arguments.head, token_for(arguments.head, root, token))
         return
     with source.open_source(argparse.Namespace(dir=root, head=None)) as head:
         if isinstance(head, source.LocalSource):
@@ -75,15 +77,15 @@ def _deliver(place: Path, written: Sequence[Written], given: argparse.Namespace)
     serving = read_address(root)
     if serving is None or not serving.grpc:
         raise UsageError(
-            f"{root} is served by a head that takes nothing from elsewhere (`runwatch ui`): stop "
-            "it while you import"
+            f"{root} is served by `runwatch ui`, which accepts no data from others: stop it, "
+            "import, and start it again"
         )
     _ship(place, written, serving.grpc, token_for(serving.grpc, root))
 
 
 def _ship(place: Path, written: Sequence[Written], head: str, token: str) -> None:
     if head.startswith("http"):
-        raise UsageError(f"{head!r} is where people look; say where agents connect: host:8090")
+        raise UsageError(f"{head!r} is the address of the page; give the agents' one: host:8090")
     ca = os.environ.get("RUNWATCH_CA", "")
     ship_once(
         place,
@@ -110,17 +112,17 @@ def _tell(written: Sequence[Written], *, without_time: int) -> None:
     for each in written:
         print(
             f"{each.host}: {each.samples:,} samples of {each.devices} GPUs from "
-            f"{tables.time(each.start_ns)} to {tables.time(each.end_ns)} are stored, each once; "
-            f"session {each.name} holds them"
+            f"{tables.time(each.start_ns)} to {tables.time(each.end_ns)} are stored, each once, "
+            f"as session {each.name}"
         )
     if without_time:
-        print(f"{without_time:,} were left out: they do not say when, or were there twice")
+        print(f"{without_time:,} samples were left out: they have no time, or are duplicates")
     if not written:
-        print("there was nothing to store")
+        print("nothing to store: the files hold no samples")
 
 
 def _leave(files: Sequence[Path], *, remove: bool) -> None:
     for file in files:
         if remove:
             file.unlink()
-        print(f"{file} {'is removed' if remove else 'stays as it is'}", file=sys.stderr)
+        print(f"{file} {'is removed' if remove else 'is left as it is'}", file=sys.stderr)

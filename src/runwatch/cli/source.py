@@ -1,11 +1,10 @@
 """Where a command gets its answers: a head over HTTP, or the directory's own store.
 
-Both speak the head's HTTP API, so a number is the same wherever it is asked for.  With a head's
-address (`--head`, RUNWATCH_HEAD) that head is asked; else a head that already serves the
-directory; else the directory is opened here, its journals are read up to now, and nobody else is
-needed.
+Both speak the head's HTTP API, so a number is the same everywhere.  The first that is there
+answers: the head named by `--head` or RUNWATCH_HEAD; a head that already serves the directory; this
+process, which opens the directory and reads its journals up to now.
 
-Only who opens a directory imports the head: to ask one over HTTP takes half the time without.
+The head is imported only to open a directory: without it, asking over HTTP takes half the time.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ from runwatch.terminal import shown, shown_all
 TIMEOUT_SECONDS: Final = 30.0
 PATIENCE_SECONDS: Final = 1.0
 SMALL_ROUNDS: Final = 8
-"""So many that read little may follow another: what is damaged ends one early."""
+"""Stop after this many rounds that read little.  Damage in a journal also ends a round early."""
 MUCH_BYTES: Final = 32 << 20
-"""Half a million steps; to store less takes no longer than to wait for a page."""
+"""Half a million steps.  Storing less than this takes no longer than loading a page."""
 CHUNK: Final = 1 << 16
 
 Chunks = Iterator[bytes]
@@ -48,23 +47,23 @@ class Source(Protocol):
     name: str
 
     def get(self, path: str, **parameters: Any) -> Any:
-        """The JSON of `/api/v1<path>`; NotFound and UsageError for what the API refuses."""
+        """The JSON of `/api/v1<path>`; raises NotFound or UsageError if the API refuses."""
         ...
 
     def stream(self, path: str, **parameters: Any) -> Iterator[bytes]: ...
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Have something done; the JSON of the answer."""
+        """Send `body`; the JSON of the answer."""
         ...
 
     def delete(self, path: str, **parameters: Any) -> Any: ...
 
     def refresh(self) -> None:
-        """Take in what was recorded since."""
+        """Read what was recorded since the last time."""
         ...
 
     def follow(self) -> None:
-        """Take in what is recorded from now on, without being asked to."""
+        """From now on, read new records in the background."""
         ...
 
     def close(self) -> None: ...
@@ -76,29 +75,28 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
-def open_source(given: argparse.Namespace, *, only_goodput: bool = False) -> Iterator[Source]:
-    """`only_goodput`: nothing else will be asked, so that much that is not stored yet need not be
-    for that."""
-    source = _choose(given, only_goodput)
+def open_source(arguments: argparse.Namespace, *, only_goodput: bool = False) -> Iterator[Source]:
+    """`only_goodput`: only goodput will be asked, so large journals need not be stored first."""
+    source = _choose(arguments, only_goodput)
     try:
         yield source
     finally:
         source.close()
 
 
-def _choose(given: argparse.Namespace, only_goodput: bool) -> Source:
-    raw = bool(getattr(given, "json", False))
-    head = given.head or ("" if given.dir else os.environ.get("RUNWATCH_HEAD", ""))
+def _choose(arguments: argparse.Namespace, only_goodput: bool) -> Source:
+    raw = bool(getattr(arguments, "json", False))
+    head = arguments.head or ("" if arguments.dir else os.environ.get("RUNWATCH_HEAD", ""))
     if head:
         address = http_address(head)
-        token = token_for(address, given.dir or runwatch_dir(), token_of())
+        token = token_for(address, arguments.dir or runwatch_dir(), token_of())
         return RemoteSource(address, token, raw=raw)
-    root = given.dir or runwatch_dir()
+    root = arguments.dir or runwatch_dir()
     if not os.path.isdir(root):
         from runwatch.journal.moved import fallback_place
 
         other = fallback_place()
-        there = f" (what could not be recorded there is in {other})" if other.is_dir() else ""
+        there = f" (programs that could not record there used {other})" if other.is_dir() else ""
         raise NotFound(
             f"there is no Runwatch directory {root}{there}; name one with --dir, or record a run "
             "first (`runwatch demo` makes one)"
@@ -116,8 +114,8 @@ def _choose(given: argparse.Namespace, only_goodput: bool) -> Source:
             serving = read_address(root)
             if serving is not None and not serving.http:
                 raise HeadUnreachable(
-                    f"the head of {root} has no HTTP port to be asked on; stop it, or start it "
-                    "with one"
+                    f"the head of {root} has no HTTP port, so it cannot be asked; stop it, or "
+                    "restart it with one"
                 ) from busy
             if serving is not None:
                 remote = RemoteSource(serving.http, token_for(serving.http, root), raw=raw)
@@ -126,55 +124,56 @@ def _choose(given: argparse.Namespace, only_goodput: bool) -> Source:
                 print(_stale(root, serving, why, busy), file=sys.stderr)
                 return LocalSource(root, in_memory=True, raw=raw)
             if time.monotonic() > deadline:
-                # Another command follows a run: what the journals still hold answers as well.
+                # Another command holds the store: the journals can answer, too.
                 print(f"runwatch: {busy.args[0].split(';')[0]}: reading journals", file=sys.stderr)
                 return LocalSource(root, in_memory=True, raw=raw)
             time.sleep(0.05)
 
 
-def _stale(root: Path, said: Listening, why: str, busy: StoreBusy) -> str:
-    """A head that was killed leaves its note behind."""
+def _stale(root: Path, note: Listening, why: str, busy: StoreBusy) -> str:
+    """A head that was killed leaves its address file behind."""
     from runwatch.cli.pictures import tables
 
-    when = f" since {tables.time(said.since_ns)}" if said.since_ns else ""
-    where = f" on {said.host}" if said.host else ""
+    when = f" since {tables.time(note.since_ns)}" if note.since_ns else ""
+    where = f" on {note.host}" if note.host else ""
     return shown(
-        f"runwatch: no answer from the head of {root}: {ADDRESS_FILE} says that process {said.pid}"
-        f"{where} serves it at {said.http}{when}, and nobody answers there ({why}). Start it again "
+        f"runwatch: no answer from the head of {root}: {ADDRESS_FILE} says that process {note.pid}"
+        f"{where} serves it at {note.http}{when}, but nobody answers there ({why}). Start it again "
         f"(`runwatch head --dir {root}`), or remove {root / ADDRESS_FILE} if it is gone for good. "
         f"{busy.args[0].split(';')[0]}: reading journals"
     )
 
 
 def is_bare(root: Path) -> bool:
-    """Whether there are journals with much in them, and nobody has stored anything of them."""
+    """Whether the journals are large and none of them is stored yet."""
     if (root / "store").exists():
         return False
-    found = 0
+    journal_bytes = 0
     for segment in (root / "journals").glob("*/*.seg"):
         try:
             status = segment.stat()
-        except FileNotFoundError:  # dropped meanwhile
+        except FileNotFoundError:  # deleted meanwhile
             continue
-        found += min(status.st_size, status.st_blocks * 512)  # those that are written have holes
-        if found >= MUCH_BYTES:
+        # A segment that is being written is sparse: its blocks count, not its length.
+        journal_bytes += min(status.st_size, status.st_blocks * 512)
+        if journal_bytes >= MUCH_BYTES:
             return True
     return False
 
 
 def check_open(root: Path, *, may: Callable[[Path, int], bool] = os.access) -> None:
-    """Say it before half of it is read: another user's directory is closed, as a rule."""
+    """Refuse before anything is read: another user's directory is usually closed."""
     for folder in (root, root / "journals"):
         if os.path.exists(folder) and not may(folder, os.R_OK | os.X_OK):
             raise UsageError(
-                f"{folder} is not yours to read; name another directory with --dir, or ask its "
-                "owner for a link (`runwatch share`)"
+                f"you may not read {folder}; name another directory with --dir, or ask its owner "
+                "for a link (`runwatch share`)"
             )
 
 
 def _query(path: str, parameters: Mapping[str, Any]) -> str:
-    given = {k: v for k, v in parameters.items() if v is not None}
-    return f"/api/v1{quote(path)}" + (f"?{urlencode(given, doseq=True)}" if given else "")
+    present = {k: v for k, v in parameters.items() if v is not None}
+    return f"/api/v1{quote(path)}" + (f"?{urlencode(present, doseq=True)}" if present else "")
 
 
 def _refused(status: int, body: bytes) -> RunwatchError:
@@ -188,14 +187,14 @@ def _refused(status: int, body: bytes) -> RunwatchError:
 
 
 def _answer(chunks: Iterator[bytes], raw: bool) -> Any:
-    """What users recorded is in it, and a terminal would obey some of that; `raw`: it is printed
-    as JSON, which shows such characters as what they are."""
+    """Users' texts may hold control characters that a terminal obeys: they are made visible.
+    `raw`: the answer is printed as JSON, which escapes them anyway."""
     answer = json.loads(b"".join(chunks))
     return answer if raw else shown_all(answer)
 
 
 class _Asking:
-    """What both sources make of one question."""
+    """The part that both sources share: parameters in, JSON out."""
 
     _raw: bool
 
@@ -211,7 +210,7 @@ class _Asking:
     def delete(self, path: str, **parameters: Any) -> Any:
         return _answer(self._ask(_query(path, parameters), None, "DELETE"), self._raw)
 
-    def _ask(self, target: str, said: bytes | None, method: str = "") -> Iterator[bytes]:
+    def _ask(self, target: str, body: bytes | None, method: str = "") -> Iterator[bytes]:
         raise NotImplementedError
 
 
@@ -222,7 +221,7 @@ class RemoteSource(_Asking):
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     def is_away(self) -> str:
-        """Why nobody is there, if nobody is; one that is slow is not away."""
+        """Why no head answers; empty if one does.  A slow head counts as there."""
         try:
             with urllib.request.urlopen(f"{self.name}/api/v1/health", timeout=TIMEOUT_SECONDS) as a:
                 return "" if "status" in json.load(a) else "something else answers"
@@ -233,10 +232,10 @@ class RemoteSource(_Asking):
         except (urllib.error.URLError, OSError, HTTPException, ValueError, TypeError) as error:
             return str(getattr(error, "reason", error))
 
-    def _ask(self, target: str, said: bytes | None, method: str = "") -> Iterator[bytes]:
-        headers = self._headers | ({"Content-Type": "application/json"} if said else {})
+    def _ask(self, target: str, body: bytes | None, method: str = "") -> Iterator[bytes]:
+        headers = self._headers | ({"Content-Type": "application/json"} if body else {})
         request = urllib.request.Request(
-            self.name + target, data=said, headers=headers, method=method or None
+            self.name + target, data=body, headers=headers, method=method or None
         )
         try:
             with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
@@ -247,7 +246,7 @@ class RemoteSource(_Asking):
         except (urllib.error.URLError, OSError) as error:
             reason = getattr(error, "reason", error)
             raise HeadUnreachable(
-                f"no answer from the head at {self.name}: {reason}. Does it run? (`runwatch head`)"
+                f"no answer from the head at {self.name}: {reason}. Is it up? (`runwatch head`)"
             ) from error
 
     def refresh(self) -> None:
@@ -261,9 +260,9 @@ class RemoteSource(_Asking):
 
 
 class LocalSource(_Asking):
-    """The directory's store opened here, with its journals read up to now.
+    """Opens the directory's store in this process and reads its journals up to now.
 
-    `bare`: nothing is stored, and only goodput can be asked for.
+    `bare`: nothing is stored; only goodput can be asked for.
     """
 
     def __init__(
@@ -292,14 +291,14 @@ class LocalSource(_Asking):
         from runwatch.head.local import HURRY_BYTES
 
         with progress(f"reading journals in {self.name}", "rounds") as step:
-            # Those that record all the time leave no moment in which nothing is new.
+            # A busy run always has something new, so small rounds are counted.
             small = 0
             while small < SMALL_ROUNDS and (read := self._head.tail.round()):
                 small += read < HURRY_BYTES
                 step(1)
 
-    def _ask(self, target: str, said: bytes | None, method: str = "") -> Iterator[bytes]:
-        self._exchange = answer = Exchange(self._head.app, self._loop, target, said, method)
+    def _ask(self, target: str, body: bytes | None, method: str = "") -> Iterator[bytes]:
+        self._exchange = answer = Exchange(self._head.app, self._loop, target, body, method)
         if answer.status >= 400:
             raise _refused(answer.status, b"".join(answer.body()))
         yield from answer.body()
@@ -307,7 +306,7 @@ class LocalSource(_Asking):
     def take(self, root: Path) -> None:
         """Store what the journals of another directory hold."""
         if not self._lasts:
-            raise StoreBusy(f"nothing can be stored in {self.name}: it is in use, or not writable")
+            raise StoreBusy(f"cannot store into {self.name}: it is in use, or not writable")
         from runwatch.head.local import LocalTail
 
         tail = LocalTail(root, self._head.ingest)

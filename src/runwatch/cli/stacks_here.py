@@ -1,4 +1,4 @@
-"""Looking at a run's processes on this host, where no agent does it."""
+"""Read the stacks of a run's processes on this host when no agent runs here."""
 
 from __future__ import annotations
 

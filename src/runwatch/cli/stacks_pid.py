@@ -1,7 +1,7 @@
-"""One local process in the terminal: `runwatch stacks --pid PID`, with no set-up at all.
+"""`runwatch stacks --pid PID`: one local process in the terminal, without any set-up.
 
-Threads at the same place are shown once; idle ones that run nothing but library code (a pool
-waiting for work) are one line at the end.
+Threads at the same place are shown once.  Idle threads that run only library code (a pool waiting
+for work) share one line at the end.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Group = list[Thread]
 
 
 def show_pid(pid: int, *, native: bool, as_json: bool, console: Console) -> int:
-    """Look at the process and print what is seen; 1 when it cannot be seen."""
+    """Print the stacks of the process; returns 1 if they cannot be read."""
     stacks = _with_tasks(look(pid, native, LOOK_SECONDS))
     command = _command(pid)
     if as_json:
@@ -55,7 +55,7 @@ def show_pid(pid: int, *, native: bool, as_json: bool, console: Console) -> int:
 
 
 def _with_tasks(stacks: Stacks) -> Stacks:
-    """The tasks of an event loop, by the word of the program, if it writes a journal."""
+    """Add the tasks of an event loop.  Only a program that writes a journal can be asked."""
     if not runs_a_loop(stacks):
         return stacks
     journal, version = process.journal_of(stacks.pid), process.python_version(stacks.pid)
@@ -65,15 +65,15 @@ def _with_tasks(stacks: Stacks) -> Stacks:
 
 
 def groups(threads: Iterable[Thread]) -> list[Group]:
-    """Threads with identical stacks together: the main one's first, the idle last."""
-    found: dict[tuple[Frame, ...], Group] = {}
+    """Threads with identical stacks together: the main thread's group first, idle ones last."""
+    by_frames: dict[tuple[Frame, ...], Group] = {}
     for thread in threads:
-        found.setdefault(thread.frames, []).append(thread)
-    return sorted(found.values(), key=_order)
+        by_frames.setdefault(thread.frames, []).append(thread)
+    return sorted(by_frames.values(), key=_order)
 
 
 def is_waiting_for_work(thread: Thread) -> bool:
-    """Idle, and in nobody's code but the standard library's or ours."""
+    """Idle, and only in code of the standard library or of Runwatch."""
     if thread.is_main or thread.holds_gil or not thread.idle:
         return False
     if thread.name.startswith("runwatch"):
@@ -105,7 +105,7 @@ def _heading(stacks: Stacks, command: str) -> Text:
 
 
 def print_threads(threads: Sequence[Thread], console: Console, folder: str = "") -> None:
-    """`folder`: files below it are named from there."""
+    """Files below `folder` are shown relative to it."""
     waiting = [thread for thread in threads if is_waiting_for_work(thread)]
     for group in groups(thread for thread in threads if thread not in waiting):
         console.print()
@@ -155,12 +155,12 @@ def _frames(frames: Sequence[Frame], folder: str) -> Table:
     here = next((frame for frame in frames if _is_users(frame)), None)
     if not frames:
         table.add_row(Text("no Python frame", style="dim"), "")
-    for frame in _telling(frames):
+    for frame in _useful(frames):
         table.add_row(*_cells(frame, folder, is_here=frame is here))
     return table
 
 
-def _telling(frames: Sequence[Frame]) -> list[Frame]:
+def _useful(frames: Sequence[Frame]) -> list[Frame]:
     """Without the native frames that only start Python, and without the same line twice."""
     last = max((i for i, frame in enumerate(frames) if not frame.native), default=len(frames))
     kept = frames[: last + 1]
@@ -178,7 +178,7 @@ def _cells(frame: Frame, folder: str, *, is_here: bool) -> tuple[Text, Text]:
 
 
 def _is_users(frame: Frame) -> bool:
-    """The innermost of these is where a reader looks first."""
+    """Not a library's.  The innermost of these is where a reader looks first."""
     return not frame.native and not _LIBRARY.search(frame.file)
 
 
@@ -211,7 +211,7 @@ def print_problems(stacks: Stacks, console: Console) -> None:
     facts = None if stacks.threads else process.look_up(stacks.pid)
     if facts is not None and facts.tasks and facts.state not in process.DEAD:
         console.print()
-        console.print(Text("What the kernel tells", style="bold"))
+        console.print(Text("What the kernel reports", style="bold"))
         console.print(Padding(_tasks(facts), (0, 0, 0, 3)))
 
 
@@ -231,7 +231,7 @@ def _command(pid: int, proc: Path = PROC) -> str:
         words = (proc / str(pid) / "cmdline").read_bytes().split(b"\0")
     except OSError:
         return ""
-    # A program given on the command line (python -c) has lines of its own.
+    # A program on the command line (python -c) has line breaks: they become spaces.
     text = " ".join(b" ".join(words).decode(errors="replace").split())
     return text if len(text) <= 160 else text[:159] + "…"
 

@@ -1,4 +1,4 @@
-"""Points as comma-separated text with a header; see `rows.py` for the columns."""
+"""Points as CSV with a header; see `rows.py` for the columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _END = "\r\n"
 
 
 def csv_text(batches: Iterable[ExportBatch]) -> Iterator[str]:
-    """The text in pieces, the header first."""
+    """The text in chunks; the header comes first."""
     yield ",".join(COLUMNS) + _END
     for batch in batches:
         yield text.lines(
@@ -21,8 +21,8 @@ def csv_text(batches: Iterable[ExportBatch]) -> Iterator[str]:
             text.heads(batch, _head),
             text.integers(batch.step, absent=""),
             text.numbers(batch.value, exponents=True),
+            text.tails(batch, _tail),
             around_time=(",", ","),
-            end=_END,
         )
 
 
@@ -30,3 +30,7 @@ def _head(head: Head) -> str:
     row = io.StringIO()
     csv.writer(row, lineterminator=",").writerow(head)
     return row.getvalue()
+
+
+def _tail(rank: int) -> str:
+    return f",{rank}{_END}"

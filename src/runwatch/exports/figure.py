@@ -1,10 +1,10 @@
 """Devices over time as a figure for a report: PDF, PNG or SVG.
 
-Up to 16 devices are lines, more are heat maps (a row per device), one panel for each quantity that
-was recorded.  A gap in the data is a gap in the figure.
+Each recorded quantity has a panel.  Up to 16 devices are lines; more are a heat map with a row per
+device.  A gap in the data is a gap in the figure.
 
-Drawing takes seconds of a core: call it from a thread or a process, never in an event loop.  Needs
-matplotlib (`pip install 'runwatch[plots]'`), which is loaded when something is drawn.
+Drawing takes seconds of a core: call it from a thread or a process, never in an event loop.  It
+needs matplotlib (`pip install 'runwatch[plots]'`), which is imported only to draw.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _WIDTH: Final = 11.0
 _BUCKETS: Final = 600
 _CELLS: Final = 1000
 _ROW_NAMED: Final = 0.09
-"""Inches; in thinner rows hosts are named, not devices."""
+"""Inches; if rows are thinner, hosts are named instead of devices."""
 
 _INK: Final = "#22272e"
 _FAINT: Final = "#6b7683"
 _RULE: Final = "#d9dee4"
 _ABSENT: Final = "#eceff2"
-# Told apart also by people who see few colours, and in grey by their lightness.
+# Safe for colour-blind people; in grey they differ in lightness.
 _LINES: Final = (
     "#1f6fb4", "#e1762b", "#2a9d6f", "#b8437a", "#7a5bc2", "#c2a21b", "#3fb1ce", "#7d4b32",
 )  # fmt: skip
@@ -64,12 +64,12 @@ _SHADES: Final = {
 
 
 def draw(source: str | Path | Mapping[str, Any] | Recorded, out: str | Path) -> Path:
-    """Draw a session's export (a path or a document) or curves into `out`; its suffix says how."""
+    """Draw a session's export (a path or a document) or curves into `out`, a .pdf, .png or .svg."""
     out = Path(out)
     check_drawing(out)
     recorded = load(source)
     if not recorded.values:
-        raise UsageError(f"{recorded.name!r} has frames but no numbers: there is nothing to draw")
+        raise UsageError(f"{recorded.name!r} has frames without numbers: there is nothing to draw")
     matplotlib = _matplotlib()
     with matplotlib.rc_context(_STYLE):
         _save(_figure(recorded), out)
@@ -77,9 +77,9 @@ def draw(source: str | Path | Mapping[str, Any] | Recorded, out: str | Path) -> 
 
 
 def check_drawing(out: Path) -> None:
-    """Before it takes long to find out."""
+    """Fail early: before the data are read."""
     if out.suffix.lower() not in SUFFIXES:
-        raise UsageError(f"cannot draw {out.name!r}: end it with {', '.join(SUFFIXES)}")
+        raise UsageError(f"cannot draw {out.name!r}: its name must end with {', '.join(SUFFIXES)}")
     _matplotlib()
 
 
@@ -88,7 +88,7 @@ def _matplotlib() -> Any:
         import matplotlib
     except ImportError as error:
         raise UsageError(
-            "drawing needs matplotlib: pip install 'runwatch[plots]' (the summary does not)"
+            "drawing needs matplotlib: pip install 'runwatch[plots]'; the summary works without"
         ) from error
     return matplotlib
 
@@ -138,7 +138,7 @@ def _save(figure: Figure, out: Path) -> None:
 
 
 def _figure(recorded: Recorded) -> Figure:
-    from matplotlib.figure import Figure  # no pyplot: it keeps every figure, and is for one thread
+    from matplotlib.figure import Figure  # not pyplot: it keeps every figure and is not thread-safe
 
     as_map = len(recorded.devices) > MOST_LINES
     names = _names(recorded)
@@ -181,7 +181,7 @@ def _panel_height(recorded: Recorded, as_map: bool) -> float:
 
 
 def _names(recorded: Recorded) -> list[str]:
-    """host:index; the model, too, where there are several."""
+    """host:index; with the model if there are several models."""
     parts = [device.rsplit(":", 1) for device in recorded.devices]
     models = {part[-1] for part in parts}
     if len(models) == 1 and all(len(part) == 2 for part in parts):
@@ -244,9 +244,9 @@ def _lines(
 def _reduced(
     elapsed: Seconds, line: Floats, recorded: Recorded
 ) -> tuple[Seconds, Floats, Floats, Floats]:
-    """Where, and the lowest, mean and highest of each of at most _BUCKETS stretches.
+    """Position, minimum, mean and maximum of each of at most _BUCKETS buckets.
 
-    A device that was silent, or a session that was, leaves a gap.
+    A silent device or a paused session leaves a gap.
     """
     known = np.isfinite(line)
     if not known.any():
@@ -266,7 +266,7 @@ def _reduced(
 
 
 def _broken(elapsed: Seconds, line: Floats, recorded: Recorded) -> tuple[Seconds, Floats]:
-    """With nothing in the middle of each pause, so that no line crosses it."""
+    """Add a NaN in the middle of each pause, so that no line crosses it."""
     pauses = recorded.pauses()
     if not pauses:
         return elapsed, line
@@ -278,7 +278,7 @@ def _broken(elapsed: Seconds, line: Floats, recorded: Recorded) -> tuple[Seconds
 def _by_cell(
     join: np.ufunc, values: npt.NDArray[Any], elapsed: Seconds, count: int, empty: float
 ) -> npt.NDArray[np.float64]:
-    """The last axis, which runs along `elapsed`, in `count` equally long stretches."""
+    """Reduce the last axis, which runs along `elapsed`, to `count` equally long cells."""
     span = elapsed[-1] - elapsed[0] or 1.0
     cells = np.minimum(((elapsed - elapsed[0]) / span * count).astype(np.int64), count - 1)
     starts = np.flatnonzero(np.diff(cells, prepend=-1))
@@ -292,7 +292,7 @@ def _by_cell(
 def _between_moments(
     elapsed: Seconds, cells: npt.NDArray[np.int64], count: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Stretches that no moment fell into, though none is missing, and those before them."""
+    """Cells without a moment that are no gap, and for each the cell before it."""
     empty = np.setdiff1d(np.arange(count), cells)
     after = np.searchsorted(cells, empty)
     steps = np.diff(elapsed)
@@ -352,7 +352,7 @@ def _heat_map(
         cmap=_shades(quantity),
         vmin=0,
         vmax=quantity.top or max(float(np.nanmax(values)), 1e-9),
-        # More rows than pixels are averaged: of one in eight nobody would see the other seven.
+        # With more rows than pixels, average them: else one row in eight would hide seven.
         interpolation="nearest" if len(values) <= 256 else "antialiased",
         zorder=2,
     )
@@ -367,7 +367,7 @@ def _heat_map(
 
 
 def _shades(quantity: Quantity) -> Any:
-    """From nearly white, so that what stands still shows, but never as what is absent."""
+    """Starts just above white, so that an idle device differs from a missing one."""
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
 
@@ -376,9 +376,9 @@ def _shades(quantity: Quantity) -> Any:
 
 
 def _binned(elapsed: Seconds, values: Floats) -> npt.NDArray[np.float64]:
-    """A column for each of the moments, or for as many stretches as there can be pixels.
+    """A column per moment, but at most _CELLS.
 
-    Columns are equally long, so that pauses of the whole session are empty ones.
+    All columns are equally long, so a pause of the whole session shows as empty columns.
     """
     period = float(np.median(np.diff(elapsed))) if len(elapsed) > 1 else 1.0
     moments = round((elapsed[-1] - elapsed[0]) / period) if period > 0 else len(elapsed)
@@ -399,7 +399,7 @@ def _name_rows(axis: Axes, recorded: Recorded) -> None:
         _name_hosts(axis, recorded)
     edges = _edges(recorded.hosts)
     if _panel_height(recorded, True) / len(edges) < _ROW_NAMED:
-        return  # lines between hosts would be all there is to see
+        return  # lines between hosts would cover the rows
     for edge in edges[1:-1]:
         axis.axhline(edge, color="white", linewidth=0.8, zorder=3)
 

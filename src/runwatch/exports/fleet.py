@@ -1,8 +1,8 @@
-"""Which accelerators and hosts there are, and which series are theirs.
+"""The accelerators and hosts, and the series of each.
 
-A device is one board whatever happens around it: a new agent on its host, another run that holds
-it, each begins new series.  Its id is `host:index:name`; where two of one host claim the same
-(containers that share a hostname), the later one's host is written `host#2`.
+A device is one board.  A new agent on its host, or another run that uses it, starts new series of
+the same device.  Its id is `host:index:name`.  If two devices claim one id (containers that share a
+hostname), the later one's host is written `host#2`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from runwatch.rows import SeriesRow
 from runwatch.store.store import Store
 
 UNHEALTHY_SECONDS: Final = 30.0
-"""Who has sent nothing for so long is called so."""
+"""A sender that is silent for longer is called unhealthy."""
 
 DEVICE_METRICS: Final[Mapping[str, tuple[str, ...]]] = {
     "util": ("gpu_utilization_percent", "tpu_duty_cycle_percent"),
@@ -47,9 +47,9 @@ Columns = dict[str, list[int]]
 class Device:
     id: str
     host: str
-    """As it is called on its own."""
+    """The host's own name."""
     label: str
-    """As it is called among all: `host`, or `host#2`."""
+    """The name among all hosts: `host`, or `host#2`."""
     index: int
     name: str
     series: Columns = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Fleet:
 
 
 def survey(store: Store) -> Fleet:
-    """Everything that agents and guests ever told of."""
+    """All devices and hosts that agents and gswarm clients ever reported."""
     agents = {row.journal for row in store.processes() if row.role == "agent"}
     devices, hosts = _Devices(), _Hosts()
     for column, metrics in DEVICE_METRICS.items():
@@ -83,8 +83,8 @@ def survey(store: Store) -> Fleet:
             if row.device in ("", "/"):
                 hosts.add(column, row)
     return Fleet(
-        sorted(devices.found.values(), key=lambda d: (d.label, d.index, d.id)),
-        sorted(hosts.found.values(), key=lambda host: host.label),
+        sorted(devices.by_identity.values(), key=lambda d: (d.label, d.index, d.id)),
+        sorted(hosts.by_label.values(), key=lambda host: host.label),
     )
 
 
@@ -97,16 +97,16 @@ def _rows(store: Store, metrics: Iterable[str], agents: set[JournalId]) -> Itera
 
 class _Devices:
     def __init__(self) -> None:
-        self.found: dict[tuple[str, ...], Device] = {}
+        self.by_identity: dict[tuple[str, ...], Device] = {}
         self._taken: dict[str, tuple[str, ...]] = {}
 
     def add(self, column: str, row: SeriesRow) -> None:
         uuid, slot = row.labels.get("uuid", ""), row.labels.get("client", "")
         own = (uuid,) if uuid else (slot, row.device)
         identity = (row.host, *own, row.labels.get("mig", ""))
-        device = self.found.get(identity)
+        device = self.by_identity.get(identity)
         if device is None:
-            device = self.found[identity] = self._new(identity, row)
+            device = self.by_identity[identity] = self._new(identity, row)
         device.series.setdefault(column, []).append(row.series)
         device.journals.add(row.journal)
 
@@ -126,12 +126,12 @@ class _Devices:
 
 class _Hosts:
     def __init__(self) -> None:
-        self.found: dict[tuple[str, str], Host] = {}
+        self.by_label: dict[tuple[str, str], Host] = {}
 
     def add(self, column: str, row: SeriesRow) -> None:
         slot = row.labels.get("client", "")
         label = row.host if slot in ("", "1") else f"{row.host}#{slot}"
-        host = self.found.setdefault((row.host, label), Host(row.host, label))
+        host = self.by_label.setdefault((row.host, label), Host(row.host, label))
         host.series.setdefault(column, []).append(row.series)
         host.journals.add(row.journal)
 

@@ -1,12 +1,12 @@
-"""A session's samples as frames: what every device showed at one moment.
+"""A session's samples as frames: the values of every device at one moment.
 
-The store gives series one after the other; a frame goes across them.  So time is taken in windows
-small enough to hold, each is read and turned, and nothing of it is kept but the last value of
-columns that are read more rarely than others.
+The store returns one series after the other, but a frame cuts across all series.  So time is read
+in windows that fit into memory.  From one window to the next only the last values of slow columns
+are kept.
 
-A moment is a time at which a device's utilisation or memory was read.  Moments of different
-devices that fall into the same period are one frame; a device's second moment in a period is in a
-second frame, so that each sample is in exactly one.
+A moment is a time at which a device's utilisation or memory was read.  Moments of different devices
+in the same period are one frame.  A device's second moment in a period goes to a second frame, so
+that each sample is in exactly one frame.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from runwatch.views.sessions import Session
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Known = tuple[Integers, Integers, Floats]
-"""Whose, when and what, sorted by the first two."""
+"""Device, time and value, sorted by device and time."""
 
 WINDOW_POINTS: Final = 400_000
 LONGEST_WINDOW_NS: Final = 3600 * 10**9
@@ -41,25 +41,25 @@ class Part:
     """Some frames of a session.  Row i of the columns is a sample; samples are in frame order."""
 
     time_ns: Integers
-    """Of each frame: its earliest moment."""
+    """Per frame: its earliest moment."""
     first: Integers
-    """Of each frame: its first sample; one more at the end."""
+    """Per frame: the index of its first sample; one more at the end."""
     device: Integers
-    """Of each sample: the device's place in the fleet."""
+    """Per sample: the device's index in the fleet."""
     columns: Mapping[str, Floats]
-    """Of each sample; what was not read is NaN."""
+    """Per sample; NaN if it was not read."""
     dram_util: Floats
     disk_util: Floats
-    """Of each frame and host."""
+    """Per frame and host."""
     silent: npt.NDArray[np.bool_]
-    """Of each frame and sender: it was in the session, and has not been heard for long."""
+    """Per frame and sender: it was in the session, and has been silent for long."""
 
     def __len__(self) -> int:
         return len(self.time_ns)
 
 
 class Frames:
-    """Iterating reads the session from its start; `senders` names the columns of `silent`."""
+    """Iterate to read the session from its start.  `senders` names the columns of `silent`."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Frames:
         columns: Sequence[str] = tuple(DEVICE_METRICS),
         sparse_windows: int | None = None,
     ) -> None:
-        """After so many windows with next to nothing in them it is enough; None: never."""
+        """`sparse_windows`: stop after this many windows with almost no data; None: never."""
         self._store = store
         self._session = session
         self._now_ns = now_ns
@@ -104,7 +104,7 @@ class Frames:
             yield from self._windows(stretch.start_ns, end_ns, state)
 
     def _totals(self) -> dict[int, float]:
-        """What a device has in all is read rarely, and never changes."""
+        """Each device's total memory: it is read rarely, and never changes."""
         whose = {
             id: number
             for number, device in enumerate(self.devices)
@@ -119,30 +119,30 @@ class Frames:
         width, at = min(width, widest), start_ns
         while at < end_ns:
             until = min(at + width * period, end_ns)
-            found = self._reader.read(at, until, 2 * self._most if width > 1 else None)
-            if found is None:
+            window = self._reader.read(at, until, 2 * self._most if width > 1 else None)
+            if window is None:
                 width = max(1, width // 4)
                 continue
-            if not found.rows:
-                at = self._behind_nothing(until, end_ns, widest * period)
+            if not window.rows:
+                at = self._next_data(until, end_ns, widest * period)
                 continue
-            if self._sparse is not None and found.rows < self._most // 400:
+            if self._sparse is not None and window.rows < self._most // 400:
                 self._sparse -= 1
                 if self._sparse < 0:
                     return
-            part = self._part(found, start_ns, state)
-            state.keep(found)
+            part = self._part(window, start_ns, state)
+            state.keep(window)
             if len(part):
                 yield part
             at = until
-            if found.rows < self._most // 4:
+            if window.rows < self._most // 4:
                 width = min(2 * width, widest)
-            elif found.rows > self._most:
+            elif window.rows > self._most:
                 width = max(1, width // 2)
 
-    def _behind_nothing(self, at: int, end_ns: int, stride: int) -> int:
-        """Where something may begin: a session says itself how far back it reaches, and to 1970 it
-        is half a million windows of nothing."""
+    def _next_data(self, at: int, end_ns: int, stride: int) -> int:
+        """A time before which there is no data.  A session may claim to start in 1970: that would
+        be half a million empty windows, so the stride doubles."""
         while at < end_ns:
             until = min(at + stride, end_ns)
             if self._reader.read(at, until, 0) is None:
@@ -150,43 +150,43 @@ class Frames:
             at, stride = until, 2 * stride
         return at
 
-    def _part(self, found: _Found, origin_ns: int, state: _State) -> Part:
+    def _part(self, window: _Window, origin_ns: int, state: _State) -> Part:
         has_devices = bool(self.devices)
-        who, time_ns = found.moments(MOMENTS if has_devices else _HOST_MOMENTS)
+        who, time_ns = window.moments(MOMENTS if has_devices else _HOST_MOMENTS)
         period = (time_ns - origin_ns) // self._session.period_ns
         frame, first, order = _frames(who, period)
         who, time_ns, frame = who[order], time_ns[order], frame[order]
         at_ns = np.minimum.reduceat(time_ns, first[:-1]) if len(first) > 1 else time_ns[:0]
-        columns = {column: state.asof(found, column, who, time_ns) for column in self._columns}
-        silent = state.silence(self._sender, found, at_ns, len(self.senders))
-        dram, disk = self._hosts(found, state, at_ns)
+        columns = {column: state.asof(window, column, who, time_ns) for column in self._columns}
+        silent = state.silence(self._sender, window, at_ns, len(self.senders))
+        dram, disk = self._hosts(window, state, at_ns)
         if not has_devices:
             first, who = np.zeros(len(at_ns) + 1, np.int64), who[:0]
             columns = {column: values[:0] for column, values in columns.items()}
         return Part(at_ns, first, who, columns, dram, disk, silent)
 
-    def _hosts(self, found: _Found, state: _State, at_ns: Integers) -> tuple[Floats, Floats]:
+    def _hosts(self, window: _Window, state: _State, at_ns: Integers) -> tuple[Floats, Floats]:
         """Memory and disk in use, in percent, of each frame and host."""
         count = len(self.hosts)
         who = np.tile(np.arange(count, dtype=np.int64) + len(self.devices), len(at_ns))
         time_ns = np.repeat(at_ns, count)
 
         def column(name: str) -> Floats:
-            return state.asof(found, f"host.{name}", who, time_ns).reshape(len(at_ns), count)
+            return state.asof(window, f"host.{name}", who, time_ns).reshape(len(at_ns), count)
 
         with np.errstate(invalid="ignore", divide="ignore"):
             dram = 100 * column("memory_used") / column("memory_limit")
             disk = 100 * (1 - column("disk_free") / column("disk_size"))
-        told_dram, told_disk = column("memory_percent"), column("disk_percent")
+        read_dram, read_disk = column("memory_percent"), column("disk_percent")
         return (
-            np.where(np.isnan(told_dram), dram, told_dram),
-            np.where(np.isnan(told_disk), disk, told_disk),
+            np.where(np.isnan(read_dram), dram, read_dram),
+            np.where(np.isnan(read_disk), disk, read_disk),
         )
 
 
 def _frames(who: Integers, period: Integers) -> tuple[Integers, Integers, Integers]:
-    """Of moments in (device, time) order: each one's frame, each frame's first sample (in frame
-    order, one more at the end), and the order that sorts the moments by frame."""
+    """For moments in (device, time) order: the frame of each, the first sample of each frame (in
+    frame order, one more at the end), and the order that sorts the moments by frame."""
     count = len(who)
     if not count:
         nothing = np.zeros(0, np.int64)
@@ -209,8 +209,8 @@ def _frames(who: Integers, period: Integers) -> tuple[Integers, Integers, Intege
 # ── reading ────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Found:
-    """One window's points, by column: whose they are, when, and the values, in that order."""
+class _Window:
+    """One window's points by column: device, time and value."""
 
     def __init__(self, columns: Mapping[str, Known], rows: int) -> None:
         self.columns = columns
@@ -230,34 +230,34 @@ class _Found:
 
 
 class _Reader:
-    """Series in, columns out; times of hosts whose clocks are off are put right."""
+    """Reads series, returns columns.  Corrects the times of hosts whose clocks are wrong."""
 
     def __init__(self, store: Store, clocks: Mapping[str, int]) -> None:
         self._store = store
         self._clocks = clocks
         self._names: list[str] = []
-        self._given: list[tuple[int, int, int, int]] = []
+        self._added: list[tuple[int, int, int, int]] = []
 
     def __len__(self) -> int:
-        return len(self._given)
+        return len(self._added)
 
     def add(self, series: int, column: str, who: int, host: str) -> None:
         if column not in self._names:
             self._names.append(column)
-        self._given.append((series, self._names.index(column), who, self._clocks.get(host, 0)))
+        self._added.append((series, self._names.index(column), who, self._clocks.get(host, 0)))
 
     def finish(self) -> None:
-        table = np.array(sorted(self._given) or np.zeros((0, 4)), np.int64).reshape(-1, 4)
+        table = np.array(sorted(self._added) or np.zeros((0, 4)), np.int64).reshape(-1, 4)
         self._series, self._column, self._who, self._ahead = table.T
 
-    def read(self, start_ns: int, end_ns: int, most: int | None) -> _Found | None:
-        """All points in the window; None when there are more than `most`."""
+    def read(self, start_ns: int, end_ns: int, most: int | None) -> _Window | None:
+        """All points in the window; None if there are more than `most`."""
         parts: list[Known] = []
         rows = 0
         for ahead in np.unique(self._ahead).tolist():
-            wanted = self._series[self._ahead == ahead].tolist()
-            found = self._store.points(wanted, start_ns=start_ns + ahead, end_ns=end_ns + ahead)
-            for points in found:
+            series = self._series[self._ahead == ahead].tolist()
+            pages = self._store.points(series, start_ns=start_ns + ahead, end_ns=end_ns + ahead)
+            for points in pages:
                 rows += len(points)
                 if most is not None and rows > most:
                     return None
@@ -267,9 +267,9 @@ class _Reader:
     def _placed(self, points: PointColumns, ahead: int) -> Known:
         return np.searchsorted(self._series, points.series), points.time_ns - ahead, points.value
 
-    def _sorted(self, parts: Sequence[Known], rows: int) -> _Found:
+    def _sorted(self, parts: Sequence[Known], rows: int) -> _Window:
         if not parts:
-            return _Found({}, 0)
+            return _Window({}, 0)
         place = np.concatenate([part[0] for part in parts])
         time_ns = np.concatenate([part[1] for part in parts])
         value = np.concatenate([part[2] for part in parts])
@@ -277,7 +277,7 @@ class _Reader:
         order = np.lexsort((time_ns, who, column))
         column, who, time_ns, value = column[order], who[order], time_ns[order], value[order]
         edges = np.searchsorted(column, np.arange(len(self._names) + 1))
-        return _Found(
+        return _Window(
             {
                 name: (who[low:high], time_ns[low:high], value[low:high])
                 for name, low, high in zip(self._names, edges[:-1], edges[1:], strict=True)
@@ -288,7 +288,7 @@ class _Reader:
 
 
 class _State:
-    """What was last read of each column before the current window, and when each was heard."""
+    """The last value of each column before the current window, and when each sender was heard."""
 
     def __init__(self) -> None:
         self._last: dict[str, dict[int, tuple[int, float]]] = {}
@@ -296,25 +296,25 @@ class _State:
     def seed(self, column: str, values: Mapping[int, float]) -> None:
         self._last[column] = {who: (0, value) for who, value in values.items()}
 
-    def keep(self, found: _Found) -> None:
-        for name, (who, time_ns, value) in found.columns.items():
+    def keep(self, window: _Window) -> None:
+        for name, (who, time_ns, value) in window.columns.items():
             if name in MOMENTS or not len(who):
                 continue
             ends = np.append(np.flatnonzero(who[1:] != who[:-1]), len(who) - 1)
             last = zip(time_ns[ends].tolist(), value[ends].tolist(), strict=True)
             self._last.setdefault(name, {}).update(zip(who[ends].tolist(), last, strict=True))
 
-    def asof(self, found: _Found, column: str, who: Integers, time_ns: Integers) -> Floats:
-        """The value that each had at its time; NaN where it was not read lately enough."""
-        known = self._with_last(found, column)
+    def asof(self, window: _Window, column: str, who: Integers, time_ns: Integers) -> Floats:
+        """The value of each device at its time; NaN if the last reading is too old."""
+        known = self._with_last(window, column)
         return (
             np.full(len(who), np.nan)
             if known is None
             else _asof(known, who, time_ns, _held_ns(column))
         )
 
-    def _with_last(self, found: _Found, column: str) -> Known | None:
-        now, last = found.columns.get(column), self._last.get(column)
+    def _with_last(self, window: _Window, column: str) -> Known | None:
+        now, last = window.columns.get(column), self._last.get(column)
         if not last:
             return now
         old = (
@@ -325,14 +325,14 @@ class _State:
         return _in_order(old) if now is None else _joined(old, now)
 
     def silence(
-        self, sender: Integers, found: _Found, at_ns: Integers, count: int
+        self, sender: Integers, window: _Window, at_ns: Integers, count: int
     ) -> npt.NDArray[np.bool_]:
-        """Of each frame and sender: heard of in this session, but not lately."""
-        places, time_ns = found.moments((*MOMENTS, *_HOST_MOMENTS))
+        """Per frame and sender: heard in this session, but not lately."""
+        places, time_ns = window.moments((*MOMENTS, *_HOST_MOMENTS))
         who = sender[places]
         heard = _in_order((who, time_ns, time_ns.astype(np.float64)))
-        known = self._with_last(_Found({"heard": heard}, 0), "heard")
-        self.keep(_Found({"heard": heard}, 0))
+        known = self._with_last(_Window({"heard": heard}, 0), "heard")
+        self.keep(_Window({"heard": heard}, 0))
         frames = np.repeat(at_ns, count)
         everyone = np.tile(np.arange(count, dtype=np.int64), len(at_ns))
         assert known is not None
@@ -342,7 +342,7 @@ class _State:
 
 
 def _asof(known: Known, who: Integers, time_ns: Integers, held_ns: int) -> Floats:
-    """The value that each had at its time, if it is not older than `held_ns`; else NaN."""
+    """The value of each device at its time; NaN if it is older than `held_ns`."""
     if not len(who) or not len(known[0]):
         return np.full(len(who), np.nan)
     earliest, latest = int(time_ns.min()), int(time_ns.max())
@@ -355,13 +355,13 @@ def _asof(known: Known, who: Integers, time_ns: Integers, held_ns: int) -> Float
     known_who, known_ns, values = known[0][near], known_ns[near], known[2][near]
     if not len(values):
         return np.full(len(who), np.nan)
-    # One key that sorts by device, then time; both are small once far ones are left out.
+    # One key that sorts by device, then time.  It fits an int64: far times are left out.
     span = latest - floor + 1
     keys = known_who * span + (known_ns - floor)
     at = np.searchsorted(keys, who * span + (time_ns - floor), side="right") - 1
-    found = np.maximum(at, 0)
-    fits = (at >= 0) & (known_who[found] == who) & (time_ns - known_ns[found] <= held_ns)
-    return np.where(fits, values[found], np.nan)
+    last = np.maximum(at, 0)
+    fits = (at >= 0) & (known_who[last] == who) & (time_ns - known_ns[last] <= held_ns)
+    return np.where(fits, values[last], np.nan)
 
 
 def _joined(one: Known, other: Known) -> Known:

@@ -1,4 +1,4 @@
-"""Points as one JSON array of objects, a line each; see `rows.py` for the keys."""
+"""Points as one JSON array, one object per line; see `rows.py` for the keys."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _END = ",\n"
 
 
 def json_text(batches: Iterable[ExportBatch]) -> Iterator[str]:
-    """The text in pieces; an array that is cut off was not finished."""
+    """The text in chunks.  An array without its end means that the export failed."""
     separator = "[\n"
     for batch in batches:
-        made = text.lines(
+        objects = text.lines(
             batch,
             text.heads(batch, _head),
             text.integers(batch.step, absent="null"),
             text.numbers(batch.value, exponents=False, quote='"'),
+            text.tails(batch, _tail),
             around_time=(',"time":"', '","value":'),
-            end="}" + _END,
         )
-        yield separator + made.removesuffix(_END)
+        yield separator + objects.removesuffix(_END)
         separator = _END
     yield "\n]\n" if separator == _END else "[]\n"
 
@@ -34,3 +34,7 @@ def _head(head: Head) -> str:
     known = (run, attempt, host, process, device or None, metric)
     named = dict(zip(COLUMNS, known, strict=False))
     return msgspec.json.encode(named).decode()[:-1] + ',"step":'
+
+
+def _tail(rank: int) -> str:
+    return f',"rank":{rank}}}{_END}'

@@ -19,6 +19,7 @@ _KINDS: Final[dict[str, ColumnKind]] = {
     "step": "integer",
     "time": "time",
     "value": "number",
+    "rank": "integer",
 }
 
 
@@ -39,6 +40,7 @@ def write_parquet(batches: Iterable[ExportBatch], path: Path) -> int:
                     "step": batch.step,
                     "time": batch.time_ns,
                     "value": batch.value,
+                    "rank": batch.process,
                 }
             )
     return rows

@@ -1,9 +1,10 @@
-"""A run as a trace that Perfetto and chrome://tracing open: what every rank did, and when.
+"""A run as a trace for Perfetto and chrome://tracing: what every rank did, and when.
 
-One track (a "process") per rank over all attempts, and one per host for what its agent tells.  On
-it steps and spans lie as they nest; spans beside the training thread, or that do not nest, have a
-line each.  Metrics are counters, events instants with what they carry.  Times count from the run's
-first record, which `otherData` names: as microseconds since the epoch a double has no room for ns.
+Each rank has one track over all attempts (the format calls it a process), and each host has one for
+its agent's records.  Steps and spans nest on a track.  Spans beside the training thread, or that do
+not nest, have their own line.  Metrics are counters; events are instants with their bodies.  Times
+count from the run's first record, which `otherData` names: a double that holds microseconds since
+the epoch is too coarse for nanoseconds.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ MEDIA_TYPE: Final = "application/vnd.chrome-trace"
 MAIN: Final = 0
 PAGE: Final = 50_000
 PAGE_BYTES: Final = 4 << 20
-"""Of events' bodies, which may be large."""
+"""The most bytes of event bodies on a page: bodies may be large."""
 MOST_PAGES: Final = 16
-"""So many times a page may be told of one instant.  Only who means no good has more."""
+"""At most this many pages of rows with the same time.  Only an attack has more."""
 MAX_TEXT: Final = 2_000
 _HOSTS: Final = 1_000_000
-"""Numbers of hosts' tracks begin here, those of ranks at 0."""
+"""Track numbers of hosts start here; those of ranks start at 0."""
 
 Item = dict[str, Any]
 Row = TypeVar("Row", SpanRow, EventRow)
@@ -44,7 +45,7 @@ def perfetto_text(
     end_ns: int | None = None,
     page_rows: int = PAGE,
 ) -> Iterator[str]:
-    """The trace in pieces; `batches` are the points that become counters."""
+    """The trace in chunks; the points in `batches` become counters."""
     processes = store.processes(run)
     begin_ns = min((row.start_ns for row in processes), default=0)
     tracks = _Tracks(processes, begin_ns)
@@ -83,8 +84,8 @@ def _items(
     for edges in _pages(spans, start_ns):
         yield [item for row in edges for item in nesting.edge(row)]
     yield nesting.rest()
-    for happened in _pages(events, start_ns):
-        yield [_event(tracks, row) for row in happened]
+    for page in _pages(events, start_ns):
+        yield [_event(tracks, row) for row in page]
     for batch in batches:
         yield _counters(tracks, batch)
     yield tracks.names()
@@ -116,22 +117,22 @@ class _Tracks:
         return _HOSTS + self._hosts.setdefault(host, len(self._hosts))
 
     def line(self, track: int, name: str) -> int:
-        """A line of its own on a track, by what it shows."""
+        """The number of the line `name` on a track."""
         return self._lines.setdefault((track, name), len(self._lines) + 1)
 
     def names(self) -> list[Item]:
-        """Told last: only then is it known which there are."""
+        """The names of all tracks and lines.  Call it last, when all are known."""
         ranks = {rank: f"rank {rank} ({', '.join(sorted(hosts))})"
                  for rank, hosts in self._ranks.items()}  # fmt: skip
         hosts = {_HOSTS + number: f"host {host}" for host, number in self._hosts.items()}
-        told = []
+        items = []
         for track, name in sorted((ranks | hosts).items()):
-            told.append(_metadata("process_name", track, MAIN, name=name))
-            told.append(_metadata("process_sort_index", track, MAIN, sort_index=track))
-            told.append(_metadata("thread_name", track, MAIN, name="training"))
+            items.append(_metadata("process_name", track, MAIN, name=name))
+            items.append(_metadata("process_sort_index", track, MAIN, sort_index=track))
+            items.append(_metadata("thread_name", track, MAIN, name="training"))
         for (track, name), line in self._lines.items():
-            told.append(_metadata("thread_name", track, line, name=name))
-        return told
+            items.append(_metadata("thread_name", track, line, name=name))
+        return items
 
 
 def _metadata(kind: str, track: int, line: int, **values: Any) -> Item:
@@ -142,7 +143,7 @@ def _metadata(kind: str, track: int, line: int, **values: Any) -> Item:
 
 
 class _Nesting:
-    """Pairs of edges; what ends last is what began first, or else it gets a line of its own."""
+    """Pairs begins with ends.  A span that does not nest in another gets its own line."""
 
     def __init__(self, tracks: _Tracks) -> None:
         self._tracks = tracks
@@ -153,17 +154,17 @@ class _Nesting:
         if row.edge == BEGIN:
             stack.append(row)
             return []
-        found = next((one for one in reversed(stack) if one.span == row.span), None)
-        if found is None:
+        begin = next((one for one in reversed(stack) if one.span == row.span), None)
+        if begin is None:
             return []
-        place = stack.index(found)
-        # What begins at the moment when another ends comes after it.
+        place = stack.index(begin)
+        # A span that begins at the moment when another ends comes after it.
         is_nested = all(later.time_ns >= row.time_ns for later in stack[place + 1 :])
         del stack[place]
-        return [self._item(found, row.time_ns, row.step, is_nested=is_nested)]
+        return [self._item(begin, row.time_ns, row.step, is_nested=is_nested)]
 
     def rest(self) -> list[Item]:
-        """What never ended lasts as long as its process was heard of."""
+        """Spans without an end last until their process's last record."""
         return [
             self._item(row, max(row.time_ns, self._tracks.last_ns.get(row.journal, 0)), None,
                        is_nested=True, cut_short=True)
@@ -195,9 +196,9 @@ class _Nesting:
 def _pages(
     read: Callable[[int | None, int], list[Row]], start_ns: int | None
 ) -> Iterator[list[Row]]:
-    """Pages end between two moments, never within one, so that nothing is told twice.
+    """Rows in pages.  All rows of one time are on one page, so that no row comes twice.
 
-    `read` gives as many rows from a time on as fit into a page, or into so many times a page.
+    `read(start_ns, pages)` returns the rows from a time on that fit into that many pages.
     """
     while page := read(start_ns, 1):
         last_ns = page[-1].time_ns
@@ -206,8 +207,8 @@ def _pages(
             yield whole
             start_ns = last_ns
         else:
-            of_one = read(start_ns, MOST_PAGES)
-            yield [row for row in of_one if row.time_ns == last_ns]
+            same_time = read(start_ns, MOST_PAGES)
+            yield [row for row in same_time if row.time_ns == last_ns]
             start_ns = last_ns + 1
 
 
@@ -219,7 +220,7 @@ def _event(tracks: _Tracks, row: EventRow) -> Item:
     at = tracks.microseconds(row.time_ns)
     item: Item = {
         "ph": "i", "s": "t", "name": _title(row), "cat": row.kind, "pid": track,
-        "tid": tracks.line(track, "events"), "ts": at, "args": _said(row),
+        "tid": tracks.line(track, "events"), "ts": at, "args": _body(row),
     }  # fmt: skip
     if row.kind != Elapsed.KIND:
         return item
@@ -233,7 +234,7 @@ def _event(tracks: _Tracks, row: EventRow) -> Item:
 
 
 def _title(row: EventRow) -> str:
-    """What was logged is its own title."""
+    """The event's kind; for a log line its text."""
     if row.kind != LogText.KIND:
         return row.kind
     logged = LogText.of(row.body)
@@ -241,17 +242,17 @@ def _title(row: EventRow) -> str:
     return f"{logged.name or row.kind}: {value[:200]}"
 
 
-def _said(row: EventRow) -> Mapping[str, Any]:
-    said: dict[str, Any] = {} if row.step is None else {"step": row.step}
+def _body(row: EventRow) -> Mapping[str, Any]:
+    body: dict[str, Any] = {} if row.step is None else {"step": row.step}
     for key, value in row.body.items():
         text = value if isinstance(value, str) else json.dumps(value, default=str)
-        said[key] = value if isinstance(value, bool | int) else text[:MAX_TEXT]
-    return said
+        body[key] = value if isinstance(value, bool | int) else text[:MAX_TEXT]
+    return body
 
 
 def _counters(tracks: _Tracks, batch: ExportBatch) -> list[Item]:
-    """Of a device on its host's track, of a process on its rank's; what is not finite is a gap."""
-    made: list[Item] = []
+    """A device's numbers are on its host's track, others on the rank's.  NaN leaves a gap."""
+    counters: list[Item] = []
     at = 0
     for (_, _, host, rank, device, metric), count in batch.stretches():
         track = tracks.of_host(host) if device else tracks.of_rank(rank, host)
@@ -259,9 +260,9 @@ def _counters(tracks: _Tracks, batch: ExportBatch) -> list[Item]:
         for index in range(at, at + count):
             value = batch.value[index]
             if math.isfinite(value):
-                made.append(
+                counters.append(
                     {"ph": "C", "name": name, "pid": track, "tid": MAIN,
                      "ts": tracks.microseconds(batch.time_ns[index]), "args": {"value": value}}
                 )  # fmt: skip
         at += count
-    return made
+    return counters

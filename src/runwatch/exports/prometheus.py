@@ -1,4 +1,4 @@
-"""Runwatch about itself, in Prometheus's text format."""
+"""Metrics of the head itself and of its runs' goodput, in Prometheus's text format."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
 @dataclass(frozen=True, slots=True)
 class HeadNumbers:
-    """What the head counts while it takes data in; None is not known."""
+    """What the head counts while it ingests; None means unknown."""
 
     points_stored: int = 0
     batches_stored: int = 0
@@ -33,7 +33,7 @@ class HeadNumbers:
 
 @dataclass(frozen=True, slots=True)
 class RunGoodput:
-    """One run's account in short; None is not known."""
+    """The goodput of one run in short; None means unknown."""
 
     run: str
     goodput: float | None
@@ -45,7 +45,7 @@ class RunGoodput:
 
 
 class HeadMetrics(Collector):
-    """A registry of its own, so that two heads in one process do not mix."""
+    """Has its own registry, so that two heads in one process do not mix."""
 
     def __init__(
         self,
@@ -69,17 +69,19 @@ class HeadMetrics(Collector):
         return generate_latest(self._registry)
 
     def describe(self) -> list[Metric]:
-        """Empty, so that registering does not ask the store."""
+        """Empty, so that registering does not query the store."""
         return []
 
     def collect(self) -> Iterator[Metric]:
         numbers, health = self._numbers(), self._health()
         yield _counter("points_stored", "Points stored since the start", numbers.points_stored)
         yield _counter("batches_stored", "Batches stored since the start", numbers.batches_stored)
-        yield _counter("batches_refused", "Repeats and gaps sent back", numbers.batches_refused)
-        yield _gauge("waiting_points", "Points that wait to be stored", numbers.waiting_points)
+        yield _counter(
+            "batches_refused", "Batches refused: repeats and gaps", numbers.batches_refused
+        )
+        yield _gauge("waiting_points", "Points waiting to be stored", numbers.waiting_points)
         yield _gauge("agents_connected", "Agents connected now", numbers.agents_connected)
-        yield _gauge("live_subscribers", "Pages that follow live", numbers.live_subscribers)
+        yield _gauge("live_subscribers", "Pages that show live data", numbers.live_subscribers)
         if numbers.ingest_lag_seconds is not None:
             yield _gauge(
                 "ingest_lag_seconds",
@@ -89,31 +91,33 @@ class HeadMetrics(Collector):
         yield _gauge("store_hot_points", "Points not yet clustered", health.hot_points)
         yield _gauge("store_blocks", "Closed files", health.blocks)
         yield _gauge("store_disk_bytes", "Bytes on disk", health.bytes_on_disk)
-        yield _gauge("store_healthy", "1 when the store takes data", 0 if health.problem else 1)
+        yield _gauge(
+            "store_healthy", "1 if the store accepts data, else 0", 0 if health.problem else 1
+        )
         yield self._requests()
         yield from _goodput(self._goodput())
 
     def _requests(self) -> Metric:
-        found = CounterMetricFamily(
+        requests = CounterMetricFamily(
             "runwatch_http_requests", "HTTP requests answered", labels=("route", "status")
         )
         with self._lock:
             for (route, status), count in sorted(self._answered.items()):
-                found.add_metric((route, str(status)), count)
-        return found
+                requests.add_metric((route, str(status)), count)
+        return requests
 
 
 def _goodput(runs: Sequence[RunGoodput]) -> Iterator[Metric]:
-    """A run that has nothing to say about something is not in it."""
-    ratio = _labelled("goodput_ratio", "Productive share of the time that counts", "run")
-    spent = _labelled(
-        "spent_seconds", "Time of the run so far by what it went into", "run", "class"
+    """Metrics of all runs; a run without a value is left out."""
+    ratio = _labelled("goodput_ratio", "Productive share of the counted time", "run")
+    spent = _labelled("spent_seconds", "Time of the run so far, by goodput class", "run", "class")
+    ettr = _labelled(
+        "ettr_ratio", "Productive share of the time since the run was submitted", "run"
     )
-    ettr = _labelled("ettr_ratio", "Productive share of the time since it was wanted", "run")
-    hours = _labelled("device_hours", "Device-hours by what they went into", "run", "class")
+    hours = _labelled("device_hours", "Device-hours by goodput class", "run", "class")
     ideal = _labelled("ideal_step_seconds", "How long a step usually takes", "run")
     disruptions = CounterMetricFamily(
-        "runwatch_disruptions", "How often the run was stopped and lost time", labels=("run",)
+        "runwatch_disruptions", "How often the run stopped and lost time", labels=("run",)
     )
     for run in runs:
         if run.goodput is not None:
@@ -127,8 +131,8 @@ def _goodput(runs: Sequence[RunGoodput]) -> Iterator[Metric]:
         if run.ideal_step_seconds is not None:
             ideal.add_metric((run.run,), run.ideal_step_seconds)
         disruptions.add_metric((run.run,), run.disruptions)
-    found = (ratio, ettr, spent, hours, ideal, disruptions)
-    return (metric for metric in found if metric.samples)
+    metrics = (ratio, ettr, spent, hours, ideal, disruptions)
+    return (metric for metric in metrics if metric.samples)
 
 
 def _labelled(name: str, help: str, *labels: str) -> GaugeMetricFamily:

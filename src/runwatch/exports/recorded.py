@@ -1,10 +1,10 @@
-"""What devices did over a stretch of time, as columns; from a session's export or from curves.
+"""What devices did over a period of time, as columns; from a session's export or from curves.
 
-A session's export is a JSON document with `frames`, each with arrays that run parallel to its
-`gpu_id`.  Devices come and go between frames, so columns are found by id and never by place.  Three
-shapes are read: ours (numbers; utilisation and memory in percent, bandwidths in GB/s), and those of
-gswarm-profiler 0.2.1 and gswarm 0.4.3 (numbers as text; shares from 0 to 1, bandwidths in KiB/s of
-what crossed the bus).  A document that was cut off is read as far as it goes.
+A session's export is a JSON document with `frames`; the arrays of a frame have the order of its
+`gpu_id`.  Devices come and go between frames, so columns are found by id, never by index.  Three
+formats are read: ours (numbers; utilisation and memory in percent, bandwidths in GB/s), and those
+of gswarm-profiler 0.2.1 and gswarm 0.4.3 (numbers as text; shares from 0 to 1, bus bandwidths in
+KiB/s).  A truncated document is read as far as it goes.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Quantity(NamedTuple):
     title: str
     unit: str
     top: float | None = None
-    """What an axis ends at, where that is given."""
+    """The fixed end of an axis, if there is one."""
     factor: float = 1.0
-    """From what was recorded to `unit`."""
+    """Converts the recorded unit to `unit`."""
 
 
 UTILISATION: Final = Quantity("gpu_util", "Utilisation", "%", 100)
@@ -80,11 +80,11 @@ class Recorded:
 
     @property
     def period_seconds(self) -> float:
-        """The middle one of the distances between moments."""
+        """The median time between moments."""
         return float(np.median(np.diff(self.seconds))) if len(self.seconds) > 1 else 1.0
 
     def pauses(self) -> list[tuple[float, float]]:
-        """When nothing at all was recorded: from, to."""
+        """The pauses in which nothing was recorded: (from, to)."""
         steps = np.diff(self.seconds)
         long = np.flatnonzero(steps > PAUSE_PERIODS * self.period_seconds)
         return [(float(self.seconds[i]), float(self.seconds[i + 1])) for i in long]
@@ -97,12 +97,12 @@ class Recorded:
 
 
 def host_of(device: str) -> str:
-    """A device's id is host:index:name, and a host's name may hold colons."""
+    """The host in a device's id, host:index:name; the host may contain colons."""
     return device.rsplit(":", 2)[0] if device.count(":") >= 2 else device
 
 
 def load(source: str | Path | Mapping[str, Any] | Recorded) -> Recorded:
-    """A file, a document that was read already, or what `/runs/{run}/curves` answers."""
+    """From a file, from a parsed document, or from an answer of `/runs/{run}/curves`."""
     if isinstance(source, Recorded):
         return source
     if isinstance(source, Mapping):
@@ -116,7 +116,7 @@ def load(source: str | Path | Mapping[str, Any] | Recorded) -> Recorded:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {path}: {error}") from error
     except _NotThis as error:
-        raise UsageError(f"{path} is not the export of a session: {error}") from error
+        raise UsageError(f"{path} is not a session's export: {error}") from error
 
 
 # ── the document, a piece at a time ────────────────────────────────────────────────────────────
@@ -127,7 +127,7 @@ class _NotThis(ValueError):
 
 
 _Piece = tuple[str, Any]
-"""A key of the document and its value; of `frames` each one alone."""
+"""A key of the document and its value; each frame comes alone, as ("frame", …)."""
 
 
 def _items(document: Mapping[str, Any]) -> Iterator[_Piece]:
@@ -139,7 +139,7 @@ def _items(document: Mapping[str, Any]) -> Iterator[_Piece]:
 
 
 def _scanned(file: TextIO) -> Iterator[_Piece]:
-    """Never the whole text at once: hours of a large cluster are gigabytes."""
+    """Parses piece by piece: hours of a large cluster are gigabytes."""
     scan = _Scan(file)
     try:
         scan.after("{")
@@ -172,7 +172,7 @@ class _Scan:
         self._decode = json.JSONDecoder().raw_decode
 
     def next(self) -> str:
-        """The next character that is no space; it is not taken."""
+        """The next character that is no space, without consuming it."""
         while True:
             while self._at < len(self._text):
                 if not self._text[self._at].isspace():
@@ -197,7 +197,7 @@ class _Scan:
                     raise _CutOff from error
                 continue
             if end == len(self._text) and self._more():
-                continue  # a number may go on
+                continue  # a number may continue in the next chunk
             self._at = end
             return value
 
@@ -206,7 +206,7 @@ class _Scan:
         if self._at:
             self._text, self._at = self._text[self._at :], 0
         else:
-            self._size *= 2  # one value is longer than what we read at a time
+            self._size *= 2  # one value is longer than a chunk
         self._text += read
         return bool(read)
 
@@ -222,7 +222,7 @@ class _Column:
 
 
 class _Document:
-    """Takes the pieces of a document, and keeps what is needed of them."""
+    """Collects what we need from the pieces of a document."""
 
     def __init__(self, pieces: Iterator[_Piece]) -> None:
         self.facts: dict[str, Any] = {}
@@ -247,9 +247,9 @@ class _Document:
         self.seconds.append(_seconds(frame.get("time"), otherwise=float(at)))
         devices = np.array([self._number(id) for id in _distinct(ids)], np.int32)
         for quantity, column in self.columns.items():
-            told = frame.get(quantity.name)
-            if isinstance(told, list) and told:
-                values = self._floats(told[: len(devices)])
+            cells = frame.get(quantity.name)
+            if isinstance(cells, list) and cells:
+                values = self._floats(cells[: len(devices)])
                 column.devices.append(devices[: len(values)])
                 column.values.append(values)
                 column.frames.append(at)
@@ -257,25 +257,25 @@ class _Document:
     def _number(self, id: str) -> int:
         return self.numbers.setdefault(id, len(self.numbers))
 
-    def _floats(self, told: list[Any]) -> Floats:
-        if any(isinstance(value, str) for value in told):
+    def _floats(self, cells: list[Any]) -> Floats:
+        if any(isinstance(cell, str) for cell in cells):
             self.is_text = True
-        return np.array([_float(value) for value in told], np.float32)
+        return np.array([_float(cell) for cell in cells], np.float32)
 
     def matrix(self, quantity: Quantity) -> Floats | None:
         column = self.columns[quantity]
         if not column.frames:
             return None
-        made = np.full((len(self.numbers), len(self.seconds)), np.nan, np.float32)
+        matrix = np.full((len(self.numbers), len(self.seconds)), np.nan, np.float32)
         for frame, devices, values in zip(
             column.frames, column.devices, column.values, strict=True
         ):
-            made[devices, frame] = values
-        return made if np.isfinite(made).any() else None
+            matrix[devices, frame] = values
+        return matrix if np.isfinite(matrix).any() else None
 
 
 def _distinct(ids: list[Any]) -> list[str]:
-    """One frame may name a device twice: two containers of one name."""
+    """A frame may name a device twice (two containers with one hostname): number them."""
     names = [str(id) for id in ids]
     if len(set(names)) == len(names):
         return names
@@ -297,7 +297,7 @@ def _float(value: Any) -> float:
 
 
 def _seconds(text: Any, *, otherwise: float) -> float:
-    """A time without an offset is local, as the originals wrote it."""
+    """A time without an offset is local: gswarm wrote it so."""
     try:
         return datetime.fromisoformat(text).timestamp()
     except (TypeError, ValueError, OverflowError, OSError):
@@ -306,7 +306,7 @@ def _seconds(text: Any, *, otherwise: float) -> float:
 
 def _recorded(document: _Document, name: str) -> Recorded:
     if not document.seconds:
-        raise UsageError(f"{name or 'the document'} has no frames: nothing was recorded")
+        raise UsageError(f"{name or 'the document'} has no frames: it recorded nothing")
     values = {
         quantity: matrix
         for quantity in IN_FRAMES
@@ -318,7 +318,7 @@ def _recorded(document: _Document, name: str) -> Recorded:
     rows = np.array([document.numbers[id] for id in ids], np.int64)
     seconds = np.array(document.seconds)
     order = np.argsort(seconds, kind="stable")
-    notes = ["the document is cut off: what follows is missing"] if document.is_cut_off else []
+    notes = ["the document is truncated: its end is missing"] if document.is_cut_off else []
     return Recorded(
         str(document.facts.get("session_name") or name),
         seconds[order],
@@ -329,7 +329,7 @@ def _recorded(document: _Document, name: str) -> Recorded:
 
 
 def _rescaled(values: Mapping[Quantity, Floats]) -> Iterator[tuple[Quantity, Floats]]:
-    """From the originals' units, unless someone has put them right already."""
+    """Convert gswarm's units, unless the values already look like percent."""
     shares = [float(np.nanmax(values[q])) for q in (UTILISATION, MEMORY) if q in values]
     if max(shares, default=0.0) > 1.5:
         yield from values.items()
@@ -347,9 +347,9 @@ def _rescaled(values: Mapping[Quantity, Floats]) -> Iterator[tuple[Quantity, Flo
 
 
 def from_curves(curves: Sequence[Mapping[str, Any]], *, name: str = "") -> Recorded:
-    """Along time, as `/runs/{run}/curves` answers; a bucket's mean is its value."""
+    """From an answer of `/runs/{run}/curves` along time; the value of a bucket is its mean."""
     if not any(curve["position"] for curve in curves):
-        raise UsageError("these curves are empty: there is nothing to draw")
+        raise UsageError("the curves are empty: there is nothing to draw")
     places = np.unique(np.concatenate([np.asarray(c["position"], np.int64) for c in curves]))
     labels = {_label(curve): None for curve in curves}
     ids = sorted(labels, key=natural)
@@ -372,20 +372,20 @@ def _label(curve: Mapping[str, Any]) -> str:
     return f"{curve['host']}:rank {curve['rank']}:"
 
 
-# ── in words ───────────────────────────────────────────────────────────────────────────────────
+# ── the table ──────────────────────────────────────────────────────────────────────────────────
 
 
 def summary(source: str | Path | Mapping[str, Any] | Recorded) -> str:
-    """A table, a line for each device; what was not recorded has no column."""
+    """A table with a line per device; quantities that were not recorded have no column."""
     recorded = load(source)
     there = recorded.present()
     heads, columns = ["device"], [list(recorded.devices)]
     for quantity, matrix in recorded.values.items():
         heads.append(f"{quantity.title.lower()}, mean")
-        columns.append([_told(mean, quantity) for mean in _means(matrix)])
+        columns.append([_with_unit(mean, quantity) for mean in _means(matrix)])
         if quantity is UTILISATION:
             heads.append("max")
-            columns.append([_told(most, quantity) for most in _most(matrix)])
+            columns.append([_with_unit(most, quantity) for most in _most(matrix)])
     heads += ["samples", "gaps"]
     columns += [[f"{count:,}" for count in there.sum(axis=1)]]
     columns += [[str(count) if count else "–" for count in _gaps(there)]]
@@ -396,22 +396,21 @@ def summary(source: str | Path | Mapping[str, Any] | Recorded) -> str:
 
 
 def figures(recorded: Recorded) -> dict[str, Any]:
-    """What `summary` tells, for programs: in the units that the quantities name."""
+    """The numbers of `summary`, for programs, with their units."""
     samples = recorded.present().sum(axis=1).tolist()
     devices: list[dict[str, Any]] = [
         {"device": device, "samples": count}
         for device, count in zip(recorded.devices, samples, strict=True)
     ]
     for quantity, matrix in recorded.values.items():
-        found = zip(devices, _means(matrix), _most(matrix), strict=True)
-        for told, mean, most in found:
+        for device, mean, most in zip(devices, _means(matrix), _most(matrix), strict=True):
             if np.isfinite(mean):
-                told[quantity.name] = {"mean": mean, "max": float(most), "unit": quantity.unit}
+                device[quantity.name] = {"mean": mean, "max": float(most), "unit": quantity.unit}
     return {"session_name": recorded.name, "frames": len(recorded.seconds), "devices": devices}
 
 
 def about(recorded: Recorded) -> str:
-    """When, how long, how many."""
+    """One line: when, how long, how many devices and frames."""
     first, last = recorded.seconds[0], recorded.seconds[-1]
     hosts = len(set(recorded.hosts))
     facts = [
@@ -443,13 +442,13 @@ def _most(matrix: Floats) -> list[float]:
 
 
 def _gaps(there: npt.NDArray[np.bool_]) -> list[int]:
-    """How many stretches of frames each device is missing from, the session's ends included."""
+    """How many gaps each device has, including those at the session's start and end."""
     missing = np.pad(~there, ((0, 0), (1, 0)))
     begins = missing[:, 1:] & ~missing[:, :-1]
     return [int(count) for count in begins.sum(axis=1)]
 
 
-def _told(value: float, quantity: Quantity) -> str:
+def _with_unit(value: float, quantity: Quantity) -> str:
     if not np.isfinite(value):
         return "–"
     digits = 0 if abs(value) >= 100 or quantity.unit in ("W", "MHz") else 1
@@ -457,7 +456,7 @@ def _told(value: float, quantity: Quantity) -> str:
 
 
 def _table(heads: list[str], columns: list[list[str]]) -> Iterator[str]:
-    """Headings of several words stand in several lines."""
+    """Headings with a comma are split over several lines."""
     words = [head.split(", ") for head in heads]
     deep = max(map(len, words))
     stacked = [[""] * (deep - len(parts)) + parts for parts in words]

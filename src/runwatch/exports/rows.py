@@ -1,14 +1,15 @@
-"""One row per point, the same nine columns in every format.
+"""One row per point, the same ten columns in every format.
 
 run      the run's id
-attempt  counted from 1; what a host reports for itself belongs to the attempt of its time
+attempt  counted from 1; a number about a host belongs to the attempt that ran at its time
 host     where it was measured
-process  the rank
-device   empty (null) when the number is not about one device
+process  the rank; an older name of the column `rank`, kept for readers that use it
+device   empty (null) if the number is not about one device
 metric   its name, unit included
-step     empty (null) when the point has none
+step     empty (null) if the point has none
 time     UTC, exact to the nanosecond: RFC 3339 text in CSV and JSON, a timestamp in Parquet
-value    a double; in CSV and JSON what is not finite is spelled NaN, Infinity, -Infinity
+value    a double; CSV and JSON write NaN, Infinity and -Infinity as words
+rank     the rank
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ COLUMNS: Final = (
     "step",
     "time",
     "value",
+    "rank",
 )
 BATCH_ROWS: Final = 20_000
 
@@ -62,7 +64,7 @@ class ExportBatch:
         return len(self.value)
 
     def stretches(self) -> Iterator[tuple[Head, int]]:
-        """Consecutive rows that differ in step, time and value only, and how many they are."""
+        """Consecutive rows that differ only in step, time and value; and how many rows."""
         same = zip(
             self.run, self.attempt, self.host, self.process, self.device, self.metric, strict=True
         )
@@ -79,7 +81,7 @@ def export_batches(
     end_ns: int | None = None,
     rows: int = BATCH_ROWS,
 ) -> Iterator[ExportBatch]:
-    """The points of a run by series and time, at most `rows` at a time."""
+    """The points of a run, ordered by series and time, at most `rows` in a batch."""
     processes = store.processes(run)
     numbers = attempts(processes)
     chosen = choose(store.series(run), question or Question(), numbers)
@@ -92,8 +94,8 @@ def export_batches(
             if (row.journal, row.run) in numbers
         ),
     )
-    found = store.points(list(describe.series), start_ns=start_ns, end_ns=end_ns, rows=rows)
-    for columns in found:
+    pages = store.points(list(describe.series), start_ns=start_ns, end_ns=end_ns, rows=rows)
+    for columns in pages:
         yield describe.batch(columns)
 
 
@@ -106,12 +108,12 @@ class _Describe:
         self._start_ns = np.array([start_ns for start_ns, _ in starts], np.int64)
         newest = accumulate((attempt for _, attempt in starts), max)
         self._newest: list[int | None] = [None, *newest]
-        """How many starts there were -> the attempt."""
+        """Index: the number of starts so far.  Value: the attempt."""
 
     def batch(self, columns: PointColumns) -> ExportBatch:
         batch = ExportBatch(
             step=_steps(columns.step),
-            # Arrays are sequences of plain numbers, and columns to whoever wants them whole.
+            # An array is a sequence of plain numbers, and numpy reads it without a copy.
             time_ns=array("q", columns.time_ns.tobytes()),
             value=array("d", columns.value.tobytes()),
         )

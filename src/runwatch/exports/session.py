@@ -1,12 +1,12 @@
-"""A session as one JSON document, made a piece at a time, or as a Parquet file.
+"""A session as one JSON document, written in chunks, or as a Parquet file.
 
 The document has session_name, start_time, end_time, frames, summary_by_device and
-summary_by_client.  In a frame all arrays of devices run parallel to `gpu_id`, and those of hosts to
-`hostname`; utilisation and memory are percent, bandwidths GB/s (10⁹ bytes), power is in watts, and
-what was not read is null.  `dram_bandwidth` is what crosses the bus between host memory and the
-GPU; what the GPU moves in its own memory is `memory_bandwidth`.
+summary_by_client.  In a frame, arrays of devices have the order of `gpu_id`, and arrays of hosts
+the order of `hostname`.  Utilisation and memory are percent, bandwidths are GB/s (10⁹ bytes), power
+is in watts; a value that was not read is null.  `dram_bandwidth` is the traffic between host memory
+and the GPU; `memory_bandwidth` is the GPU's traffic with its own memory.
 
-With `compat` numbers are text, shares are 0 to 1, bandwidths are KiB/s and times are local, as
+With `compat`, numbers are text, shares are 0 to 1, bandwidths are KiB/s and times are local, as
 gswarm-profiler 0.2.1 wrote them.
 """
 
@@ -33,7 +33,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class SessionExport:
-    """Read it once: `json()` or `parquet()`."""
+    """Use it once: either `json()` or `parquet()`."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class SessionExport:
     # ── JSON ──────────────────────────────────────────────────────────────────────────────────
 
     def json(self) -> Iterator[bytes]:
-        """The text in pieces; a document that is cut off was not finished."""
+        """The text in chunks.  A document without its end means that the export failed."""
         session = self.session
         end_ns = self._now_ns if session.end_ns is None else session.end_ns
         head = {
@@ -113,7 +113,7 @@ class SessionExport:
     # ── Parquet ───────────────────────────────────────────────────────────────────────────────
 
     def parquet(self, path: Path) -> int:
-        """One row per frame and device; returns how many frames there are."""
+        """Write one row per frame and device; returns the number of frames."""
         ids = np.array([device.id for device in self.frames.devices], object)
         with ParquetWriter(path, {**_KEYS, **dict.fromkeys(self._numbers(), "number")}) as writer:
             for part in self.frames:
@@ -133,10 +133,10 @@ class SessionExport:
     def _numbers(self) -> list[str]:
         return list(self.values(_NOTHING))
 
-    # ── what a sample shows ───────────────────────────────────────────────────────────────────
+    # ── samples ───────────────────────────────────────────────────────────────────────────────
 
     def values(self, part: Part) -> dict[str, Floats]:
-        """Of each sample: the session's columns in the document's units."""
+        """The session's columns in the document's units, one value per sample."""
         columns = part.columns
         shown = {"gpu_util": columns["util"], "gpu_memory": memory_percent(columns)}
         if self.session.bandwidth:
@@ -160,13 +160,13 @@ def memory_percent(columns: Mapping[str, Floats]) -> Floats:
 
 
 def _sum(one: Floats, other: Floats) -> Floats:
-    """Where only one of the two was read, that one."""
+    """The sum; if only one of the two was read, that one."""
     both = np.nan_to_num(one) + np.nan_to_num(other)
     return np.where(np.isnan(one) & np.isnan(other), np.nan, both)
 
 
 class _Names:
-    """The ids of a frame's devices as JSON; most frames have those of the one before."""
+    """The ids of a frame's devices as JSON, cached: most frames have the devices of the last."""
 
     def __init__(self, export: SessionExport) -> None:
         self._ids = [device.id for device in export.frames.devices]
@@ -180,7 +180,7 @@ class _Names:
 
 
 class _Plain:
-    """Frames as the document promises."""
+    """Frames as the module's docstring describes them."""
 
     def __init__(self, export: SessionExport) -> None:
         self._export = export
@@ -191,9 +191,9 @@ class _Plain:
 
     def frame(self, part: Part, number: int) -> dict[str, Any]:
         if part is not self._part:
-            found = self._export.values(part)
+            exact = self._export.values(part)
             self._part = part
-            self._values = {name: np.round(values, _DIGITS[name]) for name, values in found.items()}
+            self._values = {name: np.round(values, _DIGITS[name]) for name, values in exact.items()}
         rows = slice(int(part.first[number]), int(part.first[number + 1]))
         dram, disk = part.dram_util[number], part.disk_util[number]
         known = np.flatnonzero(~(np.isnan(dram) & np.isnan(disk)))
@@ -221,7 +221,7 @@ _DIGITS: Final = {
 
 
 class _Old:
-    """Frames as version 0.2.1 wrote them."""
+    """Frames as gswarm-profiler 0.2.1 wrote them."""
 
     def __init__(self, export: SessionExport) -> None:
         self._names = _Names(export)
@@ -267,7 +267,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 class _Totals:
-    """Sum, count and largest of what each device and host showed."""
+    """Sum, count and maximum of each device's and host's values."""
 
     def __init__(self, devices: int, hosts: int) -> None:
         self.samples = np.zeros(devices, np.int64)

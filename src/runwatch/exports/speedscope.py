@@ -1,6 +1,6 @@
-"""Stacks as speedscope reads them: one profile per rank, and one of all ranks together.
+"""Stacks in speedscope's format: one profile per rank, and one of all ranks together.
 
-Weights are how often a stack was seen.
+A weight is how often a stack was seen.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def speedscope(stacks: Iterable[Stacks], name: str) -> dict[str, Any]:
 
 
 class _Table:
-    """Frames, each once."""
+    """The frames, each listed once."""
 
     def __init__(self) -> None:
         self.frames: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""Columns of numbers as columns of text; a call per cell would be most of an export's time."""
+"""Columns of numbers to columns of text, whole columns at once: a call per cell would be slow."""
 
 from __future__ import annotations
 
@@ -23,25 +23,34 @@ def lines(
     heads: Iterable[str],
     steps: Sequence[str],
     values: Sequence[str],
+    tails: Sequence[str],
     *,
     around_time: tuple[str, str],
-    end: str,
 ) -> str:
-    """Everything before the step, step, time and value of each row."""
-    cells = [end] * (5 * len(batch))
+    """Rows as text: the columns before the step, then step, time and value, then the tail."""
+    cells = [""] * (5 * len(batch))
     cells[0::5] = heads
     cells[1::5] = steps
     cells[2::5] = times(np.asarray(batch.time_ns, np.int64), *around_time)
     cells[3::5] = values
+    cells[4::5] = tails
     return "".join(cells)
 
 
 def heads(batch: ExportBatch, text: Callable[[Head], str]) -> list[str]:
-    """What comes before the step, for each row; made once for rows that share it."""
-    made: list[str] = []
+    """Each row's columns before the step; rows that share them share one text."""
+    texts: list[str] = []
     for head, count in batch.stretches():
-        made += [text(head)] * count
-    return made
+        texts += [text(head)] * count
+    return texts
+
+
+def tails(batch: ExportBatch, text: Callable[[int], str]) -> list[str]:
+    """Each row's columns after the value, and its end."""
+    texts = {rank: text(rank) for rank in set(batch.process)}
+    if len(texts) == 1:  # most batches are of one series
+        return list(texts.values()) * len(batch)
+    return [texts[rank] for rank in batch.process]
 
 
 def integers(column: Sequence[int | None], *, absent: str) -> list[str]:
@@ -49,11 +58,11 @@ def integers(column: Sequence[int | None], *, absent: str) -> list[str]:
 
 
 def numbers(column: Sequence[float], *, exponents: bool, quote: str = "") -> list[str]:
-    """As JSON writes them or, where `exponents` matter, as `repr` does; NaN and ±Inf spelled."""
+    """As JSON writes numbers, or with `exponents` as `repr` does; NaN and ±Infinity as words."""
     values = np.asarray(column, np.float64)
     texts = _encode(values.tolist()).decode()[1:-1].split(",")
     odd = ~np.isfinite(values)
-    if exponents:  # the two differ only where one of them needs an exponent
+    if exponents:  # the two differ only in numbers with an exponent
         size = np.abs(values)
         odd = ~((size >= 1e-4) & (size < 1e16) | (size == 0))
     for index in np.flatnonzero(odd).tolist():
@@ -69,7 +78,7 @@ def spelled(value: float) -> str:
 
 
 def times(time_ns: npt.NDArray[np.int64], before: str, after: str) -> list[str]:
-    """As `views.times.rfc3339` writes each, between the two texts."""
+    """Each time as `views.times.rfc3339` writes it, between `before` and `after`."""
     day, rest = np.divmod(time_ns, _DAY_NS)
     days, which = np.unique(day, return_inverse=True)
     dates = np.datetime_as_string(days.astype("datetime64[D]")).astype(f"U{_DATE}")
@@ -85,12 +94,12 @@ def times(time_ns: npt.NDArray[np.int64], before: str, after: str) -> list[str]:
     for part in (nanosecond // 10**6, nanosecond // 1000 % 1000, nanosecond % 1000):
         table[:, at : at + 3] = _DIGITS[part]
         at += 3
-    found: list[str] = table.view(f"U{table.shape[1]}").ravel().tolist()
-    return found
+    texts: list[str] = table.view(f"U{table.shape[1]}").ravel().tolist()
+    return texts
 
 
 def _characters(texts: npt.NDArray[np.str_]) -> npt.NDArray[np.uint32]:
-    """A row per text, which are all of one length, and a column per character."""
+    """One row per text, one column per character; all texts have one length."""
     return np.ascontiguousarray(texts).view(np.uint32).reshape(len(texts), -1)
 
 

@@ -1,15 +1,15 @@
-"""Where the time of a trace went: lanes of events come in, sums and unions go out.
+"""Where the time of a trace went: events of lanes in, sums and unions out.
 
-A lane is a thread of the host or a stream of a device.  Readers hand over its events in pieces;
-each piece is folded as soon as everything in it is over, so that memory stays small.
+A lane is a thread of the host or a stream of a device.  Readers push its events in pieces.  Each
+piece is folded as soon as all its events have ended, so that memory stays small.
 
-The rules, for every instant of the window (first step to last step, or all that was captured):
-a device's instant is *compute* while a kernel (or a copy within the device, or a memset) runs,
-else *communication* while a collective does, else *host* while an operator, a runtime call, data
-loading or a copy between host and device is recorded, else *idle*.  Frames and annotations are
-containers, and waiting is not work.  A device is idle, in the sense of its idle percentage, in
-*host* and *idle* together.  Without device events, the operators of the processor are the compute,
-except those that prepare input; XLA's, wherever its executor runs them.
+The rules, for every moment of the window (first step to last step, or the whole capture): a
+device's moment is *compute* while a kernel (or a copy within the device, or a memset) runs, else
+*communication* while a collective runs, else *host* while an operator, a runtime call, data loading
+or a copy between host and device is recorded, else *idle*.  Frames and annotations only contain
+work, and waiting is not work.  A device's idle percentage is *host* plus *idle*.  Without device
+events, operators on the processor are compute, except those that prepare input.  XLA's operations
+are compute on whichever thread its executor runs them.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from runwatch.traces.names import Work
 from runwatch.traces.opening import BadTrace, Limits
 
 HOST: Final = -1
-"""In place of a device's number."""
+"""Stands for the host where a device number is expected."""
 _PIECE: Final = 1 << 18
-"""Events that are gathered before a piece is folded."""
+"""How many events are collected before a piece is folded."""
 _MANY_PARTS: Final = 64
 _NEVER: Final = 1 << 62
 _BUSY: Final = (Work.COMPUTE, Work.COMMUNICATION)
@@ -38,7 +38,7 @@ _BUSY: Final = (Work.COMPUTE, Work.COMMUNICATION)
 
 @dataclass
 class Totals:
-    """By number of name: how often, how long, and how long by itself."""
+    """Indexed by name number: calls, total time, and self time."""
 
     count: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     total_ns: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -58,7 +58,7 @@ class Totals:
 
 
 class Heap:
-    """Spans of many lanes, put together whenever they have become twice as many."""
+    """Spans of many lanes.  They are merged whenever their number has doubled."""
 
     def __init__(self) -> None:
         self._parts: list[Spans] = []
@@ -72,7 +72,7 @@ class Heap:
             self.spans()
 
     def within(self, begin: int, finish: int) -> Spans:
-        """Only what lies there is put together: all of it may be many times as much."""
+        """The merged spans of a window.  Only these are merged: all may be far more."""
         if len(self._parts) > _MANY_PARTS:
             self.spans()
         return intervals.together([intervals.clip(part, begin, finish) for part in self._parts])
@@ -87,19 +87,20 @@ class Heap:
 
 @dataclass
 class Account:
-    """What all lanes amount to."""
+    """The sums over all lanes."""
 
     limits: Limits
     work: dict[tuple[int, Work], Heap] = field(default_factory=lambda: defaultdict(Heap))
     totals: dict[bool, Totals] = field(default_factory=lambda: {True: Totals(), False: Totals()})
-    """Of devices, of the host."""
+    """True: the devices; False: the host."""
     kernels: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     events: int = 0
     begin_ns: int | None = None
     end_ns: int | None = None
 
     def fold(self, device: int, names: Ints, start: Ints, end: Ints, work: Ints) -> None:
-        """Of one lane, in nesting order, nothing open at either end.  `work`: by name."""
+        """Add events of one lane, in nesting order, none open at the ends.  `work` is by name
+        number."""
         own = intervals.self_times(start, end)
         self.totals[device != HOST].add(names, end - start, own)
         self._stretch(int(start[0]), int(end.max()))
@@ -119,15 +120,15 @@ class Account:
     def check_held(self, events: int) -> None:
         if events > self.limits.held_events:
             most = f"{self.limits.held_events:,}"
-            raise BadTrace(f"more than {most} events to be held at once; capture a shorter window")
+            raise BadTrace(f"more than {most} events in memory at once; capture a shorter window")
 
     def within(self, window: tuple[int, int], device: int, *kinds: Work) -> Spans:
-        """When work of these kinds was done."""
+        """The spans in which work of these kinds ran."""
         heaps = [self.work[device, kind] for kind in kinds if (device, kind) in self.work]
         return intervals.together([heap.within(*window) for heap in heaps])
 
     def slices(self, window: tuple[int, int]) -> Iterator[tuple[int, int]]:
-        """Parts of the window, so short that what lies in one is little; one after the other."""
+        """The window in consecutive parts, each with few spans."""
         spans = sum(heap.size for heap in self.work.values())
         count = max(1, min(spans // _PIECE, window[1] - window[0]))
         edges = [window[0] + (window[1] - window[0]) * part // count for part in range(count + 1)]
@@ -135,7 +136,7 @@ class Account:
 
     @property
     def devices(self) -> list[int]:
-        """Those that did something."""
+        """The devices that ran kernels."""
         return sorted(device for device, kernels in self.kernels.items() if kernels)
 
     def _stretch(self, begin: int, end: int) -> None:
@@ -144,7 +145,7 @@ class Account:
 
 
 class Lane:
-    """One lane's events on their way into the account."""
+    """Collects one lane's events and folds them into the account."""
 
     def __init__(self, account: Account, device: int) -> None:
         self._account = account
@@ -154,15 +155,15 @@ class Lane:
         self._patience = _PIECE
 
     def push(self, names: Ints, start: Ints, end: Ints, work: Ints | None = None) -> None:
-        """With `work`, what is over is folded at once."""
+        """With `work`, events that have ended are folded at once."""
         self._pieces.append((names, start, end))
         self._held += len(names)
         self._account.check_held(self._held)
         if work is not None and self._held >= self._patience:
-            self._fold_what_is_over(work)
+            self._fold_ended(work)
 
     def close(self, work: Ints) -> None:
-        """Everything that is left; for events that are out of order, everything."""
+        """Fold the rest.  If the events are out of order, that is all of them."""
         if not self._held:
             return
         names, start, end = self._gather()
@@ -172,7 +173,7 @@ class Lane:
             piece = slice(begin, finish)
             self._account.fold(self._device, names[piece], start[piece], end[piece], work)
 
-    def _fold_what_is_over(self, work: Ints) -> None:
+    def _fold_ended(self, work: Ints) -> None:
         names, start, end = self._gather()
         is_ordered = intervals.nesting_order(start, end) is None
         done = intervals.quiet_point(start, end) if is_ordered else 0
@@ -180,7 +181,7 @@ class Lane:
             self._account.fold(self._device, names[:done], start[:done], end[:done], work)
         self._pieces = [(names[done:], start[done:], end[done:])]
         self._held = len(names) - done
-        # An event that stays open holds everything in it: do not look at that again each time.
+        # An open event holds back everything inside it: do not check that again each time.
         self._patience = max(_PIECE, 2 * self._held) if is_ordered else _NEVER
 
     def _gather(self) -> tuple[Ints, Ints, Ints]:
@@ -200,18 +201,18 @@ class Step:
 
 @dataclass
 class Reading:
-    """All that a reader found; times are the trace's own."""
+    """The result of a reader; times are the trace's own."""
 
     kind: str
     account: Account
     names: list[str] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     memory: dict[str, int] = field(default_factory=dict)
-    """Most bytes in use at once, by device ("cuda:0", "cpu")."""
+    """Peak bytes in use, by device ("cuda:0", "cpu")."""
     host: str = ""
     rank: int | None = None
     wall_offset_ns: int | None = None
-    """What makes its times those of the clock on the wall, where it says."""
+    """Add it to a time to get wall time; None if the trace does not say."""
     problems: list[str] = field(default_factory=list)
     hidden: frozenset[str] = frozenset()
-    """Names that are no operation: steps."""
+    """Names that are steps, not operations."""

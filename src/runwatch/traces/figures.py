@@ -1,4 +1,4 @@
-"""From what a reader found to the figures of a summary."""
+"""From a reader's result to the figures of a summary."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ _RANK: Final = re.compile(r"(?:^|[._-])rank[._-]?(\d{1,6})(?=[._-]|$)")
 
 
 def summary(path: Path, kind: Kind, limits: Limits, *, host: str, rank: int | None) -> Summary:
-    found = _read(path, kind, limits)
-    steps = _main_steps(found.steps)
-    window = _window(found.account, steps)
-    devices = [_device(found.account, device, window) for device in found.account.devices]
-    split = mean_split([d.split for d in devices]) or _processor_split(found.account, window)
-    offset = found.wall_offset_ns
-    begin, end = found.account.begin_ns, found.account.end_ns
+    reading = _read(path, kind, limits)
+    steps = _main_steps(reading.steps)
+    window = _window(reading.account, steps)
+    devices = [_device(reading.account, device, window) for device in reading.account.devices]
+    split = mean_split([d.split for d in devices]) or _processor_split(reading.account, window)
+    offset = reading.wall_offset_ns
+    begin, end = reading.account.begin_ns, reading.account.end_ns
     count = len(devices)
     return Summary(
-        kind=found.kind,
+        kind=reading.kind,
         file=str(path),
-        host=host or found.host or _host_of(path),
-        rank=rank if rank is not None else _rank(found, path),
+        host=host or reading.host or _host_of(path),
+        rank=rank if rank is not None else _rank(reading, path),
         size_bytes=path.stat().st_size,
-        events=found.account.events,
+        events=reading.account.events,
         captured_start_ns=_wall(begin, offset),
         captured_end_ns=_wall(end, offset),
         window_start_ns=_wall(window[0], offset) if split else None,
@@ -55,13 +55,13 @@ def summary(path: Path, kind: Kind, limits: Limits, *, host: str, rank: int | No
         devices=tuple(devices),
         device_idle_percent=sum(d.idle_percent for d in devices) / count if devices else None,
         kernels=sum(d.kernels for d in devices) if devices else None,
-        collective_ns=_collective_ns(found.account, devices, window),
-        input_bound_percent=_input_percent(found.account, window),
-        memory_peak_bytes=_memory_peak(found.memory),
-        memory_peaks=dict(sorted(found.memory.items())),
-        device_operations=_operations(found, is_device=True),
-        host_operations=_operations(found, is_device=False),
-        problems=tuple(dict.fromkeys([*found.problems, *_problems(found)])),
+        collective_ns=_collective_ns(reading.account, devices, window),
+        input_bound_percent=_input_percent(reading.account, window),
+        memory_peak_bytes=_memory_peak(reading.memory),
+        memory_peaks=dict(sorted(reading.memory.items())),
+        device_operations=_operations(reading, is_device=True),
+        host_operations=_operations(reading, is_device=False),
+        problems=tuple(dict.fromkeys([*reading.problems, *_problems(reading)])),
     )
 
 
@@ -78,7 +78,7 @@ def _read(path: Path, kind: Kind, limits: Limits) -> Reading:
 
 
 def _main_steps(marked: Iterable[Step]) -> list[Step]:
-    """Of the annotation that most time was spent in; a step that several threads mark is one."""
+    """Steps of the annotation with the most time; a step marked by several threads is one."""
     groups: dict[str, dict[int, Step]] = defaultdict(dict)
     for step in marked:
         known = groups[step.of].get(step.number)
@@ -109,7 +109,7 @@ def _window(account: Account, steps: list[Step]) -> tuple[int, int]:
     return account.begin_ns or 0, account.end_ns or 0
 
 
-# ── where the window went ─────────────────────────────────────────────────────────────────────
+# ── where the time of the window went ─────────────────────────────────────────────────────────
 
 
 def _device(account: Account, device: int, window: tuple[int, int]) -> Device:
@@ -129,7 +129,7 @@ def _device(account: Account, device: int, window: tuple[int, int]) -> Device:
 
 
 def _processor_split(account: Account, window: tuple[int, int]) -> Split | None:
-    """Without a device: operators are compute, unless they prepare the next batch."""
+    """Without a device, operators are compute unless they prepare the next batch."""
     if window[1] <= window[0]:
         return None
     split = _NOTHING
@@ -147,7 +147,7 @@ def _added(one: Split, other: Split) -> Split:
 
 
 def _split(window: tuple[int, int], compute: Spans, collective: Spans, host: Spans) -> Split:
-    """Every instant goes to the first that claims it."""
+    """Every moment counts once: as compute, else as communication, else as host, else as idle."""
     exposed = intervals.without(collective, compute)
     busy = intervals.together([compute, exposed])
     alone = intervals.without(host, busy)
@@ -158,12 +158,12 @@ def _split(window: tuple[int, int], compute: Spans, collective: Spans, host: Spa
 def _collective_ns(account: Account, devices: list[Device], window: tuple[int, int]) -> int | None:
     if devices:
         return sum(device.collective_ns for device in devices) // len(devices)
-    found = account.within(window, HOST, Work.COMMUNICATION).total_ns
-    return found or None
+    host_ns = account.within(window, HOST, Work.COMMUNICATION).total_ns
+    return host_ns or None
 
 
 def _input_percent(account: Account, window: tuple[int, int]) -> float | None:
-    """Of the window, waiting for a batch while no device works; None where nothing marks it."""
+    """Share of the window spent waiting for a batch while no device works; None if unmarked."""
     marked = [place for place in (HOST, *account.devices) if (place, Work.INPUT) in account.work]
     if not marked or window[1] <= window[0]:
         return None
@@ -179,13 +179,13 @@ def _input_percent(account: Account, window: tuple[int, int]) -> float | None:
 # ── the rest ──────────────────────────────────────────────────────────────────────────────────
 
 
-def _operations(found: Reading, *, is_device: bool) -> tuple[Operation, ...]:
-    """Over everything captured; the same name in several categories is one operation."""
-    totals = found.account.totals[is_device]
+def _operations(reading: Reading, *, is_device: bool) -> tuple[Operation, ...]:
+    """Sums over the whole capture; one name in several categories is one operation."""
+    totals = reading.account.totals[is_device]
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
-    for number in np.flatnonzero(totals.count[: len(found.names)]).tolist():
-        name = found.names[number]
-        if name not in found.hidden and step_number(name) is None:
+    for number in np.flatnonzero(totals.count[: len(reading.names)]).tolist():
+        name = reading.names[number]
+        if name not in reading.hidden and step_number(name) is None:
             for place, column in enumerate((totals.count, totals.total_ns, totals.self_ns)):
                 sums[name][place] += int(column[number])
     top = sorted(sums.items(), key=lambda item: (-item[1][2], item[0]))[:TOP]
@@ -194,26 +194,26 @@ def _operations(found: Reading, *, is_device: bool) -> tuple[Operation, ...]:
 
 
 def _memory_peak(memory: dict[str, int]) -> int | None:
-    """Of the device that used most; of the processor only where there is no other."""
+    """The peak of the device that used most; the processor's only if there is no device."""
     devices = [used for where, used in memory.items() if where != "cpu"]
     return max(devices or memory.values(), default=None)
 
 
-def _problems(found: Reading) -> list[str]:
+def _problems(reading: Reading) -> list[str]:
     problems = []
-    account = found.account
+    account = reading.account
     if not account.events:
-        problems.append("the trace is empty: nothing was recorded while it was on")
-    launches = _launches(account.totals[False], found.names)
+        problems.append("the trace is empty: the profiler recorded nothing while it was on")
+    launches = _launches(account.totals[False], reading.names)
     if launches and not account.devices:
         problems.append(
-            f"{launches:,} kernels were launched and no device event was recorded: is another "
+            f"{launches:,} kernels were launched, but no device event was recorded: is another "
             "profiler (or a second framework) using CUPTI, or is access to GPU counters denied?"
         )
-    if any(_SUBSCRIBERS in problem for problem in found.problems):
+    if any(_SUBSCRIBERS in problem for problem in reading.problems):
         problems.append(
-            "another profiler of this process holds CUPTI (one may at a time): "
-            "no device events; capture with one framework's profiler only"
+            "no device events: another profiler in this process holds CUPTI, which serves one at a "
+            "time; capture with one framework's profiler only"
         )
     return problems
 
@@ -228,11 +228,11 @@ def _wall(time_ns: int | None, offset_ns: int | None) -> int | None:
 
 
 def _host_of(path: Path) -> str:
-    """`<host>.xplane.pb`, `<host>.rank3.trace.json.gz`; others need not begin with a host."""
-    found = _FILE.match(path.name)
-    return found[1] if found else ""
+    """The host in `<host>.xplane.pb` or `<host>.rank3.trace.json.gz`; else empty."""
+    match = _FILE.match(path.name)
+    return match[1] if match else ""
 
 
-def _rank(found: Reading, path: Path) -> int | None:
+def _rank(reading: Reading, path: Path) -> int | None:
     named = _RANK.search(path.name)
-    return found.rank if found.rank is not None or named is None else int(named[1])
+    return reading.rank if reading.rank is not None or named is None else int(named[1])

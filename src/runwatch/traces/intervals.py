@@ -1,4 +1,4 @@
-"""Sums over intervals of time: arrays of starts and ends in nanoseconds, ends exclusive."""
+"""Arithmetic on intervals of time: arrays of starts and ends in nanoseconds, ends exclusive."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 
 _DEEPEST: Final = 2000
-"""Levels of nesting that are worth one pass each; deeper ones are walked event by event."""
+"""Up to this depth each level is one numpy pass; deeper events are walked one by one."""
 
 
 class Spans(NamedTuple):
-    """Disjoint, ascending and never touching, as `union` leaves them."""
+    """Disjoint, ascending, never touching: the result of `union`."""
 
     start: Ints
     end: Ints
@@ -56,13 +56,13 @@ def together(parts: list[Spans]) -> Spans:
         return no_spans()
     start = np.concatenate([part.start for part in parts])
     end = np.concatenate([part.end for part in parts])
-    # Parts of one thread come one after the other, and are all there is.
+    # The parts of one thread are often already in order: then no union is needed.
     in_turn = all(one.end[-1] < other.start[0] for one, other in pairwise(parts))
     return Spans(start, end) if in_turn else union(start, end)
 
 
 def clip(spans: Spans, begin: int, finish: int) -> Spans:
-    """What is between the two moments; of long spans, a view of all that is not at its edges."""
+    """The part between two moments.  Copies only if a span crosses an edge."""
     first = int(np.searchsorted(spans.end, begin, side="right"))
     after = int(np.searchsorted(spans.start, finish))
     if after <= first or finish <= begin:
@@ -76,7 +76,7 @@ def clip(spans: Spans, begin: int, finish: int) -> Spans:
 
 
 def without(spans: Spans, taken: Spans) -> Spans:
-    """What is left of `spans` where `taken` is not: every gap of `taken`, cut by `spans`."""
+    """`spans` minus `taken`: the gaps of `taken`, cut by `spans`."""
     if not len(taken.start) or not len(spans.start):
         return spans
     lowest = np.int64(min(spans.start[0], taken.start[0]))
@@ -86,7 +86,7 @@ def without(spans: Spans, taken: Spans) -> Spans:
 
 
 def common(one: Spans, other: Spans) -> Spans:
-    """Where both are.  Each pair that meets does so where the later of the two begins."""
+    """The intersection.  Two spans that meet do so where the later one begins."""
     if not len(one.start) or not len(other.start):
         return no_spans()
     pieces = (_cut(one, other, "right"), _cut(other, one, "left"))
@@ -97,7 +97,7 @@ def common(one: Spans, other: Spans) -> Spans:
 
 
 def _cut(later: Spans, around: Spans, side: str) -> Spans:
-    """Of each of `later`, the part in that one of `around` in which it begins."""
+    """For each span of `later`: its part inside the span of `around` in which it begins."""
     at = np.searchsorted(around.start, later.start, side="right" if side == "right" else "left") - 1
     inside = at >= 0
     start, end, at = later.start[inside], later.end[inside], at[inside]
@@ -111,7 +111,7 @@ def is_ascending(values: Ints) -> bool:
 
 
 def nesting_order(start: Ints, end: Ints) -> Ints | None:
-    """The order in which an outer event comes before those in it; None where it is already so."""
+    """The order in which outer events come before inner ones; None if they are already in it."""
     if len(start) < 2:
         return None
     ascending = start[1:] > start[:-1]
@@ -120,7 +120,7 @@ def nesting_order(start: Ints, end: Ints) -> Ints | None:
 
 
 def quiet_point(start: Ints, end: Ints) -> int:
-    """How many of these ordered events are over before the next begins, as far as can be said."""
+    """How many of these ordered events have surely ended before the next one begins."""
     if len(start) < 2:
         return 0
     reach = np.maximum.accumulate(end)
@@ -129,7 +129,7 @@ def quiet_point(start: Ints, end: Ints) -> int:
 
 
 def pieces(start: Ints, end: Ints, size: int) -> Iterator[tuple[int, int]]:
-    """Cut ordered events into pieces of about `size`, only where nothing is open."""
+    """Cut ordered events into pieces of about `size`, only where no event is open."""
     reach = np.maximum.accumulate(end)
     cuts = np.flatnonzero(start[1:] >= reach[:-1]) + 1
     begin = 0
@@ -143,9 +143,9 @@ def pieces(start: Ints, end: Ints, size: int) -> Iterator[tuple[int, int]]:
 
 
 def self_times(start: Ints, end: Ints) -> Ints:
-    """Of one thread's events in nesting order: how long each was the innermost that was open.
+    """How long each of one thread's events, in nesting order, was the innermost open one.
 
-    Where events overlap without nesting, the one that began last is the innermost.
+    If events overlap without nesting, the one that began last counts as the innermost.
     """
     own = np.zeros(len(start), np.int64)
     lasting = np.flatnonzero(end > start)
@@ -157,7 +157,7 @@ def self_times(start: Ints, end: Ints) -> Ints:
 def _self_times(start: Ints, end: Ints) -> Ints:
     if (start[1:] >= end[:-1]).all():  # one after the other, as on a stream
         return end - start
-    # How many began before it, less how many of them are over: as many are open around it.
+    # Depth: the events that began before it, minus those of them that have ended.
     depth = np.arange(len(start)) - np.searchsorted(np.sort(end), start, side="right")
     if int(depth.max()) > _DEEPEST:
         return _walked_self_times(start, end)
@@ -167,14 +167,14 @@ def _self_times(start: Ints, end: Ints) -> Ints:
     own -= np.bincount(parent[inner], own[inner], len(own)).astype(np.int64)
     crossing = inner[end[inner] > end[parent[inner]]]
     if len(crossing):
-        # Profilers that take times in two ways give some: those around them are walked, not all.
+        # Some profilers mix two clocks, so events cross.  Only those around a crossing are walked.
         near = _around(crossing, parent, start, end)
         own[near] = _walked_self_times(start[near], end[near])
     return own
 
 
 def _parents(depth: Ints) -> Ints:
-    """Of each event, the last one before it that is one level higher; -1 for the highest."""
+    """For each event: the last one before it that is one level up; -1 at the top level."""
     parent = np.full(len(depth), -1)
     by_depth = np.argsort(depth.astype(np.int16), kind="stable")
     edges = np.searchsorted(depth[by_depth], np.arange(int(depth.max()) + 2))
@@ -186,8 +186,8 @@ def _parents(depth: Ints) -> Ints:
 
 
 def _around(crossing: Ints, parent: Ints, start: Ints, end: Ints) -> Ints:
-    """Those in the smallest event that holds one of `crossing` whole, with that event itself;
-    where none does, those up to where nothing is open."""
+    """All events in the smallest event that contains one of `crossing` whole, including it.  If
+    there is none: all events between two places where no event is open."""
     holder = parent[crossing]
     while (higher := (holder >= 0) & (end[holder] < end[crossing])).any():
         holder = np.where(higher, parent[holder], holder)
@@ -202,7 +202,7 @@ def _around(crossing: Ints, parent: Ints, start: Ints, end: Ints) -> Ints:
 
 
 def _walked_self_times(start: Ints, end: Ints) -> Ints:
-    """Event by event: the time between two beginnings goes to the innermost, as it is closed."""
+    """Event by event: the time between two beginnings goes to the innermost open event."""
     begins, ends = start.tolist(), end.tolist()
     own = [0] * len(begins)
     opened: list[int] = []

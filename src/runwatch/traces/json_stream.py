@@ -1,10 +1,9 @@
 """The events of a Chrome trace, some thousands at a time, from a stream of any length.
 
 The text is `{"key": value, …, "traceEvents": [event, …], …}`, or the array alone, which need not be
-closed.  A buffer is cut where one event ends and the next begins, and what is before the cut is
-decoded in one go.  A cut in the wrong place (inside a string, or a list of an event's own) leaves
-text that does not decode: then the events are decoded one by one, which also finds the place of
-what is wrong with them.
+closed.  A buffer is cut between two events, and the part before the cut is decoded at once.  After
+a cut in the wrong place (inside a string, or inside a list in an event) the text does not decode.
+Then events are decoded one by one, which also finds where an error is.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ _MOST_FIELDS: Final = 1000
 
 
 class Decoder(Protocol[T]):
-    """Turns events into what the reader wants of them."""
+    """Converts events to the reader's type."""
 
     def many(self, text: bytes) -> list[T] | None:
-        """All events of a JSON array; None where it cannot be decoded."""
+        """All events of a JSON array; None if it cannot be decoded."""
 
     def one(self, event: Mapping[str, Any]) -> T: ...
 
 
 class EventStream(Generic[T]):
-    """Iterate over it for the events; what else the file says is in `fields` afterwards."""
+    """Iterate over it for the events.  Afterwards `fields` has the file's other values."""
 
     def __init__(
         self,
@@ -70,7 +69,7 @@ class EventStream(Generic[T]):
         elif opening == "{":
             yield from self._object()
         else:
-            raise self._bad(f"a trace begins with {{ or [, not {opening!r}")
+            raise self._bad(f"a trace must begin with {{ or [, not {opening!r}")
 
     # ── the object around the events ───────────────────────────────────────────────────────────
 
@@ -90,7 +89,7 @@ class EventStream(Generic[T]):
         raise self._bad(f"more than {_MOST_FIELDS:,} fields besides the events")
 
     def _value(self) -> Any:
-        """The next value, whole."""
+        """The next complete value."""
         while True:
             self._skip_blanks()
             text = self._buffer.decode("utf-8", "surrogateescape")
@@ -102,7 +101,7 @@ class EventStream(Generic[T]):
             except RecursionError:
                 raise self._bad("nested too deeply") from None
             if not self._is_over and not text[end : end + 64].strip("+-.eE0123456789"):
-                # A number may go on beyond the buffer.
+                # A number may continue beyond the buffer.
                 self._fill()
                 continue
             self._take(len(text[:end].encode("utf-8", "surrogateescape")))
@@ -115,7 +114,7 @@ class EventStream(Generic[T]):
             while not self._is_over and len(self._buffer) < self._block:
                 self._fill()
             if is_bare and self._is_over and not self._buffer.strip():
-                self.problems.append("the list of events is not closed: it may be cut off")
+                self.problems.append("the list of events has no end: the file may be truncated")
                 return
             events = self._decode_many()
             if events is not None:
@@ -127,9 +126,9 @@ class EventStream(Generic[T]):
                 return
 
     def _decode_many(self) -> list[T] | None:
-        """All whole events in the buffer but the last; None where that is not so easily said."""
+        """All complete events in the buffer but the last; None if they do not decode at once."""
         tail = max(0, len(self._buffer) - _TAIL)
-        cuts = [found.start() + 1 for found in _BETWEEN.finditer(self._buffer, tail)]
+        cuts = [match.start() + 1 for match in _BETWEEN.finditer(self._buffer, tail)]
         for cut in cuts[: -_TRIES - 1 : -1]:
             events = self._decoder.many(b"[" + self._buffer[:cut] + b"]")
             if events is not None:
@@ -143,7 +142,7 @@ class EventStream(Generic[T]):
             self._take(1)
 
     def _decode_singly(self) -> tuple[list[T], bool]:
-        """Those whole events that the buffer holds; and whether the array is over."""
+        """The complete events in the buffer, and whether the array has ended."""
         self._skip_blanks()
         text = self._buffer.decode("utf-8", "surrogateescape")
         position = 0
@@ -167,23 +166,23 @@ class EventStream(Generic[T]):
 
     def _event(self, event: Any) -> T:
         if not isinstance(event, dict):
-            raise self._bad(f"an event is an object, not {str(event)[:40]!r}")
+            raise self._bad(f"an event must be an object, not {str(event)[:40]!r}")
         return self._decoder.one(event)
 
     # ── the buffer ─────────────────────────────────────────────────────────────────────────────
 
     def _fill(self) -> None:
-        # As much again as there is: text that is searched anew for its end costs twice, no more.
-        found = self._read(max(self._block, len(self._buffer)))
-        self._is_over = not found
-        self._buffer += found
+        # Doubling the buffer keeps the cost of searching it again below twice its size.
+        data = self._read(max(self._block, len(self._buffer)))
+        self._is_over = not data
+        self._buffer += data
 
     def _more_or(self, error: json.JSONDecodeError) -> None:
-        """Read on where the text may just be incomplete."""
+        """Read more if the text may only be incomplete; else raise."""
         if not _may_be_cut(error):
             raise self._bad(error.msg) from None
         if self._is_over:
-            raise self._bad("the file ends in the middle") from None
+            raise self._bad("the file ends too early") from None
         if len(self._buffer) > self._limits.event_bytes:
             raise self._bad(
                 f"one value is longer than {self._limits.event_bytes:,} bytes"
@@ -203,7 +202,7 @@ class EventStream(Generic[T]):
                 return
             self._fill()
             if self._is_over:
-                raise self._bad("the file ends in the middle")
+                raise self._bad("the file ends too early")
 
     def _take(self, size: int) -> None:
         self._buffer = self._buffer[size:]
@@ -218,6 +217,6 @@ class EventStream(Generic[T]):
 
 
 def _may_be_cut(error: json.JSONDecodeError) -> bool:
-    """Whether more text could mend it: the decoder stumbled at the end, or in an open string."""
+    """Whether more text could help: the decoder failed at the end, or in an open string."""
     is_near_end = error.pos >= len(error.doc.rstrip()) - len("-Infinity")
     return is_near_end or error.msg.startswith("Unterminated")

@@ -1,4 +1,4 @@
-"""Chrome and Kineto traces: JSON, plain or gzipped, into lanes of the account."""
+"""Reads Chrome and Kineto traces (JSON, plain or gzipped) into lanes of the account."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _LEFT_OUT: Final = frozenset(
 _FRAMES: Final = frozenset(("python_function", "user_annotation"))
 _FARTHEST_MICROSECONDS: Final = 4e15
 _EPOCH_NANOSECONDS: Final = 10**18
-"""A time beyond this one (of 2001) is counted from 1970."""
+"""A time above this one (of 2001) counts from 1970."""
 _OTHER: Final = "(other names)"
 _PLANE: Final = re.compile(r"^/device:(?:GPU|TPU):(\d{1,6})$")
 _DEVICE_KINDS: Final = {0: "cpu", 1: "cuda", 12: "xpu", 20: "privateuse1"}
 
 
 class Args(msgspec.Struct, gc=False):
-    """What we want of an event's arguments."""
+    """The arguments of an event that we use."""
 
     name: Any = None
     step_num: Any = None
@@ -53,7 +53,7 @@ class Args(msgspec.Struct, gc=False):
 
 
 class Event(msgspec.Struct, gc=False):
-    """What we want of an event; msgspec reads past everything else."""
+    """The fields of an event that we use; msgspec skips all others."""
 
     ph: str = ""
     name: str = ""
@@ -79,7 +79,7 @@ class EventDecoder:
             return None
 
     def one(self, event: Mapping[str, Any]) -> Event:
-        """Of one that is not as it should be, what can be read."""
+        """The readable part of an event that does not fit the types."""
         return Event(
             str(event.get("ph", "")), str(event.get("name", "")), str(event.get("cat", "")),
             _word(event.get("pid", 0)), _word(event.get("tid", 0)),
@@ -89,7 +89,7 @@ class EventDecoder:
 
 
 def _arguments(args: object) -> Args | None:
-    # Not `msgspec.convert`: it stumbles over a key that is no UTF-8.
+    # Not `msgspec.convert`: it fails on a key that is not UTF-8.
     return Args(*map(args.get, _ARGUMENTS)) if isinstance(args, dict) else None
 
 
@@ -106,7 +106,7 @@ def _number(value: object, otherwise: float) -> float:
 
 
 class _Columns:
-    """All events with a duration; twenty-odd bytes each."""
+    """All events with a duration, in about 24 bytes each."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -197,7 +197,7 @@ class _Reader:
             self.memory[device] = max(args.allocated, self.memory.get(device, 0))
 
     def _take_marked(self, event: Event, args: Args) -> None:
-        """XLA's, in JSON: an operation, or a step."""
+        """An operation or a step of XLA."""
         if args.hlo_op is not None:
             self.operations.add((event.cat, event.name))
             return
@@ -208,7 +208,7 @@ class _Reader:
             end = begin + round(event.dur * 1e3)
             self.steps.append(Step(int(number), begin, end, event.name))
 
-    # ── what became of it ──────────────────────────────────────────────────────────────────────
+    # ── into the account ───────────────────────────────────────────────────────────────────────
 
     def fold(self) -> None:
         keys, lanes = list(self.columns.names), list(self.columns.lanes)
@@ -247,7 +247,7 @@ class _Reader:
 
 
 class _Devices:
-    """Which lane is of which device: by category with Kineto, by the process's name elsewhere."""
+    """The device of each lane: by category in Kineto traces, else by the process's name."""
 
     def __init__(
         self,
@@ -267,7 +267,7 @@ class _Devices:
         self._words = {word: number for number, word in enumerate(words)}
 
     def of(self, lane: tuple[int | str, int | str, bool]) -> int | None:
-        """None: its events are made of others."""
+        """None if its events are derived from others."""
         pid, tid, is_device = lane
         if is_device:
             return self._words[pid] if isinstance(pid, str) else max(pid, 0)
@@ -327,9 +327,9 @@ def _wall_offset(fields: Mapping[str, Any], account: Account) -> int | None:
 
 
 def _problems(reader: _Reader) -> list[str]:
-    found = []
+    problems = []
     if reader.half_events:
-        found.append(f"{reader.half_events:,} events of begin/end pairs (ph B, E) are not counted")
+        problems.append(f"{reader.half_events:,} begin and end events (ph B, E) are not counted")
     if reader.columns.unreadable:
-        found.append(f"{reader.columns.unreadable:,} events have no readable time; not counted")
-    return found
+        problems.append(f"{reader.columns.unreadable:,} events have no readable time; not counted")
+    return problems

@@ -1,4 +1,4 @@
-"""What an event's name says: which kind of work it is, and a shorter form of it to show."""
+"""From an event's name: which kind of work it is, and a shorter name to show."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ class Work(IntEnum):
     COMPUTE = 0
     COMMUNICATION = 1
     COPY = 2
-    """Between host and device: the device's multiprocessors do nothing meanwhile."""
+    """Between host and device; the device's multiprocessors are idle meanwhile."""
     HOST = 3
     INPUT = 4
     """Waiting for the next batch."""
     NONE = 5
-    """Frames, annotations, waiting: containers of work, or its absence."""
+    """Frames and annotations, which only contain work; and waiting."""
 
 
 COLLECTIVE: Final = re.compile(
@@ -40,7 +40,7 @@ _LONGEST: Final = 160
 
 
 _LAUNCH: Final = re.compile(r"^(?:cuda|hip|cu|hipModule|cudaGraph|hipGraph|cuGraph)Launch")
-# Lines of a device's plane that are made of others, or say nothing of work.
+# Lines of a device's plane that are derived from others, or show no work.
 _DERIVED: Final = re.compile(
     r"^(?:Steps|XLA Modules|XLA TraceMe|Framework (?:Ops|Name Scope)|TensorFlow (?:Ops|Name Scope)"
     r"|Source code|Async XLA Ops|Launch Stats|Counters|#.*|Sparse ?Core.*)$",
@@ -49,12 +49,12 @@ _DERIVED: Final = re.compile(
 
 
 def is_launch(name: str) -> bool:
-    """A call that starts a kernel."""
+    """Whether the call starts a kernel."""
     return _LAUNCH.match(name) is not None
 
 
 def device_lines(names: Iterable[str]) -> frozenset[str]:
-    """Of the lines of a device, those whose events are its work, each once."""
+    """The lines of a device whose events are its work, so that no work counts twice."""
     listed = frozenset(names)
     if "XLA Ops" in listed and not any(name.startswith("Stream") for name in listed):
         return frozenset(("XLA Ops",))
@@ -66,8 +66,8 @@ def is_collective(name: str) -> bool:
 
 
 def step_number(name: str) -> int | None:
-    found = _STEP.match(name)
-    return int(found[1]) if found else None
+    match = _STEP.match(name)
+    return int(match[1]) if match else None
 
 
 def is_input(name: str) -> bool:
@@ -93,7 +93,7 @@ def host_work(name: str) -> Work:
 
 
 def kernel_name(name: str) -> str:
-    """Without return type, arguments and the inner of templates."""
+    """Without return type, arguments and nested template arguments."""
     plain = _demangle(name) if _MANGLED.match(name) else name.removeprefix("void ")
     return shorten(_without_arguments(plain) if "<" in plain or "(" in plain else plain)
 
@@ -103,12 +103,12 @@ def shorten(name: str) -> str:
 
 
 def _demangle(name: str) -> str:
-    """Namespaces and function of an Itanium name; its template arguments stay where they are."""
+    """Namespaces and function of an Itanium name, without template arguments."""
     position = _MANGLED.match(name).end()  # type: ignore[union-attr]
     parts: list[str] = []
-    while found := re.compile(r"\d{1,4}").match(name, position):
-        begin = found.end()
-        position = begin + int(found[0])
+    while digits := re.compile(r"\d{1,4}").match(name, position):
+        begin = digits.end()
+        position = begin + int(digits[0])
         parts.append(name[begin:position])
     words = [part for part in parts if part and not part.startswith("_GLOBAL__")]
     return "::".join(words) or name

@@ -1,4 +1,4 @@
-"""What kind of trace a file is, by its first bytes; and a stream of it that ends in time."""
+"""Recognises a trace by its first bytes, and streams it with limits against zip bombs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Kind = Literal["xplane", "json", "json.gz"]
 
 _GZIP: Final = b"\x1f\x8b"
 _BLANK: Final = b"\xef\xbb\xbf \t\r\n"
-# Beginnings of files that are mistaken for traces, or passed off as one.
+# First bytes of files that are mistaken for traces, or passed off as one.
 _OTHERS: Final[tuple[tuple[bytes, str], ...]] = (
     (b"PK\x03\x04", "a zip archive"),
     (b"PK\x05\x06", "an empty zip archive"),
@@ -36,7 +36,7 @@ _OTHERS: Final[tuple[tuple[bytes, str], ...]] = (
 
 
 class BadTrace(RunwatchError):
-    """Not a trace, damaged, or larger than we read; says where."""
+    """Not a trace, damaged, or too large; the message says where."""
 
 
 @dataclass(frozen=True)
@@ -44,15 +44,15 @@ class Limits:
     file_bytes: int = 16 << 30
     unpacked_bytes: int = 8 << 30
     unpacked_ratio: int = 200
-    """Text of traces shrinks ten to forty times; what shrinks more is a bomb."""
+    """Traces compress ten to forty times; a file that compresses more is a bomb."""
     ratio_from_bytes: int = 64 << 20
     event_bytes: int = 16 << 20
-    """Of one event of a JSON trace, or one of its other values."""
+    """One event, or one other value, of a JSON trace."""
     events: int = 60_000_000
     held_events: int = 12_000_000
-    """At once in memory: all of a JSON trace, those of one thread in an XSpace."""
+    """In memory at once: all events of a JSON trace, or those of one thread in an XSpace."""
     names: int = 200_000
-    """Different ones; those beyond are counted together."""
+    """Different names; further ones are counted together."""
 
 
 def recognise(path: Path, limits: Limits) -> Kind:
@@ -63,7 +63,7 @@ def recognise(path: Path, limits: Limits) -> Kind:
     except OSError as error:
         raise BadTrace(f"{path}: cannot be read ({error.strerror})") from error
     if size > limits.file_bytes:
-        raise BadTrace(f"{path}: {size:,} bytes; traces are read up to {limits.file_bytes:,}")
+        raise BadTrace(f"{path}: {size:,} bytes is too large; the limit is {limits.file_bytes:,}")
     return _kind(path, head)
 
 
@@ -72,11 +72,11 @@ def _kind(path: Path, head: bytes) -> Kind:
         raise BadTrace(f"{path}: the file is empty")
     for beginning, what in _OTHERS:
         if head.startswith(beginning):
-            raise BadTrace(f"{path}: this is {what}, not a trace; it was not opened")
+            raise BadTrace(f"{path}: this is {what}, not a trace; Runwatch did not open it")
     if head.startswith(_GZIP):
         return "json.gz"
     first = head.lstrip(_BLANK)[:1]
-    # An XSpace may begin with a newline too: that is the tag of its first field.
+    # An XSpace may also begin with a newline: it is the tag of its first field.
     looks_like_text = first in (b"{", b"[") and b"\0" not in head[:64] and not _is_xspace(head)
     if looks_like_text:
         return "json"
@@ -86,7 +86,7 @@ def _kind(path: Path, head: bytes) -> Kind:
 
 
 def _is_xspace(head: bytes) -> bool:
-    """A length-delimited field 1 to 4 whose length fits what follows it in the way of XPlane."""
+    """Starts with a length-delimited field 1 to 4 whose length fits an XPlane after it."""
     if head[0] not in (0x0A, 0x12, 0x1A, 0x22):
         return False
     position = 1
@@ -100,7 +100,7 @@ def _is_xspace(head: bytes) -> bool:
 
 @contextmanager
 def text_stream(path: Path, kind: Kind, limits: Limits) -> Iterator[Callable[[int], bytes]]:
-    """A function that reads on; unpacks as it goes, and refuses what unpacks without end."""
+    """A function that reads the next bytes.  It unpacks gzip, and refuses a zip bomb."""
     with path.open("rb") as raw:
         yield raw.read if kind == "json" else _unpacking(path, raw, limits)
 
@@ -113,12 +113,12 @@ def _unpacking(path: Path, raw: BinaryIO, limits: Limits) -> Callable[[int], byt
     def read(size: int) -> bytes:
         nonlocal unpacked
         try:
-            found = stream.read(size)
+            data = stream.read(size)
         except (OSError, EOFError, zlib.error) as error:
             raise BadTrace(f"{path}: damaged gzip after {unpacked:,} bytes ({error})") from error
-        unpacked += len(found)
+        unpacked += len(data)
         _check_growth(path, unpacked, packed, limits)
-        return found
+        return data
 
     return read
 
@@ -129,5 +129,5 @@ def _check_growth(path: Path, unpacked: int, packed: int, limits: Limits) -> Non
     if unpacked > max(limits.ratio_from_bytes, packed * limits.unpacked_ratio):
         raise BadTrace(
             f"{path}: {packed:,} bytes unpack to more than {unpacked:,}; "
-            f"no trace shrinks {limits.unpacked_ratio} times, so this is not one"
+            f"no trace compresses {limits.unpacked_ratio} times, so this is not one"
         )

@@ -1,7 +1,7 @@
-"""One summary for traces of every kind, and one for the traces of a session.
+"""One summary for traces of every kind, and one for all traces of a profile.
 
-Absent is not zero: what a trace does not tell is None.  Times are nanoseconds, whole numbers; the
-four parts of a split add up to its window exactly.  `account.py` says what counts as what.
+None means that a trace does not say; it never means zero.  Times are whole nanoseconds.  The four
+parts of a split add up to its window exactly.  `account.py` has the rules.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["BadTrace", "Limits", "SessionSummary", "Summary", "combine", "summar
 class Split:
     compute_ns: int
     communication_ns: int
-    """Not hidden behind compute."""
+    """Only the part without compute at the same time."""
     host_ns: int
     idle_ns: int
 
@@ -69,17 +69,17 @@ class Summary:
     size_bytes: int
     events: int
     captured_start_ns: int | None
-    """Wall clock, of the first event; None where the trace does not tell."""
+    """Wall time of the first event; None if the trace does not say."""
     captured_end_ns: int | None
     window_start_ns: int | None
-    """The window is what the split is of: from the first step to the last, or all there is."""
+    """The split covers the window: from the first step to the last, or the whole capture."""
     window_end_ns: int | None
     window_ns: int
     steps: Steps | None
     split: Split | None
-    """The mean of the devices'; None where nothing was recorded."""
+    """The mean over the devices; None if nothing was recorded."""
     compute_on: str
-    """"device", "cpu" (no device has events: operators on the processor), or ""."""
+    """"device"; "cpu" if no device has events (operators on the processor count); or ""."""
     devices: tuple[Device, ...]
     device_idle_percent: float | None
     kernels: int | None
@@ -96,18 +96,18 @@ class Summary:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Summary:
-        """Tolerates fields of later versions."""
-        made = _known(cls, body)
-        made["steps"] = _read(Steps, body.get("steps"))
-        made["split"] = _read(Split, body.get("split"))
-        made["devices"] = tuple(
+        """Ignores fields of later versions."""
+        fields = _known(cls, body)
+        fields["steps"] = _read(Steps, body.get("steps"))
+        fields["split"] = _read(Split, body.get("split"))
+        fields["devices"] = tuple(
             Device(**{**_known(Device, each), "split": Split(**_known(Split, each["split"]))})
             for each in body["devices"]
         )
         for name in ("device_operations", "host_operations"):
-            made[name] = tuple(Operation(**_known(Operation, each)) for each in body[name])
-        made["problems"] = tuple(body["problems"])
-        return cls(**made)
+            fields[name] = tuple(Operation(**_known(Operation, each)) for each in body[name])
+        fields["problems"] = tuple(body["problems"])
+        return cls(**fields)
 
 
 def _known(shape: type, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,13 +122,13 @@ def _read(shape: type, body: Mapping[str, Any] | None) -> Any:
 def summarise(
     path: Path | str, *, host: str = "", rank: int | None = None, limits: Limits | None = None
 ) -> Summary:
-    """What the trace in this file says; `host` and `rank` where the caller knows them better.
+    """Summarise the trace in this file.  Pass `host` and `rank` if you know them better.
 
-    Raises BadTrace for what is no trace, is damaged, or is beyond `limits`.
+    Raises BadTrace for a file that is not a trace, is damaged, or exceeds `limits`.
     """
     path = Path(path)
     kind = recognise(path, limits or Limits())
-    from runwatch.traces import figures  # numpy comes with it
+    from runwatch.traces import figures  # imports numpy
 
     return figures.summary(path, kind, limits or Limits(), host=host, rank=rank)
 
@@ -140,31 +140,32 @@ def summarise(
 class SessionSummary:
     traces: tuple[Summary, ...]
     split: Split | None
-    """The mean of the traces'."""
+    """The mean over the traces."""
     slowest: str
-    """The trace with the longest mean step, as "host rank 3"; empty where fewer than two have."""
+    """The trace with the longest mean step, as "host rank 3"; empty if fewer than two have
+    steps."""
     slowest_mean_step_ns: int | None
     fastest_mean_step_ns: int | None
     device_idle_percent: float | None
     device_idle_spread: tuple[float, float] | None
-    """Least and most of all traces."""
+    """The lowest and the highest of all traces."""
     windows_overlap_percent: float | None
-    """Of the longest capture, what all have in common; None where their clocks are unknown."""
+    """The time that all captures share, as a share of the longest; None without wall times."""
     problems: tuple[str, ...]
-    """Each with the trace that has it."""
+    """Each begins with the label of its trace."""
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> SessionSummary:
-        made = _known(cls, body)
-        made["traces"] = tuple(Summary.from_json(each) for each in body["traces"])
-        made["split"] = _read(Split, body.get("split"))
+        fields = _known(cls, body)
+        fields["traces"] = tuple(Summary.from_json(each) for each in body["traces"])
+        fields["split"] = _read(Split, body.get("split"))
         spread = body.get("device_idle_spread")
-        made["device_idle_spread"] = None if spread is None else (spread[0], spread[1])
-        made["problems"] = tuple(body["problems"])
-        return cls(**made)
+        fields["device_idle_spread"] = None if spread is None else (spread[0], spread[1])
+        fields["problems"] = tuple(body["problems"])
+        return cls(**fields)
 
 
 def combine(summaries: Sequence[Summary]) -> SessionSummary:
@@ -186,7 +187,7 @@ def combine(summaries: Sequence[Summary]) -> SessionSummary:
 
 
 def label(summary: Summary) -> str:
-    """How a trace is called among others."""
+    """The name of a trace among others."""
     rank = "" if summary.rank is None else f"rank {summary.rank}"
     return " ".join(word for word in (summary.host, rank) if word) or Path(summary.file).name
 

@@ -1,8 +1,8 @@
-"""Protobuf's wire format, read from a file in place: fields as ranges, runs of messages as columns.
+"""Reads protobuf's wire format from a file: fields as ranges, runs of messages as columns.
 
 A message is a sequence of (tag, value); tag = number << 3 | type; type 0 is a varint, 1 and 5 are
 eight and four bytes, 2 is a length and that many bytes.  Groups (3, 4) are refused.  Every range is
-checked against the one around it, so reading always advances and always ends.
+checked against the range around it, so reading always advances and always ends.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class Field(NamedTuple):
     number: int
     type: int
     value: int
-    """Of a varint or fixed field, unsigned."""
+    """The unsigned value of a varint or fixed field."""
     range: Range
-    """Of the bytes of a length-delimited one."""
+    """The bytes of a length-delimited field."""
     at: int
 
 
 class Wire:
-    """A seekable file, read a piece at a time."""
+    """A seekable file, read in pieces."""
 
     def __init__(self, name: str, file: BinaryIO, size: int) -> None:
         self._name = name
@@ -105,7 +105,9 @@ class Wire:
         return self._buffer[offset : offset + size]
 
     def bad(self, at: int, what: str) -> BadTrace:
-        return BadTrace(f"{self._name}: at byte {at:,}: {what}; damaged, cut off or no XSpace")
+        return BadTrace(
+            f"{self._name}: at byte {at:,}: {what}; damaged, truncated or not an XSpace"
+        )
 
     def _read(self, position: int, size: int) -> bytes:
         self._file.seek(position)
@@ -121,13 +123,13 @@ class Wire:
             shift += 7
             if byte < 0x80:
                 return value, position + shift // 7
-        raise self.bad(position, "a number without an end")
+        raise self.bad(position, "a varint without an end")
 
     # ── runs of one repeated message ───────────────────────────────────────────────────────────
 
     def runs(self, position: int, end: int, tag: int) -> Iterator[tuple[Messages, int]]:
-        """Blocks of the messages with this one-byte tag that follow one another from `position`,
-        each with the place after it."""
+        """Blocks of consecutive messages with this one-byte tag, from `position` on; each with the
+        position after it."""
         block = _BLOCK
         while position < end:
             size = min(block, end - position)
@@ -143,7 +145,7 @@ class Wire:
             elif size < end - position and block < _LONGEST_MESSAGE:
                 block *= 4  # one message is longer than the block
             else:
-                raise self.bad(position, "a message is too long, or longer than what holds it")
+                raise self.bad(position, "a message is too long, or longer than its parent")
 
 
 class Messages:
@@ -153,7 +155,7 @@ class Messages:
         self.offset = offset
         self.begin = begin
         self.end = end
-        # Eight bytes from every place on, as one number each.
+        # The eight bytes at every position, as one number each.
         self._raw = np.frombuffer(data + bytes(32), np.uint8)
         words = np.ndarray(len(data) + 24, "<u8", self._raw, strides=(1,))
         self._words: Words = words
@@ -165,11 +167,11 @@ class Messages:
         return self._raw[self.begin[message] : self.end[message]].tobytes()
 
     def leading(self) -> tuple[Ints, Ints, Ints] | int:
-        """Fields 1, 2 and 3 of every message, all varints, 0 where absent; or the number of a
-        message that cannot be read.
+        """Fields 1, 2 and 3 of every message, all varints, 0 if absent; or the number of a message
+        that cannot be read.
 
-        Writers put fields in order.  Messages in which these three are not followed by the fourth
-        or by nothing, or that lack the second, are looked at one by one.
+        Writers put fields in order.  Messages that lack field 2, or in which something other than
+        field 4 follows these three, are read one by one.
         """
         at = self.begin
         columns, strange = [], np.zeros(len(at), bool)
@@ -201,8 +203,8 @@ class Messages:
 
 
 def plain(body: bytes) -> list[tuple[int, int, int, bytes]] | None:
-    """(number, type, value, bytes) of the fields of a short message; None where it is damaged."""
-    found = []
+    """(number, type, value, bytes) of the fields of a short message; None if it is damaged."""
+    fields = []
     position, size = 0, len(body)
     while position < size:
         tag, position = _length(body, position)
@@ -223,15 +225,15 @@ def plain(body: bytes) -> list[tuple[int, int, int, bytes]] | None:
             return None
         if after > size:
             return None
-        found.append((tag >> 3, kind, value, data))
+        fields.append((tag >> 3, kind, value, data))
         position = after
-    return found
+    return fields
 
 
 def _plain_fields(body: bytes) -> list[tuple[int, int]] | None:
-    """(number, value) of the varint fields 1 to 3; None where the message cannot be read.
+    """(number, value) of the varint fields 1 to 3; None if the message cannot be read.
 
-    With a field 5 the message stands for several that have no place in time: no field 3 then.
+    A message with a field 5 stands for several events without a time: its field 3 is left out.
     """
     fields = plain(body)
     if fields is None:
@@ -242,11 +244,11 @@ def _plain_fields(body: bytes) -> list[tuple[int, int]] | None:
 
 
 def _walk(data: bytes, tag: int) -> tuple[Ints, Ints, int]:
-    """Begin and end of each whole message, and the place after the last.
+    """Begin and end of each complete message, and the position after the last.
 
-    Where one ends is known only once where it begins is, which would be a step of Python for each.
-    So every chunk is walked from a likely place in it, all at once, and where the way from the
-    beginning meets the way of a chunk, it is that one from there on.
+    A message's end is known only from its begin, so a plain loop takes a Python step per message.
+    Instead all chunks are walked at once, each from a likely begin.  Where the walk from the start
+    meets the walk of a chunk, the two are the same from there on.
     """
     size = len(data)
     marks, exits = _guessed(data, tag)
@@ -270,14 +272,14 @@ def _walk(data: bytes, tag: int) -> tuple[Ints, Ints, int]:
     marks[known:] = False
     marks[singly] = True
     starts = np.flatnonzero(marks)
-    if position > size:  # the last is not whole
+    if position > size:  # the last is incomplete
         starts, position = starts[:-1], int(starts[-1])
     return *_places(starts, longs, position), position
 
 
 def _guessed(data: bytes, tag: int) -> tuple[NDArray[np.bool_], list[int]]:
-    """Where messages may begin, if there is one where each chunk first has its tag; and where that
-    way leaves the chunk, or stops at what is not a short message."""
+    """Where messages begin if the first tag byte of each chunk begins one; and for each chunk where
+    that walk leaves it, or stops at anything but a short message."""
     raw = np.frombuffer(data + bytes(2), np.uint8)
     count = len(data) // _CHUNK
     marks = np.zeros(len(data) + 1, bool)
@@ -299,7 +301,7 @@ def _guessed(data: bytes, tag: int) -> tuple[NDArray[np.bool_], list[int]]:
 
 
 def _places(starts: Ints, longs: list[tuple[int, int]], after: int) -> tuple[Ints, Ints]:
-    """Bodies of messages that follow one another; `longs`: those whose length takes more bytes."""
+    """Bodies of consecutive messages; `longs`: those whose length takes several bytes."""
     begin = starts + 2
     known = [pair for pair in longs if pair[0] < after]
     if known:
@@ -309,7 +311,7 @@ def _places(starts: Ints, longs: list[tuple[int, int]], after: int) -> tuple[Int
 
 
 def _length(data: bytes, position: int) -> tuple[int, int]:
-    """A varint, and the place after it; a place below zero where it is cut off or too long."""
+    """A varint and the position after it; a negative position if it is truncated or too long."""
     if 0 <= position < len(data) and (byte := data[position]) < 128:
         return byte, position + 1
     value = shift = 0
@@ -322,8 +324,8 @@ def _length(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _short_varints(words: Words) -> tuple[Ints, Ints]:
-    """Values and lengths of varints of up to eight bytes, given those; a length above eight where
-    it is longer.  Seven bits of each byte are moved together, two, four, eight bytes at a time."""
+    """Values and lengths of varints in these eight bytes; a length above eight if one is longer.
+    The seven bits of each byte are joined in steps of two, four and eight bytes."""
     stops = ~words & _TOP_BITS
     lowest = stops & (~stops + np.uint64(1))
     below = lowest - np.uint64(1)  # all ones where there is no stop
@@ -335,7 +337,7 @@ def _short_varints(words: Words) -> tuple[Ints, Ints]:
 
 
 def signed(value: int) -> int:
-    """Of an int64 field, whose negative values come as large ones."""
+    """The value of an int64 field: negative values are stored as large ones."""
     return value - (1 << 64) if value > _LARGEST else value
 
 

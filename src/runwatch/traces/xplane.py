@@ -1,4 +1,4 @@
-"""XSpace, the protobuf in which XLA's profiler writes: planes of lines of events, into the account.
+"""Reads XSpace, the protobuf of XLA's profiler: planes, with lines, with events.
 
     XSpace  1 planes, 2 errors, 3 warnings, 4 hostnames
     XPlane  1 id, 2 name, 3 lines, 4 event metadata (map), 5 stat metadata (map), 6 stats
@@ -6,8 +6,8 @@
     XEvent  1 metadata id, 2 offset_ps or 5 occurrences, 3 duration_ps, 4 stats
     XStat   1 metadata id, one of 2 double, 3 uint64, 4 int64, 5 text, 6 bytes, 7 reference
 
-A plane's metadata follow its lines, so a plane is gone through twice: over its lines, then into
-them.  Events of a line are decoded a block at a time, all of a block's at once.
+A plane's metadata come after its lines, so a plane is read twice: first around its lines, then the
+lines.  The events of a line are decoded in blocks, all events of a block at once.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _EPOCH_NANOSECONDS: Final = 10**18
 _MOST_STEPS: Final = 200_000
 _MOST_NOTES: Final = 20
 _MOST_STATS: Final = 100
-"""Of one event."""
+"""For one event."""
 _LONGEST_STAT: Final = 1 << 16
-"""Of a plane: one that is longer is none of those that we read."""
+"""Bytes; a longer stat of a plane is not one that we use."""
 _LAST_ALLOCATIONS: Final = 200
-"""Of a block of events, that are looked at."""
+"""How many allocations we read in each block of events."""
 _LARGEST_ID: Final = (1 << 62) - 1
 
 Stats = dict[str, int | float | str]
@@ -71,7 +71,7 @@ class _Line:
 
 
 class _Names:
-    """A plane's metadata ids as numbers of names in the reading, with the work each stands for."""
+    """Maps a plane's metadata ids to name numbers of the reading, and to kinds of work."""
 
     def __init__(self, plane: _Plane, into: dict[str, int], most: int, *, device: bool) -> None:
         choose = device_work if device else _host_work
@@ -84,7 +84,7 @@ class _Names:
         self._chosen[self.unknown] = Work.COMPUTE if device else Work.HOST
 
     def work(self, size: int, seen: Mapping[int, Stats]) -> Ints:
-        """By number of name.  What events carry tells steps and XLA's own operations apart."""
+        """Kinds of work by name number.  The stats of events mark steps and XLA's operations."""
         table = np.full(size, Work.NONE, np.int64)
         table[list(self._chosen)] = list(self._chosen.values())
         for metadata, stats in seen.items():
@@ -114,7 +114,7 @@ def _extent(where: Range) -> tuple[int, int]:
 
 
 def _host_work(name: str) -> Work:
-    """Of a host's event that is no operation of XLA."""
+    """The work of a host event that is not an XLA operation."""
     return Work.COMMUNICATION if name.startswith(("gloo", "mpi")) else host_work(name)
 
 
@@ -160,7 +160,7 @@ class _Reader:
     # ── planes ─────────────────────────────────────────────────────────────────────────────────
 
     def _outline(self, where: Range) -> _Plane:
-        """Everything but what is in the lines."""
+        """Everything except the content of the lines."""
         plane = _Plane(where)
         stats: list[bytes] = []
         for each in self._file.fields(where):
@@ -187,7 +187,7 @@ class _Reader:
                 name = self._name(each.range)
         into[key] = name
         if len(into) > 10 * self._limits.names:
-            raise BadTrace(f"{self._limits.names * 10:,} names and more in one plane of the trace")
+            raise BadTrace(f"more than {self._limits.names * 10:,} names in one plane of the trace")
 
     def _name(self, metadata: Range) -> str:
         name = ""
@@ -195,7 +195,7 @@ class _Reader:
             if each.number == 2 and each.type == BYTES:
                 name = self._file.text(each.range)
             elif each.number == 4 and each.type == BYTES:
-                # The full name of an operation on a TPU is its whole text; this is the short one.
+                # The full name of a TPU operation is its whole text; this is the short name.
                 return self._file.text(each.range) or name
         return name
 
@@ -203,9 +203,9 @@ class _Reader:
         start = plane.own.get("profile_start_time")
         if isinstance(start, int):
             self._profile_start_ns = start
-        found = _DEVICE.match(plane.name)
-        if found:
-            self._read_device(plane, int(found[1]))
+        device = _DEVICE.match(plane.name)
+        if device:
+            self._read_device(plane, int(device[1]))
         elif plane.name.startswith("/host:") and plane.name != "/host:metadata":
             lines = [self._header(where) for where in plane.lines]
             names = _Names(plane, self._names, self._limits.names, device=False)
@@ -224,7 +224,7 @@ class _Reader:
             elif line.name == "Steps":
                 self._read_device_steps(plane, line)
         if self.reading.account.events == before:
-            self._empty_devices.append(f"{plane.name} is in the trace, without a single event")
+            self._empty_devices.append(f"{plane.name} is in the trace but has no events")
 
     # ── lines ──────────────────────────────────────────────────────────────────────────────────
 
@@ -257,17 +257,17 @@ class _Reader:
             rest = after
             columns = messages.leading()
             if isinstance(columns, int):
-                raise self._file.bad(messages.range(columns).begin, "an event that cannot be read")
+                raise self._file.bad(messages.range(columns).begin, "an event cannot be read")
             self.reading.account.count(len(columns[0]))
             yield messages, *self._times(line, columns)
         self._check_rest(rest, line.end)
 
     def _check_rest(self, position: int, end: int) -> None:
-        """What follows the events changes nothing we use, or we would have to begin again."""
+        """Check that no field we use follows the events: we have passed its place."""
         while position < end:
             each = self._file.field(position, end)
             if each.number in (2, 3, _EVENTS):
-                raise self._file.bad(each.at, "a line that is not written in order")
+                raise self._file.bad(each.at, "the fields of a line are not in order")
             position = each.range.end
 
     def _times(self, line: _Line, columns: tuple[Ints, Ints, Ints]) -> tuple[Ints, Ints, Ints]:
@@ -276,7 +276,7 @@ class _Reader:
         if wrong.any():
             self._unreadable += int(wrong.sum())
             offset, lasted = np.where(wrong, 0, offset), np.where(wrong, 0, lasted)
-        # Rounding both ends, and not the duration, keeps what nests nested.
+        # Round both ends, not the duration: nested events stay nested.
         start = offset // 1000
         end = (offset + lasted) // 1000
         if line.timestamp_ns:
@@ -300,7 +300,7 @@ class _Reader:
     def _look_at_new(
         self, plane: _Plane, messages: Messages, metadata: Ints, seen: dict[int, Stats]
     ) -> bool:
-        """What the first event of each name carries tells what its others do."""
+        """Read the stats of the first event of each name; the others have the same ones."""
         numbers, first = np.unique(metadata, return_index=True)
         fresh = [
             (n, at) for n, at in zip(numbers.tolist(), first.tolist(), strict=True) if n not in seen
@@ -335,7 +335,7 @@ class _Reader:
     def _note_memory(
         self, plane: _Plane, messages: Messages, metadata: Ints, seen: Mapping[int, Stats]
     ) -> None:
-        """An allocator tells its peak so far with every allocation: the last ones say it all."""
+        """Every allocation carries the peak so far, so the last ones are enough."""
         marked = [number for number, stats in seen.items() if "peak_bytes_in_use" in stats]
         places = np.flatnonzero(np.isin(metadata, marked)).tolist() if marked else []
         for at in places[-_LAST_ALLOCATIONS:]:
@@ -359,7 +359,7 @@ class _Reader:
 
 
 def _stats(bodies: list[bytes], names: Mapping[int, str]) -> Stats:
-    found: Stats = {}
+    stats: Stats = {}
     for body in bodies[:_MOST_STATS]:
         name, value = "", None
         for number, kind, read, data in wire.plain(body) or ():
@@ -368,8 +368,8 @@ def _stats(bodies: list[bytes], names: Mapping[int, str]) -> Stats:
             else:
                 value = _stat_value(number, kind, read, data, names)
         if name and value is not None:
-            found[name] = value
-    return found
+            stats[name] = value
+    return stats
 
 
 def _stat_value(

@@ -92,7 +92,7 @@ def test_what_fits_into_eighty_columns() -> None:
     assert lines[0] == "2 devices on 2 hosts · 88 % busy · tensor cores 41 % · 2.4 TB of 3.6 TB"
     assert lines[1] == "1 lost"
     assert lines[3].split() == [
-        "device", "run·rank", "busy", "tensor", "memory", "power", "°C", "what", "hurts",
+        "device", "run·rank", "busy", "tensor", "memory", "power", "°C", "trouble",
     ]  # fmt: skip
     assert lines[4].startswith("✘ gpu-node-01:3 llama-…·12")
     assert lines[4].rstrip().endswith("lost 4m · XI…")
@@ -175,7 +175,7 @@ def test_a_directory_without_a_head(root: Path, capsys: pytest.CaptureFixture[st
     ("words", "part"),
     [
         ([], "in the last 1 h 00 min"),
-        (["--host", "node1"], "No accelerator on node1 was heard of"),
+        (["--host", "node1"], "No accelerator on node1 reported"),
         (["--within", "60"], "in the last 1 min 00 s"),
     ],
 )

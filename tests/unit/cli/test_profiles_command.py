@@ -77,7 +77,7 @@ def test_deleting(
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     assert run(root, "delete", "llama", "s1") == 0
-    assert "deleted session s1" in capsys.readouterr().out
+    assert "deleted profile s1" in capsys.readouterr().out
     assert not list((root / "profiles").rglob("*.pb"))
     assert run(root, "delete", "llama", "s1", "--yes") == 1
 

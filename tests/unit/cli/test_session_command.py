@@ -146,9 +146,9 @@ def test_stat_of_a_session_that_is_stored(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ((), "one of the two"),
-        (("warmup", "--data", "x.json"), "one of the two"),
-        (("--data", "x.json", "--plot", "x.gif"), "end it with .pdf"),
+        ((), "either a session or a file"),
+        (("warmup", "--data", "x.json"), "either a session or a file"),
+        (("--data", "x.json", "--plot", "x.gif"), "its name must end with .pdf"),
         (("--data", "no-such-file.json"), "no-such-file.json"),
     ],
 )

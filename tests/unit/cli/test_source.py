@@ -18,7 +18,7 @@ def test_another_users_directory_is_named_before_it_is_read(tmp_path: Path, clos
     """Root may read everything: what the system says is given here."""
     shut = tmp_path / closed
     shut.mkdir(exist_ok=True)
-    with pytest.raises(UsageError, match="not yours to read"):
+    with pytest.raises(UsageError, match="you may not read"):
         check_open(tmp_path, may=lambda folder, how: folder != shut)
     check_open(tmp_path)
     check_open(tmp_path / "none yet", may=lambda folder, how: False)
@@ -30,7 +30,7 @@ def test_a_closed_directory_is_no_traceback(
 ) -> None:
     (tmp_path / "journals").mkdir(mode=0)
     assert main(["runs", "--dir", str(tmp_path)]) != 0
-    assert "not yours to read" in capsys.readouterr().err
+    assert "you may not read" in capsys.readouterr().err
 
 
 def test_what_was_recorded_elsewhere_is_told_of(
@@ -40,7 +40,7 @@ def test_what_was_recorded_elsewhere_is_told_of(
     nowhere = str(tmp_path / "nowhere")
     assert main(["runs", "--dir", nowhere]) != 0
     said = capsys.readouterr().err
-    assert nowhere in said and "could not be recorded" not in said
+    assert nowhere in said and "could not record" not in said
     fallback_place().mkdir()
     assert main(["runs", "--dir", nowhere]) != 0
     assert str(fallback_place()) in capsys.readouterr().err

@@ -103,7 +103,7 @@ def test_why_it_cannot_be_shown() -> None:
         code, text = shown(sleeping.pid)
         sleeping.kill()
     assert code == 1 and "is not a Python program" in text
-    assert "What the kernel tells" in text and "sleeping" in text
+    assert "What the kernel reports" in text and "sleeping" in text
     code, text = shown(sleeping.pid)
     assert code == 1 and "cannot be seen from here" in text
 

@@ -64,7 +64,7 @@ def test_help_says_what_the_exit_code_means() -> None:
     command = [sys.executable, "-m", "runwatch.cli", "status", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     words = " ".join(done.stdout.split())
-    assert "exit code is 0 when all is well, and 1 when something needs attention" in words
+    assert "exit code is 0 if all is well, and 1 if something needs attention" in words
     assert all(option in words for option in ("--dir", "--json"))
 
 
@@ -175,14 +175,14 @@ def test_many_journals_are_not_all_looked_into(
 @pytest.mark.parametrize(
     ("error", "state", "words"),
     [
-        (ConnectionRefusedError(), "refused", "nobody listens"),
+        (ConnectionRefusedError(), "refused", "nothing listens"),
         (TimeoutError("timed out"), "silent", "no answer within"),
         (socket.gaierror(-2, "Name or service not known"), "name", "not known"),
         (ssl.SSLError(1, "WRONG_VERSION_NUMBER"), "tls", "TLS"),
-        (ConnectionResetError(), "tls", "perhaps it wants TLS"),
-        (BadStatusLine("x"), "tls", "perhaps it wants TLS"),
+        (ConnectionResetError(), "tls", "perhaps it needs TLS"),
+        (BadStatusLine("x"), "tls", "perhaps it needs TLS"),
         (OSError(113, "No route to host"), "unreachable", "No route to host"),
-        (ValueError("no JSON"), "other", "something else"),
+        (ValueError("no JSON"), "other", "is not a head"),
     ],
     ids=lambda each: type(each).__name__ if isinstance(each, Exception) else "",
 )

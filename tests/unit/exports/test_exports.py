@@ -134,8 +134,9 @@ def test_csv(store: Store) -> None:
     told = [
         (run, int(attempt), host, int(rank), device, metric, int(step) if step else None, at)
         + (number(value),)
-        for run, attempt, host, rank, device, metric, step, at, value in rows
+        for run, attempt, host, rank, device, metric, step, at, value, _ in rows
     ]
+    assert all(row[9] == row[3] for row in rows), "`process` and `rank` are the same"
     assert by_place(told) == by_place([(*r[:7], rfc3339(r[7]), r[8]) for r in expected()])
     assert {row[8] for row in rows} >= {"NaN", "Infinity", "-Infinity"}
 
@@ -143,6 +144,7 @@ def test_csv(store: Store) -> None:
 def test_json(store: Store) -> None:
     rows = json.loads("".join(json_text(export_batches(store, RUN, rows=4))))
     assert {tuple(row) for row in rows} == {COLUMNS}
+    assert all(row["rank"] == row["process"] for row in rows)
     told = [(*list(row.values())[:8], number(row["value"])) for row in rows]
     wanted = [(*r[:4], r[4] or None, *r[5:7], rfc3339(r[7]), r[8]) for r in expected()]
     assert by_place(told) == by_place(wanted)
@@ -156,7 +158,9 @@ def test_parquet(store: Store, tmp_path: Path) -> None:
         assert tuple(relation.columns) == COLUMNS
         assert str(relation.types[7]) == "TIMESTAMPTZ_NS"
         columns = ", ".join(f'epoch_ns("{c}")' if c == "time" else f'"{c}"' for c in COLUMNS)
-        told = [(*row[:8], repr(row[8])) for row in relation.project(columns).fetchall()]
+        rows = relation.project(columns).fetchall()
+    assert all(row[9] == row[3] for row in rows)
+    told = [(*row[:8], repr(row[8])) for row in rows]
     wanted = [(*r[:4], r[4] or None, *r[5:]) for r in expected()]
     assert by_place(told) == by_place(wanted)
     assert list(tmp_path.iterdir()) == [path]

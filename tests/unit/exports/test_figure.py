@@ -140,18 +140,18 @@ def test_a_file_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> No
     path.write_text(text[: text.index('"frame_id": 8') + 30])
     found = load(path)
     assert len(found.seconds) == 7
-    assert "cut off" in recorded.summary(found)
+    assert "truncated" in recorded.summary(found)
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("", "has no frames"),
-        ("[1, 2]", "is not the export of a session"),
-        ('{"frames": 3}', "is not the export of a session"),
+        ("[1, 2]", "is not a session's export"),
+        ('{"frames": 3}', "is not a session's export"),
         ('{"frames": []}', "has no frames"),
         ('{"a": 1}', "has no frames"),
-        ("\xff", "is not the export of a session"),
+        ("\xff", "is not a session's export"),
     ],
 )
 def test_files_that_are_something_else(tmp_path: Path, text: str, words: str) -> None:
@@ -292,8 +292,8 @@ def test_a_heat_map_has_no_holes_but_those_that_were_there() -> None:
 @pytest.mark.parametrize(
     ("made", "out", "words"),
     [
-        (steady(1, 1), "plot.gif", "end it with .pdf, .png, .svg"),
-        (steady(1, 1), "plot", "end it with"),
+        (steady(1, 1), "plot.gif", "must end with .pdf, .png, .svg"),
+        (steady(1, 1), "plot", "must end with"),
         (document([frame(0, [A], gpu_util=[None])]), "plot.png", "nothing to draw"),
     ],
 )

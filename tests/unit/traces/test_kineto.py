@@ -103,7 +103,7 @@ def test_without_a_device_operators_are_the_compute(tmp_path: Path) -> None:
 def test_launches_without_kernels_are_a_problem(tmp_path: Path) -> None:
     calls = [complete("cudaLaunchKernel", "cuda_runtime", i * 10, i * 10 + 5) for i in range(3)]
     (problem,) = summary(tmp_path, kineto(*calls)).problems
-    assert problem.startswith("3 kernels were launched and no device event was recorded")
+    assert problem.startswith("3 kernels were launched, but no device event was recorded")
 
 
 def test_two_devices_and_two_of_the_same_name(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_halves_and_times_that_are_none(tmp_path: Path) -> None:
     odd = [complete("f", "cpu_op", 0, 5) | {"ts": ts} for ts in ("soon", None, 1e300)]
     found = summary(tmp_path, kineto(half, *odd, complete("g", "cpu_op", 0, 10)))
     assert found.window_ns == 10
-    assert "1 events of begin/end pairs (ph B, E) are not counted" in found.problems
+    assert "1 begin and end events (ph B, E) are not counted" in found.problems
     assert "3 events have no readable time; not counted" in found.problems
 
 
@@ -222,14 +222,14 @@ def test_any_json_in_any_pieces(
 @given(st.integers(1, 400))
 def test_a_file_that_ends_in_the_middle(size: int) -> None:
     content = kineto(*gpu_step()).encode()
-    with pytest.raises(BadTrace, match="made up: at byte .*(?:ends in the middle|Expecting)"):
+    with pytest.raises(BadTrace, match="made up: at byte .*(?:ends too early|Expecting)"):
         streamed(content[: size * len(content) // 401], 64)
 
 
 @pytest.mark.parametrize(
     "content, said",
     (
-        (b'{"traceEvents": [1, 2]}', "an event is an object, not '1'"),
+        (b'{"traceEvents": [1, 2]}', "an event must be an object, not '1'"),
         (b'{"traceEvents": [{"ph": tru, "name": "and more"}]}', "at byte 17: Expecting value"),
         (b'{"traceEvents": [' + b"[" * 100_000 + b"]", "nested too deeply"),
         (b'{"a": ' + b"[" * 100_000, "nested too deeply"),
@@ -237,8 +237,8 @@ def test_a_file_that_ends_in_the_middle(size: int) -> None:
         (b"{" + b",".join(b'"%d": 1' % i for i in range(2000)) + b"}", "more than 1,000 fields"),
         (b'{"a": 1' + b', "a": 1' * 2000, "more than 1,000 fields"),
         (b'{"traceEvents": []' + b', "traceEvents": []' * 2000, "more than 1,000 fields"),
-        (b"{" + b"," * 5_000_000, "ends in the middle"),
-        (b"[" + b" " * 5_000_000 + b"1", "an event is an object"),
+        (b"{" + b"," * 5_000_000, "ends too early"),
+        (b"[" + b" " * 5_000_000 + b"1", "an event must be an object"),
     ),
 )
 def test_what_is_wrong_is_named_with_its_place(content: bytes, said: str) -> None:

@@ -25,7 +25,7 @@ def a_zip() -> bytes:
 @pytest.mark.parametrize(
     "content, said",
     (
-        (a_zip(), "this is a zip archive, not a trace; it was not opened"),
+        (a_zip(), "this is a zip archive, not a trace; Runwatch did not open it"),
         (pickle.dumps({"traceEvents": []}, protocol=4), "this is a pickle"),
         (b"<!doctype html><html>not found</html>", "a page of HTML"),
         (b"\x7fELF\x02\x01", "this is a program"),
@@ -34,7 +34,7 @@ def a_zip() -> bytes:
         (b"\x1f\x8bnot really gzip", "damaged gzip"),
         (
             gzip.compress(b'{"traceEvents": [' + b" " * 5000, mtime=0)[:-30],
-            "damaged gzip|ends in the middle",
+            "damaged gzip|ends too early",
         ),
     ),
 )
@@ -53,7 +53,7 @@ def test_a_bomb_is_stopped_when_it_has_grown_enough(tmp_path: Path, inside: byte
     beginning = b'{"traceEvents": ['
     path = written(tmp_path / "trace.json.gz", gzip.compress(beginning + inside * 3_000_000))
     limits = Limits(ratio_from_bytes=1 << 20)
-    with pytest.raises(BadTrace, match="no trace shrinks 200 times|ends in the middle"):
+    with pytest.raises(BadTrace, match="no trace compresses 200 times|ends too early"):
         summarise(path, limits=limits)
     with pytest.raises(BadTrace, match="unpacks to more than 1,000,000 bytes"):
         summarise(path, limits=Limits(unpacked_bytes=1_000_000))
@@ -61,7 +61,7 @@ def test_a_bomb_is_stopped_when_it_has_grown_enough(tmp_path: Path, inside: byte
 
 def test_files_beyond_the_limit_and_files_that_are_not(tmp_path: Path) -> None:
     path = written(tmp_path / "trace.json", b'{"traceEvents": []}')
-    with pytest.raises(BadTrace, match="19 bytes; traces are read up to 10"):
+    with pytest.raises(BadTrace, match="19 bytes is too large; the limit is 10"):
         summarise(path, limits=Limits(file_bytes=10))
     with pytest.raises(BadTrace, match="cannot be read"):
         summarise(tmp_path / "none.json")

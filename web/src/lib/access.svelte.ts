@@ -1,9 +1,9 @@
-// Whether who looks at this page may also act.
+// What the visitor of this page may do.
 
 import * as api from "./api";
 import type { Access } from "./types";
 
-/** A head that does not tell trusts everyone it answers. */
+/** The default: an older head, which sends no access, lets every visitor do everything. */
 export const access = $state<Access>({
   level: "full",
   role: null,
@@ -15,14 +15,14 @@ export const access = $state<Access>({
   login: false,
 });
 
-let asked: Promise<void> | null = null;
+let request: Promise<void> | null = null;
 
 export function learnAccess(): Promise<void> {
-  asked ??= api.access().then(
-    (found) => void Object.assign(access, found),
+  request ??= api.access().then(
+    (answer) => void Object.assign(access, answer),
     () => {
-      asked = null;
+      request = null;
     },
   );
-  return asked;
+  return request;
 }

@@ -1,4 +1,4 @@
-// Every run, newest first, kept up by the live stream.
+// All runs, newest first, kept up to date by the live stream.
 
 import * as api from "./api";
 import { Live } from "./live.svelte";
@@ -27,7 +27,7 @@ export class AllRuns {
       hello: () => void this.load(),
       run: (run) => this.#add([run]),
     });
-    // Accounts come by and by, and chosen values are not in the live stream.
+    // Goodput comes later, and chosen values are not in the live stream.
     this.#again = setInterval(() => void this.#refresh(), AGAIN_MS);
   }
 
@@ -43,17 +43,17 @@ export class AllRuns {
     void this.load();
   }
 
-  /** A screenful first, then all the rest. */
+  /** The first screenful, then all the rest. */
   async load(): Promise<void> {
     const round = ++this.#round;
     try {
       let next: number | null = 0;
       while (next !== null) {
-        const found = await this.#page(next, next ? PAGE : FIRST_PAGE);
+        const page = await this.#page(next, next ? PAGE : FIRST_PAGE);
         if (round !== this.#round) return;
-        this.total = found.total;
-        this.#add(found.runs);
-        next = found.next_offset;
+        this.total = page.total;
+        this.#add(page.runs);
+        next = page.next_offset;
       }
       this.error = null;
     } catch (problem) {
@@ -68,7 +68,7 @@ export class AllRuns {
     try {
       this.#add((await this.#page(0, PAGE)).runs);
     } catch {
-      // The stream says when the head is away; there is nothing to add to that.
+      // The live stream already shows that the head is away.
     }
   }
 
@@ -77,10 +77,10 @@ export class AllRuns {
     return api.runs({ offset, limit, ...metrics });
   }
 
-  #add(told: readonly RunInfo[]): void {
-    for (const run of told) this.#known.set(run.run, merged(this.#known.get(run.run), run));
+  #add(news: readonly RunInfo[]): void {
+    for (const run of news) this.#known.set(run.run, merged(this.#known.get(run.run), run));
     if (this.total !== null) this.total = Math.max(this.total, this.#known.size);
-    // Many messages in one go are one change of the list.
+    // Many messages at once make one change of the list.
     this.#telling ??= setTimeout(() => {
       this.#telling = undefined;
       this.runs = [...this.#known.values()];

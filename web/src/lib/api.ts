@@ -57,7 +57,7 @@ export class ApiError extends Error {
   }
 }
 
-/** Called when the head wants a token that we do not have. */
+/** Called when the head asks for a token that we do not have. */
 let onLocked: () => void = () => {};
 export function whenLocked(tell: () => void): void {
   onLocked = tell;
@@ -73,7 +73,7 @@ export function address(path: string, query: Query = {}): string {
 }
 
 function written(value: Value): string {
-  // Nanoseconds are beyond what Number prints exactly, yet within what it prints as digits.
+  // Nanoseconds exceed what Number holds exactly, but it still prints them without an exponent.
   return typeof value === "number" && !Number.isInteger(value) ? String(Math.round(value)) : String(value);
 }
 
@@ -116,37 +116,37 @@ export const events = (id: string, query: Query = {}, signal?: AbortSignal) =>
   ask<EventList>(`${of(id)}/events`, query, signal);
 export const processes = (id: string, signal?: AbortSignal) =>
   ask<ProcessList>(`${of(id)}/processes`, {}, signal);
-/** Of several runs together. */
+/** Goodput of several runs together. */
 export const rolledUp = (query: Query, signal?: AbortSignal) => ask<RolledUp>("goodput", query, signal);
 export const goodput = (id: string, query: Query = {}, signal?: AbortSignal) =>
   ask<Goodput>(`${of(id)}/goodput`, query, signal);
 export const profiles = (id: string, signal?: AbortSignal) => ask<ProfileList>(`${of(id)}/profiles`, {}, signal);
 export const devices = (query: Query = {}, signal?: AbortSignal) => ask<DeviceList>("devices", query, signal);
 
-/** Units come as people wrote them; from here on each has one symbol. */
-function symbolic<T extends { metric: string; unit: string }>(told: T): T {
-  return { ...told, unit: unitOf(told.metric, told.unit) };
+/** Replaces units as people write them by one symbol each. */
+function symbolic<T extends { metric: string; unit: string }>(item: T): T {
+  return { ...item, unit: unitOf(item.metric, item.unit) };
 }
 export const metrics = async (id: string, signal?: AbortSignal): Promise<MetricList> => {
-  const found = await ask<MetricList>(`${of(id)}/metrics`, {}, signal);
-  return { ...found, metrics: found.metrics.map(symbolic) };
+  const answer = await ask<MetricList>(`${of(id)}/metrics`, {}, signal);
+  return { ...answer, metrics: answer.metrics.map(symbolic) };
 };
 export const bands = async (id: string, query: Query, signal?: AbortSignal): Promise<BandList> => {
-  const found = await ask<BandList>(`${of(id)}/bands`, query, signal);
-  return { ...found, bands: found.bands.map(symbolic) };
+  const answer = await ask<BandList>(`${of(id)}/bands`, query, signal);
+  return { ...answer, bands: answer.bands.map(symbolic) };
 };
 export const timeline = (id: string, query: Query, signal?: AbortSignal) =>
   ask<Timeline>(`${of(id)}/timeline`, query, signal);
 export const heatmap = async (id: string, query: Query, signal?: AbortSignal): Promise<Heatmap> =>
   symbolic(await ask<Heatmap>(`${of(id)}/heatmap`, query, signal));
 export const heatmapMetrics = async (id: string, signal?: AbortSignal): Promise<HeatmapMetrics> => {
-  const found = await ask<HeatmapMetrics>(`${of(id)}/heatmap/metrics`, {}, signal);
-  return { ...found, metrics: found.metrics.map(symbolic) };
+  const answer = await ask<HeatmapMetrics>(`${of(id)}/heatmap/metrics`, {}, signal);
+  return { ...answer, metrics: answer.metrics.map(symbolic) };
 };
 export const spans = (id: string, query: Query, signal?: AbortSignal) =>
   ask<SpanList>(`${of(id)}/spans`, query, signal);
 
-/** Where the live stream is; `live.svelte.ts` listens to it.  That points came is enough: charts ask for what they show. */
+/** Address of the live stream, for `live.svelte.ts`.  Values are off: charts fetch what they show. */
 export const liveAddress = (run?: string): string => address("api/v1/live", run ? { run, values: "off" } : {});
 export const exportAddress = (id: string, format: string): string => address(`api/v1/${of(id)}/export`, { format });
 
@@ -160,11 +160,11 @@ const part = encodeURIComponent;
 
 export const access = (signal?: AbortSignal) => ask<Access>("access", {}, signal);
 export const shares = (signal?: AbortSignal) => ask<ShareList>("shares", {}, signal);
-export const makeShare = (asked: NewShare) => send<ShareMade>("shares", asked);
+export const makeShare = (request: NewShare) => send<ShareMade>("shares", request);
 export const endShare = (id: string) => ask<ShareGone>(`shares/${part(id)}`, {}, undefined, { method: "DELETE" });
-/** As we reach the head ourselves, whatever it is called behind a proxy. */
-export const shareAddress = (made: ShareMade): string => new URL(made.path, address("./")).href;
-/** Ends what the browser keeps of a login or of a shared link. */
+/** The link with the address under which we reach the head, also behind a proxy. */
+export const shareAddress = (share: ShareMade): string => new URL(share.path, address("./")).href;
+/** Logs out: ends the browser's login or shared link. */
 export const leave = async (): Promise<void> => {
   await fetch(address("logout"), { method: "POST" });
 };
@@ -176,8 +176,8 @@ export const incident = (id: string, which: string, signal?: AbortSignal) =>
   ask<IncidentDetail>(`${of(id)}/incidents/${part(which)}`, {}, signal);
 export const stacks = (id: string, query: Query = {}, signal?: AbortSignal) =>
   ask<StackList>(`${of(id)}/stacks`, query, signal);
-export const takeStacks = (id: string, asked: TakeStacks) =>
-  send<StackList>(`${of(id)}/stacks`, asked);
+export const takeStacks = (id: string, request: TakeStacks) =>
+  send<StackList>(`${of(id)}/stacks`, request);
 /** Stacks as a flame graph, in the viewer that the head serves. */
 export const flameAddress = (id: string, query: Query, title: string): string => {
   const data = address(`api/v1/${of(id)}/flame`, { ...query, format: "speedscope" });
@@ -190,8 +190,8 @@ export const deleteProfile = (id: string, session: string) =>
   ask<ProfileDeleted>(`profiles/${part(id)}/${part(session)}`, { yes: 1 }, undefined, { method: "DELETE" });
 export const fileAddress = (id: string, session: string, name: string): string =>
   address(`api/v1/profiles/${part(id)}/${part(session)}/files/${part(name)}`);
-export const startCapture = (id: string, asked: NewCapture) => send<Capture>(`${of(id)}/captures`, asked);
-export const preflight = (id: string, asked: NewCapture) => send<Preflight>(`${of(id)}/captures/preflight`, asked);
+export const startCapture = (id: string, request: NewCapture) => send<Capture>(`${of(id)}/captures`, request);
+export const preflight = (id: string, request: NewCapture) => send<Preflight>(`${of(id)}/captures/preflight`, request);
 export const capture = (id: string, session: string, signal?: AbortSignal) =>
   ask<Capture>(`${of(id)}/captures/${part(session)}`, {}, signal);
 
@@ -201,5 +201,5 @@ export const stopSession = (id: string) => send<Session>(`sessions/${part(id)}/s
 export const resumeSession = (id: string) => send<Session>(`sessions/${part(id)}/resume`);
 export const sessionAddress = (id: string, format: string): string =>
   address(`api/v1/sessions/${part(id)}/export`, { format });
-/** It lies beside the API: other programs ask for it there, too. */
+/** This path is outside the API: other programs use it, too. */
 export const clients = (signal?: AbortSignal) => ask<ClientList>("../../clients", {}, signal);

@@ -1,4 +1,4 @@
-// Text into the clipboard, also where the browser has none for us: at any head reached without TLS.
+// Copies text to the clipboard.  Without TLS the browser denies its clipboard: then a text field helps.
 
 export async function copyText(text: string): Promise<void> {
   try {

@@ -1,4 +1,4 @@
-// Drawing on a canvas.  Each function draws one kind of lane into a width × height in CSS pixels.
+// Draws on a canvas.  Each function draws one kind of lane; width and height are CSS pixels.
 
 import type { Band, StepDensity } from "./types";
 import { bucketAt, type Bar, type Limits } from "./model/bands";
@@ -61,7 +61,7 @@ export function drawGrid(context: Context, width: number, height: number, range:
   }
 }
 
-/** What the time went into: solid where one class fills a pixel, else stacked by share. */
+/** Where the time went: solid if one class fills a pixel, else stacked by share. */
 export function drawPieces(pieces: Pieces, range: Range, theme: Theme, top = 0, words = true): Draw {
   return (context, width, height) => {
     const size = height - top;
@@ -115,7 +115,7 @@ export function drawAttempts(attempts: readonly AttemptMark[], range: Range, the
   };
 }
 
-/** Shapes, so that marks can be told apart without their colour. */
+/** Each kind of mark has its own shape, for those who cannot see colours. */
 function shape(context: Context, sort: Sort, x: number, y: number, r: number): void {
   context.beginPath();
   if (sort === "exit" || sort === "stop") {
@@ -149,7 +149,7 @@ function shape(context: Context, sort: Sort, x: number, y: number, r: number): v
   }
 }
 
-/** `words`: what the worst of a mark's moments was, where there is room until the next. */
+/** `words`: also write what the worst of a mark's moments is, if there is room. */
 export function drawMarks(clusters: readonly Cluster[], theme: Theme, chosen: string, words = false): Draw {
   return (context, width, height) => {
     context.font = FONT;
@@ -216,7 +216,7 @@ export function drawSteps(steps: StepDensity, range: Range, high: number, theme:
   };
 }
 
-/** Each step and span by itself; a row per rank. */
+/** Draws each step and span; one row per rank. */
 export function drawBars(all: readonly Bar[], rows: number, range: Range, theme: Theme): Draw {
   return (context, width, height) => {
     drawGrid(context, width, height, range, theme);
@@ -241,7 +241,7 @@ export function drawBars(all: readonly Bar[], rows: number, range: Range, theme:
   };
 }
 
-/** The least and most of all series as an area, their mean as a line; gaps stay gaps. */
+/** Draws minimum to maximum of all series as an area, their mean as a line; gaps stay gaps. */
 export function drawBand(band: Band, range: Range, { low, high }: Limits, colour: string, theme: Theme): Draw {
   return (context, width, height) => {
     drawGrid(context, width, height, range, theme);
@@ -268,7 +268,7 @@ export function drawBand(band: Band, range: Range, { low, high }: Limits, colour
 
 const JOINED = 0.02;
 
-/** Points further apart than a few of their usual distances, and than the eye would join, are not. */
+/** Joins points unless they are several usual distances and 2 % of the width apart. */
 function line(context: Context, band: Band, first: number, last: number, x: (at: number) => number, y: (value: number) => number): void {
   const reach = Math.max(3 * usualDistance(band.mean, first, last), (last - first) * JOINED);
   let before = -Infinity;
@@ -278,7 +278,7 @@ function line(context: Context, band: Band, first: number, last: number, x: (at:
     if (value == null) continue;
     if (at - before <= reach) context.lineTo(x(at), y(value));
     else {
-      // A point on its own must be seen, too.
+      // A single point must be visible, too.
       context.moveTo(x(at) - 1, y(value));
       context.lineTo(x(at) + 1, y(value));
     }

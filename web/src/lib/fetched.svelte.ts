@@ -1,14 +1,14 @@
-// An answer of the head that is asked for again while something changes, yet not too often.
+// An answer of the head.  It is fetched again when something changes, but not too often.
 
 import { untrack } from "svelte";
 
 export class Fetched<T> {
   data = $state.raw<T | null>(null);
   error = $state.raw<unknown>(null);
-  /** True until the present question was answered for the first time. */
+  /** True until the current request has its first answer. */
   waiting = $state(true);
 
-  #asked = 0;
+  #askedAtMs = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #abort: AbortController | null = null;
   #again = false;
@@ -25,7 +25,7 @@ export class Fetched<T> {
       else if (this.#timer === undefined) this.#timer = setTimeout(() => void this.#ask(), this.#rest());
     });
 
-  /** The question is another one: what is on its way is of no use. */
+  /** The request has changed: drop the pending one and ask now. */
   readonly anew = (): void =>
     untrack(() => {
       this.close();
@@ -42,18 +42,18 @@ export class Fetched<T> {
   };
 
   #rest(): number {
-    return Math.max(0, this.#asked + this.gapMs - performance.now());
+    return Math.max(0, this.#askedAtMs + this.gapMs - performance.now());
   }
 
   async #ask(): Promise<void> {
     this.#timer = undefined;
-    this.#asked = performance.now();
+    this.#askedAtMs = performance.now();
     const abort = new AbortController();
     this.#abort = abort;
     try {
-      const found = await this.get(abort.signal);
+      const answer = await this.get(abort.signal);
       if (this.#abort !== abort) return;
-      this.data = found;
+      this.data = answer;
       this.error = null;
     } catch (problem) {
       if (this.#abort !== abort) return;

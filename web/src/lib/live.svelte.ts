@@ -1,4 +1,4 @@
-// The live stream, kept open: it comes back by itself, and says when the head has been away.
+// The live stream.  It reconnects by itself, and notes when the head is away.
 
 import { access, ApiError, health, liveAddress } from "./api";
 import type { LiveHello, LivePoints, RunInfo } from "./types";
@@ -9,13 +9,13 @@ const SILENCE_MS = 20_000;
 const LOOK_MS = 5_000;
 
 export interface Listeners {
-  /** Nothing can be missed from here on: fetch what you show. */
-  hello?: (said: LiveHello) => void;
+  /** The stream is complete from here on: fetch what you show. */
+  hello?: (message: LiveHello) => void;
   run?: (run: RunInfo) => void;
   points?: (points: LivePoints) => void;
 }
 
-/** Whether the head is there, for the banner: of whichever stream is open. */
+/** Whether the head is away, for the banner; every open stream updates it. */
 export const connection = $state<{ away: boolean; since: number }>({ away: false, since: 0 });
 
 export class Live {
@@ -45,7 +45,7 @@ export class Live {
     if (this.#closed) return;
     const source = new EventSource(liveAddress(this.runId));
     this.#source = source;
-    const on = <T>(name: string, tell: ((said: T) => void) | undefined) =>
+    const on = <T>(name: string, tell: ((message: T) => void) | undefined) =>
       source.addEventListener(name, (event) => {
         this.#here();
         tell?.(JSON.parse((event as MessageEvent<string>).data) as T);
@@ -63,7 +63,7 @@ export class Live {
     connection.away = false;
   }
 
-  /** The head may be there and only not let us in, or not know the run: asking tells. */
+  /** The head may be up but refuse us, or not know the run: a request shows which. */
   async #failed(): Promise<void> {
     const heard = this.#heard;
     this.#again();
@@ -81,7 +81,7 @@ export class Live {
     connection.away = true;
   }
 
-  /** The browser would try again by itself, but not after every kind of failure. */
+  /** The browser reconnects by itself, but not after every kind of failure. */
   #again(): void {
     this.#source?.close();
     clearTimeout(this.#timer);
@@ -90,7 +90,7 @@ export class Live {
     this.#wait = Math.min(this.#wait * 2, LONGEST_WAIT_MS);
   }
 
-  /** A stream can die without a word (a proxy, a laptop that slept). */
+  /** A stream can die silently (a proxy, a laptop that slept). */
   async #look(): Promise<void> {
     if (this.#closed || connection.away || Date.now() - this.#heard < SILENCE_MS) return;
     try {

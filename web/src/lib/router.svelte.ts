@@ -1,4 +1,4 @@
-// Where we are: the address after the #, as state.
+// The address after the #, as state.
 
 import { formatPlace, parsePlace, withQuery, type Place } from "./model/url";
 
@@ -17,7 +17,7 @@ export function go(path: string[], query: Record<string, string> = {}): void {
   location.hash = formatPlace({ path, query });
 }
 
-/** Change parts of the query.  `replace`: typing or dragging is no step that Back should undo. */
+/** Change parts of the query.  `replace`: no new history entry, for typing and dragging. */
 export function setQuery(changes: Record<string, string | null>, replace = false): void {
   const next = withQuery({ path: [...place.path], query: { ...place.query } }, changes);
   const text = formatPlace(next);

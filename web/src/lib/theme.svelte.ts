@@ -1,4 +1,4 @@
-// Light or dark: the system's, unless one was chosen.
+// Light or dark: the system's theme, unless the visitor chose one.
 
 export type Theme = "light" | "dark";
 const KEY = "runwatch.theme";
@@ -26,6 +26,6 @@ export function toggleTheme(): void {
     if (theme.chosen) localStorage.setItem(KEY, theme.chosen);
     else localStorage.removeItem(KEY);
   } catch {
-    // Storage may be forbidden; the choice then holds until the page is left.
+    // Storage may be forbidden: then the choice lasts until the page is left.
   }
 }

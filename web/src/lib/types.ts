@@ -1,4 +1,4 @@
-// The names that the page has for the API's shapes.  The shapes themselves are generated: `make types`.
+// The page's names for the types of the API.  The types themselves are generated: `make types`.
 // Times are nanoseconds since the epoch; as JavaScript numbers they are exact to about a quarter of a
 // microsecond.
 
@@ -8,7 +8,7 @@ type Shapes = components["schemas"];
 
 // ── values ───────────────────────────────────────────────────────────────────────────────────────
 
-/** What somebody recorded: names, and any JSON. */
+/** What a program recorded: names, with any JSON. */
 export type JsonObject = EventInfo["body"];
 export type Num = PointInfo["value"];
 export type State = RunInfo["state"];
@@ -73,7 +73,7 @@ export type HeatmapMetrics = Shapes["HeatMetrics"];
 
 export type Frame = Shapes["ReportedFrame"];
 export type ProcessStacks = Shapes["ProcessStacks"];
-/** What a group of stacks and one of an incident's report have in common. */
+/** The fields that a group of stacks and a group of an incident's report share. */
 export type StackGroup = Pick<Shapes["ReportedGroup"], keyof Shapes["StackGroup"]>;
 export type StackList = Shapes["StackList"];
 export type TakeStacks = Shapes["TakeStacks"];
@@ -111,13 +111,13 @@ export type Refusal = Shapes["ErrorAnswer"];
 export type Session = Shapes["SessionInfo"];
 export type SessionList = Shapes["SessionList"];
 
-/** Of /clients, which lies beside the API and is not in its document. */
+/** From /clients, which is outside the API and not in its document. */
 export interface Client {
   client_id: string;
   hostname: string;
   gpu_count: number;
   healthy: boolean;
-  /** As text, to the nanosecond. */
+  /** RFC 3339 text, to the nanosecond. */
   last_seen: string;
 }
 

@@ -1,7 +1,7 @@
-"""Run this node's agent: sample the host, see processes end, ship journals to a head.
+"""Run this node's agent: it samples the host, sees processes end, and ships journals to a head.
 
-The SDK starts one by itself when none runs; start it by hand, by systemd or as a DaemonSet where
-it shall always be there.  One runs per node, user and directory; a second one ends at once.
+The SDK starts an agent if none runs.  To keep one always, start it by hand, with systemd, or as a
+DaemonSet.  One agent runs per node, user and directory; a second one ends at once.
 
 example:
   runwatch agent --head gpu-head:8090 --idle 0
@@ -21,5 +21,5 @@ arguments = agent.arguments
 def run(arguments: argparse.Namespace) -> int:
     after = sys.argv.index("agent") + 1 if "agent" in sys.argv else 1
     if not agent.run(arguments, sys.argv[after:]):
-        print("an agent of this node and user serves that directory already")
+        print("an agent of this node and user already serves that directory")
     return 0

@@ -1,8 +1,8 @@
-"""Profiles of a run's processes now, on every host from the same moment on.
+"""Profile a run's ranks now.  Every host starts at the same moment.
 
   runwatch capture RUN                          two seconds of every rank
   runwatch capture RUN --steps 3 --at-step 500  three steps, from step 500 on
-  runwatch capture RUN --preflight              what could be captured, and why a rank cannot
+  runwatch capture RUN --preflight              which ranks can be captured, and why others cannot
   runwatch capture                              programs that do not use Runwatch, on every host
                                                 with an agent: those started with
                                                 KINETO_USE_DAEMON=1, or serving a profiler port
@@ -34,7 +34,7 @@ from runwatch.traces.summary import SessionSummary
 
 POLL_SECONDS: Final = 0.2
 FILES_SECONDS: Final = 30.0
-"""How long files may take from their node to the head."""
+"""How long to wait for the files to reach the head."""
 MOST_RANKS: Final = 100_000
 _WAYS: Final = {"sdk": "SDK", "port": "profiler port", "kineto": "KINETO_USE_DAEMON", "": "–"}
 _STATES: Final = {"done": "completed", "asked": "waiting"}
@@ -47,22 +47,22 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--duration", type=int, metavar="MS", help=f"how long (default {DEFAULT_MS})"
     )
-    parser.add_argument("--steps", type=int, metavar="N", help="so many steps instead")
-    parser.add_argument("--at-step", type=int, metavar="K", help="from this step on")
-    parser.add_argument("--session", metavar="ID", help="its name (default: the time)")
+    parser.add_argument("--steps", type=int, metavar="N", help="capture N steps instead")
+    parser.add_argument("--at-step", type=int, metavar="K", help="start at this step")
+    parser.add_argument("--session", metavar="ID", help="name of the profile (default: the time)")
     parser.add_argument(
         "--pid", type=int, nargs="+", default=[], metavar="PID", help="only these processes"
     )
     parser.add_argument(
         "--port", type=int, nargs="+", default=[], metavar="PORT",
-        help=f"profiler ports to try, beside {' and '.join(map(str, PROFILER_PORTS))}",
+        help=f"profiler ports to try, besides {' and '.join(map(str, PROFILER_PORTS))}",
     )  # fmt: skip
     parser.add_argument(
-        "--preflight", action="store_true", help="capture nothing; say what could be"
+        "--preflight", action="store_true", help="capture nothing; list what can be captured"
     )
     parser.add_argument("--no-summary", action="store_true", help="do not wait for the summary")
     source.arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print what the API answers")
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _body(arguments: argparse.Namespace) -> dict[str, Any]:
-    given = {
+    request = {
         "hosts": arguments.hosts,
         "ranks": ranks_of(arguments.ranks) if arguments.ranks is not None else None,
         "duration_ms": arguments.duration,
@@ -86,21 +86,21 @@ def _body(arguments: argparse.Namespace) -> dict[str, Any]:
         "pids": arguments.pid,
         "ports": arguments.port,
     }
-    return {name: value for name, value in given.items() if value not in (None, [])}
+    return {name: value for name, value in request.items() if value not in (None, [])}
 
 
 def ranks_of(text: str) -> list[int]:
     """`0-3,8` as numbers."""
-    found: set[int] = set()
+    ranks: set[int] = set()
     for part in text.split(","):
         low, dash, high = part.strip().partition("-")
         if not low.isdigit() or (dash and not high.isdigit()) or len(part) > 20:
-            raise UsageError(f"--ranks {text[:80]!r}: numbers and ranges, such as 0-3,8")
+            raise UsageError(f"--ranks {text[:80]!r} is not a list of ranks, such as 0-3,8")
         last = int(high) if dash else int(low)
-        if last - int(low) + len(found) > MOST_RANKS:
+        if last - int(low) + len(ranks) > MOST_RANKS:
             raise UsageError(f"--ranks {text[:80]!r}: that is more than {MOST_RANKS:,} ranks")
-        found.update(range(int(low), last + 1))
-    return sorted(found)
+        ranks.update(range(int(low), last + 1))
+    return sorted(ranks)
 
 
 # ── preflight ─────────────────────────────────────────────────────────────────────────────────
@@ -109,29 +109,29 @@ def ranks_of(text: str) -> list[int]:
 def _preflight(
     head: source.Source, base: str, body: Mapping[str, Any], arguments: argparse.Namespace
 ) -> int:
-    told = head.post(f"{base}/captures/preflight", body)
-    can = [process for process in told["processes"] if process["way"]]
+    answer = head.post(f"{base}/captures/preflight", body)
+    can = [process for process in answer["processes"] if process["way"]]
     if arguments.json:
-        tables.print_json(told)
+        tables.print_json(answer)
         return 0 if can else 1
     shown = tables.table("rank", "host", "pid", "way", "framework", "why", right=("rank", "pid"),
                          fold="why")  # fmt: skip
-    for each in told["processes"]:
+    for each in answer["processes"]:
         shown.add_row(
             *_who(each), _WAYS[each["way"]], ", ".join(each["frameworks"]), each["why"]
         )  # fmt: skip
     out = tables.console()
-    if told["processes"]:
+    if answer["processes"]:
         out.print(shown)
-    for host, why in told["hosts"].items():
+    for host, why in answer["hosts"].items():
         if why:
             out.print(f"{host}: {why}", highlight=False)
-    count = len(told["processes"])
+    count = len(answer["processes"])
     if can:
-        lead = told["lead_seconds"]
+        lead = answer["lead_seconds"]
         print(f"{len(can)} of {count} can be captured; a capture would begin in {lead:.1f} s")
     else:
-        print("nothing can be captured now", file=sys.stderr)
+        print("no rank can be captured now", file=sys.stderr)
     return 0 if can else 1
 
 
@@ -145,49 +145,49 @@ def _who(each: Mapping[str, Any]) -> tuple[str, str, str]:
 def _capture(
     head: source.Source, base: str, body: Mapping[str, Any], arguments: argparse.Namespace
 ) -> int:
-    with progress("asking the nodes", "words"):
-        told = head.post(f"{base}/captures", body)
-    told = _followed(head, f"{base}/captures/{told['session']}", told)
-    captured = [each for each in told["processes"] if each["state"] == "done"]
+    with progress("asking the nodes"):
+        answer = head.post(f"{base}/captures", body)
+    answer = _followed(head, f"{base}/captures/{answer['session']}", answer)
+    captured = [each for each in answer["processes"] if each["state"] == "done"]
     if arguments.json:
-        tables.print_json(told)
+        tables.print_json(answer)
         return 0 if captured else 1
-    _print(told)
+    _print(answer)
     if not captured:
-        print("nothing was captured", file=sys.stderr)
+        print("no rank was captured", file=sys.stderr)
         return 1
     if not arguments.no_summary:
-        for profile in _sessions(head, told):
+        for profile in _captured(head, answer):
             _print_profile(head, profile)
     return 0
 
 
-def _followed(head: source.Source, path: str, told: dict[str, Any]) -> dict[str, Any]:
-    """Until every process is done, or given up; the API says when that is."""
+def _followed(head: source.Source, path: str, answer: dict[str, Any]) -> dict[str, Any]:
+    """Poll until the API says that no process is still being captured."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     bar = Progress(*columns, console=Console(file=sys.stderr), transient=True)
     bar.disable = not sys.stderr.isatty()
-    length = (told["duration_ms"] or DEFAULT_MS) / 1e3
+    length = (answer["duration_ms"] or DEFAULT_MS) / 1e3
     with bar:
         task = bar.add_task("waiting for the start", total=length)
-        while told["state"] in ("asked", "running"):
-            gone = time.time() - told["start_ns"] / 1e9
-            ended = sum(each["state"] in ("done", "failed") for each in told["processes"])
-            count = f"{ended} of {len(told['processes'])}"
-            words = "waiting for the start" if gone < 0 else f"capturing: {count} have ended"
+        while answer["state"] in ("asked", "running"):
+            gone = time.time() - answer["start_ns"] / 1e9
+            ended = sum(each["state"] in ("done", "failed") for each in answer["processes"])
+            count = f"{ended} of {len(answer['processes'])}"
+            words = "waiting for the start" if gone < 0 else f"capturing: {count} done"
             bar.update(task, completed=min(max(gone, 0.0), length), description=words)
             time.sleep(POLL_SECONDS)
-            told = head.get(path)
-    return told
+            answer = head.get(path)
+    return answer
 
 
-def _print(told: Mapping[str, Any]) -> None:
+def _print(answer: Mapping[str, Any]) -> None:
     shown = tables.table(
         "rank", "host", "pid", "way", "state", "size", "begun", "window", "",
         right=("rank", "pid", "size", "begun", "window"), fold="",
     )  # fmt: skip
-    begun = [each["start_ns"] for each in told["processes"] if each["start_ns"]]
-    for each in told["processes"]:
+    begun = [each["start_ns"] for each in answer["processes"] if each["start_ns"]]
+    for each in answer["processes"]:
         shown.add_row(
             *_who(each),
             _WAYS.get(each["way"], each["way"]),
@@ -199,10 +199,10 @@ def _print(told: Mapping[str, Any]) -> None:
         )
     out = tables.console()
     out.print(shown)
-    done = sum(each["state"] == "done" for each in told["processes"])
-    line = f"session {told['session']}: {done} of {len(told['processes'])} captured"
-    if told["overlap_percent"] is not None:
-        line += f", at the same time for {told['overlap_percent']:.1f} % of the time"
+    done = sum(each["state"] == "done" for each in answer["processes"])
+    line = f"profile {answer['session']}: {done} of {len(answer['processes'])} captured"
+    if answer["overlap_percent"] is not None:
+        line += f"; all at the same time for {answer['overlap_percent']:.1f} % of the time"
     out.print(line, highlight=False)
 
 
@@ -216,40 +216,40 @@ def _length(each: Mapping[str, Any]) -> str:
     return duration(each["end_ns"] - each["start_ns"]) if each["end_ns"] else ""
 
 
-# ── what it says ──────────────────────────────────────────────────────────────────────────────
+# ── the summary ───────────────────────────────────────────────────────────────────────────────
 
 
-def _sessions(head: source.Source, told: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The capture as profile sessions: one; several if programs of no run were captured."""
-    expected = {name for each in told["processes"] for name in each["files"]}
+def _captured(head: source.Source, answer: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The capture's profiles: one per run, so several if programs without a run were captured."""
+    expected = {name for each in answer["processes"] for name in each["files"]}
     deadline = time.monotonic() + FILES_SECONDS
-    with progress("waiting for the files", "looks") as step:
+    with progress("waiting for the files", "polls") as step:
         while True:
-            found = [p for p in _profiles(head, told) if p["session"] == told["session"]]
-            here = {file["name"] for profile in found for file in profile["files"]}
+            profiles = [p for p in _profiles(head, answer) if p["session"] == answer["session"]]
+            here = {file["name"] for profile in profiles for file in profile["files"]}
             if expected <= here or time.monotonic() > deadline:
-                return found
+                return profiles
             step(1)
             time.sleep(POLL_SECONDS)
 
 
-def _profiles(head: source.Source, told: Mapping[str, Any]) -> list[dict[str, Any]]:
-    path = f"/runs/{told['run']}/profiles" if told["run"] else "/profiles"
-    found: list[dict[str, Any]] = head.get(path)["profiles"]
-    return found
+def _profiles(head: source.Source, answer: Mapping[str, Any]) -> list[dict[str, Any]]:
+    path = f"/runs/{answer['run']}/profiles" if answer["run"] else "/profiles"
+    profiles: list[dict[str, Any]] = head.get(path)["profiles"]
+    return profiles
 
 
 def _print_profile(head: source.Source, profile: Mapping[str, Any]) -> None:
     out = tables.console()
     try:
-        answer = with_summary(head, [profile["run"], profile["session"]])
+        detail = with_summary(head, [profile["run"], profile["session"]])
     except NotFound:
-        answer = {"summary_state": "failed", "summary_why": "it is not here yet"}
+        detail = {"summary_state": "failed", "summary_why": "the profile is not here yet"}
     print()
-    if answer["summary_state"] == "done":
-        show_summary(SessionSummary.from_json(answer["summary"]), out)
+    if detail["summary_state"] == "done":
+        show_summary(SessionSummary.from_json(detail["summary"]), out)
     else:
-        print(f"no summary: {answer['summary_why'] or 'there is no trace in it'}")
+        print(f"no summary: {detail['summary_why'] or 'the profile has no trace'}")
     for line in _links(head, profile):
         out.print(line, highlight=False, soft_wrap=True)
 

@@ -1,7 +1,7 @@
 """Show every setting: its value, where it came from, and what it does.
 
-Values come from defaults, then config.toml in the Runwatch directory, then the environment, then
-a command's flags.
+The last of these that names a setting wins: its default, config.toml in the Runwatch directory, the
+environment, a command's flags.
 
 example:
   runwatch config
@@ -33,8 +33,8 @@ SECTIONS: dict[str, type[Any]] = {
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("section", nargs="?", choices=sorted(SECTIONS), help="only this one's")
-    parser.add_argument("--json", action="store_true", help="machine-readable")
+    parser.add_argument("section", nargs="?", choices=sorted(SECTIONS), help="only this section")
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -59,11 +59,11 @@ def _table(section: str, rows: list[dict[str, Any]]) -> RenderableType:
 
 
 def _list(section: str, rows: list[dict[str, Any]]) -> RenderableType:
-    """Where a fourth column would have no room: what it does is said below."""
+    """For narrow terminals: the explanation is on a line of its own."""
     shown: list[RenderableType] = []
     for row in rows:
-        said = "" if row["from"] == "default" else f"  (from {row['from']})"
-        value = Text.assemble((f"{section}.{row['name']}", "bold"), f" = {row['value']}{said}")
+        origin = "" if row["from"] == "default" else f"  (from {row['from']})"
+        value = Text.assemble((f"{section}.{row['name']}", "bold"), f" = {row['value']}{origin}")
         shown += [value, Padding(Text(_help(row), style="dim"), (0, 0, 0, 4))]
     return Group(*shown)
 

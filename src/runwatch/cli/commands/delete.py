@@ -1,8 +1,9 @@
-"""Delete runs: all that was recorded of them, their profiles included; asks first.
+"""Delete runs with all their records and profiles; asks first.
 
-For a week (--keep-days) `runwatch restore RUN` brings one back; then its records go for good.  What
-nodes still send of a deleted run is not kept.  A run by the same name is another run.  Without a
-head the journals of the run in the directory go as well, if they are your own and ended.
+`runwatch restore RUN` brings a run back for a week (--keep-days); then its records are gone for
+good.  Records that nodes still send for a deleted run are dropped.  A new run with the same name is
+another run.  Without a head, the run's journals in the directory are deleted, too, if they are your
+own and have ended.
 
 example:
   runwatch delete llama-70b
@@ -25,23 +26,23 @@ KEEP_DAYS = 7.0
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="its id, or its name")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="a run's id or name")
     source.arguments(parser)
     parser.add_argument("--yes", action="store_true", help="delete without asking")
-    parser.add_argument("--force", action="store_true", help="also a run that is running")
+    parser.add_argument("--force", action="store_true", help="delete even a run that is running")
     parser.add_argument(
         "--keep-days",
         type=float,
         default=KEEP_DAYS,
         metavar="DAYS",
-        help="so long it can be restored (default 7); 0: it is gone at once",
+        help="how long it can be restored (default 7); 0: it is gone at once",
     )
-    parser.add_argument("--json", action="store_true", help="print what the API answers")
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
     if not 0 <= arguments.keep_days <= 3650:
-        raise UsageError(f"--keep-days is {arguments.keep_days}: a number from 0 to 3650")
+        raise UsageError(f"--keep-days is {arguments.keep_days}; it must be from 0 to 3650")
     with source.open_source(arguments) as head:
         loads = [head.get(f"/runs/{key}/load") for key in dict.fromkeys(arguments.runs)]
         if not arguments.yes:
@@ -51,14 +52,14 @@ def run(arguments: argparse.Namespace) -> int:
                 print("nothing was deleted", file=sys.stderr)
                 return 1
         force = int(arguments.force)
-        told = [
+        deleted = [
             head.delete(f"/runs/{load['run']}", yes=1, force=force, keep_days=arguments.keep_days)
             for load in loads
         ]
     if arguments.json:
-        tables.print_json({"deleted": told})
+        tables.print_json({"deleted": deleted})
         return 0
-    for each in told:
+    for each in deleted:
         later = "" if not arguments.keep_days else f"; `runwatch restore {each['run']}` undoes it"
         print(f"deleted {_named(each)}: {_about(each)}{later}")
     return 0
@@ -70,7 +71,7 @@ def _named(load: dict[str, Any]) -> str:
 
 
 def _about(load: dict[str, Any]) -> str:
-    profiles = f", {load['profiles']} profile sessions" if load["profiles"] else ""
+    profiles = f", {load['profiles']} profiles" if load["profiles"] else ""
     return (
         f"{load['points']:,} points, {load['events']:,} events{profiles}, "
         f"about {size(load['bytes'])}"

@@ -1,8 +1,8 @@
-"""A real four-rank training job, with a slow phase, a crash and a restart, and its report.
+"""Run a real four-rank training job with a slow phase, a crash and a restart, and report on it.
 
-Starts a head with the embedded store on this machine, trains a small model with NumPy (nothing is
-downloaded), kills one rank on purpose, restarts from the checkpoint, and tells what happened.
-In a terminal it goes on serving until Ctrl-C; otherwise it ends after the report.
+It starts a head with the embedded store on this machine, trains a small model with NumPy (nothing
+is downloaded), kills one rank on purpose, restarts from the checkpoint, and prints what happened.
+In a terminal it then keeps serving until Ctrl-C; otherwise it ends after the report.
 
 example:
   runwatch demo
@@ -57,7 +57,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--port", type=int, default=0, help="port of the page (default: a free one)"
     )
     serve = parser.add_mutually_exclusive_group()
-    serve.add_argument("--serve", action="store_true", default=None, help="go on serving")
+    serve.add_argument("--serve", action="store_true", default=None, help="keep serving")
     serve.add_argument(
         "--no-serve", action="store_false", dest="serve", help="end after the report"
     )
@@ -82,26 +82,26 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _say(out: Console, line: str) -> None:
-    """As it is: to be copied."""
+    """Print the line unchanged, so that it can be copied."""
     out.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _program() -> str:
-    """How a shell here finds Runwatch: `make demo` leaves an environment that is not active."""
+    """The command to type in this shell: after `make demo` the environment is not active."""
     ours = Path(sys.executable).parent / "runwatch"
-    found = shutil.which("runwatch")
-    if found is not None and Path(found) == ours:
+    on_path = shutil.which("runwatch")
+    if on_path is not None and Path(on_path) == ours:
         return "runwatch"
     return os.path.relpath(ours) if ours.is_relative_to(Path.cwd()) else str(ours)
 
 
-def _fresh_directory(given: Path | None) -> Path:
-    """The demo's own directory; an earlier demo's is removed, anything else is left alone."""
-    root = given or runwatch_dir() / "demo"
+def _fresh_directory(chosen: Path | None) -> Path:
+    """The demo's own directory.  An earlier demo's is emptied; any other is refused."""
+    root = chosen or runwatch_dir() / "demo"
     marker = root / "made-by-runwatch-demo"
     if root.exists() and any(root.iterdir()):
         if not marker.exists():
-            raise RunwatchError(f"{root} is not empty and not a demo's; name another with --dir")
+            raise RunwatchError(f"{root} is not empty and no demo made it; choose another --dir")
         shutil.rmtree(root)
     root.mkdir(parents=True, exist_ok=True, mode=0o700)
     marker.touch()
@@ -131,17 +131,17 @@ def _head(root: Path, port: int) -> Iterator[Listening]:
 def _wait_for_head(root: Path, process: subprocess.Popen[bytes]) -> Listening:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
-        found = read_address(root)
-        if found is not None and found.pid == process.pid:
-            return found
+        address = read_address(root)
+        if address is not None and address.pid == process.pid:
+            return address
         time.sleep(POLL_SECONDS)
     words = (root / "head.log").read_text(errors="replace").strip()
-    raise RunwatchError(f"the head did not start: {words[-500:] or 'it said nothing'}")
+    raise RunwatchError(f"the head did not start: {words[-500:] or 'it logged nothing'}")
 
 
 @contextmanager
 def _agent_ended(root: Path) -> Iterator[None]:
-    """The agent that the SDK starts would end by itself when idle; we do not wait for that."""
+    """End the agent that the SDK started, instead of waiting until it is idle and ends itself."""
     try:
         yield
     finally:
@@ -171,7 +171,7 @@ def _start_ranks(
 
 
 def _train(out: Console, root: Path, at: Listening, steps: int) -> None:
-    """Start the ranks; when one dies, stop the others and start all again, as launchers do."""
+    """Start the ranks.  If one dies, stop the others and start all again, as launchers do."""
     head = RemoteSource(at.http, at.token)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("step {task.completed}"))
     quiet = not sys.stdout.isatty()
@@ -198,7 +198,7 @@ def _train(out: Console, root: Path, at: Listening, steps: int) -> None:
 def _watch(ranks: list[subprocess.Popen[bytes]], tick: Callable[[], None]) -> int | None:
     """The rank that failed, or None when all have finished.
 
-    Ranks that lose a peer fail too; one that was killed is the one that took the others along.
+    Ranks that lose a peer fail, too: a killed rank is the cause, so it is preferred.
     """
     while True:
         codes = [rank.poll() for rank in ranks]
@@ -232,7 +232,7 @@ def _show_step(shown: Progress, task: TaskID, head: RemoteSource) -> None:
 
 
 def _settle(head: RemoteSource) -> None:
-    """Until the head has heard how every process ended."""
+    """Wait until the head knows how every process ended."""
     deadline = time.monotonic() + SETTLE_SECONDS
     while time.monotonic() < deadline:
         runs = head.get("/runs")["runs"]
@@ -262,7 +262,7 @@ def _report(out: Console, head: RemoteSource, steps: int) -> None:
     newest = [curve for curve in answer["curves"] if curve["metric"] == "loss"]
     out.print(Text.from_ansi(draw(newest, "step", width=min(out.width, 100), height=14)))
     _say_slow_phase(out, head, steps)
-    out.rule("goodput: what the time went into")
+    out.rule("goodput: where the time went")
     answer = head.get(f"/runs/{RUN}/goodput", buckets=min(out.width, goodput_picture.WIDEST))
     out.print(goodput_picture.account(head.get(f"/runs/{RUN}"), answer, out.width))
 
@@ -283,7 +283,7 @@ def _metric_table(head: RemoteSource, curves: list[dict[str, Any]]) -> Any:
 
 
 def _say_slow_phase(out: Console, head: RemoteSource, steps: int) -> None:
-    """Which rank waited longest for its data, and when: the injected slow phase, found again."""
+    """Print which rank waited longest for its data, and when: that is the injected slow phase."""
     answer = head.get(
         f"/runs/{RUN}/curves", metric="data_wait_seconds", axis="step", buckets=steps, attempt=1
     )

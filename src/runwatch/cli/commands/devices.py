@@ -1,6 +1,6 @@
-"""Every accelerator of every node now, one line each, those first that hurt.
+"""List every accelerator of every node, one line each; those with trouble come first.
 
-What hurts, the worst first: lost, unreadable or silent; an XID error; a thermal or hardware limit;
+Troubles, the worst first: lost, unreadable or silent; an XID error; a thermal or hardware limit;
 memory errors; a power cap; memory nearly full; idle while its run goes on.
 
 example:
@@ -29,29 +29,31 @@ from runwatch.views.devices import ORDERS
 
 REFRESH_SECONDS: Final = 1.0
 _AROUND: Final = 6
-"""Lines that are no device's: two on top, a gap, a heading, the rest, and the prompt."""
+"""Lines that are not devices: two on top, a gap, a heading, the rest, and the prompt."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     source.arguments(parser)
-    parser.add_argument("--run", dest="run_name", metavar="RUN", help="only this run's")
-    parser.add_argument("--host", action="append", help="only this host's; may be repeated")
-    parser.add_argument("--sort", choices=ORDERS, default="hurt", help="default: by what hurts")
+    parser.add_argument("--run", dest="run_name", metavar="RUN", help="only this run's devices")
+    parser.add_argument("--host", action="append", help="only this host's devices; may be repeated")
     parser.add_argument(
-        "--limit", type=int, metavar="N", help="at most so many (default: what the screen holds)"
+        "--sort", choices=ORDERS, default="hurt", help="default: the worst trouble first"
+    )
+    parser.add_argument(
+        "--limit", type=int, metavar="N", help="show at most N (default: what fits the screen)"
     )
     parser.add_argument(
         "--within",
         type=int,
         default=3600,
         metavar="SECONDS",
-        help="those heard of in the last so many seconds (default 3600)",
+        help="only devices heard from in the last SECONDS (default 3600)",
     )
-    parser.add_argument("--watch", action="store_true", help="follow; end with Ctrl-C")
+    parser.add_argument("--watch", action="store_true", help="keep showing; stop with Ctrl-C")
     parser.add_argument(
         "--metrics", action="store_true", help="list what is sampled of devices, and what it means"
     )
-    parser.add_argument("--json", action="store_true", help="print what the API answers")
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -93,7 +95,7 @@ def _watch(head: source.Source, arguments: argparse.Namespace, out: Console) -> 
                 except HeadUnreachable as error:  # a head that is restarted comes back
                     live.update(device_picture.unreachable(picture, str(error)), refresh=True)
     except KeyboardInterrupt:
-        return 0  # the way to end it
+        return 0
 
 
 def _picture(head: source.Source, arguments: argparse.Namespace, out: Console) -> RenderableType:
@@ -118,15 +120,15 @@ def _ask(head: source.Source, arguments: argparse.Namespace, limit: int | None) 
 
 
 def _nothing(head: source.Source, arguments: argparse.Namespace) -> str:
-    asked = [f"of run {arguments.run_name}"] if arguments.run_name else []
-    asked += [f"on {', '.join(arguments.host)}"] if arguments.host else []
-    of_these = " ".join(["", *asked])
+    filters = [f"of run {arguments.run_name}"] if arguments.run_name else []
+    filters += [f"on {', '.join(arguments.host)}"] if arguments.host else []
+    of_these = " ".join(["", *filters])
     ago = tables.duration(arguments.within * 10**9)
     return (
-        f"No accelerator{of_these} was heard of in the last {ago} (in {head.name}).\n"
-        "An agent reports them: it runs beside every run that has one, or start one on each node "
-        "with\n"
+        f"No accelerator{of_these} reported in the last {ago} (in {head.name}).\n"
+        "An agent reports them. A run starts one unless RUNWATCH_AGENT is off; to start one on a "
+        "node yourself:\n"
         "  runwatch agent --head grpc://HEAD:8090\n"
-        "It needs the NVIDIA driver, AMD's amdsmi or libtpu on that node. For what was heard of "
-        "earlier: --within SECONDS."
+        "It needs the NVIDIA driver, AMD's amdsmi or libtpu on that node. To see devices that "
+        "reported earlier: --within SECONDS."
     )

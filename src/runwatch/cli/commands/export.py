@@ -1,8 +1,9 @@
 """Write every point of a run as CSV, Parquet or JSON; needs no running head.
 
-One row per point: run, attempt, host, process, device, metric, step, time, value.
-With --perfetto a trace instead: steps, spans, events and numbers of every rank on a timeline, for
-ui.perfetto.dev, chrome://tracing, or `runwatch host`.
+One row per point: run, attempt, host, process, device, metric, step, time, value, rank.  (`process`
+is an older name of `rank`.)
+--perfetto writes a trace instead: the steps, spans, events and numbers of every rank on a timeline,
+for ui.perfetto.dev, chrome://tracing, or `runwatch host`.
 
 example:
   runwatch export demo-spirals --format csv -o demo.csv
@@ -33,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--perfetto", dest="format", action="store_const", const="perfetto",
         help="a trace for Perfetto",
     )  # fmt: skip
-    parser.add_argument("--metric", action="append", help="only this one (may be repeated)")
+    parser.add_argument("--metric", action="append", help="only this metric; may be repeated")
     parser.add_argument("-o", "--output", type=Path, help="a file (default: standard output)")
     parser.add_argument("--force", action="store_true", help="replace the file if it exists")
 
@@ -41,7 +42,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     output: Path | None = arguments.output
     if output is None and arguments.format == "parquet" and sys.stdout.isatty():
-        raise UsageError("Parquet is not for a terminal: name a file with -o FILE")
+        raise UsageError("a terminal cannot show Parquet: name a file with -o FILE")
     if output is not None:
         check_output(output, force=arguments.force)
     with source.open_source(arguments) as head:
@@ -65,14 +66,14 @@ def _for_terminal(chunks: source.Chunks) -> source.Chunks:
 
 def check_output(output: Path, *, force: bool) -> None:
     if output.exists() and not force:
-        raise UsageError(f"file already exists, will not overwrite without --force: {output}")
+        raise UsageError(f"{output} already exists: replace it with --force")
     if not output.parent.is_dir():
         raise UsageError(f"no such directory: {output.parent}")
 
 
 def write_file(output: Path, chunks: source.Chunks) -> None:
     with (
-        written(output, mode=0o666) as file,  # as the user's umask has it
+        written(output, mode=0o666) as file,  # the user's umask applies
         progress(f"writing {output}", "kB") as step,
     ):
         for chunk in chunks:

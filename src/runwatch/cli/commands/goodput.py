@@ -1,10 +1,11 @@
-"""What a run's time went into: every nanosecond in one class, and what disruptions cost.
+"""Show where a run's time went, each nanosecond in one class, and what disruptions cost.
 
-Without a run: several together, of a group, of a user, or since a time; then -7d is a week ago.
+Without RUN it adds up several runs: those of a group, of a user, or since a time (-7d is a week
+ago).
 
-A time is RFC 3339 (2026-01-31T12:00:00Z; without an offset it is local), seconds since the epoch,
-a time of day (14:02:10: the last one in the run), or relative: -2h is two hours before the run's
-end (before now, while it goes on), 90m is ninety minutes after its start.
+A TIME is RFC 3339 (2026-01-31T12:00:00Z; local without an offset), seconds since the epoch, a time
+of day (14:02:10: the last one in the run), or relative: -2h is two hours before the run's end
+(before now if it still runs), 90m is ninety minutes after its start.
 
 example:
   runwatch goodput demo-spirals
@@ -52,8 +53,8 @@ _CLOCK: Final = re.compile(r"\d{1,2}:\d{2}(:\d{2})?")
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_name", metavar="RUN", nargs="?", help="a run's name or id")
     source.arguments(parser)
-    parser.add_argument("--since", metavar="TIME", help="only from here on")
-    parser.add_argument("--until", metavar="TIME", help="only up to here")
+    parser.add_argument("--since", metavar="TIME", help="count only from this time on")
+    parser.add_argument("--until", metavar="TIME", help="count only up to this time")
     parser.add_argument(
         "--exclude",
         metavar="A/B",
@@ -62,31 +63,33 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="do not count the time from A to B; may be repeated",
     )
     parser.add_argument(
-        "--buckets", type=int, metavar="N", help="also goodput over time, in N parts"
+        "--buckets", type=int, metavar="N", help="also draw goodput over time, in N parts"
     )
     parser.add_argument(
         "--price",
         type=float,
         metavar="N",
-        help="what an accelerator costs in an hour ($RUNWATCH_PRICE_PER_DEVICE_HOUR)",
+        help="price of one accelerator for an hour (default $RUNWATCH_PRICE_PER_DEVICE_HOUR)",
     )
     parser.add_argument(
-        "--explain", metavar="TIME", help="say why this instant is in its class, and nothing else"
+        "--explain", metavar="TIME", help="only say why this moment is in its class"
     )
-    parser.add_argument("--watch", action="store_true", help="follow a run that goes on")
-    parser.add_argument("--json", action="store_true", help="print what the API answers")
+    parser.add_argument("--watch", action="store_true", help="keep showing a run that goes on")
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
     several = parser.add_argument_group("several runs together")
-    several.add_argument("--group", metavar="NAME", help="those of a group")
-    several.add_argument("--user", metavar="NAME", help="those of a user")
+    several.add_argument("--group", metavar="NAME", help="the runs of this group")
+    several.add_argument("--user", metavar="NAME", help="the runs of this user")
     several.add_argument(
-        "--by", choices=("group", "user", "week"), help="summed for each of these, not run by run"
+        "--by",
+        choices=("group", "user", "week"),
+        help="one sum for each of these, not for each run",
     )
     imports = parser.add_argument_group("logs of ml-goodput-measurement")
     imports.add_argument(
         "--import",
         dest="log",
         metavar="FILE",
-        help=f"a recorded log, or {CLOUD_LOGGING}; then show it",
+        help=f"import a recorded log, or {CLOUD_LOGGING}, as a run, and show it",
     )
     imports.add_argument("--job", metavar="NAME", help="the job, if the log has several")
     imports.add_argument("--logger", metavar="NAME", help="the log's name (default goodput_JOB)")
@@ -98,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.run_name:
         return _several(arguments)
     if arguments.group or arguments.user or arguments.by:
-        raise UsageError("either one run, or those of --group and --user together, or --by")
+        raise UsageError("RUN does not go with --group, --user or --by: those are for several runs")
     with source.open_source(arguments, only_goodput=not arguments.watch) as head:
         if arguments.explain:
             _explain(head, arguments)
@@ -130,7 +133,7 @@ def _explain(head: source.Source, arguments: argparse.Namespace) -> None:
 
 
 def _bounds(run: dict[str, Any]) -> tuple[int, int]:
-    """From when to when it lasts."""
+    """When the run starts and ends; a run that goes on ends now."""
     over = run["ended_ns"] or run["last_ns"]
     return run["started_ns"], time.time_ns() if run["state"] == "running" else over
 
@@ -154,15 +157,15 @@ def _ask(
     run: dict[str, Any] | None = None,
     **more: int,
 ) -> Any:
-    said = [arguments.since, arguments.until, *arguments.exclude]
+    times = [arguments.since, arguments.until, *arguments.exclude]
     start_ns, end_ns = 0, 0
-    if any(said):
+    if any(times):
         start_ns, end_ns = _bounds(run or head.get(f"/runs/{arguments.run_name}"))
 
     def at(text: str | None) -> int | None:
         return None if text is None else moment(text, start_ns, end_ns)
 
-    asked = {"buckets": arguments.buckets} | more
+    options = {"buckets": arguments.buckets} | more
     return head.get(
         f"/runs/{arguments.run_name}/goodput",
         since=at(arguments.since),
@@ -170,12 +173,12 @@ def _ask(
         exclude=[_range(text, start_ns, end_ns) for text in arguments.exclude] or None,
         price_per_device_hour=_price(arguments),
         program="true",
-        **asked,
+        **options,
     )
 
 
 def _price(arguments: argparse.Namespace) -> float | None:
-    """As said here; None leaves it to the head that is asked."""
+    """The price set here; None leaves it to the head."""
     flags = {"price_per_device_hour": arguments.price}
     return load(HeadSettings, section="head", flags=flags).values.price_per_device_hour
 
@@ -187,8 +190,8 @@ def _several(arguments: argparse.Namespace) -> int:
     chosen = arguments.group or arguments.user or arguments.since or arguments.until
     if not (chosen or arguments.by):
         raise UsageError(
-            "say which run: `runwatch goodput RUN` (`runwatch runs` lists them); or several, by "
-            "--group, --user, --since or --by"
+            "name a run: `runwatch goodput RUN` (`runwatch runs` lists them); or choose several "
+            "with --group, --user, --since or --by"
         )
     if arguments.exclude or arguments.buckets or arguments.watch:
         raise UsageError("--exclude, --buckets and --watch are for one run: `runwatch goodput RUN`")
@@ -216,16 +219,16 @@ def _ago(text: str | None, now_ns: int) -> int | None:
         return None
     relative = _RELATIVE.fullmatch(text)
     if relative is not None and relative[1] != "-":
-        raise UsageError(f"several runs have no common start: not {text!r}, but -{relative[2]} ago")
+        raise UsageError(f"several runs have no common start: write -{relative[2]}, not {text!r}")
     return moment(text, now_ns, now_ns)
 
 
 def _whose(arguments: argparse.Namespace) -> str:
-    said = [f"of group {arguments.group}"] if arguments.group else []
-    said += [f"of {arguments.user}"] if arguments.user else []
-    said += [f"since {arguments.since}"] if arguments.since else []
-    said += [f"until {arguments.until}"] if arguments.until else []
-    return " ".join(said)
+    filters = [f"of group {arguments.group}"] if arguments.group else []
+    filters += [f"of {arguments.user}"] if arguments.user else []
+    filters += [f"since {arguments.since}"] if arguments.since else []
+    filters += [f"until {arguments.until}"] if arguments.until else []
+    return " ".join(filters)
 
 
 # ── times ──────────────────────────────────────────────────────────────────────────────────────
@@ -242,27 +245,27 @@ def moment(text: str, start_ns: int, end_ns: int) -> int:
     if _CLOCK.fullmatch(text):
         return _time_of_day(text, end_ns)
     try:
-        found = datetime.fromisoformat(text).astimezone()
+        date = datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError, OSError) as error:
         raise UsageError(
             f"not a time: {text!r} (try 2026-01-31T12:00:00Z, 14:02:10, seconds since the epoch, "
             "-2h for before the end, 90m for after the start)"
         ) from error
-    whole = int(found.replace(microsecond=0).timestamp())
-    return whole * 10**9 + found.microsecond * 1000
+    whole = int(date.replace(microsecond=0).timestamp())
+    return whole * 10**9 + date.microsecond * 1000
 
 
 def _time_of_day(text: str, end_ns: int) -> int:
-    """The last such time before the run's end, as clocks show it here."""
+    """The last such local time before the run's end."""
     last = datetime.fromtimestamp(end_ns / 1e9).astimezone()
     try:
         clock = datetime.strptime(text if text.count(":") > 1 else f"{text}:00", "%H:%M:%S")
     except ValueError as error:
         raise UsageError(f"not a time of day: {text!r} (try 14:02:10)") from error
-    found = last.replace(hour=clock.hour, minute=clock.minute, second=clock.second, microsecond=0)
-    if found > last:
-        found -= timedelta(days=1)
-    return int(found.timestamp()) * 10**9
+    latest = last.replace(hour=clock.hour, minute=clock.minute, second=clock.second, microsecond=0)
+    if latest > last:
+        latest -= timedelta(days=1)
+    return int(latest.timestamp()) * 10**9
 
 
 def _length(text: str) -> int:
@@ -271,7 +274,7 @@ def _length(text: str) -> int:
 
 
 def _since_epoch(text: str) -> int:
-    """Seconds; a number that is too large for that is milliseconds, microseconds, nanoseconds."""
+    """Seconds; a number too large for seconds counts as milli-, micro- or nanoseconds."""
     whole, _, fraction = text.partition(".")
     digits = max(0, len(whole) - 10) // 3 * 3
     scale = int(10 ** (9 - min(digits, 9)))
@@ -281,7 +284,7 @@ def _since_epoch(text: str) -> int:
 def _range(text: str, start_ns: int, end_ns: int) -> str:
     first, slash, last = text.partition("/")
     if not slash:
-        raise UsageError(f"not a stretch of time: {text!r} (give --exclude FROM/TO)")
+        raise UsageError(f"not a period of time: {text!r} (write --exclude FROM/TO)")
     return f"{moment(first, start_ns, end_ns)}/{moment(last, start_ns, end_ns)}"
 
 
@@ -289,7 +292,7 @@ def _range(text: str, start_ns: int, end_ns: int) -> str:
 
 
 def _import(arguments: argparse.Namespace) -> str:
-    """Make a run of the log, say what was made, and return its id."""
+    """Import the log as a run, print what was imported, and return the run's id."""
     from runwatch.compat.goodput.log import imports
 
     directory = arguments.dir or runwatch_dir()
@@ -300,21 +303,24 @@ def _import(arguments: argparse.Namespace) -> str:
             entries: Iterable[Any] = _from_cloud(imports, arguments, step)
         else:
             entries = imports.read_log(Path(arguments.log), progress=step)
-        made = imports.import_entries(
+        imported = imports.import_entries(
             entries, directory, job_name=arguments.job, logger_name=arguments.logger
         )
-    told = f"{made.read:,} entries of job {made.job_name!r}: {made.written:,} new in {directory}"
-    print(f"runwatch: {told}", file=sys.stderr)
-    return arguments.run_name or str(made.run)
+    print(
+        f"runwatch: {imported.read:,} entries of job {imported.job_name!r}: "
+        f"{imported.written:,} new in {directory}",
+        file=sys.stderr,
+    )
+    return arguments.run_name or str(imported.run)
 
 
 def _from_cloud(imports: Any, arguments: argparse.Namespace, step: Any) -> Iterable[Any]:
     if not arguments.job:
         raise UsageError(f"--import {CLOUD_LOGGING} needs --job NAME (and --logger, if it differs)")
-    found: Iterable[Any] = imports.read_cloud_logging(
+    entries: Iterable[Any] = imports.read_cloud_logging(
         arguments.job,
         arguments.logger or f"goodput_{arguments.job}",
         project=os.environ.get("GOOGLE_CLOUD_PROJECT"),
         progress=step,
     )
-    return found
+    return entries

@@ -1,8 +1,9 @@
-"""Serve a cluster: take what agents send, keep it, answer people and programs.
+"""Serve a cluster: store what agents send, answer people and programs.
 
-Listens on this machine only unless told otherwise.  It has a token, which is made at the first
-start, kept for its owner alone, and printed.  Programs of the same user find it by themselves, and
-others by RUNWATCH_HEAD and RUNWATCH_TOKEN, or RUNWATCH_TOKEN_FILE, which names a file it is in.
+Without --bind it listens on this machine only.  It makes a token at the first start, keeps it in a
+file that only its owner can read, and prints it.  Programs of the same user find the head
+themselves. Others need RUNWATCH_HEAD, and RUNWATCH_TOKEN or RUNWATCH_TOKEN_FILE (a file with the
+token).
 
 example:
   runwatch head
@@ -21,14 +22,14 @@ from runwatch.terminal import log_to_stderr
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dir", type=Path, help="where the store is (default $RUNWATCH_DIR)")
+    parser.add_argument("--dir", type=Path, help="directory of the store (default $RUNWATCH_DIR)")
     parser.add_argument("--bind", help="address to listen on (default 127.0.0.1)")
     parser.add_argument("--grpc-port", type=int, help="port for agents (default 8090)")
     parser.add_argument("--http-port", type=int, help="port for people (default 8091)")
     token_options(parser)
-    parser.add_argument("--base-path", help="the path that a proxy serves it under: /team/x")
+    parser.add_argument("--base-path", help="path under which a proxy serves it: /team/x")
     parser.add_argument("--tls-certificate", type=Path, help="PEM file; turns TLS on")
-    parser.add_argument("--tls-key", type=Path, help="PEM file of its key")
+    parser.add_argument("--tls-key", type=Path, help="PEM file of the certificate's key")
 
 
 def run(arguments: argparse.Namespace) -> int:

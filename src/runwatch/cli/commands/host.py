@@ -1,8 +1,8 @@
-"""Serve the viewers for a directory of profiles: XProf and Perfetto, and a list of what there is.
+"""Serve a directory of profiles: a list of them, and XProf and Perfetto to open them.
 
-DIR holds sessions as JAX, XProf and TensorBoard lay them out (…/plugins/profile/SESSION/), or
-traces as torch.profiler writes them.  A URL (s3://, gs://, anything that fsspec knows) is copied
-to a temporary directory first; what is new there is found every half minute.
+DIR holds profiles as JAX, XProf and TensorBoard store them (…/plugins/profile/NAME/), or traces as
+torch.profiler writes them.  A URL (s3://, gs://, anything that fsspec knows) is first copied to a
+temporary directory; new files there are copied every half minute.
 
 example:
   runwatch host /tmp/tensorboard
@@ -27,11 +27,11 @@ from runwatch.settings import load
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("where", metavar="DIR|URL", help="where the profiles are")
+    parser.add_argument("where", metavar="DIR|URL", help="directory or URL of the profiles")
     parser.add_argument("--port", type=int, dest="http_port", help="default 8091; 0 = any free one")
     parser.add_argument("--bind", help="address to listen on (default 127.0.0.1)")
     token_options(parser)
-    parser.add_argument("--base-path", help="the path that a proxy serves it under: /team/x")
+    parser.add_argument("--base-path", help="path under which a proxy serves it: /team/x")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -51,9 +51,12 @@ def run(arguments: argparse.Namespace) -> int:
     ):
         flags = {"dir": scratch, "profiles": place, "grpc_port": -1}
         settings = load(HeadSettings, section="head", flags=vars(arguments) | flags).values
-        if not settings.token:  # what is temporary keeps none, and the next start has the same link
+        if (
+            not settings.token
+        ):  # the directory is temporary: with the user's token, links stay valid
             settings = replace(settings, token=users_token())
-        # The server passes this signal on when it has stopped; what is temporary goes first.
+        # The server raises this signal again once it has stopped: exit by an exception, so that
+        # the temporary directory is removed.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         logs.spare()
         Head(settings).run(ready)
@@ -62,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _local(where: str, scratch: Path) -> Iterator[Path]:
-    """The directory, or a copy of the URL that is kept up to date."""
+    """The directory itself, or a copy of the URL that is kept up to date."""
     from runwatch.head.features.profiles.mirror import Mirror
 
     if "://" in where and not where.startswith("file://"):

@@ -1,10 +1,10 @@
-"""Profile sessions: which there are, what they say, and where they open.
+"""List, show, open, export and delete profiles.
 
-  runwatch profiles [RUN]                       list them, newest first
-  runwatch profiles show RUN SESSION            what its traces say, without a viewer
-  runwatch profiles open [RUN [SESSION]]        links to XProf and Perfetto
-  runwatch profiles export RUN SESSION OUT      copy its files to the directory OUT
-  runwatch profiles delete RUN SESSION          delete it and its files; asks first
+  runwatch profiles [RUN]                       list profiles, newest first
+  runwatch profiles show RUN PROFILE            summarise its traces, without a viewer
+  runwatch profiles open [RUN [PROFILE]]        print links to XProf and Perfetto
+  runwatch profiles export RUN PROFILE OUT      copy its files to the directory OUT
+  runwatch profiles delete RUN PROFILE          delete it and its files; asks first
 
 example:
   runwatch profiles llama-70b
@@ -31,7 +31,7 @@ from runwatch.traces.summary import SessionSummary
 VERBS: Final = {
     "list": (0, 1), "show": (2, 2), "open": (0, 2), "export": (3, 3), "delete": (2, 2)
 }  # fmt: skip
-"""How many words each takes."""
+"""The least and the most words that each verb takes."""
 PATIENCE_SECONDS: Final = 330.0
 POLL_SECONDS: Final = 0.2
 
@@ -39,26 +39,28 @@ POLL_SECONDS: Final = 0.2
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", nargs="*", metavar="[VERB] [RUN] …", help="see above")
     source.arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print what the API answers")
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
     parser.add_argument("--yes", action="store_true", help="delete without asking")
-    parser.add_argument("--force", action="store_true", help="export over files that exist")
+    parser.add_argument(
+        "--force", action="store_true", help="replace files that exist when exporting"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    verb, words = _said(arguments.words)
+    verb, words = _verb_and_words(arguments.words)
     if len(words) > 1:
         checked_name(words[1])
     with source.open_source(arguments) as head:
         return _DO[verb](head, words, arguments)
 
 
-def _said(words: list[str]) -> tuple[str, list[str]]:
+def _verb_and_words(words: list[str]) -> tuple[str, list[str]]:
     verb, rest = ("list", words) if not words or words[0] not in VERBS else (words[0], words[1:])
     least, most = VERBS[verb]
     if not least <= len(rest) <= most:
         takes = str(least) if least == most else f"{least} to {most}"
         raise UsageError(
-            f"`profiles {verb}` takes {takes} names, not {len(rest)} (runwatch profiles --help)"
+            f"`profiles {verb}` takes {takes} names, not {len(rest)} (`runwatch profiles --help`)"
         )
     return verb, rest
 
@@ -66,30 +68,30 @@ def _said(words: list[str]) -> tuple[str, list[str]]:
 # ── listing ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _sessions(head: source.Source, words: list[str]) -> list[dict[str, Any]]:
+def _profiles(head: source.Source, words: list[str]) -> list[dict[str, Any]]:
     answer = head.get(f"/runs/{words[0]}/profiles" if words else "/profiles")
-    found: list[dict[str, Any]] = answer["profiles"]
-    return found if len(words) < 2 else [p for p in found if p["session"] == words[1]]
+    profiles: list[dict[str, Any]] = answer["profiles"]
+    return profiles if len(words) < 2 else [p for p in profiles if p["session"] == words[1]]
 
 
 def _list(head: source.Source, words: list[str], arguments: argparse.Namespace) -> int:
-    found = _sessions(head, words)
+    profiles = _profiles(head, words)
     if arguments.json:
-        tables.print_json({"profiles": found})
-    elif not found:
+        tables.print_json({"profiles": profiles})
+    elif not profiles:
         whose = f"of {words[0]}" if words else f"in {head.name}"
         print(f"no profiles {whose} yet (`runwatch capture RUN` makes one)")
     else:
-        print_sessions(found)
+        print_profiles(profiles)
     return 0
 
 
-def print_sessions(found: list[dict[str, Any]]) -> None:
+def print_profiles(profiles: list[dict[str, Any]]) -> None:
     shown = tables.table(
-        "run", "session", "when", "hosts", "ranks", "framework", "size", "steps", "state",
+        "run", "profile", "when", "hosts", "ranks", "framework", "size", "steps", "state",
         right=("ranks", "size"), fold="framework",
     )  # fmt: skip
-    for profile in found:
+    for profile in profiles:
         shown.add_row(
             profile["run_name"] or profile["run"],
             profile["session"],
@@ -103,7 +105,7 @@ def print_sessions(found: list[dict[str, Any]]) -> None:
         )
     out = tables.console()
     out.print(shown)
-    for profile in found:
+    for profile in profiles:
         if profile["why"]:
             out.print(f"{profile['session']}: {profile['why']}", style="dim", highlight=False)
 
@@ -136,7 +138,7 @@ def size(count: int) -> str:
     return f"{amount:.3g} TB"
 
 
-# ── one session ───────────────────────────────────────────────────────────────────────────────
+# ── one profile ───────────────────────────────────────────────────────────────────────────────
 
 
 def _show(head: source.Source, words: list[str], arguments: argparse.Namespace) -> int:
@@ -144,11 +146,11 @@ def _show(head: source.Source, words: list[str], arguments: argparse.Namespace) 
     if arguments.json:
         tables.print_json(answer)
         return 0
-    print_sessions([answer])
+    print_profiles([answer])
     for file in answer["files"]:
         print(f"  {file['name']}  {size(file['bytes'])}")
     if answer["summary_state"] != "done":
-        print(f"no summary: {answer['summary_why'] or 'there is no trace in it'}")
+        print(f"no summary: {answer['summary_why'] or 'the profile has no trace'}")
         return 0 if answer["summary_state"] == "none" else 1
     _print_summary(answer["summary"])
     if answer["summary_why"]:
@@ -159,7 +161,7 @@ def _show(head: source.Source, words: list[str], arguments: argparse.Namespace) 
 def with_summary(head: source.Source, words: list[str]) -> dict[str, Any]:
     path = f"/profiles/{words[0]}/{words[1]}"
     deadline = time.monotonic() + PATIENCE_SECONDS
-    with progress("reading its traces", "looks") as step:
+    with progress("reading its traces", "polls") as step:
         while True:
             answer: dict[str, Any] = head.get(path)
             if answer["summary_state"] != "waiting" or time.monotonic() > deadline:
@@ -175,20 +177,19 @@ def _print_summary(summary: dict[str, Any]) -> None:
 def _open(head: source.Source, words: list[str], arguments: argparse.Namespace) -> int:
     if not head.name.startswith("http"):
         raise UsageError(
-            f"nothing serves {head.name} now: `runwatch ui {head.name}` does, then ask again"
+            f"no head serves {head.name} now: start one with `runwatch ui {head.name}`, then repeat"
         )
-    found = _sessions(head, words)
     links = {
         profile["session"]: [_link(head, address) for address in addresses(profile)]
-        for profile in found
+        for profile in _profiles(head, words)
     }
     if arguments.json:
         tables.print_json(links)
         return 0
     print(f"all: {_link(head, 'viewers/')}")
-    for session, addresses in links.items():
+    for profile, addresses in links.items():
         for address in addresses:
-            print(f"{session}: {address}")
+            print(f"{profile}: {address}")
     return 0
 
 
@@ -202,11 +203,11 @@ def _link(head: source.Source, address: str) -> str:
 
 
 def _export(head: source.Source, words: list[str], arguments: argparse.Namespace) -> int:
-    """As XProf and `runwatch host` find them: OUT/plugins/profile/SESSION/FILE."""
+    """Write OUT/plugins/profile/PROFILE/FILE, where XProf and `runwatch host` look."""
     run, session, out = words
     answer = head.get(f"/profiles/{run}/{session}")
     if not answer["files"]:
-        raise NotFound(f"session {session} has no file that {head.name} can reach")
+        raise NotFound(f"profile {session} has no file that {head.name} can read")
     folder = Path(out) / "plugins" / "profile" / session
     folder.mkdir(parents=True, exist_ok=True)
     for file in answer["files"]:
@@ -221,29 +222,31 @@ def _export(head: source.Source, words: list[str], arguments: argparse.Namespace
 
 
 def _file_name(name: str) -> str:
-    """A head that is not ours may answer anything."""
+    """Check the name: a strange head may answer anything."""
     if not name or name.startswith(".") or "/" in name or "\\" in name or not name.isprintable():
-        raise RunwatchError(f"the head names a file {name[:80]!r}, which cannot be written")
+        raise RunwatchError(
+            f"the head sent the file name {name[:80]!r}, which is not safe to write"
+        )
     return name
 
 
 def _delete(head: source.Source, words: list[str], arguments: argparse.Namespace) -> int:
     path = f"/profiles/{words[0]}/{words[1]}"
-    found = head.get(path)
-    about = f"{len(found['files'])} files, {size(found['bytes'])}"
-    if not arguments.yes and not agreed(f"Delete session {words[1]} ({about})? [y/N] "):
+    profile = head.get(path)
+    about = f"{len(profile['files'])} files, {size(profile['bytes'])}"
+    if not arguments.yes and not agreed(f"Delete profile {words[1]} ({about})? [y/N] "):
         print("nothing was deleted", file=sys.stderr)
         return 1
-    told = head.delete(path, yes=1)
+    answer = head.delete(path, yes=1)
     if arguments.json:
-        tables.print_json(told)
+        tables.print_json(answer)
     else:
-        print(f"deleted session {words[1]}: {about}")
+        print(f"deleted profile {words[1]}: {about}")
     return 0
 
 
 def agreed(question: str) -> bool:
-    """The end of input is a no."""
+    """Ask on the terminal; the end of input means no."""
     try:
         return input(question).strip().lower() in ("y", "yes")
     except EOFError:

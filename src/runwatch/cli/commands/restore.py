@@ -1,6 +1,6 @@
-"""Bring back a run that was deleted, while its records are there; without a name: list them.
+"""Bring back a deleted run, as long as its records are kept.  Without RUN: list deleted runs.
 
-What nodes sent of it in between was not kept.
+Records that nodes sent for it while it was deleted are lost.
 
 example:
   runwatch restore
@@ -16,20 +16,20 @@ from runwatch.cli.pictures import tables
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("key", nargs="?", metavar="RUN", help="its id, or its name")
+    parser.add_argument("key", nargs="?", metavar="RUN", help="a run's id or name")
     source.arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print what the API answers")
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
     with source.open_source(arguments) as head:
         if arguments.key is None:
             return _list(head, arguments.json)
-        told = head.post(f"/deleted/{arguments.key}/restore", {})
+        answer = head.post(f"/deleted/{arguments.key}/restore", {})
     if arguments.json:
-        tables.print_json(told)
+        tables.print_json(answer)
     else:
-        print(f"restored {told['run']}")
+        print(f"restored {answer['run']}")
     return 0
 
 

@@ -19,8 +19,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     states = ("running", "completed", "failed", "killed", "lost")
     parser.add_argument("--state", choices=states, help="only runs in this state")
     parser.add_argument("--group", help="only runs of this group")
-    parser.add_argument("--limit", type=int, default=50, help="at most so many (default 50)")
-    parser.add_argument("--json", action="store_true", help="print what the API answers")
+    parser.add_argument(
+        "--limit", type=int, default=50, metavar="N", help="show at most N runs (default 50)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -36,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     print_runs(answer["runs"])
     if answer["total"] > len(answer["runs"]):
-        print(f"… and {answer['total'] - len(answer['runs'])} more (--limit)")
+        print(f"… and {answer['total'] - len(answer['runs'])} more (raise --limit)")
     return 0
 
 

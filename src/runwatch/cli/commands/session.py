@@ -1,8 +1,8 @@
-"""Sessions: name a stretch of time now, and get what every device did in it later.
+"""Sessions: name a period of time now, and see what every device did in it later.
 
-A session costs nothing while it lasts and survives whatever ends: it is a name and a range of time
-over what the agents record anyway.  Names may be used again; the newest is meant unless an id is
-given.
+A session is only a name and a period of time: agents record all the time anyway.  So it costs
+nothing and survives every restart.  A name may be used again; it then means the newest session of
+that name, and an id means exactly one.
 
 example:
   runwatch session start warmup
@@ -35,45 +35,49 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     for verb, help in (
         ("start", "begin a session"),
         ("stop", "end a session"),
-        ("resume", "go on with a session that was stopped"),
-        ("list", "which there are, newest first"),
+        ("resume", "continue a session that was stopped"),
+        ("list", "list sessions, newest first"),
         ("export", "write a session's frames"),
         ("stat", "print what every device did in a session, and draw it"),
-        ("import", "store what clients of gswarm left on disk, as sessions"),
+        ("import", "store samples that gswarm clients left on disk, as sessions"),
     ):
         command = verbs.add_parser(verb, help=help, description=help)
         if verb == "import":
             session_import.arguments(command)
             continue
         if verb == "start":
-            command.add_argument("name", nargs="?", metavar="NAME", help="default: from the time")
+            command.add_argument(
+                "name", nargs="?", metavar="NAME", help="default: made from the time"
+            )
         elif verb == "stat":
             _stat_arguments(command)
         elif verb != "list":
-            command.add_argument("name", metavar="NAME", help="its name, or its id")
+            command.add_argument("name", metavar="NAME", help="a session's name or id")
         if verb == "export":
             _export_arguments(command)
         else:
-            command.add_argument("--json", action="store_true", help="print what the API answers")
+            command.add_argument("--json", action="store_true", help="print the answer as JSON")
         source.arguments(command)
 
 
 def _export_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("json", "parquet"), default="json")
     parser.add_argument(
-        "--compat", choices=("gswarm",), help="numbers as text and 0 to 1, as gsprof 0.2.1 wrote"
+        "--compat",
+        choices=("gswarm",),
+        help="as gsprof 0.2.1 wrote: numbers are text, shares 0 to 1",
     )
     parser.add_argument("-o", "--output", type=Path, help="a file (default: standard output)")
     parser.add_argument("--force", action="store_true", help="replace the file if it exists")
 
 
 def _stat_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help="its name, or its id")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="a session's name or id")
     parser.add_argument(
         "--data",
         type=Path,
         metavar="FILE",
-        help="a file that `export` wrote, or gsprof, in place of NAME",
+        help="instead of NAME, a file that `export` or gsprof wrote",
     )
     parser.add_argument(
         "--plot", type=Path, metavar="OUT", help="draw it into this file: .pdf, .png or .svg"
@@ -97,14 +101,14 @@ def run(arguments: argparse.Namespace) -> int:
 def _change(head: source.Source, arguments: argparse.Namespace) -> int:
     if arguments.verb == "start":
         body = {} if arguments.name is None else {"name": arguments.name}
-        told, word = head.post("/sessions", body), "started"
+        session, change = head.post("/sessions", body), "started"
     else:
-        told = head.post(f"/sessions/{check_name(arguments.name)}/{arguments.verb}", {})
-        word = "stopped" if arguments.verb == "stop" else "goes on"
+        session = head.post(f"/sessions/{check_name(arguments.name)}/{arguments.verb}", {})
+        change = "stopped" if arguments.verb == "stop" else "continues"
     if arguments.json:
-        tables.print_json(told)
+        tables.print_json(session)
     else:
-        print(f"session {told['name']} ({told['id']}) {word}")
+        print(f"session {session['name']} ({session['id']}) {change}")
     return 0
 
 
@@ -140,7 +144,7 @@ def print_sessions(sessions: list[dict[str, Any]]) -> None:
 def _export(head: source.Source, arguments: argparse.Namespace) -> int:
     output: Path | None = arguments.output
     if output is None and arguments.format == "parquet" and sys.stdout.isatty():
-        raise UsageError("Parquet is not for a terminal: name a file with -o FILE")
+        raise UsageError("a terminal cannot show Parquet: name a file with -o FILE")
     if output is not None:
         check_output(output, force=arguments.force)
     chunks = head.stream(
@@ -161,20 +165,20 @@ def _export(head: source.Source, arguments: argparse.Namespace) -> int:
 def _stat(arguments: argparse.Namespace) -> int:
     data: Path | None = arguments.data
     if (data is None) == (arguments.name is None):
-        raise UsageError("name a session, or a file with --data FILE: one of the two")
+        raise UsageError("name either a session or a file (--data FILE)")
     if arguments.plot is not None:
         check_drawing(arguments.plot)
         check_output(arguments.plot, force=arguments.force)
     if data is not None:
-        return _tell(data, arguments)
+        return _print_figures(data, arguments)
     with tempfile.TemporaryDirectory(prefix="runwatch-") as place:
         data = Path(place) / "session.json"
         with source.open_source(arguments) as head:
             write_file(data, head.stream(f"/sessions/{check_name(arguments.name)}/export"))
-        return _tell(data, arguments)
+        return _print_figures(data, arguments)
 
 
-def _tell(data: Path, arguments: argparse.Namespace) -> int:
+def _print_figures(data: Path, arguments: argparse.Namespace) -> int:
     recorded = load(data)
     if arguments.json:
         tables.print_json(figures(recorded))

@@ -1,4 +1,4 @@
-"""Make a link for looking at a run: it lets others read, change nothing, and it expires.
+"""Make a link to a run for others.  They can look but change nothing, and the link expires.
 
 example:
   runwatch share llama-70b --days 3 --note "for the review"
@@ -18,13 +18,13 @@ from runwatch.errors import UsageError
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     source.arguments(parser)
-    parser.add_argument("wanted", nargs="?", metavar="RUN", help="a run's id or name")
-    parser.add_argument("--all", action="store_true", help="a link for all runs of the head")
+    parser.add_argument("shared", nargs="?", metavar="RUN", help="a run's id or name")
+    parser.add_argument("--all", action="store_true", help="make a link to all runs of the head")
     parser.add_argument("--days", type=float, default=7.0, help="how long it works (default 7)")
     parser.add_argument("--note", default="", help="what it is for; shown in --list")
-    parser.add_argument("--list", action="store_true", help="the links that work now")
-    parser.add_argument("--revoke", metavar="ID", help="take a link back, at once")
-    parser.add_argument("--json", action="store_true", help="print what the API answers")
+    parser.add_argument("--list", action="store_true", help="list the links that work now")
+    parser.add_argument("--revoke", metavar="ID", help="make a link stop working, at once")
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -35,10 +35,10 @@ def run(arguments: argparse.Namespace) -> int:
         elif arguments.revoke:
             answer = head.delete(f"/shares/{arguments.revoke}")
         else:
-            asked = {"days": arguments.days, "note": arguments.note}
+            request = {"days": arguments.days, "note": arguments.note}
             if not arguments.all:
-                asked["run"] = arguments.wanted
-            answer = head.post("/shares", asked)
+                request["run"] = arguments.shared
+            answer = head.post("/shares", request)
             answer["link"] = _link(head.name, answer["path"])
     if arguments.json:
         tables.print_json(answer)
@@ -52,32 +52,34 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    said = [arguments.wanted is not None, arguments.all, arguments.list, bool(arguments.revoke)]
-    if sum(said) != 1:
-        raise UsageError("say one of: a run, --all, --list, --revoke ID")
+    actions = [arguments.shared is not None, arguments.all, arguments.list, bool(arguments.revoke)]
+    if sum(actions) != 1:
+        raise UsageError("give exactly one of: RUN, --all, --list, --revoke ID")
 
 
 def _link(name: str, path: str) -> str:
-    """The whole address, where a head was asked that has one."""
+    """The full address; empty if no head was asked over HTTP."""
     return f"{name}/{path}" if name.startswith(("http://", "https://")) else ""
 
 
-def _print_made(made: dict[str, Any], name: str) -> None:
-    shown = made["run_name"] or "all runs"
-    until = tables.time(made["expires_ns"])
-    print(f"link {made['id']} shows {shown}, for looking only, until {until}:")
-    if made["link"]:
-        print(made["link"])
+def _print_made(share: dict[str, Any], name: str) -> None:
+    what = share["run_name"] or "all runs"
+    until = tables.time(share["expires_ns"])
+    print(f"link {share['id']} shows {what}, read-only, until {until}:")
+    if share["link"]:
+        print(share["link"])
     else:
-        print(f"/{made['path']}")
-        print(f"behind the address of the head that serves {name}; none does now (`runwatch head`)")
+        print(f"/{share['path']}")
+        print(f"append it to the address of the head of {name}; none runs now (`runwatch head`)")
 
 
 def _print_list(shares: list[dict[str, Any]]) -> None:
     if not shares:
         print("no links; `runwatch share RUN` makes one")
         return
-    shown = tables.table("link", "shows", "note", "made", "works until", "last used", fold="note")
+    shown = tables.table(
+        "link", "shows", "note", "created", "works until", "last used", fold="note"
+    )
     for share in shares:
         used = share["used_ns"]
         shown.add_row(

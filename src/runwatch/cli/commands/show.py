@@ -1,4 +1,4 @@
-"""Show one run: how it stands, its processes, and a chart; follows it while it runs.
+"""Show one run: its state, its ranks, and a chart; follows it while it runs.
 
 example:
   runwatch show demo-spirals
@@ -31,11 +31,13 @@ MOST_TROUBLES: Final = 8
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_name", metavar="RUN", help="a run's name or id")
     source.arguments(parser)
-    parser.add_argument("--metric", "-m", action="append", help="what to draw; may be repeated")
+    parser.add_argument("--metric", "-m", action="append", help="draw this metric; may be repeated")
     parser.add_argument("--rank", type=int, help="only this rank's curves")
-    parser.add_argument("--axis", choices=("step", "time"), help="default: step where there is one")
-    parser.add_argument("--once", action="store_true", help="do not follow a run that goes on")
-    parser.add_argument("--json", action="store_true", help="print what the API answers")
+    parser.add_argument(
+        "--axis", choices=("step", "time"), help="default: step, if the run has steps"
+    )
+    parser.add_argument("--once", action="store_true", help="print once; do not follow")
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -81,11 +83,11 @@ def _picture(
 
 
 def _troubles(head: source.Source, run: str) -> list[str]:
-    """What is missing from this run's records, and what its numbers must be read with."""
+    """Lines about what is missing from this run's records or distorts its numbers."""
     kinds = [JournalGap.KIND, JournalLoss.KIND, ClockJump.KIND, LimitReached.KIND, SdkWarning.KIND]
     answer = head.get(f"/runs/{run}/events", kind=kinds, limit=1000)
     lines: dict[tuple[Any, ...], str] = {}
-    for event in answer["events"]:  # oldest first: counts are totals, the newest one holds
+    for event in answer["events"]:  # oldest first: counts are totals, so the newest wins
         who, kind, body = f"rank {event['rank']}", event["kind"], event["body"]
         if kind == JournalGap.KIND:
             reason = JournalGap.of(body).reason
@@ -94,7 +96,7 @@ def _troubles(head: source.Source, run: str) -> list[str]:
         elif kind == JournalLoss.KIND:
             loss = JournalLoss.of(body)
             lost = loss.dropped_records + (loss.lost_records or 0)
-            lines[kind, event["journal"]] = f"{who}: {lost:,} records dropped for want of disk"
+            lines[kind, event["journal"]] = f"{who}: {lost:,} records dropped: no disk space"
         elif kind == LimitReached.KIND:
             limit = LimitReached.of(body)
             lines[kind, limit.what] = f"the head refuses more {limit.what}: {limit.why}"
@@ -109,7 +111,7 @@ def _troubles(head: source.Source, run: str) -> list[str]:
 
 
 def _incidents(head: source.Source, run: str) -> list[RenderableType]:
-    """The open one, or the last of this run; `runwatch stacks` tells more."""
+    """The open incident, or the last one; `runwatch stacks` shows more."""
     for incident in head.get(f"/runs/{run}/incidents")["incidents"][:1]:
         what = {"hang": "stood still", "crash": "went down"}[incident["kind"]]
         when = f"since {tables.time(incident['since_ns'])}"
@@ -138,7 +140,7 @@ def _headline(run: dict[str, Any]) -> Text:
 
 
 def attempt_reasons(run: dict[str, Any]) -> list[str]:
-    """What ended each attempt that something ended."""
+    """Why each attempt ended, if that is known."""
     return [f"attempt {a['attempt']}: {a['reason']}" for a in run["history"] if a["reason"]]
 
 
@@ -178,11 +180,11 @@ def _curves(
         axis=_axis(arguments, run),
         buckets=buckets,
     )
-    found: list[dict[str, Any]] = answer["curves"]
-    missing = sorted(set(metrics) - {curve["metric"] for curve in found})
+    curves: list[dict[str, Any]] = answer["curves"]
+    missing = sorted(set(metrics) - {curve["metric"] for curve in curves})
     if missing and arguments.metric:
         known = sorted({s["metric"] for s in head.get(f"/runs/{run['run']}/series")["series"]})
         raise NotFound(
             f"run {run['name']!r} has no metric {missing[0]!r}; it has {', '.join(known)}"
         )
-    return found
+    return curves

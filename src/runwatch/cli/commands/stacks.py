@@ -1,13 +1,13 @@
-"""Where the processes of a run are: now, or when it last stood still; or any local process.
+"""Show which line each rank of a run is at, now or when it last hung; or any local process.
 
-Ranks that are at the same are shown together, the odd one out first.  Nothing has to be prepared:
-the node's agent looks from outside, or asks the process; where there is no agent, this command
-looks at the processes of its own host.
+Ranks at the same line are shown together, the odd one out first.  Nothing has to be prepared: the
+node's agent reads the stacks from outside, or asks the process.  Without an agent this command
+reads them itself, on its own host.
 
 example:
-  runwatch stacks llama-70b                     who is where now
+  runwatch stacks llama-70b                     the line of each rank now
   runwatch stacks llama-70b --rank 7            every thread of rank 7
-  runwatch stacks llama-70b --incident last     the last time it hung, and who was to blame
+  runwatch stacks llama-70b --incident last     the last hang, and which rank was to blame
   runwatch stacks llama-70b --speedscope f.json
   runwatch stacks --pid 4711                    any Python process of this machine
 """
@@ -35,30 +35,36 @@ WATCH_SECONDS: Final = 2.0
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_name", nargs="?", metavar="RUN", help="a run's name or id")
     source.arguments(parser)
-    parser.add_argument("--pid", type=int, help="a process of this machine, of any run or none")
+    parser.add_argument("--pid", type=int, help="a process of this machine, with or without a run")
     parser.add_argument(
-        "--rank", type=int, action="append", help="every thread of this rank; may be repeated"
+        "--rank", type=int, action="append", help="show every thread of this rank; may be repeated"
     )
-    parser.add_argument("--full", action="store_true", help="every thread of every rank")
+    parser.add_argument("--full", action="store_true", help="show every thread of every rank")
     parser.add_argument(
         "--native",
         action=argparse.BooleanOptionalAction,
-        help="native frames, too: a second or more per process (default: only with --pid)",
+        help="read native frames, too; takes a second or more per process (default: with --pid)",
     )
-    parser.add_argument("--watch", action="store_true", help="look again and again")
+    parser.add_argument("--watch", action="store_true", help="repeat every two seconds")
     parser.add_argument(
-        "--incident", metavar="ID", help="an incident of the run, or `last`, in place of now"
+        "--incident",
+        metavar="ID",
+        help="show this incident of the run, or the `last`, instead of now",
     )
     parser.add_argument("--history", action="store_true", help="list the run's incidents")
-    parser.add_argument("--speedscope", type=Path, metavar="OUT", help="write what is stored")
-    parser.add_argument("--collapsed", type=Path, metavar="OUT", help="the same as text")
+    parser.add_argument(
+        "--speedscope", type=Path, metavar="OUT", help="write the stored stacks for speedscope"
+    )
+    parser.add_argument(
+        "--collapsed", type=Path, metavar="OUT", help="write the stored stacks as collapsed text"
+    )
     parser.add_argument("--force", action="store_true", help="replace the file if it exists")
-    parser.add_argument("--json", action="store_true", help="print what the API answers")
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
     if (arguments.pid is None) == (arguments.run_name is None):
-        raise UsageError("name a run, or a process with --pid PID: one of the two")
+        raise UsageError("name either a run or a process (--pid PID)")
     if arguments.pid is not None:
         from runwatch.cli.stacks_pid import show_pid
 
@@ -69,16 +75,16 @@ def run(arguments: argparse.Namespace) -> int:
         if output is not None:
             check_output(output, force=arguments.force)
     with source.open_source(arguments) as head:
-        found = head.get(f"/runs/{arguments.run_name}")
+        chosen = head.get(f"/runs/{arguments.run_name}")
         if arguments.speedscope is not None or arguments.collapsed is not None:
-            return _export(head, found["run"], arguments)
+            return _export(head, chosen["run"], arguments)
         if arguments.history:
-            return _history(head, found["run"], arguments)
+            return _history(head, chosen["run"], arguments)
         if arguments.incident is not None:
-            return _incident(head, found["run"], arguments)
-        if found["state"] != "running":
-            return _before(head, found, arguments)
-        return _now(head, found, arguments)
+            return _incident(head, chosen["run"], arguments)
+        if chosen["state"] != "running":
+            return _last_seen(head, chosen, arguments)
+        return _now(head, chosen, arguments)
 
 
 # ── now ───────────────────────────────────────────────────────────────────────────────────────
@@ -116,19 +122,19 @@ def _print_now(
 
 
 def _look(head: source.Source, run: str, arguments: argparse.Namespace) -> Any:
-    """Through the agents; where this host has none, by ourselves."""
+    """Ask the agents; if this host has none, read its processes here."""
     body = {"ranks": arguments.rank, "native": bool(arguments.native), "rounds": 2}
-    asked = head.post(f"/runs/{run}/stacks", body)
-    command, unreachable = asked["command"], asked["unreachable"]
+    request = head.post(f"/runs/{run}/stacks", body)
+    command, unreachable = request["command"], request["unreachable"]
     deadline = time.monotonic() + WAIT_SECONDS
-    answer = asked
+    answer = request
     while answer["waiting_for"] and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
         head.refresh()
         state = head.get(f"/commands/{command}")
         waiting = sorted(set(state["hosts"]) - set(state["results"]))
         answer = {**answer, "waiting_for": waiting}
-    if asked["waiting_for"]:
+    if request["waiting_for"]:
         taken = head.get(f"/runs/{run}/stacks", command=command, rank=arguments.rank)
         answer = {**taken, "unreachable": unreachable, "waiting_for": answer["waiting_for"]}
     here = _this_host()
@@ -168,17 +174,15 @@ def _look_here(
 # ── before ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _before(head: source.Source, run: Mapping[str, Any], arguments: argparse.Namespace) -> int:
-    """It does not run: what was seen last."""
+def _last_seen(head: source.Source, run: Mapping[str, Any], arguments: argparse.Namespace) -> int:
+    """The run has ended: show its last incident, or its last stacks."""
     incidents = head.get(f"/runs/{run['run']}/incidents")["incidents"]
     if incidents:
         arguments.incident = "last"
         return _incident(head, run["run"], arguments)
     answer = head.get(f"/runs/{run['run']}/stacks", rank=arguments.rank)
     if not answer["processes"]:
-        raise NotFound(
-            f"run {run['name']!r} is {run['state']}, and no stacks were stored while it ran"
-        )
+        raise NotFound(f"run {run['name']!r} is {run['state']}, and no stacks of it are stored")
     if arguments.json:
         tables.print_json(answer)
         return 0
@@ -209,7 +213,7 @@ def _history(head: source.Source, run: str, arguments: argparse.Namespace) -> in
         tables.print_json(answer)
         return 0
     if not answer["incidents"]:
-        print(f"run {run} has not stood still, as far as is known")
+        print(f"run {run} has no incident: it never hung or crashed as far as we know")
     out = tables.console()
     for incident in answer["incidents"]:
         print_incident(incident, out)
@@ -220,11 +224,11 @@ def _export(head: source.Source, run: str, arguments: argparse.Namespace) -> int
     stored = head.get(f"/runs/{run}/stacks", incident=arguments.incident)
     if not stored["processes"]:
         raise NotFound(
-            f"no stacks of run {run} are stored: take some with `runwatch stacks {run}`, or have "
-            "the head sample them (stack_sample_seconds)"
+            f"no stacks of run {run} are stored: take some with `runwatch stacks {run}`, or let "
+            "the head sample them (setting stack_sample_seconds)"
         )
-    wanted = (("speedscope", arguments.speedscope), ("collapsed", arguments.collapsed))
-    for name, output in wanted:
+    outputs = (("speedscope", arguments.speedscope), ("collapsed", arguments.collapsed))
+    for name, output in outputs:
         if output is not None:
             chunks = head.stream(
                 f"/runs/{run}/flame",

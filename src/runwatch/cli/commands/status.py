@@ -1,7 +1,7 @@
-"""How Runwatch stands for you on this machine: head, agent, what waits to be sent, disk.
+"""Check Runwatch on this machine for you: the head, the agent, records not yet sent, the disk.
 
-It says what is not well and what to do about it.  It only looks: nothing is started, stopped or
-changed.  The exit code is 0 when all is well, and 1 when something needs attention.
+It prints what is wrong and what to do about it.  It starts, stops and changes nothing.  The exit
+code is 0 if all is well, and 1 if something needs attention.
 
 example:
   runwatch status
@@ -36,7 +36,7 @@ NEEDS_ATTENTION: Final = 1
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dir", type=Path, help="a Runwatch directory (default $RUNWATCH_DIR)")
-    parser.add_argument("--json", action="store_true", help="all of it as JSON, for programs")
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
 def look(root: Path) -> list[Section]:
     named = status_head.named_in()
     host = named.host or this_host()
-    found = status_head.look(root, named)
+    checked = status_head.look(root, named)
     agent = status_agent.find(root, host)
     note = agent.note
     journals = status_waiting.survey(root, host, note.reached if note else {})
@@ -65,10 +65,10 @@ def look(root: Path) -> list[Section]:
         agent,
         host=host,
         head=sends_to,
-        serves=found.serves,
+        serves=checked.serves,
         inherit_seconds=named.inherit_seconds,
     )
-    head = found.section
+    head = checked.section
     if agent.connected and note is not None and note.head == named.head:
         head = status_head.only_its_page_is_away(head)
     return [
@@ -86,7 +86,7 @@ def look(root: Path) -> list[Section]:
 
 
 def _with_asides(head: Section, waiting: Section) -> Section:
-    """What the head says is set aside, without what is told of this node anyway."""
+    """Add journals that the head has set aside, except those that `waiting` already names."""
     health = head.facts["health"]
     if health is None:
         return head

@@ -1,10 +1,10 @@
-"""Tokens of a head: one for each job, person or program, with what it may do.
+"""Make, list and revoke tokens of a head: one for each job, person or program.
 
-Roles: ingest sends records and nothing else (jobs, agents); view looks; operate also takes captures
-and stacks, and starts and stops sessions; admin may do everything, as the head's own token may.
+Roles: ingest only sends records (for jobs and agents); view only looks; operate also takes captures
+and stacks, and starts and stops sessions; admin may do everything, like the head's own token.
 
-A token with --project is for the runs of those projects alone: it sees, captures, deletes and adds
-to no others.  A run's project is its group, as runwatch.init(group=...) names it.
+A token with --project works only for the runs of those projects.  A run's project is its group, set
+with runwatch.init(group=...).
 
 example:
   runwatch token create --role ingest --name nightly-jobs
@@ -30,31 +30,31 @@ ROLES: Final = ("ingest", "view", "operate", "admin")
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    create = actions.add_parser("create", help="make one; it is printed this once")
+    create = actions.add_parser("create", help="make a token; it is printed only once")
     create.add_argument("--role", choices=ROLES, required=True, help="what it may do")
-    create.add_argument("--name", default="", help="whose it is, or what for (default: its role)")
+    create.add_argument("--name", default="", help="who or what it is for (default: its role)")
     create.add_argument("--days", type=float, help="how long it works (default: until revoked)")
     create.add_argument(
         "--project",
         action="append",
         default=[],
         metavar="NAME",
-        help="only for runs of this group; may be given again (default: all runs)",
+        help="only for runs of this group; may be repeated (default: all runs)",
     )
-    listing = actions.add_parser("list", help="those that work now")
-    revoke = actions.add_parser("revoke", help="take one back, at once")
-    revoke.add_argument("id", metavar="ID", help="as the list shows it")
-    renew = actions.add_parser("renew", help="change the head's own, at once")
+    listing = actions.add_parser("list", help="list the tokens that work now")
+    revoke = actions.add_parser("revoke", help="make a token stop working, at once")
+    revoke.add_argument("id", metavar="ID", help="its id in the list")
+    renew = actions.add_parser("renew", help="replace the head's own token, at once")
     renew.add_argument("--yes", action="store_true", help="do not ask")
     for action in (create, listing, revoke, renew):
         source.arguments(action)
-        action.add_argument("--json", action="store_true", help="print what the API answers")
+        action.add_argument("--json", action="store_true", help="print the answer as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
     with source.open_source(arguments) as head:
         if arguments.action == "create":
-            answer = head.post("/tokens", _asked(arguments))
+            answer = head.post("/tokens", _request(arguments))
         elif arguments.action == "renew":
             _check_sure(arguments.yes)
             answer = head.post("/tokens/renew", {})
@@ -70,37 +70,37 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.action == "revoke":
         print(f"token {answer['id']} no longer works")
     elif arguments.action == "renew":
-        print(f"the head's own token is another one; what it was opens nothing: {answer['link']}")
+        print(f"the head has a new token; the old one no longer works: {answer['link']}")
     else:
         _print_list(answer["tokens"])
     return 0
 
 
-def _asked(arguments: argparse.Namespace) -> dict[str, Any]:
-    """An older head refuses projects by name, and makes no token of all runs instead."""
-    asked = {"role": arguments.role, "name": arguments.name, "days": arguments.days}
-    return {**asked, "projects": arguments.project} if arguments.project else asked
+def _request(arguments: argparse.Namespace) -> dict[str, Any]:
+    """An older head refuses `projects`; it never makes a token for all runs instead."""
+    request = {"role": arguments.role, "name": arguments.name, "days": arguments.days}
+    return {**request, "projects": arguments.project} if arguments.project else request
 
 
 def _check_sure(yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError("whoever has the head's own token is logged out: --yes says you mean it")
-    said = input("Whoever has the head's own token is logged out. Change it? [y/N] ")
-    if said.strip().lower() not in ("y", "yes"):
+        raise UsageError("this logs out everyone who uses the head's own token: confirm with --yes")
+    reply = input("This logs out everyone who uses the head's own token. Replace it? [y/N] ")
+    if reply.strip().lower() not in ("y", "yes"):
         raise UsageError("nothing was changed")
 
 
-def _print_made(made: dict[str, Any]) -> None:
-    until = f"until {tables.time(made['expires_ns'])}" if made["expires_ns"] else "until revoked"
-    what = f"{made['role']} of {_projects(made)}" if made.get("projects") else made["role"]
-    print(f"token {made['id']} ({made['name']}) is for {what}, {until}; it is shown once:")
-    print(made["token"])
+def _print_made(token: dict[str, Any]) -> None:
+    until = f"until {tables.time(token['expires_ns'])}" if token["expires_ns"] else "until revoked"
+    what = f"{token['role']} in {_projects(token)}" if token.get("projects") else token["role"]
+    print(f"token {token['id']} ({token['name']}) is for {what}, {until}; it is shown only now:")
+    print(token["token"])
 
 
 def _projects(token: dict[str, Any]) -> str:
-    """An older head tells of none."""
+    """An older head sends no projects."""
     return ", ".join(token.get("projects") or ["all"])
 
 
@@ -108,7 +108,7 @@ def _print_list(tokens: list[dict[str, Any]]) -> None:
     if not tokens:
         print("no tokens but the head's own; `runwatch token create --role ROLE` makes one")
         return
-    columns = ("token", "role", "projects", "name", "made", "works until", "last used")
+    columns = ("token", "role", "projects", "name", "created", "works until", "last used")
     shown = tables.table(*columns, fold="name")
     for token in tokens:
         expires, used = token["expires_ns"], token["used_ns"]

@@ -1,6 +1,6 @@
 """Serve a directory of journals in one process: no agent, no head, nothing to set up.
 
-DIR may be on a shared file system: then the runs of every host that records there are seen.
+DIR may be on a shared file system: it then shows the runs of every host that records there.
 
 example:
   runwatch ui
@@ -26,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, dest="http_port", help="default 8091; 0 = any free one")
     parser.add_argument("--bind", help="address to listen on (default 127.0.0.1)")
     token_options(parser)
-    parser.add_argument("--base-path", help="the path that a proxy serves it under: /team/x")
+    parser.add_argument("--base-path", help="path under which a proxy serves it: /team/x")
 
 
 def run(arguments: argparse.Namespace) -> int:

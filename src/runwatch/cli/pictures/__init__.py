@@ -1,1 +1,1 @@
-"""How things look in a terminal."""
+"""Tables, charts and reports for the terminal."""

@@ -14,7 +14,7 @@ COLORS: Final = ("cyan+", "orange+", "green+", "magenta+")
 
 
 def draw(curves: Sequence[Mapping[str, Any]], axis: str, *, width: int, height: int) -> str:
-    """Curves of one metric in one frame; a bucket's mean is drawn, gaps stay gaps."""
+    """Curves of one metric in one frame.  Draws the mean of each bucket; gaps stay gaps."""
     plotext.clear_figure()
     plotext.theme("clear")
     plotext.plot_size(max(width, 30), max(height, 6))

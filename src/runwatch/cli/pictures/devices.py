@@ -1,4 +1,4 @@
-"""Devices as a table for the terminal: columns come as the width allows."""
+"""Devices as a table for the terminal, with as many columns as fit."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from rich.text import Text
 
 WIDEST: Final = 200
 WIDE: Final = 100
-"""From here on there is room for sentences."""
+"""From this width on there is room for sentences."""
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
-# What to call it where there is little room, and its style.
+# Each trouble's short name, and its style.
 _HURTS: Final[Mapping[str, tuple[str, str]]] = {
     "lost": ("lost", "bold red"),
     "unreadable": ("unreadable", "bold red"),
@@ -37,7 +37,7 @@ class Column(NamedTuple):
 
 
 def devices(answer: dict[str, Any], width: int) -> RenderableType:
-    """`answer` is what the API says of `/devices`."""
+    """`answer` is the API's answer to `/devices`."""
     width = min(width, WIDEST)
     listed: Sequence[Device] = answer["devices"]
     columns = _columns(listed, width)
@@ -91,7 +91,7 @@ def _heading(columns: Sequence[Column]) -> Text:
     for column in columns:
         align = ">" if column.right else "<"
         line.append(f"{column.title:{align}{column.width}} ")
-    return line.append("what hurts")
+    return line.append("trouble")
 
 
 def _line(device: Device, columns: Sequence[Column], now_ns: int, width: int) -> Text:
@@ -103,7 +103,7 @@ def _line(device: Device, columns: Sequence[Column], now_ns: int, width: int) ->
         cell.truncate(column.width, overflow="ellipsis")
         cell.align("right" if column.right else "left", column.width)
         line.append_text(cell).append(" ")
-    line.append_text(_what_hurts(device, now_ns, brief=width < WIDE))
+    line.append_text(_troubles(device, now_ns, brief=width < WIDE))
     if device["state"] == "ended":
         line.stylize("dim")
     line.truncate(width, overflow="ellipsis")
@@ -120,7 +120,7 @@ def _mark(device: Device) -> tuple[str, str]:
     return mark, _HURTS[hurt][1]
 
 
-def _what_hurts(device: Device, now_ns: int, *, brief: bool) -> Text:
+def _troubles(device: Device, now_ns: int, *, brief: bool) -> Text:
     line = Text()
     for trouble in device["troubles"]:
         since, (short, style) = trouble["since_ns"], _HURTS[trouble["hurt"]]
@@ -154,12 +154,12 @@ def _ago(ns: int) -> str:
 
 
 def _columns(listed: Sequence[Device], width: int) -> list[Column]:
-    """The important ones, then others in the order of their worth while there is room."""
+    """The most useful columns that fit, in their usual order."""
     wide = width >= WIDE
     bar = 4 if not wide else 5 if width < 150 else 10
     device = min(max([len(_where(d)) for d in listed] + [6]), 24 if wide else 14)
     run = min(max([len(_run_text(d)) for d in listed] + [3]), 20 if wide else 10)
-    wanted = [  # in the order of their places, each with its worth
+    candidates = [  # from left to right; the lower its number, the sooner a column gets its place
         (0, Column("device", device, _device)),
         (3, Column("run·rank" if wide else "run·rank"[:run], run, _run)),
         (1, Column("busy", bar + 5, _share("utilization_percent", "green"))),
@@ -175,14 +175,14 @@ def _columns(listed: Sequence[Device], width: int) -> list[Column]:
     ]
     room = width - 2 - (11 if not wide else 30 if width < 150 else 40)
     chosen = []
-    for place, (_, column) in sorted(enumerate(wanted), key=lambda each: each[1][0]):
-        if column.width + 1 <= room and _is_told(column, listed):
+    for place, (_, column) in sorted(enumerate(candidates), key=lambda each: each[1][0]):
+        if column.width + 1 <= room and _has_values(column, listed):
             room -= column.width + 1
             chosen.append((place, column))
     return [column for _, column in sorted(chosen, key=lambda each: each[0])]
 
 
-def _is_told(column: Column, listed: Sequence[Device]) -> bool:
+def _has_values(column: Column, listed: Sequence[Device]) -> bool:
     return any(column.draw(device, column.width).plain.strip(" –") for device in listed)
 
 
@@ -192,7 +192,7 @@ def _where(device: Device) -> str:
 
 
 def _device(device: Device, width: int) -> Text:
-    """A long host name loses its beginning: its end tells it from the others."""
+    """A long host name loses its beginning: hosts usually differ at the end."""
     where = _where(device)
     return Text(where if len(where) <= width else f"…{where[1 - width :]}", style="bold")
 

@@ -1,4 +1,4 @@
-"""An account as a picture for the terminal: the number, a bar of time, classes, disruptions."""
+"""A run's goodput for the terminal: the number, a bar of time, classes, disruptions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from runwatch.views.goodput.looks import CUSTOM_SIGN, CUSTOM_STYLE, look_of
 WIDEST: Final = 120
 EXCLUDED: Final = "excluded"
 NOTABLE_SHARE: Final = 0.02
-"""Of the counted time; a rank that others waited for longer is named."""
+"""A rank is named if others waited for it longer than this share of the counted time."""
 
 _DIGITS: Final = {
     "0": ("┏━┓", "┃ ┃", "┗━┛"),
@@ -37,7 +37,7 @@ _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 
 
 def account(run: dict[str, Any], answer: dict[str, Any], width: int) -> RenderableType:
-    """`answer` has `over_time` in at least as many buckets as the picture is wide."""
+    """`answer["over_time"]` has at least as many buckets as the picture is wide."""
     width = min(width, WIDEST)
     parts: list[RenderableType] = [_headline(run, answer), Text("")]
     if answer["over_time"]:
@@ -52,7 +52,7 @@ def account(run: dict[str, Any], answer: dict[str, Any], width: int) -> Renderab
 
 
 def explained(answer: dict[str, Any]) -> RenderableType:
-    """Why an instant is in its class: the class, the stretch of it, and the reasons."""
+    """Why a moment is in its class: the class, from when to when, and the reasons."""
     words, style, sign = _look(answer["name"])
     start, end = answer["start_ns"], answer["end_ns"]
     head = Text.assemble(
@@ -61,7 +61,7 @@ def explained(answer: dict[str, Any]) -> RenderableType:
         f"  from {tables.time(start)} to {tables.time(end)} ({length(end - start)})",
     )
     where = f"attempt {answer['attempt']}"
-    where += "" if answer["step"] is None else f" · step {answer['step']:,} had begun last"
+    where += "" if answer["step"] is None else f" · the last step begun was {answer['step']:,}"
     reasons = [Text(f"• {sentence}") for sentence in answer["why"]]
     return Group(head, Text(where, style="dim"), Text(""), *reasons)
 
@@ -84,7 +84,7 @@ def length(ns: int) -> str:
 
 
 def percent(share: float) -> str:
-    """Never 100 when something is missing, never 0 when something is there."""
+    """Shows 100 % and 0 % only if it is exactly that."""
     if share in (0, 1):
         return f"{100 * share:.0f} %"
     rounded = f"{100 * share:.1f} %"
@@ -110,7 +110,7 @@ def headline(goodput: float | None, *beside: Text) -> Text:
     style = "bold red" if goodput is None or goodput < 0.5 else "bold green"
     style = "bold yellow" if goodput is not None and 0.5 <= goodput < 0.8 else style
     lines = [
-        Text.assemble((row, style), "   ", told) for row, told in zip(rows, beside, strict=True)
+        Text.assemble((row, style), "   ", text) for row, text in zip(rows, beside, strict=True)
     ]
     return Text("\n").join(lines)
 
@@ -118,7 +118,7 @@ def headline(goodput: float | None, *beside: Text) -> Text:
 def _what_counts(answer: dict[str, Any]) -> str:
     productive = next(s["ns"] for s in answer["spent"] if s["name"] == "productive")
     if answer["goodput"] is None:
-        return "goodput: there is no time that counts"
+        return "goodput: no time is counted"
     counted = length(answer["counted_ns"])
     return f"goodput: {length(productive)} of {counted} counted were productive"
 
@@ -135,7 +135,7 @@ def _steps(answer: dict[str, Any]) -> str:
 
 
 def title(name: str) -> str:
-    """A class as people read it."""
+    """The words for a class."""
     return _look(name)[0]
 
 
@@ -147,7 +147,7 @@ def _look(name: str) -> tuple[str, str, str]:
 
 
 def _time_bar(buckets: Sequence[dict[str, Any]], width: int) -> Text:
-    """The window from left to right; each cell is what most of its time went into."""
+    """The window from left to right; each cell shows the class with the most time in it."""
     bar = Text(no_wrap=True)
     for at in range(width):
         first = at * len(buckets) // width
@@ -182,7 +182,7 @@ def _spent_table(answer: dict[str, Any], width: int) -> RenderableType:
 
 
 def class_table(spent: Mapping[str, float], words: Mapping[str, str], width: int) -> RenderableType:
-    """Classes with their shares of what is counted; what is excluded stands apart, without one."""
+    """Classes with their shares of the counted time; excluded time has no share."""
     counted = sum(amount for name, amount in spent.items() if name != EXCLUDED)
     order = sorted(spent, key=lambda n: (n == EXCLUDED, n != "productive", -spent[n]))
     named = max((len(_look(name)[0]) for name in order), default=0)
@@ -212,7 +212,7 @@ def _asides(answer: dict[str, Any]) -> Iterable[str]:
     if answer["inferred_ns"]:
         yield (
             f"{'of which' if whole else 'in the whole run'} up to {length(answer['inferred_ns'])} "
-            "inferred: told by what lies around it, not by a record"
+            "inferred: derived from what happened before and after, not recorded"
         )
     yield from _straggler(answer)
 
@@ -238,27 +238,27 @@ def _disruption_table(disruptions: Sequence[dict[str, Any]]) -> RenderableType:
         "disrupted", "attempt", "lost steps", "cost", "cause",
         right=("attempt", "lost steps", "cost"), fold="cause",
     )  # fmt: skip
-    for found in disruptions:
-        hung = "hung; " if found["hung"] else ""
+    for stop in disruptions:
+        hung = "hung; " if stop["hung"] else ""
         shown.add_row(
-            tables.time(found["time_ns"]),
-            str(found["attempt"]),
-            f"{found['lost_steps']:,}",
-            length(found["cost_ns"]),
-            Text.assemble((hung + found["cause"], "red"), "\n", (" + ".join(_costs(found)), "dim")),
+            tables.time(stop["time_ns"]),
+            str(stop["attempt"]),
+            f"{stop['lost_steps']:,}",
+            length(stop["cost_ns"]),
+            Text.assemble((hung + stop["cause"], "red"), "\n", (" + ".join(_costs(stop)), "dim")),
         )
     return shown
 
 
-def _costs(found: dict[str, Any]) -> Iterable[str]:
-    """What a disruption's cost is made of."""
-    recovery, back, warm_up = found["recovery_ns"], found["back_ns"], found["warm_up_ns"]
+def _costs(stop: dict[str, Any]) -> Iterable[str]:
+    """The parts of a disruption's cost."""
+    recovery, back, warm_up = stop["recovery_ns"], stop["back_ns"], stop["warm_up_ns"]
     if warm_up is None and back is not None:
         warm_up = back - (recovery or 0)
-    if found["hang_ns"]:
-        yield f"hang {length(found['hang_ns'])}"
-    if found["wasted_ns"]:
-        yield f"lost work {length(found['wasted_ns'])}"
+    if stop["hang_ns"]:
+        yield f"hang {length(stop['hang_ns'])}"
+    if stop["wasted_ns"]:
+        yield f"lost work {length(stop['wasted_ns'])}"
     yield "not back yet" if recovery is None else f"recovery {length(recovery)}"
     if warm_up is not None:
         yield f"warm-up {length(warm_up)}"
@@ -266,10 +266,10 @@ def _costs(found: dict[str, Any]) -> Iterable[str]:
         yield "no step yet"
 
 
-# ── beside it ──────────────────────────────────────────────────────────────────────────────────
+# ── more figures ───────────────────────────────────────────────────────────────────────────────
 
 Figure = tuple[str, str, str]
-"""Its name, its value, and words."""
+"""Name, value, explanation."""
 
 
 def figure_table(figures: Iterable[Figure]) -> RenderableType:
@@ -283,7 +283,7 @@ def figure_table(figures: Iterable[Figure]) -> RenderableType:
 
 
 def _figures(answer: dict[str, Any]) -> Iterable[Figure]:
-    figures = answer.get("figures")  # an older head does not tell them
+    figures = answer.get("figures")  # an older head has none
     if figures is not None and figures["ettr"] is not None:
         yield "ETTR", percent(figures["ettr"]), _since(answer, figures)
         yield "overall goodput", percent(figures["overall_goodput"]), _product(figures)
@@ -301,8 +301,8 @@ def _since(answer: dict[str, Any], figures: dict[str, Any]) -> str:
     queued = figures["queued_ns"]
     if queued is None:
         return f"productive, of {length(answer['counted_ns'])} since it began; queue unknown"
-    wanted = length(answer["counted_ns"] + queued)
-    return f"productive, of {wanted} since it was submitted; {length(queued)} in the queue"
+    whole = length(answer["counted_ns"] + queued)
+    return f"productive, of {whole} since it was submitted; {length(queued)} in the queue"
 
 
 def _product(figures: dict[str, Any]) -> str:
@@ -312,9 +312,9 @@ def _product(figures: dict[str, Any]) -> str:
         if share is not None:
             parts.append(f"{name} {percent(share)}")
     by = {"mfu": " (MFU)", "tensor_activity": " (tensor activity)"}
-    said = " × ".join(parts) + by.get(figures["program_goodput_by"], "")
+    product = " × ".join(parts) + by.get(figures["program_goodput_by"], "")
     unknown = " and ".join(figures["unknown"])
-    return f"{said}; {unknown} unknown" if unknown else said
+    return f"{product}; {unknown} unknown" if unknown else product
 
 
 def _holders(figures: dict[str, Any]) -> str:
@@ -325,7 +325,7 @@ def _holders(figures: dict[str, Any]) -> str:
 
 
 def device_figures(figures: dict[str, Any], held_by: str = "") -> Iterable[Figure]:
-    """Device-hours; and what they cost, if there is a price."""
+    """Device-hours, and their cost if there is a price."""
     whole, part = figures["counted_device_hours"], figures["device_hours"].get("productive", 0)
     on = f", on {held_by}" if held_by else ""
     yield "device-hours", amount(whole), f"counted; {amount(part)} were productive{on}"
@@ -337,7 +337,7 @@ def device_figures(figures: dict[str, Any], held_by: str = "") -> Iterable[Figur
 
 
 def amount(hours: float) -> str:
-    """Never 0 when something is there."""
+    """Never 0 unless it is exactly 0."""
     if hours >= 100:
         return f"{hours:,.0f}"
     if hours >= 0.1:

@@ -1,4 +1,4 @@
-"""Times and durations in words; for who does not wait until tables can be drawn."""
+"""Times and durations as text, without the slow import of the table library."""
 
 from __future__ import annotations
 

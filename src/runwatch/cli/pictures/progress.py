@@ -1,4 +1,4 @@
-"""A word on anything that takes longer than a second, on stderr, and only where a person looks."""
+"""A progress line on stderr for what takes longer than a second, only on a terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHOW_AFTER_SECONDS: Final = 1.0
 
 @contextmanager
 def progress(what: str, unit: str = "batches") -> Iterator[Callable[[int], None]]:
-    """`with progress("reading") as step: … step(3)`: counts, and shows the count after a second."""
+    """`with progress("reading") as step: … step(3)`: shows the count after a second."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),

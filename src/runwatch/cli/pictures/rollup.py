@@ -1,4 +1,4 @@
-"""Several runs' accounts together, as a picture for the terminal."""
+"""The goodput of several runs together, drawn for the terminal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from runwatch.cli.pictures.goodput import (
 def together(
     answer: dict[str, Any], whose: str, width: int, by: str | None = None
 ) -> RenderableType:
-    """`whose` says in words what was asked for, `by` what it is summed for."""
+    """`whose` describes the chosen runs; `by` is what the sums are for: group, user or week."""
     runs = answer["runs"]
     if not runs:
         return Text(f"no runs {whose}".strip())
@@ -41,7 +41,7 @@ def together(
     ]
     if answer["total"] > len(runs):
         more = answer["total"] - len(runs)
-        parts.append(Text(f"{more:,} older runs are left out of all this", style="yellow"))
+        parts.append(Text(f"{more:,} older runs are not counted here", style="yellow"))
     return Group(*parts)
 
 

@@ -1,4 +1,4 @@
-"""Stacks of a run in the terminal: ranks that are at the same together, the odd one first."""
+"""Stacks of a run for the terminal: ranks at the same line together, the odd one first."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from runwatch.views.diagnosis.progress import ranks_in_words
 
 CONFIDENCE: Final = {"certain": "bold red", "likely": "bold yellow"}
 OPEN: Final = {"note": "blue", "warning": "bold yellow", "incident": "bold red"}
-"""By severity."""
+"""The style of an open incident, by its severity."""
 LINES: Final = 4
-"""So many of the user's lines are shown of each group."""
+"""The most lines of the user's code that are shown for a group."""
 
 Answer = Mapping[str, Any]
 
 
 def print_stacks(answer: Answer, console: Console, *, full: bool, ranks: Sequence[int]) -> None:
-    """The groups, or with `full` or for chosen ranks every thread of every process."""
+    """Print the groups; with `full`, or for chosen `ranks`, every thread of every process."""
     if answer["text"] and not ranks:
         style = CONFIDENCE.get(answer["confidence"], "") if answer["ranks"] else ""
         console.print(Text(answer["text"], style=style))
@@ -42,7 +42,7 @@ def print_stacks(answer: Answer, console: Console, *, full: bool, ranks: Sequenc
 
 
 def print_incident(incident: Answer, console: Console) -> None:
-    """What happened, in a few lines; its groups follow."""
+    """Print what happened, in a few lines."""
     mark, style = ("■", OPEN[loudness(incident)]) if incident["state"] == "open" else ("□", "blue")
     what = "stands still" if incident["state"] == "open" else "stood still"
     if incident["kind"] == "crash":
@@ -52,8 +52,9 @@ def print_incident(incident: Answer, console: Console) -> None:
     line = Text.assemble((f"{mark} {what} ", style), f"since {tables.time(incident['since_ns'])}")
     if incident["state"] == "closed" and incident["closed_ns"]:
         line.append(f" until {tables.time(incident['closed_ns'])}")
-    said = f"{incident['id']}  {loudness(incident)}  {incident['confidence']}"
-    line.append(f"  {said}", style="dim")
+    severity = loudness(incident).replace("incident", "alarm")  # an incident is the whole case
+    facts = f"{incident['id']}  {severity}  {incident['confidence']}"
+    line.append(f"  {facts}", style="dim")
     console.print(line)
     console.print(Padding(Text(incident["text"]), (0, 0, 0, 2)))
     if incident["why"]:
@@ -61,15 +62,15 @@ def print_incident(incident: Answer, console: Console) -> None:
 
 
 def loudness(incident: Answer) -> str:
-    """Heads of before there were severities told of alarms only."""
+    """An older head has no severities: it reported only the highest."""
     return str(incident.get("severity", "incident"))
 
 
 def print_report(report: Answer, blamed: Sequence[int], console: Console) -> None:
     for group in report.get("groups", ()):
         _print_group(group, set(group["ranks"]) <= set(blamed), console)
-    for said in report.get("evidence", ()):
-        console.print(Text(f"· {said}", style="dim"))
+    for sentence in report.get("evidence", ()):
+        console.print(Text(f"· {sentence}", style="dim"))
     if look := report.get("look_at", ()):
         console.print(Text(f"look at: {'; '.join(look)}", style="dim"))
 
@@ -77,20 +78,20 @@ def print_report(report: Answer, blamed: Sequence[int], console: Console) -> Non
 def _print_group(group: Answer, is_odd: bool, console: Console) -> None:
     count = len(group["ranks"])
     name = ranks_in_words(group["ranks"])
-    said = group["text"].removeprefix(name).strip()
+    text = group["text"].removeprefix(name).strip()
     console.print()
     title = Text.assemble((name, "bold red" if is_odd else "bold"))
     if count > 1:
         title.append(f" · {count} ranks", style="dim")
-    console.print(title.append(f": {said}"))
+    console.print(title.append(f": {text}"))
     for line in _lines(group["frames"]):
         console.print(Padding(line, (0, 0, 0, 3)))
 
 
 def _lines(frames: Sequence[Answer]) -> list[Text]:
-    """The way there through the user's own code, innermost first."""
-    found = [Frame(f["function"], f["file"], f["line"], bool(f.get("native"))) for f in frames]
-    users = [frame for frame in found if not frame.native and not is_library(frame)]
+    """The frames of the user's own code, innermost first."""
+    typed = [Frame(f["function"], f["file"], f["line"], bool(f.get("native"))) for f in frames]
+    users = [frame for frame in typed if not frame.native and not is_library(frame)]
     shown = [Text.assemble((f.place, "cyan"), f"  {f.function}") for f in users[:LINES]]
     if len(users) > LINES:
         shown.append(Text(f"… {len(users) - LINES} more (--full)", style="dim"))
@@ -114,11 +115,11 @@ def _print_process(process: Answer, console: Console) -> None:
 
 
 def newest(processes: Sequence[Answer]) -> list[Answer]:
-    """Of each process the newest look that shows anything."""
-    found: dict[tuple[int, int], Answer] = {}
+    """The newest stacks of each process that have threads."""
+    latest: dict[tuple[int, int], Answer] = {}
     for process in processes:
         key = process["rank"], process["pid"]
-        before = found.get(key)
+        before = latest.get(key)
         if before is None or process["threads"] or not before["threads"]:
-            found[key] = process
-    return list(found.values())
+            latest[key] = process
+    return list(latest.values())

@@ -1,4 +1,4 @@
-"""How things look in a terminal: times, numbers, states, tables."""
+"""Times, numbers, states and tables for the terminal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STATE_MARK: Final = {
 
 
 class _Plain(Console):
-    """Escapes are ours: for colours.  None comes out of what is printed."""
+    """Only Runwatch's own escape sequences reach the terminal, none from recorded texts."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
@@ -46,20 +46,20 @@ def console() -> Console:
 
 
 def table(*columns: str, right: tuple[str, ...] = (), fold: str = "") -> Table:
-    """Columns as wide as they need; only `fold` gives way where the terminal is narrow."""
-    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    """Columns are as wide as their content; only `fold` wraps when the terminal is narrow."""
+    drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns:
-        made.add_column(
+        drawn.add_column(
             column,
             justify="right" if column in right else "left",
             overflow="fold",
             no_wrap=column != fold,
         )
-    return made
+    return drawn
 
 
 def state_of(run: Mapping[str, Any]) -> Text:
-    """A run's; one that runs may stand still."""
+    """The state of a run; a running one may be stalled."""
     return state("stalled" if run.get("stalled") else run["state"])
 
 

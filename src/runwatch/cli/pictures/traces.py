@@ -1,4 +1,4 @@
-"""What a session's traces say, as a picture for the terminal: where the time went, and in what."""
+"""The summary of a profile's traces for the terminal: where the time went, in which operations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PARTS: Final = (
     ("host", "yellow", "▒"),
     ("idle", "bright_black", "░"),
 )
-"""Words, style, and a sign that tells them apart where there is no colour."""
+"""Words, style, and a sign for terminals without colours."""
 
 
 def show_summary(session: SessionSummary, console: Console, *, top: int = 10) -> None:
@@ -46,7 +46,7 @@ def picture(session: SessionSummary, width: int, *, top: int = 10) -> Renderable
 
 
 def bar(split: Split, width: int) -> Text:
-    """Exactly `width` signs; what is there at all gets at least one."""
+    """Exactly `width` signs; every part that is not zero gets at least one."""
     drawn = Text(no_wrap=True)
     for (_, style, sign), cells in zip(_PARTS, _cells(split, width), strict=True):
         drawn.append(sign * cells, style=style)
@@ -100,7 +100,7 @@ def _steps(steps: Steps) -> str:
 
 def _facts(session: SessionSummary) -> Iterable[Text]:
     facts = [*_device_facts(session), *_other_facts(session.traces)]
-    yield Text(" · ".join(facts) if facts else "the trace tells nothing of devices or input")
+    yield Text(" · ".join(facts) if facts else "the trace has no data on devices or input")
     if session.slowest_mean_step_ns and session.fastest_mean_step_ns:
         more = 100 * (session.slowest_mean_step_ns / session.fastest_mean_step_ns - 1)
         step = duration(session.slowest_mean_step_ns)
@@ -137,17 +137,17 @@ def _other_facts(traces: Sequence[Summary]) -> Iterable[str]:
 
 def _rank_table(traces: Sequence[Summary]) -> RenderableType:
     right = ("step", "device idle", "kernels")
-    made = tables.table("trace", "step", "", "device idle", "kernels", right=right, fold="trace")
+    shown = tables.table("trace", "step", "", "device idle", "kernels", right=right, fold="trace")
     for trace in traces:
         steps, idle = trace.steps, trace.device_idle_percent
-        made.add_row(
+        shown.add_row(
             label(trace),
             "–" if steps is None else duration(steps.mean_ns),
             bar(trace.split, 30) if trace.split and trace.split.window_ns else Text("–"),
             "–" if idle is None else f"{idle:.1f} %",
             "–" if trace.kernels is None else f"{trace.kernels:,}",
         )
-    return made
+    return shown
 
 
 def _operation_lists(traces: Sequence[Summary]) -> Iterable[tuple[str, list[Operation]]]:
@@ -156,7 +156,8 @@ def _operation_lists(traces: Sequence[Summary]) -> Iterable[tuple[str, list[Oper
 
 
 def _together(lists: Iterable[Sequence[Operation]]) -> list[Operation]:
-    """Of all traces; each tells its own longest, so small ones may be a little short."""
+    """Sums over all traces.  A trace lists only its longest operations, so small sums may miss
+    some."""
     sums: dict[str, Operation] = {}
     for each in (operation for operations in lists for operation in operations):
         known = sums.get(each.name, Operation(each.name, 0, 0, 0))
@@ -166,19 +167,19 @@ def _together(lists: Iterable[Sequence[Operation]]) -> list[Operation]:
 
 
 def _operation_table(
-    title: str, shown: Sequence[Operation], listed: Sequence[Operation], width: int
+    title: str, top: Sequence[Operation], listed: Sequence[Operation], width: int
 ) -> RenderableType:
     head = (f"operations {title}", "self", "of these", "calls", "mean")
-    made = tables.table(*head, right=head[1:])
+    shown = tables.table(*head, right=head[1:])
     whole = sum(operation.self_ns for operation in listed)
     room = max(20, width - 44)
-    for each in shown:
+    for each in top:
         name = Text(each.name, no_wrap=True)
         name.truncate(room, overflow="ellipsis")
         share = f"{100 * each.self_ns / whole:.1f} %" if whole else "–"
         mean = duration(each.total_ns // max(1, each.count))
-        made.add_row(name, duration(each.self_ns), share, f"{each.count:,}", mean)
-    return made
+        shown.add_row(name, duration(each.self_ns), share, f"{each.count:,}", mean)
+    return shown
 
 
 def duration(ns: int) -> str:

@@ -1,1 +1,1 @@
-"""What `runwatch status` finds out, one part per file."""
+"""The checks of `runwatch status`, one part per file."""

@@ -1,4 +1,4 @@
-"""`runwatch status`: the agent of this user on this host, or the node's."""
+"""`runwatch status`: this user's agent on this host, or the node's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_LOCKS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """`state`: running, gone (it did not say goodbye), none, unknown (we may not look)."""
+    """`state`: running, gone (killed: no last note), none, unknown (we may not look)."""
 
     state: str
     host: str = ""
@@ -45,15 +45,15 @@ class Agent:
 
 
 def find(root: Path, host: str) -> Agent:
-    """This host's, or else one that serves all hosts of the directory."""
+    """This host's agent, or else one that serves all hosts of the directory."""
     try:
         with shelf(root, FOLDER) as folder:
             own = _agent_of(folder, host)
-            return own if own.runs else next(_of_all_hosts(folder, host), own)
+            return own if own.runs else next(_all_host_agents(folder, host), own)
     except FileNotFoundError:
         return Agent("none", host)
     except PermissionError:
-        return _behind_a_door(root, host)
+        return _in_closed_folder(root, host)
     except OSError:
         return Agent("unknown", host)
 
@@ -66,7 +66,7 @@ def _agent_of(folder: Folder, host: str) -> Agent:
         return Agent("none", host)
     note = read_note(folder, host, folder.known())
     if about.st_uid not in folder.known():
-        return Agent("none", host)  # what somebody else laid there is no agent of this user's
+        return Agent("none", host)  # a stranger's file is no agent of ours
     if not lock_is_held(folder, name):
         gone = note is not None and not note.ended_ns
         pid = note.pid if note else None
@@ -74,23 +74,23 @@ def _agent_of(folder: Folder, host: str) -> Agent:
         return Agent("gone" if gone else "none", host, about.st_uid, pid, since, note)
     pid = _holder(folder, name)
     if note is not None and note.pid != pid:
-        note = None  # an agent before this one wrote it
+        note = None  # an earlier agent wrote it
     since = note.since_ns if note else about.st_mtime_ns
     return Agent("running", host, about.st_uid, pid, since, note)
 
 
-def _of_all_hosts(folder: Folder, host: str) -> Iterator[Agent]:
+def _all_host_agents(folder: Folder, host: str) -> Iterator[Agent]:
     names = sorted(name for name in folder.names() if name.endswith(".lock"))
     for name in names[:_MOST_LOCKS]:
         other = name.removesuffix(".lock")
         if name != lock_name(host):
-            found = _agent_of(folder, other)
-            if found.runs and found.note is not None and found.note.all_hosts:
-                yield found
+            agent = _agent_of(folder, other)
+            if agent.runs and agent.note is not None and agent.note.all_hosts:
+                yield agent
 
 
-def _behind_a_door(root: Path, host: str) -> Agent:
-    """The folder is somebody else's, as an administrator makes it for a node's agent."""
+def _in_closed_folder(root: Path, host: str) -> Agent:
+    """The folder belongs to somebody else, as an administrator sets it up for a node's agent."""
     with suppress(OSError), Folder.at(root) as folder:
         owner = folder.stat(FOLDER).st_uid
         for pid in _agents_in(PROC, owner):
@@ -100,7 +100,7 @@ def _behind_a_door(root: Path, host: str) -> Agent:
 
 
 def _agents_in(proc: Path, owner: int) -> Iterator[int]:
-    """Processes of that user which look like agents: what they are called is all we may see."""
+    """Processes of that user that look like agents; we may see only their command lines."""
     for name in sorted(os.listdir(proc)):
         if not name.isdigit():
             continue
@@ -119,17 +119,17 @@ def _is_command(words: list[bytes]) -> bool:
 
 
 def lock_is_held(folder: Folder, name: str) -> bool:
-    """Whether somebody holds it, who is one of those whose word counts there."""
+    """Whether a user whom we trust in this folder holds the lock."""
     try:
         return is_locked(folder.open(name, owners=folder.known())) is True
     except (FileNotFoundError, Refused):
         return False
-    except PermissionError:  # root's, and for root alone
+    except PermissionError:  # root's, readable only for root
         return _is_listed(folder.stat(name).st_ino)
 
 
 def _is_listed(inode: int) -> bool:
-    """By the kernel's list, where it lets us see it."""
+    """Whether the kernel's list of locks has it, if we may read the list."""
     with suppress(OSError):
         for line in LOCKS.read_text().splitlines():
             fields = line.split()
@@ -139,10 +139,10 @@ def _is_listed(inode: int) -> bool:
 
 
 def _holder(folder: Folder, name: str) -> int | None:
-    """Its number; one of another container's would be somebody else's here."""
+    """The pid of the lock's holder; None if it is in another container, where pids differ."""
     try:
-        said = json.loads(folder.text(name, _LOCK_BYTES, owners=folder.known()))
-        pid, space = int(said["pid"]), said.get("pid_namespace", 0)
+        lock = json.loads(folder.text(name, _LOCK_BYTES, owners=folder.known()))
+        pid, space = int(lock["pid"]), lock.get("pid_namespace", 0)
     except (OSError, ValueError, LookupError, TypeError, ArithmeticError, AttributeError):
         return None
     return pid if space in (0, pid_namespace()) else None
@@ -152,10 +152,10 @@ def _holder(folder: Folder, name: str) -> int | None:
 
 
 def section(agent: Agent, *, head: str, living: int, off: bool, waits: bool) -> Section:
-    """`head`: where agents are to send; `living`: programs that record here now; `off`: the
-    environment forbids to start one; `waits`: something waits to be sent."""
-    said, problems = _words(agent, head, living, off, waits)
-    return Section("agent", _facts(agent), said, problems)
+    """`head`: where agents should send; `living`: programs that record here now; `off`: the
+    environment forbids starting an agent; `waits`: some records are not sent yet."""
+    lines, problems = _words(agent, head, living, off, waits)
+    return Section("agent", _facts(agent), lines, problems)
 
 
 def _facts(agent: Agent) -> dict[str, Any]:
@@ -182,83 +182,83 @@ def _words(
     if agent.state == "unknown":
         who = f" belongs to {user_name(agent.owner)}" if agent.owner is not None else ""
         closed = f"the folder `{FOLDER}`{who or ' cannot be read'}"
-        said = [f"{closed}: whether an agent runs cannot be seen from here"]
-        return said, []
+        lines = [f"{closed}: we cannot see whether an agent runs"]
+        return lines, []
     if agent.runs:
-        return _of_running(agent, head)
-    return _of_none(agent, head, living, off, waits)
+        return _running_words(agent, head)
+    return _none_words(agent, head, living, off, waits)
 
 
-def _of_none(
+def _none_words(
     agent: Agent, head: str, living: int, off: bool, waits: bool
 ) -> tuple[list[str], list[Problem]]:
-    said, note = ["no agent runs; one starts with the next program that records"], agent.note
+    lines, note = ["no agent runs; the next program that records starts one"], agent.note
     start = "start one: `runwatch agent`"
     if off:
-        said = ["no agent runs, and programs start none (RUNWATCH_AGENT is off)"]
+        lines = ["no agent runs, and programs start none: RUNWATCH_AGENT is off"]
     if agent.state == "gone" and note is not None:
-        said.append(
-            f"the last one (pid {note.pid}, since {moment(note.since_ns)}) was killed: it did not "
-            "say that it ends"
+        lines.append(
+            f"the last one (pid {note.pid}, since {moment(note.since_ns)}) was killed: it wrote no "
+            "last note"
         )
     elif note is not None:
-        said.append(f"the last one ended at {moment(note.ended_ns)}")
+        lines.append(f"the last one ended at {moment(note.ended_ns)}")
     if living:
         who = "a program records" if living == 1 else f"{living} programs record"
         soon = start if off else f"the program starts another within a minute or so; or {start}"
-        return said, [Problem(f"{who} here, and no agent watches it", soon)]
+        return lines, [Problem(f"{who} here, and no agent watches it", soon)]
     if waits and head:
-        return said, [Problem("something waits to be sent, and nobody sends it", start)]
-    return said, []
+        return lines, [Problem("records wait to be sent, and no agent sends them", start)]
+    return lines, []
 
 
-def _of_running(agent: Agent, head: str) -> tuple[list[str], list[Problem]]:
+def _running_words(agent: Agent, head: str) -> tuple[list[str], list[Problem]]:
     note, owner = agent.note, agent.owner
     pid = f"pid {agent.pid}" if agent.pid is not None else "in another container"
     of = f"of {whose(owner)}" if owner is not None and owner != os.geteuid() else "yours"
     since = f" since {moment(agent.since_ns)}" if agent.since_ns else ""
-    said = [f"runs{since} ({pid}, {of})"]
+    lines = [f"runs{since} ({pid}, {of})"]
     if note is None and not agent.since_ns and owner is not None:
         who = user_name(owner)
-        said.append(f"whether it serves this directory only {who} can see: `{FOLDER}` is {who}'s")
-        return said, []
+        lines.append(f"only {who} can see whether it serves this directory: `{FOLDER}` is {who}'s")
+        return lines, []
     if note is None:
-        said.append("it says no more: it is another user's, or of an older version, or just begins")
-        return said, []
+        lines.append("more is unknown: it is another user's, an older version, or just starting")
+        return lines, []
     if note.all_hosts:
-        said.append(f"on host {agent.host}; it serves every host that records in this directory")
+        lines.append(f"on host {agent.host}; it serves every host that records in this directory")
     if note.runwatch != __version__:
-        said.append(
-            f"version {note.runwatch}, ours is {__version__}; it ends by itself when idle, and the "
-            "next program starts ours"
+        lines.append(
+            f"version {note.runwatch}, ours is {__version__}; it ends when idle, and the next "
+            "program starts ours"
         )
     else:
-        said.append(f"version {note.runwatch}, as ours")
+        lines.append(f"version {note.runwatch}, the same as ours")
     if not note.head:
-        said.append("sends nothing: it was started without a head (RUNWATCH_HEAD)")
-        return said, _other_head(note, head)
+        lines.append("sends nothing: it was started without a head (RUNWATCH_HEAD)")
+        return lines, _other_head(note, head)
     if note.connected:
-        said.append(f"sends to {note.head}, connected since {moment(note.changed_ns)}")
+        lines.append(f"sends to {note.head}, connected since {moment(note.changed_ns)}")
         if not note.problem:
-            return said, _other_head(note, head)
-        return said, [Problem(f"the head takes nothing at the moment: {note.problem}", _LATER)]
-    what = f"it is not connected to {note.head} since {moment(note.changed_ns)}: {note.problem}"
-    return said, [Problem(what, _todo(note.problem)), *_other_head(note, head)]
+            return lines, _other_head(note, head)
+        return lines, [Problem(f"the head accepts nothing now: {note.problem}", _LATER)]
+    what = f"not connected to {note.head} since {moment(note.changed_ns)}: {note.problem}"
+    return lines, [Problem(what, _todo(note.problem)), *_other_head(note, head)]
 
 
-_LATER: Final = "it is sent when that is over; nothing is lost meanwhile"
+_LATER: Final = "records are sent when that is over; nothing is lost meanwhile"
 
 
 def _todo(problem: str) -> str:
     words = problem.lower()
     if words.startswith(("unauthenticated", "permission denied")):
         return (
-            "give the agent the head's token (RUNWATCH_TOKEN, RUNWATCH_TOKEN_FILE), end it with "
+            "give the agent the head's token (RUNWATCH_TOKEN or RUNWATCH_TOKEN_FILE): end it with "
             "`kill`, and start it again"
         )
     if "ssl" in words or "tls" in words or "certificate" in words:
-        return "RUNWATCH_CA names the certificate to check the head's by; grpcs:// turns TLS on"
-    return "see the head above; the agent tries again by itself, and nothing is lost"
+        return "set RUNWATCH_CA to the certificate to check the head with; grpcs:// turns TLS on"
+    return "see the head above; the agent retries by itself, and nothing is lost"
 
 
 def _other_head(note: AgentNote, head: str) -> list[Problem]:
@@ -267,7 +267,7 @@ def _other_head(note: AgentNote, head: str) -> list[Problem]:
     sends = f"sends to {note.head}" if note.head else "was started without a head"
     return [
         Problem(
-            f"it {sends}, but now {head} is named",
-            "end it with `kill`: the next program, or `runwatch agent`, starts one that does",
+            f"it {sends}, but the settings now name {head}",
+            "end it with `kill`; the next program, or `runwatch agent`, starts one for that head",
         )
     ]

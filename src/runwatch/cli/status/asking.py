@@ -1,4 +1,4 @@
-"""`runwatch status`: asking a head how it is, and why it does not answer."""
+"""`runwatch status`: ask a head for its health; if it does not answer, say why."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ MOST_BYTES: Final = 16 << 20
 
 
 def ask(address: str, token: str, ca: Path | None = None) -> Answer:
-    """One request; never raises for what is wrong with the other side."""
+    """Send one request.  Every failure of the other side becomes an `Answer`."""
     if not address.startswith(("http://", "https://")):
-        return Answer("other", "that is no address of a page")
+        return Answer("other", "that is not an HTTP address")
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
         request = urllib.request.Request(f"{address}/api/v1/health", headers=headers)
@@ -32,10 +32,10 @@ def ask(address: str, token: str, ca: Path | None = None) -> Answer:
     except (OSError, HTTPException, ValueError) as error:
         return _failure(error.reason if isinstance(error, urllib.error.URLError) else error)
     if not isinstance(health, dict) or health.get("status") not in ("ok", "degraded"):
-        return Answer("other", "something else than a head answers there")
+        return Answer("other", "what answers there is not a head")
     if "version" in health:
         return Answer("well", health=health)
-    why = "the head does not know our token" if token else "we have no token for the head"
+    why = "the head refuses our token" if token else "we have no token for the head"
     return Answer("token", why, health)
 
 
@@ -50,26 +50,26 @@ def _context(ca: Path | None) -> ssl.SSLContext:
 
 def _refusal(code: int, body: bytes) -> Answer:
     try:
-        said = str(json.loads(body)["error"]["message"])
+        message = str(json.loads(body)["error"]["message"])
     except (ValueError, KeyError, TypeError):
-        return Answer("other", f"something answers {code} there, which no head does")
-    return Answer("unreachable", f"it answers {code}: {said}")
+        return Answer("other", f"what answers there is not a head: it answers {code}")
+    return Answer("unreachable", f"it answers {code}: {message}")
 
 
 def _failure(error: object) -> Answer:
     if isinstance(error, ConnectionRefusedError):
-        return Answer("refused", "nobody listens there")
+        return Answer("refused", "connection refused: nothing listens there")
     if isinstance(error, TimeoutError):
         return Answer("silent", f"no answer within {TIMEOUT_SECONDS:g} s")
     if isinstance(error, socket.gaierror):
-        return Answer("name", f"the name is not known ({error.strerror})")
+        return Answer("name", f"the host name is unknown ({error.strerror})")
     if isinstance(error, ssl.SSLCertVerificationError):
         return Answer("tls", f"its certificate is not accepted: {error.verify_message}")
     if isinstance(error, ssl.SSLError):
         why = getattr(error, "reason", None) or error
-        return Answer("tls", f"TLS fails: {why}; perhaps it speaks none")
+        return Answer("tls", f"TLS fails: {why}; perhaps the head does not use TLS")
     if isinstance(error, ConnectionResetError | HTTPException):
-        return Answer("tls", "it closes the connection without an answer; perhaps it wants TLS")
+        return Answer("tls", "it closes the connection without an answer; perhaps it needs TLS")
     if isinstance(error, OSError):
         return Answer("unreachable", error.strerror or str(error))
-    return Answer("other", "something else than a head answers there")
+    return Answer("other", "what answers there is not a head")

@@ -1,4 +1,4 @@
-"""`runwatch status`: the directory, its disk, and what had to be recorded elsewhere."""
+"""`runwatch status`: the directory, its disk, and records that went elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from runwatch.cli.status.types import Problem, Section, many, size, user_name
 from runwatch.journal.moved import fallback_place, moved_from
 
 LITTLE_BYTES: Final = 256 << 20
-"""Each process that records wants 8 MiB at once, and a node has many."""
+"""Each process that records takes 8 MiB at once, and a node has many."""
 FEW_FILES: Final = 1_000
 
 
@@ -28,32 +28,32 @@ def section(root: Path, *, journals_bytes: int, budget_bytes: int) -> Section:
         "budget_bytes": budget_bytes,
         "moved": None,
     }
-    said: list[str] = []
-    problems = _place(root, facts, said)
-    _space(root, facts, said, problems)
+    lines: list[str] = []
+    problems = _place(root, facts, lines)
+    _space(root, facts, lines, problems)
     if moved:
         place = fallback_place()
         facts["moved"] = {"directory": str(place), "journals": len(moved)}
         problems.append(
             Problem(
-                f"{many(len(moved), 'process', 'processes')} could not record here and did so in "
-                f"{place}",
-                f"make room here; what was recorded there is sent by an agent of its own: "
+                f"{many(len(moved), 'process', 'processes')} could not record here and recorded in "
+                f"{place} instead",
+                "free space here; an agent of that directory sends those records: "
                 f"`runwatch status --dir {place}`, `runwatch runs --dir {place}`",
             )
         )
-    return Section("disk", facts, said, problems)
+    return Section("disk", facts, lines, problems)
 
 
-def _place(root: Path, facts: dict[str, Any], said: list[str]) -> list[Problem]:
+def _place(root: Path, facts: dict[str, Any], lines: list[str]) -> list[Problem]:
     try:
         about = root.stat()
     except FileNotFoundError:
-        said.append(f"{root} is not there yet: the first program that records makes it")
+        lines.append(f"{root} does not exist yet: the first program that records makes it")
         return []
     except OSError as error:
-        other = "name a directory of yours with --dir or RUNWATCH_DIR"
-        return [Problem(f"{root} cannot be looked at: {error.strerror}", other)]
+        other = "name your own directory with --dir or RUNWATCH_DIR"
+        return [Problem(f"{root} cannot be read: {error.strerror}", other)]
     facts["owner"] = owner = user_name(about.st_uid)
     if not root.is_dir():
         return [Problem(f"{root} is not a directory", "remove it, or name another with --dir")]
@@ -62,21 +62,21 @@ def _place(root: Path, facts: dict[str, Any], said: list[str]) -> list[Problem]:
     if not facts["readable"]:
         return [
             Problem(
-                f"{root} belongs to {owner} and is not yours to read: what is in it cannot be told",
-                "name a directory of yours with --dir or RUNWATCH_DIR, or ask its owner to look",
+                f"{root} belongs to {owner}, and you may not read it: its content is unknown",
+                "name your own directory with --dir or RUNWATCH_DIR, or ask its owner to look",
             )
         ]
     if not facts["writable"]:
         return [
             Problem(
-                f"{root} (of {owner}) is not yours to write: your programs cannot record in it",
-                "name a directory of yours with --dir or RUNWATCH_DIR, or ask its owner",
+                f"{root} belongs to {owner}, and you may not write it: your programs cannot record",
+                "name your own directory with --dir or RUNWATCH_DIR, or ask its owner",
             )
         ]
     return []
 
 
-def _space(root: Path, facts: dict[str, Any], said: list[str], problems: list[Problem]) -> None:
+def _space(root: Path, facts: dict[str, Any], lines: list[str], problems: list[Problem]) -> None:
     try:
         there = next(each for each in (root.absolute(), *root.absolute().parents) if each.is_dir())
         disk = os.statvfs(there)
@@ -85,22 +85,22 @@ def _space(root: Path, facts: dict[str, Any], said: list[str], problems: list[Pr
     free, total = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
     facts["free_bytes"], facts["total_bytes"] = free, total
     share = f" ({100 * free / total:.0f} %)" if total else ""
-    said.append(f"{size(free)} free of {size(total)}{share}")
+    lines.append(f"{size(free)} free of {size(total)}{share}")
     if facts["readable"]:
         most = f" of at most {size(budget)}" if (budget := facts["budget_bytes"]) else ""
-        said[-1] += f"; journals take {size(facts['journals_bytes'])}{most}"
+        lines[-1] += f"; journals take {size(facts['journals_bytes'])}{most}"
     if facts["exists"] and free < LITTLE_BYTES:
         problems.append(
             Problem(
-                f"the disk of {root} is full, or nearly so: {size(free)} are left",
-                "make room: a program that begins on a full disk records elsewhere, and one that "
+                f"the disk of {root} is full, or nearly full: {size(free)} are free",
+                "free space: a program that starts on a full disk records elsewhere, and one that "
                 "runs drops its oldest records",
             )
         )
     elif facts["exists"] and disk.f_files and disk.f_favail < FEW_FILES:
         problems.append(
             Problem(
-                f"the file system of {root} has room for {disk.f_favail} more files only",
-                "remove files there: a journal is a folder with several",
+                f"the file system of {root} has room for only {disk.f_favail} more files",
+                "remove files there: each journal is a folder with several files",
             )
         )

@@ -1,4 +1,4 @@
-"""`runwatch status`: which head, where its address came from, whether it answers, how it is."""
+"""`runwatch status`: which head, where its address comes from, whether it answers, its health."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from runwatch.errors import UsageError
 from runwatch.files import Folder
 from runwatch.journal.liveness import read_stat, this_host
 
-MOST_TOLD: Final = 5
-"""Journals that are named one by one."""
+MOST_NAMED: Final = 5
+"""The most journals that are named one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """The head that agents of this user send to, by the settings."""
+    """The head that this user's settings name for agents."""
 
     head: str = ""
     source: str = ""
@@ -44,42 +44,43 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Checked:
     section: Section
     named: Named
     serves: bool = False
-    """A head that answers says that it serves this directory."""
+    """Whether a head that answers serves this directory."""
 
 
-def look(root: Path, named: Named) -> Found:
+def look(root: Path, named: Named) -> Checked:
     note = read_quietly(root)
     if named.head:
-        return Found(_named(root, named, note), named)
+        return Checked(_named(root, named, note), named)
     if note is not None:
         section = _noted(root, note[0], note[1], named.ca)
-        return Found(section, named, serves=section.facts["state"] in ("well", "degraded", "token"))
-    return Found(_nobody(root, named), named)
+        serves = section.facts["state"] in ("well", "degraded", "token")
+        return Checked(section, named, serves=serves)
+    return Checked(_nobody(root, named), named)
 
 
 def _nobody(root: Path, named: Named) -> Section:
     facts = _facts("", "directory", Answer("none"))
-    said = [
-        "none is named (RUNWATCH_HEAD, or head in config.toml) and none serves this directory",
+    lines = [
+        "none is set (RUNWATCH_HEAD, or head in config.toml), and none serves this directory",
         "commands read the directory themselves; `runwatch ui` shows it in a browser",
     ]
     problems = _settings_problem(named)
     if (owner := _strangers_note(root)) is not None:
         problems.append(
             Problem(
-                f"{root / ADDRESS_FILE} belongs to {user_name(owner)} and is not believed",
+                f"{root / ADDRESS_FILE} belongs to {user_name(owner)} and is not trusted",
                 "remove it, or ask its owner to",
             )
         )
-    return Section("head", facts, said, problems)
+    return Section("head", facts, lines, problems)
 
 
 def _strangers_note(root: Path) -> int | None:
-    """Whose the note is, if it is of somebody whose word does not count here."""
+    """The owner of the address file, if it is somebody whom we do not trust here."""
     try:
         with Folder.at(root) as folder:
             owner = folder.stat(ADDRESS_FILE).st_uid
@@ -91,74 +92,74 @@ def _strangers_note(root: Path) -> int | None:
 def _settings_problem(named: Named) -> list[Problem]:
     if not named.problem:
         return []
-    return [Problem(named.problem, "programs and agents stumble over it, too: set it right")]
+    return [Problem(named.problem, "correct it: programs and agents fail because of it, too")]
 
 
 def _named(root: Path, named: Named, note: tuple[Listening, int] | None) -> Section:
-    """One that agents send to; its page is, as a rule, one port further."""
+    """The head that agents send to; its HTTP port is usually one higher."""
     problems = _settings_problem(named)
     try:
         address = http_address(named.head)
     except (UsageError, ValueError) as error:
-        problems.append(Problem(str(error), f"set it right: {named.source}"))
+        problems.append(Problem(str(error), f"correct it: {named.source}"))
         return Section(
             "head", _facts(named.head, named.source, Answer("unreachable")), [], problems
         )
-    answer = _asked(address, token_for(address, root, named.token, quietly=True), named.ca)
-    said: list[str] = []
+    answer = _ask(address, token_for(address, root, named.token, quietly=True), named.ca)
+    lines: list[str] = []
     if answer.health is None:
         problems.append(_unreached(address, answer, named))
     else:
-        said, more = _told(address, answer, answer.health, f"from {named.source}")
+        lines, more = _health_words(address, answer, answer.health, f"from {named.source}")
         problems += more
     if note is None or not note[0].http or is_same_place(note[0].http, address):
-        return Section("head", _facts(address, named.source, answer), said, problems)
+        return Section("head", _facts(address, named.source, answer), lines, problems)
     beside = _noted(root, *note, named.ca)
     if not beside.problems:
-        said.append(f"another one serves this directory, and answers: {note[0].http}")
+        lines.append(f"another head serves this directory, and answers: {note[0].http}")
     problems += beside.problems
     facts = _facts(address, named.source, answer, beside.facts["note"])
-    return Section("head", facts, said, problems)
+    return Section("head", facts, lines, problems)
 
 
-def _asked(address: str, token: str, ca: Path | None) -> Answer:
-    from runwatch.cli.status.asking import ask  # HTTP and TLS: only for who has somebody to ask
+def _ask(address: str, token: str, ca: Path | None) -> Answer:
+    from runwatch.cli.status.asking import ask  # imports HTTP and TLS: only when needed
 
     return ask(address, token, ca)
 
 
 def _unreached(address: str, answer: Answer, named: Named) -> Problem:
     todo = {
-        "refused": "start it there (`runwatch head`), or set the address right",
-        "silent": "is the machine up, and does a firewall let you through?",
-        "name": "set the address right",
-        "tls": "RUNWATCH_CA names the certificate to check it by; http:// and grpc:// are without "
-        "TLS, https:// and grpcs:// with it",
-        "other": "set the address right, or stop what has its port",
-    }.get(answer.state, "is the machine up, and is there a way to it?")
-    return Problem(f"{address} (from {named.source}) is not reached: {answer.why}", todo)
+        "refused": "start it there (`runwatch head`), or correct the address",
+        "silent": "check that the machine is up and that no firewall blocks you",
+        "name": "correct the address",
+        "tls": "set RUNWATCH_CA to the certificate to check it with; http:// and grpc:// use no "
+        "TLS, https:// and grpcs:// do",
+        "other": "correct the address, or stop the program that has its port",
+    }.get(answer.state, "check that the machine is up and that the network reaches it")
+    return Problem(f"{address} (from {named.source}) does not answer: {answer.why}", todo)
 
 
 def _noted(root: Path, note: Listening, owner: int, ca: Path | None) -> Section:
-    """One that left its address in the directory; it may be gone."""
+    """The head whose address file is in the directory; it may have ended."""
     about = _note_facts(note, owner)
     began = f" since {moment(note.since_ns)}" if note.since_ns else ""
     where = f" on {note.host}" if note.host else ""
     if not note.http:
         facts = _facts("", ADDRESS_FILE, Answer("unreachable", "it has no HTTP port"), about)
         who = f"process {note.pid}{where}{began}, of {user_name(owner)}, without an HTTP port"
-        return Section("head", facts, [who, "its health cannot be asked for"])
-    answer = _asked(note.http, token_for(note.http, root, quietly=True), ca)
+        return Section("head", facts, [who, "so its health is unknown"])
+    answer = _ask(note.http, token_for(note.http, root, quietly=True), ca)
     if answer.health is not None:
         source = f"from {ADDRESS_FILE} in the directory"
-        said, problems = _told(note.http, answer, answer.health, source)
-        said.append(f"process {note.pid}{where}{began}, of {whose(owner)}")
-        return Section("head", _facts(note.http, ADDRESS_FILE, answer, about), said, problems)
+        lines, problems = _health_words(note.http, answer, answer.health, source)
+        lines.append(f"process {note.pid}{where}{began}, of {whose(owner)}")
+        return Section("head", _facts(note.http, ADDRESS_FILE, answer, about), lines, problems)
     stale = Answer("stale", answer.why)
-    ended = ", and that process runs no more" if about["runs"] is False else ""
+    ended = "; that process has ended" if about["runs"] is False else ""
     what = (
         f"{ADDRESS_FILE} says that process {note.pid}{where} of {user_name(owner)} serves this "
-        f"directory at {note.http}{began}, but it is not reached: {answer.why}{ended}"
+        f"directory at {note.http}{began}, but it does not answer: {answer.why}{ended}"
     )
     todo = (
         f"start it again (`runwatch ui --dir {root}` or `runwatch head --dir {root}`), or remove "
@@ -169,7 +170,7 @@ def _noted(root: Path, note: Listening, owner: int, ca: Path | None) -> Section:
 
 
 def _note_facts(note: Listening, owner: int) -> dict[str, Any]:
-    """`runs`: whether the process is there; None if that cannot be told from here."""
+    """`runs`: whether the process runs; None if it is on another host."""
     runs = None
     if note.host == this_host():
         try:
@@ -205,7 +206,7 @@ def _facts(
 
 
 def _health_facts(health: Mapping[str, Any]) -> dict[str, Any]:
-    """Whatever answers there may say anything."""
+    """The fields we use, checked: whatever answers there may send anything."""
     aside = health.get("aside")
     return {
         "status": str(health.get("status")),
@@ -219,94 +220,94 @@ def _health_facts(health: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _count(said: object) -> int:
-    return said if isinstance(said, int) else 0
+def _count(value: object) -> int:
+    return value if isinstance(value, int) else 0
 
 
 # ── words ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _told(
+def _health_words(
     address: str, answer: Answer, health: Mapping[str, Any], source: str
 ) -> tuple[list[str], list[Problem]]:
-    """Sentences and problems of one that answered."""
-    said = [f"{address} ({source})"]
+    """Sentences and problems of a head that answered."""
+    lines = [f"{address} ({source})"]
     if answer.state == "token":
         todo = (
             "set RUNWATCH_TOKEN or RUNWATCH_TOKEN_FILE; the head prints its token when it starts, "
             "and `runwatch token create` makes others"
         )
-        said.append(f"answers, state {health['status']}; it says more only with a valid token")
-        return said, [Problem(answer.why, todo)]
+        lines.append(f"answers, state {health['status']}; it reports more only to a valid token")
+        return lines, [Problem(answer.why, todo)]
     version = str(health["version"])
-    ours = "as ours" if version == __version__ else f"ours is {__version__}"
-    said.append(f"answers; version {version}, {ours}")
-    return said + _counts(health), _ailments(health)
+    ours = "the same as ours" if version == __version__ else f"ours is {__version__}"
+    lines.append(f"answers; version {version}, {ours}")
+    return lines + _counts(health), _ailments(health)
 
 
 def _counts(health: Mapping[str, Any]) -> list[str]:
     refused = _count(health.get("records_refused"))
-    return [f"{many(refused, 'malformed record')} left out since it began"] if refused else []
+    return [f"{many(refused, 'malformed record')} left out since it started"] if refused else []
 
 
 def _ailments(health: Mapping[str, Any]) -> list[Problem]:
-    found = []
+    problems = []
     if health.get("problem"):
-        todo = "it goes on by itself when that is over; until then nodes keep what they have"
-        found.append(Problem(f"it takes no data: {health['problem']}", todo))
+        todo = "it continues by itself when that is over; until then nodes keep their records"
+        problems.append(Problem(f"it accepts no data: {health['problem']}", todo))
     notes = _texts(health.get("notes"))
-    return found + [Problem(note, _todo_of(note) or "the head's log tells more") for note in notes]
+    return problems + [Problem(note, _todo_of(note) or "see the head's log") for note in notes]
 
 
 def _todo_of(note: str) -> str:
     if " are allowed (" in note:
-        return "raise that setting and start the head again, or delete runs (`runwatch delete`)"
+        return "raise that setting and restart the head, or delete runs (`runwatch delete`)"
     if "nothing is deleted for a day" in note:
-        return "set the head's clock right if it is wrong"
+        return "correct the head's clock if it is wrong"
     return ""
 
 
 def _others(head: Section) -> list[Problem]:
-    away = f"{head.facts['address']} (from {head.facts['from']}) is not reached: "
+    away = f"{head.facts['address']} (from {head.facts['from']}) does not answer: "
     return [problem for problem in head.problems if not problem.what.startswith(away)]
 
 
 def only_its_page_is_away(head: Section) -> Section:
-    """An agent is connected to it: from nodes often only the port for agents is open."""
+    """For a head that an agent is connected to: on nodes often only the agents' port is open."""
     if head.facts["state"] not in ("refused", "silent", "unreachable"):
         return head
-    said = [
-        f"{head.facts['address']} (from {head.facts['from']}) is not reached from here: "
+    lines = [
+        f"{head.facts['address']} (from {head.facts['from']}) does not answer from here: "
         f"{head.facts['why']}",
-        "but the agent is connected to the head; only the head's health is not known here",
+        "but the agent is connected to the head; only its health is unknown here",
     ]
-    return replace(head, said=[*said, *head.said], problems=_others(head))
+    return replace(head, lines=[*lines, *head.lines], problems=_others(head))
 
 
 def asides_elsewhere(health: Mapping[str, Any], known: Sequence[str]) -> list[Problem]:
-    """Journals that the head names as set aside, but for those that are told of already."""
+    """Journals that the head has set aside, except those in `known`."""
     others = [each for each in health["aside"] if each.get("journal") not in known]
-    told = [
+    problems = [
         Problem(
             f"journal {each.get('journal')} of host {each.get('host')} is set aside: "
             f"{each.get('why')}",
             _todo_of(str(each.get("why")))
-            or "the others go on; it is tried again by itself, or by the next version of Runwatch",
+            or "other journals go on; this one is retried, at the latest by the next version",
         )
-        for each in others[:MOST_TOLD]
+        for each in others[:MOST_NAMED]
     ]
-    if len(others) > MOST_TOLD:
-        more = f"{many(len(others) - MOST_TOLD, 'more journal')} set aside on other hosts"
-        told.append(Problem(more, "`runwatch status --json` names them"))
-    return told
+    if len(others) > MOST_NAMED:
+        more = f"{many(len(others) - MOST_NAMED, 'more journal')} set aside on other hosts"
+        problems.append(Problem(more, "`runwatch status --json` names them"))
+    return problems
 
 
-def _texts(said: object) -> list[str]:
-    return [str(each) for each in said] if isinstance(said, list) else []
+def _texts(value: object) -> list[str]:
+    return [str(each) for each in value] if isinstance(value, list) else []
 
 
 def named_in(environ: Mapping[str, str] = os.environ) -> Named:
-    """By the agent's settings; what is wrong with them is told, not raised."""
+    """The head in the agent's settings; an error in them is returned, not raised."""
     from runwatch.agent.settings import AgentSettings
     from runwatch.settings import load
 

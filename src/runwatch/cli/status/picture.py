@@ -1,6 +1,6 @@
 """`runwatch status` in a terminal: a line for each fact, and below it what needs attention.
 
-Without the library that draws our tables: to import and use it would take a third of the time.
+It does not use the table library: importing that would take a third of the command's time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from runwatch.terminal import shown
 
 TITLES: Final = {"head": "head", "agent": "agent", "waiting": "to send", "disk": "disk"}
 _INDENT: Final = 13
-"""Where sentences begin: behind mark, title and sign."""
+"""The column where sentences begin, after mark, title and sign."""
 _NARROWEST: Final = 40
 _BOLD, _GREEN, _YELLOW, _CYAN = "1", "32", "33", "36"
 
@@ -61,7 +61,7 @@ def _rows(section: Section, width: int, paint: _Paint) -> Iterator[str]:
 
 
 def _sentences(section: Section) -> Iterator[tuple[str, tuple[str, ...], str]]:
-    for words in section.said:
+    for words in section.lines:
         yield " ", (), words
     for problem in section.problems:
         yield "▲", (_YELLOW,), problem.what
@@ -69,6 +69,6 @@ def _sentences(section: Section) -> Iterator[tuple[str, tuple[str, ...], str]]:
 
 
 def _wrapped(words: str, width: int) -> list[str]:
-    """What others wrote is among it: nothing of that is for the terminal to obey."""
+    """Texts of other users may hold control characters: `shown` makes them harmless."""
     plain = " ".join(shown(words).split())
     return textwrap.wrap(plain, width, break_on_hyphens=False) or [""]

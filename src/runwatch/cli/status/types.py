@@ -1,4 +1,4 @@
-"""What `runwatch status` finds out: facts for `--json`, sentences for people, and problems."""
+"""What `runwatch status` reports: facts for `--json`, sentences for people, and problems."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 VERSION: Final = 1
-"""Of what `--json` prints.  Fields may be added; one that changes or goes makes it 2."""
+"""Version of the `--json` output.  New fields keep it; a changed or removed field makes it 2."""
 _UNITS: Final = ("bytes", "kB", "MB", "GB", "TB", "PB")
 
 
@@ -25,13 +25,13 @@ class Problem:
 class Section:
     name: str
     facts: Mapping[str, Any]
-    said: Sequence[str]
+    lines: Sequence[str]
     problems: Sequence[Problem] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of asking.  `state`: well, token, refused, silent, name, tls, other, unreachable"""
+    """A head's answer.  `state`: well, token, refused, silent, name, tls, other, unreachable"""
 
     state: str
     why: str = ""
@@ -50,7 +50,7 @@ def whose(uid: int) -> str:
 
 
 def size(count: float) -> str:
-    """As disks are sold: 1 kB is 1000 bytes."""
+    """Decimal units: 1 kB is 1000 bytes."""
     unit = 0
     while count >= 999.5 and unit < len(_UNITS) - 1:
         count, unit = count / 1000, unit + 1

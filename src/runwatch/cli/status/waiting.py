@@ -1,8 +1,8 @@
-"""`runwatch status`: what waits to be sent, what was dropped, set aside, or cannot be read.
+"""`runwatch status`: which records are not sent yet, dropped, set aside, or unreadable.
 
-How far a head has a journal is noted beside it (`journal/stored.py`), and by the agent for all
-(`agent/note.py`).  Behind that place everything waits.  Only headers are read: a journal may be
-large, and there may be thousands.
+Two notes say how far a head has stored a journal: one beside it (`journal/stored.py`), and the
+agent's (`agent/note.py`).  All records behind that position wait.  Only headers are read: a journal
+may be large, and there may be thousands.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from runwatch.journal.stored import STORED
 from runwatch.record import START, JournalId, Origin, Position
 
 MOST_JOURNALS: Final = 1_000
-"""So many are looked into, the newest: each takes a fifth of a millisecond."""
-MOST_TOLD: Final = 5
+"""Only this many are read, the newest: each takes a fifth of a millisecond."""
+MOST_NAMED: Final = 5
 LATE_SECONDS: Final = 120.0
-"""An agent that is connected has sent everything within seconds."""
+"""A connected agent sends everything within seconds."""
 DAY_SECONDS: Final = 86_400.0
 _PROBE: Final = 64 << 10
 _BEGIN_OFFSET: Final = 16
@@ -50,7 +50,7 @@ _BEGIN_OFFSET: Final = 16
 
 @dataclass(slots=True)
 class Backlog:
-    """What one host's journals hold that no head has."""
+    """Records of one host's journals that no head has."""
 
     host: str
     journals: int = 0
@@ -70,9 +70,9 @@ class Journals:
     """Programs that record here now, on this host."""
     unreadable: list[dict[str, str]] = field(default_factory=list)
     others: int = 0
-    """Of other users, in a directory that several share: not for us to read."""
+    """Journals of other users in a shared directory, which we may not read."""
     skipped: int = 0
-    """Not looked into: there are too many."""
+    """Not read: there are too many."""
 
     @property
     def waiting(self) -> list[Backlog]:
@@ -80,54 +80,56 @@ class Journals:
 
 
 def survey(root: Path, host: str, reached: Mapping[JournalId, Position]) -> Journals:
-    """`reached`: how far the agent said that a head has them."""
-    found = Journals()
+    """`reached`: how far a head has each journal, by the agent's note."""
+    journals = Journals()
     try:
-        with shelf(root, "journals") as journals:
-            names = sorted(journals.names(), reverse=True)
+        with shelf(root, "journals") as folder:
+            names = sorted(folder.names(), reverse=True)
             for name in names[:MOST_JOURNALS]:
-                _look_into(journals, name, host, reached.get(JournalId(name), START), found)
-            found.skipped = max(0, len(names) - MOST_JOURNALS)
-            _find_senders(root, host, found)
+                _look_into(folder, name, host, reached.get(JournalId(name), START), journals)
+            journals.skipped = max(0, len(names) - MOST_JOURNALS)
+            _find_senders(root, host, journals)
     except FileNotFoundError:
         pass
     except OSError as error:
-        found.unreadable.append({"journal": "", "owner": "", "why": error.strerror or str(error)})
-    return found
+        journals.unreadable.append(
+            {"journal": "", "owner": "", "why": error.strerror or str(error)}
+        )
+    return journals
 
 
-def _look_into(journals: Folder, name: str, host: str, reached: Position, found: Journals) -> None:
+def _look_into(parent: Folder, name: str, host: str, reached: Position, journals: Journals) -> None:
     owner = -1
     try:
-        about = journals.stat(name)
+        about = parent.stat(name)
         owner = about.st_uid
         if not stat.S_ISDIR(about.st_mode) and not stat.S_ISLNK(about.st_mode):
             return  # no journal at all
-        with journals.below(name) as folder:
+        with parent.below(name) as folder:
             indexes = indexes_among(folder.names())
             if not indexes:
                 return
-            found.count += 1
-            found.bytes += sum(folder.stat(segment_name(i)).st_blocks * 512 for i in indexes)
+            journals.count += 1
+            journals.bytes += sum(folder.stat(segment_name(i)).st_blocks * 512 for i in indexes)
             rest = _rest(folder, indexes, max(reached, _stored(folder)))
         if not rest.unsent and not rest.is_open:
             return
-        origin = rest.origin or read_origin(journals.path / name) or origin_from_name(name)
+        origin = rest.origin or read_origin(parent.path / name) or origin_from_name(name)
     except FileNotFoundError:
         return  # sent and removed just now
     except (OSError, *UNREADABLE) as error:
-        is_ours = os.geteuid() in (owner, journals.uid)
+        is_ours = os.geteuid() in (owner, parent.uid)
         if isinstance(error, PermissionError) and not is_ours:
-            found.others += 1
+            journals.others += 1
             return
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)
         who = user_name(owner) if owner >= 0 else ""
-        found.unreadable.append({"journal": name, "owner": who, "why": why})
+        journals.unreadable.append({"journal": name, "owner": who, "why": why})
         return
     if rest.is_open and origin.role != "agent":
-        found.living += is_alive(origin, host=host) is True
+        journals.living += is_alive(origin, host=host) is True
     if rest.unsent:
-        backlog = found.hosts.setdefault(origin.host, Backlog(origin.host))
+        backlog = journals.hosts.setdefault(origin.host, Backlog(origin.host))
         backlog.journals += 1
         backlog.bytes += rest.unsent
         if rest.since_ns is not None:
@@ -143,14 +145,14 @@ def _stored(folder: Folder) -> Position:
 
 @dataclass(slots=True)
 class _Rest:
-    """What of a journal lies behind the place that a head has."""
+    """The part of a journal behind the position that a head has."""
 
     unsent: int = 0
     since_ns: int | None = None
-    """When the first of it was recorded."""
+    """When its first record was recorded."""
     origin: Origin | None = None
     is_open: bool = False
-    """Its writer did not close it: it may write on, or was killed."""
+    """Its writer did not close it: it still writes, or was killed."""
 
 
 def _rest(folder: Folder, indexes: Sequence[int], reached: Position) -> _Rest:
@@ -175,8 +177,8 @@ def _rest(folder: Folder, indexes: Sequence[int], reached: Position) -> _Rest:
 
 
 def _used(fd: int, header: Header, begin: int) -> int:
-    """Where the records end.  A segment that is being written has zeros behind them: found by
-    halving, with a look wide enough for values that are zero."""
+    """Where the records end.  A segment that is being written has zeros behind them: a binary
+    search finds the end, with probes wide enough not to stop at zero values."""
     length = min(os.fstat(fd).st_size, LONGEST_SEGMENT)
     if 0 < header.end <= length:
         return header.end
@@ -192,7 +194,7 @@ def _used(fd: int, header: Header, begin: int) -> int:
 
 
 def _time_of(fd: int, header: Header, at: int) -> int | None:
-    """Wall time of the record there."""
+    """Wall time of the record at `at`."""
     data = os.pread(fd, _BEGIN_OFFSET + WORD.size, at)
     if len(data) < _BEGIN_OFFSET + WORD.size:
         return None
@@ -203,10 +205,10 @@ def _time_of(fd: int, header: Header, at: int) -> int | None:
     return wall_ns if 0 < wall_ns < time.time_ns() + int(DAY_SECONDS * 1e9) else None
 
 
-def _find_senders(root: Path, host: str, found: Journals) -> None:
+def _find_senders(root: Path, host: str, journals: Journals) -> None:
     try:
         with shelf(root, FOLDER) as folder:
-            for backlog in found.hosts.values():
+            for backlog in journals.hosts.values():
                 if lock_is_held(folder, lock_name(backlog.host)):
                     backlog.sender = "agent" if backlog.host == host else "its agent"
                 elif lock_is_held(folder, heir_name(backlog.host)):
@@ -219,33 +221,33 @@ def _find_senders(root: Path, host: str, found: Journals) -> None:
 
 
 def section(
-    found: Journals, agent: Agent, *, host: str, head: str, serves: bool, inherit_seconds: float
+    journals: Journals, agent: Agent, *, host: str, head: str, serves: bool, inherit_seconds: float
 ) -> Section:
-    """`head`: where agents send to; `serves`: a head reads the directory itself."""
+    """`head`: where agents send to; `serves`: a head reads this directory itself."""
     note = agent.note
-    said: list[str] = []
+    lines: list[str] = []
     problems: list[Problem] = []
-    if head and found.count:
-        said, problems = _backlog(found, agent, host, inherit_seconds)
+    if head and journals.count:
+        lines, problems = _backlog(journals, agent, host, inherit_seconds)
     elif serves:
-        said = [f"nothing: the head reads the {many(found.count, 'journal')} here itself"]
-    elif found.count:
-        said = [f"nothing: no head is named, and {many(found.count, 'journal')} here stay here"]
+        lines = [f"nothing: the head reads the {many(journals.count, 'journal')} here itself"]
+    elif journals.count:
+        lines = [f"nothing: no head is set, so {many(journals.count, 'journal')} stay here"]
     else:
-        said = ["nothing: nothing is recorded here"]
-    if found.others:
-        said.append(f"{many(found.others, 'journal')} of other users are theirs to read")
-    if found.skipped:
-        said.append(f"{found.skipped:,} older journals were not looked into")
+        lines = ["nothing: there are no journals here"]
+    if journals.others:
+        lines.append(f"{many(journals.others, 'journal')} of other users: we may not read them")
+    if journals.skipped:
+        lines.append(f"{journals.skipped:,} older journals were not read")
     if note is not None and note.dropped_records:
-        problems += _dropped(note.dropped_records, note.dropped_ns, said)
+        problems += _dropped(note.dropped_records, note.dropped_ns, lines)
     problems += _asides(agent)
-    problems += _unreadable(found)
-    return Section("waiting", _facts(found, agent, head), said, problems)
+    problems += _unreadable(journals)
+    return Section("waiting", _facts(journals, agent, head), lines, problems)
 
 
-def _facts(found: Journals, agent: Agent, head: str) -> dict[str, Any]:
-    note, waiting = agent.note, found.waiting if head else []
+def _facts(journals: Journals, agent: Agent, head: str) -> dict[str, Any]:
+    note, waiting = agent.note, journals.waiting if head else []
     return {
         "journals": sum(each.journals for each in waiting),
         "bytes": sum(each.bytes for each in waiting),
@@ -260,10 +262,10 @@ def _facts(found: Journals, agent: Agent, head: str) -> dict[str, Any]:
             }
             for each in waiting
         ],
-        "journals_here": found.count,
-        "journals_of_others": found.others,
-        "journals_not_looked_into": found.skipped,
-        "programs": found.living,
+        "journals_here": journals.count,
+        "journals_of_others": journals.others,
+        "journals_not_looked_into": journals.skipped,
+        "programs": journals.living,
         "dropped_records": note.dropped_records if note else None,
         "dropped_ns": (note.dropped_ns or None) if note else None,
         "aside": [
@@ -271,48 +273,50 @@ def _facts(found: Journals, agent: Agent, head: str) -> dict[str, Any]:
             for a in (note.aside if note else ())
         ],
         "aside_count": note.aside_count if note else None,
-        "unreadable": found.unreadable,
+        "unreadable": journals.unreadable,
     }
 
 
 def _backlog(
-    found: Journals, agent: Agent, host: str, inherit_seconds: float
+    journals: Journals, agent: Agent, host: str, inherit_seconds: float
 ) -> tuple[list[str], list[Problem]]:
-    if not found.hosts:
-        return ["nothing: the head has all that is recorded here"], []
-    said, problems = [], []
-    for each in found.waiting:
+    if not journals.hosts:
+        return ["nothing: the head has all records from here"], []
+    lines, problems = [], []
+    for each in journals.waiting:
         since = ""
         if each.since_ns:
             age = duration(max(0, time.time_ns() - each.since_ns))
             since = f", since {moment(each.since_ns)} ({age})"
         where = "" if each.host == host else f" of host {each.host}"
-        said.append(f"{many(each.journals, 'journal')}{where}, {size(each.bytes)}{since}")
+        lines.append(f"{many(each.journals, 'journal')}{where}, {size(each.bytes)}{since}")
         if each.host != host:
-            more, wrong = _of_other(each, agent, inherit_seconds)
-            said[-1] += f"; {more}"
+            more, wrong = _other_host_words(each, agent, inherit_seconds)
+            lines[-1] += f"; {more}"
             problems += wrong
         elif agent.connected and not _is_late(each):
-            said[-1] += ": on its way"
+            lines[-1] += ": on its way"
         elif agent.connected:
             problems.append(
                 Problem(
-                    "the agent is connected, and yet that is not sent",
-                    "its log, beside the journals in `agent`, tells more; `kill` ends it, and the "
-                    "next one goes on where the head says",
+                    "the agent is connected, but does not send these records",
+                    "see its log in the folder `agent` beside the journals; or end it with `kill`: "
+                    "the next agent continues where the head says",
                 )
             )
-    return said, problems
+    return lines, problems
 
 
-def _of_other(each: Backlog, agent: Agent, inherit_seconds: float) -> tuple[str, list[Problem]]:
+def _other_host_words(
+    each: Backlog, agent: Agent, inherit_seconds: float
+) -> tuple[str, list[Problem]]:
     if each.sender == "its agent":
         return "its own agent sends it", []
     if each.sender == "heir" or agent.runs and agent.note and agent.note.all_hosts:
         return "an agent here sends it", []
     if agent.runs and inherit_seconds > 0:
-        return f"it is sent from here when that host was still for {inherit_seconds:g} s", []
-    what = f"host {each.host} has no agent, and nobody sends what it left"
+        return f"sent from here once that host is silent for {inherit_seconds:g} s", []
+    what = f"host {each.host} has no agent, and nobody sends its records"
     return "nobody sends it", [Problem(what, "start an agent here: `runwatch agent`")]
 
 
@@ -320,16 +324,16 @@ def _is_late(each: Backlog) -> bool:
     return each.since_ns is not None and time.time_ns() - each.since_ns > LATE_SECONDS * 1e9
 
 
-def _dropped(count: int, when_ns: int, said: list[str]) -> list[Problem]:
-    """Long ago it is history."""
+def _dropped(count: int, when_ns: int, lines: list[str]) -> list[Problem]:
+    """A problem; after a day only a line."""
     what = (
-        f"{many(count, 'record')} had to go before a head had them, last at {moment(when_ns)}: "
-        "journals had no more room"
+        f"{many(count, 'record')} were dropped before a head had them, last at {moment(when_ns)}: "
+        "the journals were full"
     )
     if time.time_ns() - when_ns > DAY_SECONDS * 1e9:
-        said.append(what)
+        lines.append(what)
         return []
-    todo = "RUNWATCH_NODE_BYTES and RUNWATCH_JOURNAL_BYTES allow more; a head that answers helps"
+    todo = "raise RUNWATCH_NODE_BYTES and RUNWATCH_JOURNAL_BYTES, or make sure a head answers"
     return [Problem(what, todo)]
 
 
@@ -337,30 +341,31 @@ def _asides(agent: Agent) -> list[Problem]:
     note = agent.note
     if note is None:
         return []
-    told = []
-    for each in note.aside[:MOST_TOLD]:
-        todo = "it stays, and the next version of Runwatch tries it again; the others are sent"
+    problems = []
+    for each in note.aside[:MOST_NAMED]:
+        todo = "it is kept, and the next version of Runwatch retries it; the others are sent"
         if each.by_head:
-            todo = "it is sent when the head takes it: raise that limit, or delete runs there"
+            todo = "it is sent when the head accepts it: raise that limit, or delete runs there"
         what = f"journal {each.journal} is set aside since {moment(each.since_ns)}: {each.why}"
-        told.append(Problem(what, todo))
-    if (more := note.aside_count - len(told)) > 0:
+        problems.append(Problem(what, todo))
+    if (more := note.aside_count - len(problems)) > 0:
         what = f"{many(more, 'more journal is', 'more journals are')} set aside"
-        told.append(Problem(what, "`runwatch status --json` names them"))
-    return told
+        problems.append(Problem(what, "`runwatch status --json` names them"))
+    return problems
 
 
-def _unreadable(found: Journals) -> list[Problem]:
-    told = []
-    for each in found.unreadable[:MOST_TOLD]:
+def _unreadable(journals: Journals) -> list[Problem]:
+    problems = []
+    for each in journals.unreadable[:MOST_NAMED]:
         name, owner, why = each["journal"], each["owner"], each["why"]
         if not name:
-            told.append(Problem(f"journals cannot be listed: {why}", "who owns the directory?"))
+            todo = "check who owns the directory"
+            problems.append(Problem(f"journals cannot be listed: {why}", todo))
             continue
         what = f"journal {name} of {owner or 'somebody'} cannot be read here: {why}"
         todo = f"only {owner or 'its owner'} or root can send it or hand it over (chown -R)"
-        told.append(Problem(what, todo))
-    if (more := len(found.unreadable) - len(told)) > 0:
+        problems.append(Problem(what, todo))
+    if (more := len(journals.unreadable) - len(problems)) > 0:
         what = f"{many(more, 'more journal')} cannot be read"
-        told.append(Problem(what, "`runwatch status --json` names them"))
-    return told
+        problems.append(Problem(what, "`runwatch status --json` names them"))
+    return problems

@@ -25,9 +25,9 @@ test("a token of projects does nothing that is about all runs", () => {
   expect(seesAll(full)).toBe(true);
 });
 
-test("a link is for looking", () => {
+test("a link is read-only", () => {
   expect(may({ ...full, level: "read", role: "view", link: true, run: "a" })).toEqual([]);
-  expect(whyNot({ ...full, role: "view", link: true }, "share")).toBe("This link is for looking only.");
+  expect(whyNot({ ...full, role: "view", link: true }, "share")).toBe("This link is read-only.");
 });
 
 test("until a head has told the role, the level decides", () => {

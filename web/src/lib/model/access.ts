@@ -1,4 +1,4 @@
-// What who looks at the page may do; the head decides, the page only says so beforehand.
+// What the visitor may do.  The head decides; the page only shows it beforehand.
 
 import type { Access } from "../types";
 
@@ -12,16 +12,16 @@ const NEEDS = {
 
 export type Deed = keyof typeof NEEDS;
 
-/** Whether what is about the whole head, and not about runs, is answered. */
+/** Whether the head answers requests about all of it, not only about some runs. */
 export function seesAll(access: Access): boolean {
   return access.run === null && !access.projects?.length;
 }
 
-/** Why it may not be done, as the title of a button; empty: it may. */
+/** Why it is not allowed, as the title of a button; empty if it is allowed. */
 export function whyNot(access: Access, deed: Deed): string {
   const role = access.role ?? (access.level === "full" ? "admin" : "view");
   const need = NEEDS[deed];
-  if (access.link) return "This link is for looking only.";
+  if (access.link) return "This link is read-only.";
   if (role !== "admin" && role !== need) return `Your token is for ${role}. This needs one for ${need}.`;
   const projects = access.projects ?? [];
   if (projects.length && (deed === "share" || deed === "sessions")) {

@@ -1,4 +1,4 @@
-// What the marks of a value axis say: as few digits as tell them apart.
+// Texts of a value axis: as few digits as keep them different.
 
 import { duration, plain, withUnit } from "./units";
 

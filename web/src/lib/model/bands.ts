@@ -1,4 +1,4 @@
-// Bands: what a metric did over time, by buckets.
+// Bands: minimum, mean and maximum of a metric in each bucket of time.
 
 import type { Band, SpanList, StepDensity } from "../types";
 import type { Range } from "./zoom";
@@ -6,7 +6,7 @@ import type { Range } from "./zoom";
 export const bucketAt = (band: { start_ns: number; width_ns: number }, time: number): number =>
   Math.floor((time - band.start_ns) / band.width_ns);
 
-/** The mean at a time; null where nothing was recorded. */
+/** The mean at a time; null if nothing was recorded. */
 export const meanAt = (band: Band, time: number): number | null => band.mean[bucketAt(band, time)] ?? null;
 
 export interface Limits {
@@ -14,7 +14,7 @@ export interface Limits {
   high: number;
 }
 
-/** What the axis must hold of the band inside a range; a bit more, so that lines do not touch it. */
+/** The limits of the value axis for a range, with some room so that lines do not touch it. */
 export function limits(band: Band, range: Range): Limits {
   const first = Math.max(0, bucketAt(band, range.start));
   const last = Math.min(band.mean.length - 1, bucketAt(band, range.end));
@@ -34,7 +34,7 @@ export function padded(low: number, high: number, unit: string): Limits {
   return { low: low >= 0 && low < (high - low) * 0.5 ? 0 : low - room, high: high + room };
 }
 
-/** Steps as bars: the mean, and how long the longest took. */
+/** The steps in the bucket at a time: their number, mean and longest. */
 export function stepsAt(steps: StepDensity, time: number): { count: number; mean: number | null; most: number | null } | null {
   const at = steps.bucket.indexOf(bucketAt(steps, time));
   if (at < 0) return null;
@@ -46,28 +46,27 @@ export interface Bar extends Range {
   name: string;
   step: number | null;
   rank: number;
-  /** No step, but what the run is for: its time is productive. */
+  /** Productive although it is not a step. */
   useful: boolean;
 }
 
 const USEFUL = /\/useful$/;
 
-/** Steps and spans, a row for each rank, as many as there is room for.  `until` says when what began at a
- *  time and never ended was over. */
-export function bars(told: SpanList, until: (start: number) => number, most: number): { rows: number[]; bars: Bar[] } {
-  const rows = [...new Set(told.rank)].sort((a, b) => a - b).slice(0, most);
+/** Steps and spans, one row per rank, at most `most` rows.  `until(start)` is the end of a span that has none. */
+export function bars(spans: SpanList, until: (start: number) => number, most: number): { rows: number[]; bars: Bar[] } {
+  const rows = [...new Set(spans.rank)].sort((a, b) => a - b).slice(0, most);
   const row = new Map(rows.map((rank, at) => [rank, at]));
-  const found = told.name.flatMap((name, at): Bar[] => {
-    const rank = told.rank[at] as number;
+  const drawn = spans.name.flatMap((name, at): Bar[] => {
+    const rank = spans.rank[at] as number;
     const place = row.get(rank);
     if (place === undefined) return [];
-    const start = told.start_ns[at] as number;
-    return [{ row: place, name: name.replace(USEFUL, ""), useful: USEFUL.test(name), rank, step: told.step[at] ?? null, start, end: told.end_ns[at] ?? until(start) }];
+    const start = spans.start_ns[at] as number;
+    return [{ row: place, name: name.replace(USEFUL, ""), useful: USEFUL.test(name), rank, step: spans.step[at] ?? null, start, end: spans.end_ns[at] ?? until(start) }];
   });
-  return { rows, bars: found };
+  return { rows, bars: drawn };
 }
 
-/** About how many steps a range has: whether each can be drawn. */
+/** About how many steps are in a range. */
 export function stepsIn(steps: StepDensity, range: Range): number {
   let sum = 0;
   steps.bucket.forEach((bucket, at) => {

@@ -1,4 +1,4 @@
-// Many small questions at one moment become few large ones.
+// Joins many small requests at one moment into a few large ones.
 
 interface Waiting<V> {
   give: (value: V) => void;
@@ -32,8 +32,8 @@ export class Batcher<V> {
 
   async #ask(some: [string, Waiting<V>[]][]): Promise<void> {
     try {
-      const found = await this.load(some.map(([key]) => key));
-      for (const [key, waiting] of some) for (const one of waiting) one.give(found.get(key) ?? this.none());
+      const values = await this.load(some.map(([key]) => key));
+      for (const [key, waiting] of some) for (const one of waiting) one.give(values.get(key) ?? this.none());
     } catch (problem) {
       for (const [, waiting] of some) for (const one of waiting) one.fail(problem);
     }

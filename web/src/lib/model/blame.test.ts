@@ -17,7 +17,7 @@ describe("who was waited for", () => {
   it("names a rank that stands out, and only then", () => {
     const sums = totals([curve(0, [0.1], [1]), curve(1, [0.08], [1]), curve(2, [3.3], [1])]);
     expect(sentence(sums, "waited for data for")).toBe("Rank 2 on vm waited for data for 3.3 s, the others 100 ms.");
-    expect(sentence(totals([curve(0, [1], [1]), curve(1, [1.2], [1])]), "waited")).toBe("All ranks waited about alike: 1 s to 1.2 s.");
+    expect(sentence(totals([curve(0, [1], [1]), curve(1, [1.2], [1])]), "waited")).toBe("All ranks waited about the same time: 1 s to 1.2 s.");
     expect(sentence(totals([curve(0, [1], [1])]), "waited")).toBe("Rank 0 waited 1 s.");
     expect(sentence([], "waited")).toBe("");
   });

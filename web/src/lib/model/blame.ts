@@ -1,4 +1,4 @@
-// Who was waited for: what the ranks' own numbers say about a stretch.
+// Which rank the others waited for, from the ranks' own numbers.
 
 import type { Curve } from "../types";
 import { duration } from "./units";
@@ -10,7 +10,7 @@ export interface RankTotal {
   seconds: number;
 }
 
-/** Sums of a metric in seconds by rank, over whatever buckets the curves have; the most first. */
+/** Sums of a metric in seconds by rank, over all buckets of the curves; the largest first. */
 export function totals(curves: readonly Curve[]): RankTotal[] {
   const sums = new Map<number, RankTotal>();
   for (const curve of curves) {
@@ -25,7 +25,7 @@ export function totals(curves: readonly Curve[]): RankTotal[] {
   return [...sums.values()].sort((a, b) => b.seconds - a.seconds);
 }
 
-/** One sentence, if one rank stands out; else what all have in common. */
+/** A sentence about the rank that stands out, or about all ranks if none does. */
 export function sentence(sums: readonly RankTotal[], verb: string): string {
   const [most, ...others] = sums;
   if (!most || most.seconds <= 0) return "";
@@ -36,5 +36,5 @@ export function sentence(sums: readonly RankTotal[], verb: string): string {
     const rest = high - low < 0.02 * most.seconds ? duration(high * 1e9) : `${duration(low * 1e9)} to ${duration(high * 1e9)}`;
     return `Rank ${most.rank} on ${most.host} ${verb} ${long}, the others ${rest}.`;
   }
-  return `All ranks ${verb} about alike: ${duration(low * 1e9)} to ${long}.`;
+  return `All ranks ${verb} about the same time: ${duration(low * 1e9)} to ${long}.`;
 }

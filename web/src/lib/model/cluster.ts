@@ -1,9 +1,9 @@
-// Who reports, and sessions of profiling.
+// Nodes that report, and sessions.
 
 import type { Client, Session } from "../types";
 import { duration } from "./units";
 
-/** Those that fell silent first, then by name. */
+/** Silent nodes first, then by name. */
 export function clientsInOrder(clients: readonly Client[]): Client[] {
   return [...clients].sort(
     (a, b) => Number(a.healthy) - Number(b.healthy) || a.hostname.localeCompare(b.hostname, "en", { numeric: true }),

@@ -1,5 +1,5 @@
-// One colour per meaning, in either theme.  Neighbours in time also differ in lightness, and
-// nothing is told by colour alone.
+// One colour per meaning, in either theme.  Neighbours in time also differ in lightness, and no
+// information is in the colour alone.
 
 import { CLASSES } from "../tables.generated";
 import type { Theme } from "../theme.svelte";
@@ -24,7 +24,7 @@ export function classColour(name: string, theme: Theme): string {
   return pick(known ? [known.light, known.dark] : seriesPair(hashed(name)), theme);
 }
 
-/** Whether dark words are the ones to read on it. */
+/** Whether dark text is readable on it. */
 export function isPale(colour: string): boolean {
   const [red, green, blue] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16)) as [number, number, number];
   return 0.299 * red + 0.587 * green + 0.114 * blue > 148;
@@ -40,23 +40,23 @@ function hashed(text: string): number {
 }
 
 const RAMPS: Record<Theme, readonly (readonly [number, number, number])[]> = {
-  // Little is pale on white and dark on black; much stands out on either.
+  // Low values are close to the background, high values stand out, in both themes.
   light: [[236, 241, 247], [171, 201, 228], [88, 146, 201], [33, 94, 158], [11, 46, 94]],
   dark: [[27, 35, 46], [29, 70, 112], [42, 118, 172], [98, 178, 214], [214, 240, 247]],
 };
 
-/** Red, green, blue and opacity of 256 levels; level 0 is "nothing was read" and clear. */
+/** Red, green, blue and opacity of 256 levels; level 0 means "no reading" and is transparent. */
 export function ramp(theme: Theme): Uint8ClampedArray {
   const stops = RAMPS[theme];
-  const found = new Uint8ClampedArray(256 * 4);
+  const rgba = new Uint8ClampedArray(256 * 4);
   for (let level = 1; level < 256; level += 1) {
     const place = ((level - 1) / 254) * (stops.length - 1);
     const at = Math.min(Math.floor(place), stops.length - 2);
     const [a, b] = [stops[at]!, stops[at + 1]!];
     for (let part = 0; part < 3; part += 1) {
-      found[level * 4 + part] = a[part]! + (b[part]! - a[part]!) * (place - at);
+      rgba[level * 4 + part] = a[part]! + (b[part]! - a[part]!) * (place - at);
     }
-    found[level * 4 + 3] = 255;
+    rgba[level * 4 + 3] = 255;
   }
-  return found;
+  return rgba;
 }

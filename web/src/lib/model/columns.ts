@@ -1,5 +1,5 @@
-// Intervals as pixel columns.  Where many fall into one pixel, each keeps its share of it: nothing
-// is hidden because it is short.
+// Intervals as pixel columns.  If many fall into one pixel, each gets its share of it: nothing is
+// hidden because it is short.
 
 import type { TimelineGoodput } from "../types";
 import { span, type Range } from "./zoom";
@@ -8,25 +8,25 @@ export interface Pieces {
   classes: readonly string[];
   start: readonly number[];
   end: readonly number[];
-  /** Most of the piece. */
+  /** The class with most of the piece's time. */
   main: readonly number[];
-  /** What it is made of, by class; empty when it is all `main`. */
+  /** Nanoseconds by class; empty if all of it is `main`. */
   spent: readonly (readonly number[])[];
 }
 
 export interface Column {
   x: number;
   width: number;
-  /** Class and share, those of the first classes first; they sum to `filled`. */
+  /** Class and share, in the order of the classes; the sum is the covered part of the column. */
   parts: { name: string; share: number }[];
 }
 
 export const NOTHING: Pieces = { classes: [], start: [], end: [], main: [], spent: [] };
 
-export function toPieces(told: TimelineGoodput | null): Pieces {
-  if (!told) return NOTHING;
-  const { classes, start_ns: start, end_ns: end, class: main, spent_ns: spent } = told.intervals;
-  return { classes, start, end, main, spent: told.intervals.exact ? [] : spent };
+export function toPieces(goodput: TimelineGoodput | null): Pieces {
+  if (!goodput) return NOTHING;
+  const { classes, start_ns: start, end_ns: end, class: main, spent_ns: spent } = goodput.intervals;
+  return { classes, start, end, main, spent: goodput.intervals.exact ? [] : spent };
 }
 
 const SOLID = 0.995;
@@ -51,10 +51,10 @@ export function columns(pieces: Pieces, range: Range, width: number): Column[] {
   return runs(cells, pieces.classes, width);
 }
 
-/** Neighbours that are all of one class are one. */
+/** Joins neighbours of one class into one column. */
 function runs(cells: Float64Array, classes: readonly string[], width: number): Column[] {
   const size = classes.length;
-  const found: Column[] = [];
+  const joined: Column[] = [];
   for (let x = 0; x < width; x += 1) {
     let [total, most] = [0, 0];
     for (let one = 0; one < size; one += 1) {
@@ -63,7 +63,7 @@ function runs(cells: Float64Array, classes: readonly string[], width: number): C
     }
     if (total < 1e-6) continue;
     const solid = cells[x * size + most]! >= SOLID * total && total > 0.5;
-    const last = found[found.length - 1];
+    const last = joined[joined.length - 1];
     if (solid && last && last.parts.length === 1 && last.parts[0]!.name === classes[most] && last.x + last.width === x) {
       last.width += 1;
       continue;
@@ -71,12 +71,12 @@ function runs(cells: Float64Array, classes: readonly string[], width: number): C
     const parts = solid
       ? [{ name: classes[most] as string, share: 1 }]
       : classes.flatMap((name, one) => (cells[x * size + one]! > 0 ? [{ name, share: cells[x * size + one]! }] : []));
-    found.push({ x, width: 1, parts });
+    joined.push({ x, width: 1, parts });
   }
-  return found;
+  return joined;
 }
 
-/** Index of the first that is greater; the list is in order. */
+/** Index of the first element above `value`; the list is sorted. */
 export function firstAfter(sorted: readonly number[], value: number): number {
   let [low, high] = [0, sorted.length];
   while (low < high) {
@@ -87,7 +87,7 @@ export function firstAfter(sorted: readonly number[], value: number): number {
   return low;
 }
 
-/** The piece that holds a time; -1 if none does. */
+/** The piece at a time; -1 if there is none. */
 export function pieceAt(pieces: Pieces, time: number): number {
   const at = firstAfter(pieces.end, time);
   return at < pieces.start.length && (pieces.start[at] as number) <= time ? at : -1;
@@ -95,7 +95,7 @@ export function pieceAt(pieces: Pieces, time: number): number {
 
 export interface Stretch extends Range {
   name: string;
-  /** Of the class inside it, which may be less than all of it. */
+  /** Time of the class in it; may be less than its length. */
   ns: number;
 }
 
@@ -103,30 +103,30 @@ const CELLS = 150;
 const DENSE = 0.15;
 const LEAST = 0.01;
 
-/** Where time went that was not productive, as few stretches as one would tell of; the largest first.
+/** The largest stretches of time that was not productive.
  *
- *  Many short waits in a row are one stretch, where they take a good part of the time; a bit of the
- *  same here and there is none. */
+ *  Many short waits in a row are one stretch if they take a good part of the time; a few scattered
+ *  ones are none. */
 export function stretches(pieces: Pieces, range: Range, most: number): Stretch[] {
   const cell = span(range) / CELLS;
-  const found: Stretch[] = [];
+  const all: Stretch[] = [];
   pieces.classes.forEach((name, one) => {
     if (name === "productive") return;
     let last: Stretch | null = null;
     for (const part of cellsOf(pieces, one, range, cell)) {
       if (part.ns < cell * DENSE) continue;
       if (last && part.start - last.end <= cell * 2) [last.end, last.ns] = [part.end, last.ns + part.ns];
-      else found.push((last = { name, ...part }));
+      else all.push((last = { name, ...part }));
     }
   });
-  return found.filter((one) => one.ns >= span(range) * LEAST).sort((a, b) => b.ns - a.ns).slice(0, most);
+  return all.filter((one) => one.ns >= span(range) * LEAST).sort((a, b) => b.ns - a.ns).slice(0, most);
 }
 
-/** How much of one class is in each cell, from its first bit there to its last.
+/** How much of one class is in each cell, and from when to when.
  *
- *  Reckoned from the start of the range: at the epoch's size a nanosecond more is the same number. */
+ *  Computed from the start of the range: a number since the epoch cannot hold single nanoseconds. */
 function cellsOf(pieces: Pieces, one: number, range: Range, cell: number): { start: number; end: number; ns: number }[] {
-  const found: { start: number; end: number; ns: number }[] = [];
+  const cells: { start: number; end: number; ns: number }[] = [];
   for (let at = firstAfter(pieces.end, range.start); at < pieces.start.length; at += 1) {
     if (pieces.start[at]! >= range.end) break;
     const share = shareOf(pieces, at, one);
@@ -136,13 +136,13 @@ function cellsOf(pieces: Pieces, one: number, range: Range, cell: number): { sta
     while (from < end) {
       const number = Math.min(Math.floor(from / cell + 1e-9), CELLS - 1);
       const to = number === CELLS - 1 ? end : Math.min(end, (number + 1) * cell);
-      const known = found[number];
+      const known = cells[number];
       if (known) [known.end, known.ns] = [range.start + to, known.ns + (to - from) * share];
-      else found[number] = { start: range.start + from, end: range.start + to, ns: (to - from) * share };
+      else cells[number] = { start: range.start + from, end: range.start + to, ns: (to - from) * share };
       from = to;
     }
   }
-  return found.filter(Boolean);
+  return cells.filter(Boolean);
 }
 
 function shareOf(pieces: Pieces, at: number, one: number): number {
@@ -159,7 +159,7 @@ function within(pieces: Pieces, at: number, width: number): [string, number][] {
   return parts.map((ns, one) => [name(one), (ns * width) / whole]);
 }
 
-/** What the time of a range went into, in nanoseconds by class; the largest first, productive leading. */
+/** Nanoseconds of a range by class: productive first, then the largest. */
 export function accountOf(pieces: Pieces, range: Range): [string, number][] {
   const sums = new Map<string, number>();
   for (let at = firstAfter(pieces.end, range.start); at < pieces.start.length; at += 1) {

@@ -1,4 +1,4 @@
-// Several runs side by side: their curves, and what they were told differently.
+// Several runs side by side: their curves, and the settings that differ.
 
 import type { Configs, Curve } from "../types";
 import { leaves, PARTS, toTree, written, type Part } from "./config";
@@ -7,7 +7,7 @@ import { positive, smoothed, toLine, type Along } from "./lines";
 export interface Setting {
   part: Part;
   path: string;
-  /** One text per run; undefined where a run has no such setting. */
+  /** One text per run; undefined if a run does not have the setting. */
   values: (string | undefined)[];
   differs: boolean;
 }
@@ -34,7 +34,7 @@ export interface Drawing {
   faint?: boolean;
 }
 
-/** A run's curves as one line of one colour: its attempts one after the other; smooth over raw. */
+/** A run's curves in one colour: a line per attempt; the smoothed line over the raw one. */
 export function drawings(
   curves: readonly Curve[], label: string, colour: string, along: Along, startNs: number, weight: number, log: boolean,
 ): Drawing[] {
@@ -53,7 +53,7 @@ function lowestRank(curves: readonly Curve[]): Curve[] {
   return curves.filter((curve) => curve.rank === lowest);
 }
 
-/** Metrics that most of the runs have, in the order in which one would look at them. */
+/** Metrics, those that most runs have first; then by interest: loss, accuracy, others. */
 export function common(lists: readonly (readonly string[])[]): string[] {
   const counts = new Map<string, number>();
   for (const list of lists) for (const metric of new Set(list)) counts.set(metric, (counts.get(metric) ?? 0) + 1);

@@ -28,7 +28,7 @@ export function written(value: unknown): string {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
-/** What matches: a leaf by its path or its value, and the branches that lead there. */
+/** The leaves whose path or value matches, with their branches. */
 export function matchingNodes(nodes: readonly Node[], search: string): Node[] {
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
   return words.length ? nodes.flatMap((node) => pruned(node, words)) : [...nodes];

@@ -15,7 +15,7 @@ import { toLines } from "./lines";
 import { toMetrics } from "./metrics";
 import { moments, nothingYet } from "./moments";
 import { endWords, inOrder } from "./processes";
-import { figures, isOver, sessionWords, splitParts, topOperations } from "./profiles";
+import { figures, isOver, profileWords, splitParts, topOperations } from "./profiles";
 import { leftOut, shares } from "./rollup";
 import { incidentTitle, newest, oddFirst } from "./stacks";
 import { listed, progress, value } from "./table";
@@ -93,7 +93,7 @@ test("processes, stacks and incidents are told", () => {
 
 test("profiles and captures are told", () => {
   const one = recorded("profiles_run_session");
-  expect(sessionWords(one)).not.toBe("");
+  expect(profileWords(one)).not.toBe("");
   expect(figures(one.summary!)).not.toHaveLength(0);
   expect(splitParts(one.summary!.split)).not.toHaveLength(0);
   expect(topOperations(one.summary!.traces, "device")).not.toHaveLength(0);

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { DeviceInfo, EventInfo, HeatRow, JsonObject } from "../types";
-import { byHost, deviceKey, hostStretches, hurtWords, incidentWords, isBad, labelled, level, measure, rowWords, splitKey } from "./devices";
+import { byHost, deviceKey, hostStretches, hurtWords, deviceEventWords, isBad, labelled, level, measure, rowWords, splitKey } from "./devices";
 
 const row = (changed: Partial<HeatRow> = {}): HeatRow => ({
   host: "n1", device: "gpu0", index: "0", rank: 3, devices: 1, last_host: "n1", last_device: "gpu0", ...changed,
@@ -58,5 +58,5 @@ describe("incidents", () => {
     [event("device_lost", { device: "gpu1" }), "gpu1 was lost"],
     [event("collector_stuck", { collector: "nvml" }), "collector nvml hangs in its driver"],
     [event("new_thing", {}), "new thing"],
-  ])("%#", (given, words) => expect(incidentWords(given)).toBe(words));
+  ])("%#", (given, words) => expect(deviceEventWords(given)).toBe(words));
 });

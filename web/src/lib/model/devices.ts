@@ -1,4 +1,4 @@
-// Devices of a run and of a cluster: their names, what hurts, and their place in a heat map.
+// Devices of a run and of a cluster: their names, their troubles, their rows in a heat map.
 
 import type { DeviceInfo, EventInfo, HeatRow } from "../types";
 import { several } from "./units";
@@ -25,18 +25,18 @@ export interface Stretch {
   count: number;
 }
 
-/** Rows of the same host, one after the other. */
+/** Consecutive rows of the same host. */
 export function hostStretches(rows: readonly { host: string }[]): Stretch[] {
-  const found: Stretch[] = [];
+  const stretches: Stretch[] = [];
   rows.forEach((row, at) => {
-    const last = found[found.length - 1];
+    const last = stretches[stretches.length - 1];
     if (last?.host === row.host) last.count += 1;
-    else found.push({ host: row.host, first: at, count: 1 });
+    else stretches.push({ host: row.host, first: at, count: 1 });
   });
-  return found;
+  return stretches;
 }
 
-/** Which of them have room for a label of that height. */
+/** Those that have room for a label of that height. */
 export function labelled(stretches: readonly Stretch[], rowHeight: number, labelHeight: number): Stretch[] {
   let free = -Infinity;
   return stretches.filter((one) => {
@@ -52,7 +52,7 @@ export interface Measure {
   title: string;
   unit: string;
   of: (device: DeviceInfo) => number | null;
-  /** What is full colour; null: the largest there is. */
+  /** The value with the full colour; null: the largest value. */
   full: number | null;
 }
 
@@ -67,7 +67,7 @@ export const MEASURES: readonly Measure[] = [
 export const measure = (id: string | undefined): Measure =>
   MEASURES.find((one) => one.id === id) ?? (MEASURES[0] as Measure);
 
-/** 1 … 255 for what was read, 0 for what was not. */
+/** 1 … 255 for a reading, 0 for none. */
 export function level(value: number | null, full: number): number {
   if (value === null || !Number.isFinite(value)) return 0;
   return 1 + Math.round((Math.min(Math.max(value, 0), full) / (full || 1)) * 254);
@@ -81,11 +81,11 @@ export interface HostDevices {
 
 const inNumbers = (a: string, b: string): number => a.localeCompare(b, "en", { numeric: true });
 
-/** By host, devices by number. */
+/** Devices by host, sorted by number. */
 export function byHost(devices: readonly DeviceInfo[]): HostDevices[] {
-  const found = new Map<string, DeviceInfo[]>();
-  for (const one of devices) found.set(one.host, [...(found.get(one.host) ?? []), one]);
-  return [...found]
+  const hosts = new Map<string, DeviceInfo[]>();
+  for (const one of devices) hosts.set(one.host, [...(hosts.get(one.host) ?? []), one]);
+  return [...hosts]
     .sort(([a], [b]) => inNumbers(a, b))
     .map(([host, own]) => ({
       host,
@@ -104,7 +104,7 @@ const HURTS: Record<string, string> = {
   memory_full: "with full memory", idle: "idle",
 };
 
-/** `2 silent, 1 too hot`; empty when nothing hurts. */
+/** `2 silent, 1 too hot`; empty without trouble. */
 export const hurtWords = (hurting: Record<string, number>): string =>
   Object.keys(HURTS)
     .filter((hurt) => hurting[hurt])
@@ -113,8 +113,8 @@ export const hurtWords = (hurting: Record<string, number>): string =>
 
 export const DEVICE_EVENTS = ["gpu_xid", "device_lost", "device_added", "device_unreadable", "collector_stuck", "collector_resumed"];
 
-/** An incident of a device in a line. */
-export function incidentWords(event: EventInfo): string {
+/** A device event in one line. */
+export function deviceEventWords(event: EventInfo): string {
   const { body } = event;
   const text = (name: string): string => (typeof body[name] === "string" ? body[name] : "");
   const device = text("device");
@@ -124,13 +124,13 @@ export function incidentWords(event: EventInfo): string {
     case "device_lost":
       return `${device} was lost${text("why") ? `: ${text("why")}` : ""}`;
     case "device_added":
-      return `${device} is there`;
+      return `${device} was added`;
     case "device_unreadable":
       return `${device} cannot be read${text("metric") ? ` (${text("metric")})` : ""}${text("why") ? `: ${text("why")}` : ""}`;
     case "collector_stuck":
       return `collector ${text("collector")} hangs in its driver`;
     case "collector_resumed":
-      return `collector ${text("collector")} goes on`;
+      return `collector ${text("collector")} works again`;
     default:
       return event.kind.replaceAll("_", " ");
   }

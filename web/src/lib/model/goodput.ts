@@ -1,22 +1,22 @@
-// A run's account over time, as stacked bars, and its disruptions in words.
+// A run's goodput over time as stacked bars, and its disruptions in words.
 
 import type { Bucket, Disruption, Figures, Goodput, RankShare } from "../types";
 import { spentInOrder } from "./intervals";
 import { count, duration, percent, several } from "./units";
 
-/** Classes that have time anywhere, as they are stacked: productive at the bottom. */
+/** The classes that have time, in the order of the stack: productive at the bottom. */
 export const stackOrder = (account: Goodput): string[] => spentInOrder(account.spent).map((one) => one.name);
 
 export interface Piece {
   name: string;
-  /** Of the bar's height, from the bottom: 0 … 1. */
+  /** Share of the bar's height, from the bottom: 0 … 1. */
   low: number;
   high: number;
   ns: number;
 }
 
 export interface Bar {
-  /** Of the chart's width: 0 … 1. */
+  /** Share of the chart's width: 0 … 1. */
   left: number;
   right: number;
   start: number;
@@ -53,18 +53,18 @@ function stacked(bucket: Bucket, order: readonly string[]): Piece[] {
   });
 }
 
-/** Index of the bar at a place from 0 to 1; -1 if there is none. */
+/** Index of the bar at a position from 0 to 1; -1 if there is none. */
 export function barAt(bars: readonly Bar[], place: number): number {
   return bars.findIndex((bar) => bar.left <= place && place < bar.right);
 }
 
-/** From the next attempt's start to its steps; where that is not told, to its first at least. */
+/** From the next attempt's start until it steps as usual; an older head knows only its first step. */
 function warmUpNs(one: Disruption): number | null {
   if (one.warm_up_ns !== null) return one.warm_up_ns;
   return one.back_ns === null ? null : Math.max(0, one.back_ns - (one.recovery_ns ?? 0));
 }
 
-/** What a disruption's cost is made of. */
+/** The parts of a disruption's cost. */
 export function costWords(one: Disruption): string {
   const warmUp = warmUpNs(one);
   return [
@@ -81,50 +81,50 @@ export interface Fact {
   words: string;
 }
 
-/** The figures beside goodput, by their names. */
+/** The figures beside goodput. */
 export function facts(account: Goodput, used?: Figures | null): Fact[] {
-  const told = account.figures && withProgram(account.figures, used);
-  if (!told || told.ettr === null) return [];
-  const wanted = duration(account.counted_ns + (told.queued_ns ?? 0));
-  const queue = told.queued_ns === null ? "since it began; its queue is unknown" : `since it was submitted; ${duration(told.queued_ns)} in the queue`;
-  const productive = amount(told.device_hours["productive"] ?? 0);
-  const found = [
-    { name: "ETTR", value: percent(told.ettr), words: `effective training time ratio: productive, of ${wanted} ${queue}` },
-    { name: "overall goodput", value: percent(told.overall_goodput), words: productWords(told) },
-    { name: "device-hours", value: amount(told.counted_device_hours), words: `counted; ${productive} were productive, on ${holders(told)}` },
+  const figures = account.figures && withProgram(account.figures, used);
+  if (!figures || figures.ettr === null) return [];
+  const whole = duration(account.counted_ns + (figures.queued_ns ?? 0));
+  const queue = figures.queued_ns === null ? "since it began; its queue is unknown" : `since it was submitted; ${duration(figures.queued_ns)} in the queue`;
+  const productive = amount(figures.device_hours["productive"] ?? 0);
+  const rows = [
+    { name: "ETTR", value: percent(figures.ettr), words: `effective training time ratio: productive, of ${whole} ${queue}` },
+    { name: "overall goodput", value: percent(figures.overall_goodput), words: productWords(figures) },
+    { name: "device-hours", value: amount(figures.counted_device_hours), words: `counted; ${productive} were productive, on ${holders(figures)}` },
   ];
-  if (told.counted_cost !== null) {
-    const lost = told.counted_cost - (told.cost?.["productive"] ?? 0);
-    found.push({ name: "cost", value: money(told.counted_cost), words: `${money(lost)} of it not productive; ${told.price_per_device_hour} per device-hour` });
+  if (figures.counted_cost !== null) {
+    const lost = figures.counted_cost - (figures.cost?.["productive"] ?? 0);
+    rows.push({ name: "cost", value: money(figures.counted_cost), words: `${money(lost)} of it not productive; ${figures.price_per_device_hour} per device-hour` });
   }
-  return found;
+  return rows;
 }
 
-export function productWords(told: Figures): string {
-  const by = { "": "", mfu: " (MFU)", tensor_activity: " (tensor activity)" }[told.program_goodput_by];
-  const parts = ([["scheduling", told.scheduling_goodput], ["runtime", told.runtime_goodput], ["program", told.program_goodput]] as const)
+export function productWords(figures: Figures): string {
+  const by = { "": "", mfu: " (MFU)", tensor_activity: " (tensor activity)" }[figures.program_goodput_by];
+  const parts = ([["scheduling", figures.scheduling_goodput], ["runtime", figures.runtime_goodput], ["program", figures.program_goodput]] as const)
     .filter(([, share]) => share !== null)
     .map(([name, share]) => `${name} ${percent(share)}`);
-  const unknown = told.unknown.length ? `; ${told.unknown.join(" and ")} unknown` : "";
+  const unknown = figures.unknown.length ? `; ${figures.unknown.join(" and ")} unknown` : "";
   return parts.join(" × ") + by + unknown;
 }
 
-function holders(told: Figures): string {
-  if (told.devices_by === "accelerators") return several(told.devices, "accelerator");
-  if (told.devices_by === "ranks") return several(told.devices, "rank");
-  return several(told.devices, "rank or accelerator", "ranks or accelerators");
+function holders(figures: Figures): string {
+  if (figures.devices_by === "accelerators") return several(figures.devices, "accelerator");
+  if (figures.devices_by === "ranks") return several(figures.devices, "rank");
+  return several(figures.devices, "rank or accelerator", "ranks or accelerators");
 }
 
-/** With the use of accelerators as it was asked for another time: it costs more, so it is asked for less often. */
-export function withProgram(told: Figures, used: Figures | null | undefined): Figures {
-  if (told.program_goodput !== null || !used || used.program_goodput === null) return told;
+/** Adds the use of accelerators from another request: it costs more, so it is made less often. */
+export function withProgram(figures: Figures, used: Figures | null | undefined): Figures {
+  if (figures.program_goodput !== null || !used || used.program_goodput === null) return figures;
   const program = used.program_goodput;
   return {
-    ...told,
+    ...figures,
     program_goodput: program,
     program_goodput_by: used.program_goodput_by,
-    overall_goodput: (told.overall_goodput ?? 1) * program,
-    unknown: told.unknown.filter((name) => name !== "program"),
+    overall_goodput: (figures.overall_goodput ?? 1) * program,
+    unknown: figures.unknown.filter((name) => name !== "program"),
   };
 }
 

@@ -1,4 +1,4 @@
-// A heat map's cells: one byte each, 0 where nothing was read, else 1 … 255 from low to high.
+// A heat map's cells: one byte each, 0 for no reading, else 1 … 255 from low to high.
 
 export interface Cells {
   rows: number;
@@ -13,14 +13,14 @@ export function decoded(text: string, rows: number, columns: number): Cells {
   return { rows, columns, levels };
 }
 
-/** The value of a cell; null where nothing was read. */
+/** The value of a cell; null without a reading. */
 export function valueAt(cells: Cells, row: number, column: number, low: number, high: number): number | null {
   if (row < 0 || row >= cells.rows || column < 0 || column >= cells.columns) return null;
   const level = cells.levels[row * cells.columns + column] ?? 0;
   return level === 0 ? null : low + ((level - 1) / 254) * (high - low);
 }
 
-/** As an image, a pixel per cell. */
+/** An image with a pixel per cell. */
 export function painted(cells: Cells, colours: Uint8ClampedArray): Uint8ClampedArray<ArrayBuffer> {
   const pixels = new Uint8ClampedArray(cells.levels.length * 4);
   const words = new Uint32Array(pixels.buffer);
@@ -29,7 +29,7 @@ export function painted(cells: Cells, colours: Uint8ClampedArray): Uint8ClampedA
   return pixels;
 }
 
-/** The mean of a column over the rows that have something. */
+/** The mean of a column over the rows that have a reading. */
 export function columnMean(cells: Cells, column: number, low: number, high: number): number | null {
   let [sum, count] = [0, 0];
   for (let row = 0; row < cells.rows; row += 1) {

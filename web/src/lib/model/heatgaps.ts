@@ -1,8 +1,8 @@
-// Between two samples a device is as it was: columns may be narrower than the time between samples.
+// Columns may be narrower than the time between samples: between two samples the last value holds.
 
 import type { Cells } from "./heat";
 
-/** How many columns apart samples usually are; 1 where every column has one. */
+/** How many columns apart samples usually are; 1 if every column has one. */
 export function usualDistance(cells: Cells): number {
   const counts = new Map<number, number>();
   for (let row = 0; row < cells.rows; row += 1) {
@@ -24,7 +24,7 @@ export function usualDistance(cells: Cells): number {
   return 1;
 }
 
-/** The same with the usual distances filled; what is longer stays a gap. */
+/** Fills the usual distances; longer ones stay gaps. */
 export function withoutGaps(cells: Cells): Cells {
   const distance = usualDistance(cells);
   if (distance === 1) return cells;

@@ -1,4 +1,4 @@
-// What a run's time went into, as intervals side by side.
+// Where a run's time went, as consecutive intervals.
 
 import { CLASSES } from "../tables.generated";
 import type { Disruption, Intervals, Spent } from "../types";
@@ -9,25 +9,25 @@ export interface Interval extends Range {
   name: string;
 }
 
-export function toIntervals(told: Intervals | null): Interval[] {
-  if (!told) return [];
-  return told.name.map((name, at) => ({ name, start: told.start_ns[at] ?? 0, end: told.end_ns[at] ?? 0 }));
+export function toIntervals(intervals: Intervals | null): Interval[] {
+  if (!intervals) return [];
+  return intervals.name.map((name, at) => ({ name, start: intervals.start_ns[at] ?? 0, end: intervals.end_ns[at] ?? 0 }));
 }
 
-/** Index of the interval that holds a time; -1 if none does.  They are in order. */
+/** Index of the interval at a time; -1 if there is none.  Intervals are sorted. */
 export function indexAt(intervals: readonly Range[], time: number): number {
   let [low, high] = [0, intervals.length - 1];
   while (low <= high) {
     const middle = (low + high) >> 1;
-    const found = intervals[middle] as Range;
-    if (time < found.start) high = middle - 1;
-    else if (time >= found.end) low = middle + 1;
+    const interval = intervals[middle] as Range;
+    if (time < interval.start) high = middle - 1;
+    else if (time >= interval.end) low = middle + 1;
     else return middle;
   }
   return -1;
 }
 
-/** Those of which something lies in the range. */
+/** The intervals that overlap the range. */
 export function within<T extends Range>(intervals: readonly T[], range: Range): T[] {
   let low = 0;
   let high = intervals.length;
@@ -36,11 +36,11 @@ export function within<T extends Range>(intervals: readonly T[], range: Range): 
     if ((intervals[middle] as T).end <= range.start) low = middle + 1;
     else high = middle;
   }
-  const found: T[] = [];
+  const inside: T[] = [];
   for (let at = low; at < intervals.length && (intervals[at] as T).start < range.end; at += 1) {
-    found.push(intervals[at] as T);
+    inside.push(intervals[at] as T);
   }
-  return found;
+  return inside;
 }
 
 interface Meaning {
@@ -55,7 +55,7 @@ export function meaning(name: string): Meaning {
   return { title: own, what: `A span that the program calls “${own}”.` };
 }
 
-/** Why an interval is what it is, as far as disruptions tell: sentences. */
+/** Sentences that explain an interval by the disruptions around it. */
 export function reasons(interval: Interval, disruptions: readonly Disruption[]): string[] {
   return disruptions.flatMap((disruption) => {
     const back = disruption.time_ns + (disruption.back_ns ?? Infinity);
@@ -83,7 +83,7 @@ function recovery(disruption: Disruption): string {
 
 export const EXCLUDED = "excluded";
 
-/** Classes that have time, the largest first; productive leads, what is excluded comes last. */
+/** The classes that have time: productive first, then the largest, excluded last. */
 export function spentInOrder(spent: readonly Spent[]): Spent[] {
   const lead = (one: Spent): number => (one.name === "productive" ? Infinity : one.name === EXCLUDED ? 0 : one.ns);
   return spent.filter((one) => one.ns > 0).sort((a, b) => lead(b) - lead(a));

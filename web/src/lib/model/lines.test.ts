@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Curve } from "../types";
-import { aligned, parseAlong, positive, sameCurves, smoothed, telling, toLines } from "./lines";
+import { aligned, parseAlong, positive, sameCurves, smoothed, extremes, toLines } from "./lines";
 
 const curve = (changed: Partial<Curve> = {}): Curve => ({
   series: 1, label: "", metric: "loss", unit: "", rank: 0, host: "a", device: "", attempt: 1, width: 1,
@@ -58,6 +58,6 @@ test("an axis that nobody knows is steps", () => expect([parseAlong("wall"), par
 
 test("of many values the highest and the lowest are told", () => {
   const read = [3, 9, 1, 5].map((value) => ({ label: `rank ${value}`, colour: "", value }));
-  expect(telling(read).map((one) => one.value)).toEqual([9, 1]);
-  expect(telling(read.slice(0, 2)).map((one) => one.value)).toEqual([3, 9]);
+  expect(extremes(read).map((one) => one.value)).toEqual([9, 1]);
+  expect(extremes(read.slice(0, 2)).map((one) => one.value)).toEqual([3, 9]);
 });

@@ -1,4 +1,4 @@
-// Curves of the API as lines to draw: along steps, time since the start, or the clock.
+// Curves of the API as lines to draw: over steps, over time since the start, or over wall time.
 
 import type { Curve } from "../types";
 import { toNumber } from "./units";
@@ -11,14 +11,14 @@ type Y = number | null;
 
 export interface Line {
   label: string;
-  /** Lines of the same group have the same colour: a rank's attempts. */
+  /** Lines of one group have one colour: the attempts of a rank. */
   group: string;
   /** Steps, or seconds since the start, or seconds since the epoch. */
   x: number[];
   y: Y[];
   low: Y[];
   high: Y[];
-  /** How many values were no numbers. */
+  /** How many values were NaN or infinite. */
   nonfinite: number;
 }
 
@@ -54,7 +54,7 @@ export function toLines(curves: readonly Curve[], along: Along, startNs: number)
   return curves.map((curve) => toLine(curve, along, startNs, several));
 }
 
-/** An exponential mean that is right from the first point on; a gap stays one. */
+/** An exponential mean, corrected so that the first points are right; a gap stays a gap. */
 export function smoothed(values: readonly Y[], weight: number): Y[] {
   let [sum, total] = [0, 0];
   return values.map((value) => {
@@ -65,10 +65,10 @@ export function smoothed(values: readonly Y[], weight: number): Y[] {
   });
 }
 
-/** For a logarithmic axis: what is not positive cannot be drawn. */
+/** For a logarithmic axis: values that are not positive become gaps. */
 export const positive = (values: readonly Y[]): Y[] => values.map((value) => (value !== null && value > 0 ? value : null));
 
-/** Several lines over one x: where a line has no point it has `undefined` and is drawn through. */
+/** Several lines over one x axis; `undefined` means that a line has no point there and continues. */
 export function aligned(lines: readonly { x: readonly number[]; y: readonly Y[] }[]): [number[], ...(Y | undefined)[][]] {
   const x = [...new Set(lines.flatMap((line) => line.x))].sort((a, b) => a - b);
   const place = new Map(x.map((value, at) => [value, at]));
@@ -80,7 +80,7 @@ export function aligned(lines: readonly { x: readonly number[]; y: readonly Y[] 
   return [x, ...columns];
 }
 
-/** Whether two answers would draw the same. */
+/** Whether two answers draw the same curves. */
 export function sameCurves(a: readonly Curve[] | null, b: readonly Curve[]): boolean {
   return a !== null && a.length === b.length && a.every((one, at) => sameCurve(one, b[at] as Curve));
 }
@@ -100,8 +100,8 @@ export interface Read {
   value: number;
 }
 
-/** Of many values at one place the highest and the lowest, else all of them. */
-export function telling(values: readonly Read[], most = 3): Read[] {
+/** All values at one x; of more than `most` only the highest and the lowest. */
+export function extremes(values: readonly Read[], most = 3): Read[] {
   if (values.length <= most) return [...values];
   const sorted = [...values].sort((a, b) => b.value - a.value);
   return [sorted[0] as Read, sorted[sorted.length - 1] as Read];

@@ -1,4 +1,4 @@
-// Which metrics a run has, found again among hundreds.
+// The metrics of a run: searched, sorted and in sections.
 
 import type { PointInfo, SeriesInfo } from "../types";
 
@@ -12,11 +12,11 @@ export interface Metric {
 }
 
 export function toMetrics(series: readonly SeriesInfo[]): Metric[] {
-  const found = new Map<string, Metric>();
+  const byName = new Map<string, Metric>();
   for (const one of series) {
-    const known = found.get(one.metric);
+    const known = byName.get(one.metric);
     if (!known) {
-      found.set(one.metric, {
+      byName.set(one.metric, {
         metric: one.metric, unit: one.unit, ranks: [one.rank],
         hasSteps: one.latest?.step != null, latest: one.latest,
       });
@@ -26,8 +26,8 @@ export function toMetrics(series: readonly SeriesInfo[]): Metric[] {
     known.hasSteps ||= one.latest?.step != null;
     if ((one.latest?.time_ns ?? 0) > (known.latest?.time_ns ?? 0)) known.latest = one.latest;
   }
-  for (const metric of found.values()) metric.ranks.sort((a, b) => a - b);
-  return [...found.values()].sort((a, b) => depth(a.metric) - depth(b.metric) || compare(a.metric, b.metric));
+  for (const metric of byName.values()) metric.ranks.sort((a, b) => a - b);
+  return [...byName.values()].sort((a, b) => depth(a.metric) - depth(b.metric) || compare(a.metric, b.metric));
 }
 
 /** Plain names come before those in folders. */
@@ -51,19 +51,19 @@ const OWN: readonly (readonly [RegExp, string])[] = [
   [/^(host_|network_|disk_)/, "Hosts"],
 ];
 
-/** By what is before the first slash; a name that is alone with its prefix stays in the first section. */
+/** By the prefix before the first slash; a prefix with one metric gets no section of its own. */
 export function sections(metrics: readonly Metric[]): Section[] {
   const sizes = new Map<string, number>();
   for (const { metric } of metrics) sizes.set(prefix(metric), (sizes.get(prefix(metric)) ?? 0) + 1);
-  const found = new Map<string, Metric[]>([["", []]]);
+  const byTitle = new Map<string, Metric[]>([["", []]]);
   for (const one of metrics) {
     const own = OWN.find(([pattern]) => pattern.test(one.metric))?.[1];
     const folder = prefix(one.metric);
     const title = own ?? ((sizes.get(folder) ?? 0) > 1 ? folder : "");
-    found.set(title, [...(found.get(title) ?? []), one]);
+    byTitle.set(title, [...(byTitle.get(title) ?? []), one]);
   }
   const last = (title: string): number => (OWN.some(([, own]) => own === title) ? 1 : 0);
-  return [...found]
+  return [...byTitle]
     .map(([title, members]) => ({ title, metrics: members }))
     .filter((section) => section.metrics.length > 0)
     .sort((a, b) => last(a.title) - last(b.title));

@@ -1,4 +1,4 @@
-// What happened, in words: the events of a timeline as a reader would tell them.
+// The events of a timeline in words.
 
 import type { EventInfo, JsonObject, RunDetail, Timeline } from "../types";
 import { meaning } from "./intervals";
@@ -9,10 +9,10 @@ export type Tone = "good" | "bad" | "warn" | "plain";
 export type Sort = "start" | "end" | "exit" | "stop" | "incident" | "device" | "warning" | "log" | "checkpoint" | "profile" | "other";
 
 export interface Moment {
-  /** Tells it from all others, also in an address. */
+  /** Unique, also in an address. */
   key: string;
   time: number;
-  /** Where it lasted. */
+  /** Null if it has no duration. */
   end: number | null;
   sort: Sort;
   tone: Tone;
@@ -28,12 +28,12 @@ const SIGNALS: Record<number, string> = {
 };
 const TOGETHER_NS = 3e9;
 
-type Telling = [sort: Sort, tone: Tone, title: string, detail?: string];
+type Words = [sort: Sort, tone: Tone, title: string, detail?: string];
 
 const text = (value: unknown): string =>
   value === null || value === undefined ? "" : typeof value === "object" ? JSON.stringify(value) : String(value);
 
-const TELL: Record<string, (body: JsonObject, event: EventInfo) => Telling | null> = {
+const WORDS: Record<string, (body: JsonObject, event: EventInfo) => Words | null> = {
   run_start: () => ["start", "plain", "started"],
   run_end: (body) =>
     body.status === "completed"
@@ -47,11 +47,11 @@ const TELL: Record<string, (body: JsonObject, event: EventInfo) => Telling | nul
     }
     if (body.code === 0) return ["exit", "plain", "exited with code 0"];
     if (typeof body.code === "number") return ["exit", "bad", `exited with code ${body.code}`];
-    return ["exit", "warn", "gone, nobody saw how"];
+    return ["exit", "warn", "ended, unknown how"];
   },
   gpu_xid: (body) => ["device", "bad", `XID ${text(body.xid)} on ${text(body.device) || "a GPU"}`, text(body.meaning)],
   device_lost: (body) => ["device", "bad", `${text(body.device) || "a device"} was lost`, text(body.why)],
-  device_added: (body) => ["device", "good", `${text(body.device) || "a device"} is there`],
+  device_added: (body) => ["device", "good", `${text(body.device) || "a device"} was added`],
   device_unreadable: (body) => ["device", "warn", `${text(body.device) || "a device"} cannot be read`, text(body.why)],
   collector_stuck: (body) => ["device", "warn", `${text(body.collector) || "a collector"} is stuck`],
   warning: (body) => ["warning", "warn", text(body.what) || "warning", Number(body.count) > 1 ? `${text(body.count)} times` : ""],
@@ -60,22 +60,22 @@ const TELL: Record<string, (body: JsonObject, event: EventInfo) => Telling | nul
   clock_jump: (body) => ["warning", "warn", "the clock jumped", text(body.seconds)],
   limit_reached: (body) => ["warning", "warn", `the head refuses more ${text(body.what) || "records"}`, text(body.why)],
   queue_unknown: (body) => ["warning", "warn", `${text(body.by) || "the scheduler"} does not say how long the job waited`, text(body.why)],
-  // Told elsewhere, or of no interest here.
+  // Shown elsewhere, or not of interest here.
   config: () => null, elapsed: () => null, goodput_entry: () => null, profile: () => null,
   incident: () => null, stacks: () => null, device_owner: () => null, fork: () => null, agent_start: () => null, agent_end: () => null,
   command_result: () => null,
 };
 
-/** How a process ended, as its `process_exit` tells. */
+/** How a process ended, from its `process_exit`. */
 export function exitWords(event: EventInfo): string {
-  const said = TELL["process_exit"]?.(event.body, event);
-  return said ? [said[2], said[3]].filter(Boolean).join(", ") : "";
+  const words = WORDS["process_exit"]?.(event.body, event);
+  return words ? [words[2], words[3]].filter(Boolean).join(", ") : "";
 }
 
-export function moments(told: Timeline): Moment[] {
-  const found = [
-    ...together(told.events.flatMap(ofEvent)).map((one) => named(one, told)),
-    ...told.disruptions.map((one): Moment => ({
+export function moments(timeline: Timeline): Moment[] {
+  const all = [
+    ...together(timeline.events.flatMap(ofEvent)).map((one) => named(one, timeline)),
+    ...timeline.disruptions.map((one): Moment => ({
       ...blank(`disruption:${one.attempt}`, one.time_ns),
       sort: "stop",
       tone: "bad",
@@ -86,23 +86,23 @@ export function moments(told: Timeline): Moment[] {
         `cost ${duration(one.cost_ns)}`,
       ].filter(Boolean).join(", "),
     })),
-    ...told.checkpoints.start_ns.map((start, at): Moment => {
-      const end = told.checkpoints.end_ns[at] ?? start;
-      const title = meaning(told.checkpoints.class[at] ?? "checkpoint_save").title.replace(/s$/, "").replace("saving", "saved").replace("restoring", "restored");
+    ...timeline.checkpoints.start_ns.map((start, at): Moment => {
+      const end = timeline.checkpoints.end_ns[at] ?? start;
+      const title = meaning(timeline.checkpoints.class[at] ?? "checkpoint_save").title.replace(/s$/, "").replace("saving", "saved").replace("restoring", "restored");
       return { ...blank(`checkpoint:${start}`, start), end, sort: "checkpoint", tone: "plain", title, detail: `took ${duration(end - start)}` };
     }),
-    ...told.incidents.map((one): Moment => ({
+    ...timeline.incidents.map((one): Moment => ({
       ...blank(`incident:${one.id}`, one.since_ns),
-      end: one.closed_ns ?? told.time_ns,
+      end: one.closed_ns ?? timeline.time_ns,
       sort: "incident",
       tone: one.severity === "note" ? "plain" : one.state === "open" && one.severity !== "warning" ? "bad" : "warn",
       title: one.text || one.kind,
       detail: one.closed_ns === null ? "still open" : `over after ${duration(one.closed_ns - one.since_ns)}`,
       ranks: one.ranks,
     })),
-    ...told.profiles.map((one): Moment => ({
+    ...timeline.profiles.map((one): Moment => ({
       ...blank(`profile:${one.session}`, one.start_ns),
-      end: one.end_ns ?? told.time_ns,
+      end: one.end_ns ?? timeline.time_ns,
       sort: "profile",
       tone: one.state === "failed" ? "bad" : "plain",
       title: `profile ${one.session}`,
@@ -111,7 +111,7 @@ export function moments(told: Timeline): Moment[] {
       hosts: one.hosts,
     })),
   ];
-  return found.sort((a, b) => a.time - b.time);
+  return all.sort((a, b) => a.time - b.time);
 }
 
 const blank = (key: string, time: number): Moment => ({
@@ -119,11 +119,11 @@ const blank = (key: string, time: number): Moment => ({
 });
 
 function ofEvent(event: EventInfo): Moment[] {
-  const tell = TELL[event.kind];
-  const said = tell ? tell(event.body, event) : (["other", "plain", event.kind.replaceAll("_", " "), brief(event.body)] as Telling);
-  if (!said) return [];
-  const [sort, tone, title, detail = ""] = said;
-  // An agent speaks of its host, not of a rank.
+  const toWords = WORDS[event.kind];
+  const words = toWords ? toWords(event.body, event) : (["other", "plain", event.kind.replaceAll("_", " "), brief(event.body)] as Words);
+  if (!words) return [];
+  const [sort, tone, title, detail = ""] = words;
+  // An agent's event is about its host, not about a rank.
   const ranks = sort === "device" ? [] : [event.rank];
   return [{ ...blank(`${event.kind}:${event.time_ns}`, event.time_ns), sort, tone, title, detail, ranks, hosts: event.host ? [event.host] : [] }];
 }
@@ -131,10 +131,10 @@ function ofEvent(event: EventInfo): Moment[] {
 const brief = (body: JsonObject): string =>
   Object.entries(body).filter(([, value]) => value !== null && typeof value !== "object").slice(0, 4).map(([key, value]) => `${key} ${typeof value === "number" ? plain(value) : text(value)}`).join(", ");
 
-/** What several ranks did alike within a moment is one thing. */
+/** Joins equal events of several ranks within a few seconds. */
 function together(all: Moment[]): Moment[] {
   const open = new Map<string, Moment>();
-  const found: Moment[] = [];
+  const joined: Moment[] = [];
   for (const one of all.sort((a, b) => a.time - b.time)) {
     const alike = `${one.sort} ${one.title} ${one.detail}`;
     const first = open.get(alike);
@@ -144,15 +144,15 @@ function together(all: Moment[]): Moment[] {
       continue;
     }
     open.set(alike, one);
-    found.push(one);
+    joined.push(one);
   }
-  return found;
+  return joined;
 }
 
-function named(one: Moment, told: Timeline): Moment {
+function named(one: Moment, timeline: Timeline): Moment {
   if (one.sort === "start") {
-    const attempt = [...told.attempts].reverse().find((known) => known.started_ns <= one.time + TOGETHER_NS);
-    const which = attempt && told.attempts.length > 1 ? `attempt ${attempt.attempt} started` : "started";
+    const attempt = [...timeline.attempts].reverse().find((known) => known.started_ns <= one.time + TOGETHER_NS);
+    const which = attempt && timeline.attempts.length > 1 ? `attempt ${attempt.attempt} started` : "started";
     return { ...one, title: one.ranks.length > 1 ? `${which}: ${several(one.ranks.length, "rank")}` : which, ranks: one.ranks.length > 1 ? [] : one.ranks };
   }
   return one.ranks.length ? { ...one, title: `${ranks(one.ranks)} ${one.title}` } : one;
@@ -180,16 +180,16 @@ export interface Cluster {
   moments: Moment[];
 }
 
-/** Marks that would lie on one another are one mark; the worst gives it its look. */
+/** Joins marks that would overlap; `worst` decides how the mark looks. */
 export function clustered(all: readonly Moment[], toX: (time: number) => number, apart: number): Cluster[] {
-  const found: Cluster[] = [];
+  const clusters: Cluster[] = [];
   for (const one of all) {
     const x = toX(one.time);
-    const last = found[found.length - 1];
+    const last = clusters[clusters.length - 1];
     if (last && x - last.x < apart) last.moments.push(one);
-    else found.push({ x, moments: [one] });
+    else clusters.push({ x, moments: [one] });
   }
-  return found;
+  return clusters;
 }
 
 const WEIGHT: Record<Tone, number> = { bad: 30, warn: 20, good: 10, plain: 0 };
@@ -197,7 +197,7 @@ const SORT_WEIGHT: Partial<Record<Sort, number>> = { stop: 5, incident: 4, devic
 const weight = (one: Moment): number => WEIGHT[one.tone] + (SORT_WEIGHT[one.sort] ?? 0);
 export const worst = (all: readonly Moment[]): Moment => all.reduce((a, b) => (weight(b) > weight(a) ? b : a));
 
-/** A timeline that tells nothing but when the run was. */
+/** An empty timeline that only knows when the run was. */
 export function nothingYet(run: RunDetail): Timeline {
   const end = run.ended_ns ?? run.last_ns;
   return {

@@ -1,4 +1,4 @@
-// Processes of a run: the ones that ended badly first, and what each said.
+// Processes of a run, those that ended badly first; and their events.
 
 import type { EventInfo, LatestInfo, ProcessInfo, State } from "../types";
 import { exitWords } from "./moments";
@@ -6,7 +6,7 @@ import { duration } from "./units";
 
 const WORST_FIRST: readonly State[] = ["killed", "failed", "lost", "running", "completed"];
 
-/** The newest attempt first, in it the worst; then by rank. */
+/** The newest attempt first, then the worst state, then by rank. */
 export function inOrder(processes: readonly ProcessInfo[]): ProcessInfo[] {
   const weight = (one: ProcessInfo): number => WORST_FIRST.indexOf(one.state);
   return [...processes].sort(
@@ -24,7 +24,7 @@ export const lasted = (one: ProcessInfo): string => duration((one.ended_ns ?? on
 
 const key = (rank: number, attempt: number | null): string => `${rank} ${attempt ?? 0}`;
 
-/** The last step that each rank of each attempt recorded something for. */
+/** The last recorded step of each rank in each attempt. */
 export class LastSteps {
   #steps = new Map<string, number>();
 
@@ -41,14 +41,14 @@ export class LastSteps {
   }
 }
 
-/** What an event says, in a line. */
+/** An event in one line. */
 export function eventWords(event: EventInfo): string {
   const { body } = event;
   if (event.kind === "process_exit") return `${exitWords(event)} (pid ${String(body["pid"] ?? "unknown")})`;
   const text = (name: string): string => (typeof body[name] === "string" ? body[name] : "");
-  const said = text("message") || text("text") || text("line") || text("why") || text("exception");
+  const message = text("message") || text("text") || text("line") || text("why") || text("exception");
   const kind = text("category") || text("level") || text("name");
-  if (said) return kind ? `${kind}: ${said}` : said;
+  if (message) return kind ? `${kind}: ${message}` : message;
   const rest = Object.entries(body).filter(([, value]) => typeof value !== "object" && value !== "");
   return rest.map(([name, value]) => `${name} ${String(value)}`).join(", ") || event.kind;
 }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Capture, CaptureProcess, ProfileInfo, SessionSummary, TraceSummary } from "../types";
-import { asked, figures, parseRanks, progress, sessionWords, splitParts, topOperations } from "./profiles";
+import { toRequest, figures, parseRanks, progress, profileWords, splitParts, topOperations } from "./profiles";
 
 const trace = (changed: Partial<TraceSummary> = {}): TraceSummary => ({
   kind: "kineto", file: "a", host: "n1", rank: 0, size_bytes: 1, events: 1, captured_start_ns: null, captured_end_ns: null,
@@ -54,31 +54,31 @@ describe("a wish", () => {
   ])("ranks %s", (text, ranks) => expect(parseRanks(text)).toEqual(ranks));
 
   test("becomes a question, everyone unless said otherwise", () => {
-    expect(asked({ hosts: [], ranks: "", by: "time", amount: 1.5 })).toEqual({ duration_ms: 1500 });
-    expect(asked({ hosts: ["n1"], ranks: "2", by: "steps", amount: 3 })).toEqual({ hosts: ["n1"], ranks: [2], steps: 3 });
+    expect(toRequest({ hosts: [], ranks: "", by: "time", amount: 1.5 })).toEqual({ duration_ms: 1500 });
+    expect(toRequest({ hosts: ["n1"], ranks: "2", by: "steps", amount: 3 })).toEqual({ hosts: ["n1"], ranks: [2], steps: 3 });
   });
 
   test("that cannot be says why", () => {
-    expect(asked({ hosts: [], ranks: "all", by: "time", amount: 1 })).toContain("0-3, 7");
-    expect(asked({ hosts: [], ranks: "", by: "time", amount: 0 })).toContain("more than nothing");
+    expect(toRequest({ hosts: [], ranks: "all", by: "time", amount: 1 })).toContain("0-3, 7");
+    expect(toRequest({ hosts: [], ranks: "", by: "time", amount: 0 })).toContain("more than zero");
   });
 });
 
 describe("progress", () => {
   test("waits, captures, writes, and is over", () => {
     expect(progress(capture(), 9e9).words).toBe("begins in 1 s");
-    expect(progress(capture(), 11e9)).toEqual({ share: 0.32, words: "captures for 1 s more" });
+    expect(progress(capture(), 11e9)).toEqual({ share: 0.32, words: "capturing, 1 s left" });
     expect(progress(capture({ processes: [process(0, "done"), process(1, "running")] }), 13e9).words).toBe("1 of 2 written");
     expect(progress(capture({ state: "done", processes: [process(0, "done")] }), 13e9)).toEqual({ share: 1, words: "1 process captured" });
   });
   test("says who is missing", () => {
     const partial = capture({ state: "partial", processes: [process(0, "done"), process(1, "failed")] });
     expect(progress(partial, 0).words).toBe("1 process captured, not rank 1");
-    expect(progress(capture({ state: "failed", processes: [process(0, "failed")] }), 0).words).toBe("nothing was captured");
+    expect(progress(capture({ state: "failed", processes: [process(0, "failed")] }), 0).words).toBe("no rank was captured");
   });
 });
 
 test("a session in words", () => {
   const one = { first_step: 10, last_step: 12, start_ns: 0, end_ns: 3e9, ranks: [0, 1, 2], frameworks: ["torch"], origin: "demand" };
-  expect(sessionWords(one as unknown as ProfileInfo)).toBe("steps 10–12 · 3 s · ranks 0–2 · torch · on demand");
+  expect(profileWords(one as unknown as ProfileInfo)).toBe("steps 10–12 · 3 s · ranks 0–2 · torch · on demand");
 });

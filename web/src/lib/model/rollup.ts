@@ -1,4 +1,4 @@
-// The accounts of several runs together: by group, by user, by week.
+// The goodput of several runs together: by group, user or week.
 
 import type { RolledPart, RolledUp } from "../types";
 import { EXCLUDED, meaning } from "./intervals";
@@ -8,7 +8,7 @@ export const KINDS = ["group", "user", "week"] as const;
 export type Kind = (typeof KINDS)[number];
 export const isKind = (text: string | undefined): text is Kind => KINDS.includes(text as Kind);
 
-/** How far back, in days; the last has no end. */
+/** How far back, in days; the last is without limit. */
 export const SPANS: readonly { key: string; title: string; days: number }[] = [
   { key: "7", title: "7 days", days: 7 },
   { key: "28", title: "4 weeks", days: 28 },
@@ -16,7 +16,7 @@ export const SPANS: readonly { key: string; title: string; days: number }[] = [
 ];
 export const USUAL_SPAN = "28";
 
-/** From when on, in nanoseconds since the epoch; nothing for all time or what is not known. */
+/** The start in nanoseconds since the epoch; undefined for all time. */
 export function since(key: string, now: number): number | undefined {
   const days = (SPANS.find((span) => span.key === key) ?? SPANS.find((span) => span.key === USUAL_SPAN))?.days ?? Infinity;
   return Number.isFinite(days) ? now - days * DAY : undefined;
@@ -42,5 +42,5 @@ export function loss(part: RolledPart): Loss | null {
   return name ? { name, title: meaning(name).title, share: percent(shares(part)[name]) } : null;
 }
 
-/** How many runs there are that were left out. */
-export const leftOut = (told: RolledUp): number => told.total - told.runs.length;
+/** How many runs were left out. */
+export const leftOut = (sums: RolledUp): number => sums.total - sums.runs.length;

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Frame, Incident, ProcessStacks, StackGroup } from "../types";
-import { incidentTimes, incidentTitle, isNote, newest, oddFirst, placeWords, rankWords, stateWords } from "./stacks";
+import { incidentTimes, incidentTitle, isNote, newest, oddFirst, placeWords, rankWords, stateWords, severityWords } from "./stacks";
 
 const group = (ranks: number[], frames: Frame[] = [{ function: "f", file: "a.py", line: 1 }]): StackGroup => ({
   ranks, text: "", state: "S", thread: "", frames, problems: [],
@@ -46,6 +46,9 @@ test("a place is short", () => {
 test("a letter that nobody knows is told as it is", () => expect([stateWords("D"), stateWords("?")]).toEqual(["in the kernel", "?"]));
 
 describe("an incident", () => {
+  test("has a severity in words", () => {
+    expect(["note", "warning", "incident"].map(severityWords)).toEqual(["note", "warning", "alarm"]);
+  });
   test("is named by its kind and its ranks", () => {
     expect(incidentTitle(incident())).toBe("Hangs now: rank 5");
     expect(incidentTitle(incident({ state: "closed", ranks: [] }))).toBe("Hang");
@@ -57,7 +60,7 @@ describe("an incident", () => {
     expect([isNote(incident()), isNote(incident({ severity: "warning" }))]).toEqual([false, false]);
   });
   test("says how long it lasts or lasted", () => {
-    expect(incidentTimes(incident(), 30e9)).toBe("for 30 s so far, named 12 s after the last progress");
-    expect(incidentTimes(incident({ closed_ns: 45e9 }), 0)).toBe("lasted 45 s, named 12 s after the last progress");
+    expect(incidentTimes(incident(), 30e9)).toBe("for 30 s so far, diagnosed 12 s after the last progress");
+    expect(incidentTimes(incident({ closed_ns: 45e9 }), 0)).toBe("lasted 45 s, diagnosed 12 s after the last progress");
   });
 });

@@ -1,4 +1,4 @@
-// Stacks of a run's processes, grouped and in order of interest.
+// Stacks of a run's processes, grouped and sorted by interest.
 
 import type { Frame, Incident, ProcessStacks, StackGroup } from "../types";
 import { duration } from "./units";
@@ -17,14 +17,14 @@ export function rankWords(ranks: readonly number[]): string {
   return `${sorted.length === 1 ? "rank" : "ranks"} ${parts.join(", ")}`;
 }
 
-/** `train.py:88`: the folder is told on demand. */
+/** `train.py:88`, without the folder. */
 export function placeWords(frame: Frame): string {
   const file = frame.file.split("/").pop() ?? frame.file;
   if (!file) return "";
   return frame.line > 0 ? `${file}:${frame.line}` : file;
 }
 
-/** Those to blame first; where nobody is, the fewest: who differs is of interest. */
+/** Blamed ranks first, then the smallest groups: the ranks that differ are of interest. */
 export function oddFirst(groups: readonly StackGroup[], blamed: readonly number[]): StackGroup[] {
   const isBlamed = (group: StackGroup): boolean => group.ranks.some((rank) => blamed.includes(rank));
   const seen = (group: StackGroup): number => (group.frames.length ? 0 : 1);
@@ -35,15 +35,15 @@ export function oddFirst(groups: readonly StackGroup[], blamed: readonly number[
   );
 }
 
-/** Of each process the newest look. */
+/** The newest stacks of each process. */
 export function newest(processes: readonly ProcessStacks[]): ProcessStacks[] {
-  const found = new Map<string, ProcessStacks>();
+  const latest = new Map<string, ProcessStacks>();
   for (const one of processes) {
     const key = `${one.rank} ${one.host} ${one.pid}`;
-    const known = found.get(key);
-    if (!known || one.time_ns >= known.time_ns) found.set(key, one);
+    const known = latest.get(key);
+    if (!known || one.time_ns >= known.time_ns) latest.set(key, one);
   }
-  return [...found.values()].sort((a, b) => a.rank - b.rank || a.child_of - b.child_of || a.pid - b.pid);
+  return [...latest.values()].sort((a, b) => a.rank - b.rank || a.child_of - b.child_of || a.pid - b.pid);
 }
 
 const STATES: Record<string, string> = {
@@ -52,16 +52,19 @@ const STATES: Record<string, string> = {
 export const stateWords = (letter: string): string => STATES[letter] ?? letter;
 
 const WAYS: Record<string, string> = {
-  outside: "read from outside", asked: "told by the process itself", signalled: "written on a signal",
+  outside: "read from outside", asked: "reported by the process itself", signalled: "written on a signal",
   watchdog: "a periodic dump", fault: "written when it crashed",
 };
 export const wayWords = (how: string): string => WAYS[how] ?? how;
 
 export const CONFIDENCES: Record<string, string> = {
-  certain: "certain", likely: "likely", "cannot tell": "it cannot be told who is to blame",
+  certain: "certain", likely: "likely", "cannot tell": "unknown who is to blame",
 };
 
-/** A note is no alarm. */
+/** The API calls the highest severity `incident`; here an incident is the whole case. */
+export const severityWords = (severity: string): string => (severity === "incident" ? "alarm" : severity);
+
+/** A note is the lowest severity: no alarm. */
 export const isNote = (one: Incident): boolean => one.severity === "note";
 
 export function incidentTitle(one: Incident): string {
@@ -70,9 +73,9 @@ export function incidentTitle(one: Incident): string {
   return one.ranks.length ? `${what}: ${rankWords(one.ranks)}` : what;
 }
 
-/** How long it lasted, and how long it took to be named. */
+/** How long it lasted, and how long the diagnosis took. */
 export function incidentTimes(one: Incident, nowNs: number): string {
-  const named = one.named_ns > one.since_ns ? `named ${duration(one.named_ns - one.since_ns)} after the last progress` : "";
+  const named = one.named_ns > one.since_ns ? `diagnosed ${duration(one.named_ns - one.since_ns)} after the last progress` : "";
   if (one.kind === "crash") return named;
   const lasted =
     one.closed_ns === null ? `for ${duration(nowNs - one.since_ns)} so far` : `lasted ${duration(one.closed_ns - one.since_ns)}`;

@@ -1,4 +1,4 @@
-// The list of runs: which are shown, in which order, and which of them are on the screen.
+// The list of runs: which are shown, in which order, and which rows are on the screen.
 
 import type { RunInfo, State } from "../types";
 import { toNumber } from "./units";
@@ -8,7 +8,7 @@ export const STATES: readonly State[] = ["running", "completed", "failed", "kill
 export interface Criteria {
   text: string;
   states: readonly State[];
-  /** A column's name, `-` before it for descending; `metric:loss` sorts by a value. */
+  /** A column's name, with `-` in front for descending; `metric:loss` sorts by a value. */
   sort: string;
   grouped: boolean;
   closed: ReadonlySet<string>;
@@ -32,7 +32,7 @@ export type Item = GroupItem | RunItem;
 
 export const ended = (run: RunInfo): number => run.ended_ns ?? run.last_ns;
 
-/** How far it is, 0 to 1; null when it does not say where it is going. */
+/** The progress from 0 to 1; null if the number of steps is unknown. */
 export function progress(run: RunInfo): number | null {
   if (!run.total_steps || run.last_step === null) return null;
   return Math.min(1, (run.last_step + 1) / run.total_steps);
@@ -43,7 +43,7 @@ export function value(run: RunInfo, metric: string): number | null {
   return known === undefined ? null : toNumber(known.value);
 }
 
-/** Every word must be in it somewhere; `group:x`, `user:x`, `host:x` and `state:x` look in one place. */
+/** Every word must match somewhere; `group:x`, `user:x`, `host:x` and `state:x` look in one field. */
 export function matcher(text: string): (run: RunInfo) => boolean {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   return (run) => words.every((word) => has(run, word));
@@ -56,7 +56,7 @@ function has(run: RunInfo, word: string): boolean {
   if (place === "user") return (run.user ?? "").toLowerCase() === rest;
   if (place === "state") return run.state === rest;
   if (place === "host") return run.hosts.some((host) => host.toLowerCase().includes(rest));
-  return [run.name, run.run, run.group, run.reason].some((told) => told.toLowerCase().includes(word));
+  return [run.name, run.run, run.group, run.reason].some((text) => text.toLowerCase().includes(word));
 }
 
 type Key = number | string | null;
@@ -82,7 +82,7 @@ export function ordered(runs: readonly RunInfo[], sort: string): RunInfo[] {
   return keyed.map((one) => one.run);
 }
 
-/** What is absent comes last, whichever way it is sorted. */
+/** Missing values come last in either direction. */
 function compared(a: Key, b: Key, sign: number): number {
   const [gone, also] = [absent(a), absent(b)];
   if (gone || also) return Number(gone) - Number(also);
@@ -93,10 +93,10 @@ const absent = (key: Key): boolean => key === null || (typeof key === "number" &
 
 export function listed(runs: readonly RunInfo[], criteria: Criteria): Item[] {
   const match = matcher(criteria.text);
-  const wanted = runs.filter(
+  const matches = runs.filter(
     (run) => (!criteria.states.length || criteria.states.includes(run.state)) && match(run),
   );
-  const sorted = ordered(wanted, criteria.sort);
+  const sorted = ordered(matches, criteria.sort);
   if (!criteria.grouped) return sorted.map(asItem);
   const groups = new Map<string, RunInfo[]>();
   for (const run of sorted) {
@@ -113,12 +113,12 @@ export function listed(runs: readonly RunInfo[], criteria: Criteria): Item[] {
 const asItem = (run: RunInfo): RunItem => ({ kind: "run", key: `run:${run.run}`, run });
 
 function counted(runs: readonly RunInfo[]): Partial<Record<State, number>> {
-  const found: Partial<Record<State, number>> = {};
-  for (const run of runs) found[run.state] = (found[run.state] ?? 0) + 1;
-  return found;
+  const counts: Partial<Record<State, number>> = {};
+  for (const run of runs) counts[run.state] = (counts[run.state] ?? 0) + 1;
+  return counts;
 }
 
-/** The rows that can be seen, with a few more so that scrolling finds them there. */
+/** The visible rows, with a few more for scrolling. */
 export function visible(count: number, rowHeight: number, scrollTop: number, height: number, more = 8): [number, number] {
   const first = Math.max(0, Math.min(Math.floor(scrollTop / rowHeight), count - 1) - more);
   const last = Math.min(count, Math.ceil((scrollTop + height) / rowHeight) + more);
@@ -126,16 +126,16 @@ export function visible(count: number, rowHeight: number, scrollTop: number, hei
 }
 
 /**
- * News of a run, laid over what is known: a live message need not tell everything, and the answer of a list may have been
- * made before it.
+ * Merges news of a run into what is known: a live message may lack fields, and the answer of a list may be older
+ * than it.
  */
-export function merged(known: RunInfo | undefined, told: RunInfo): RunInfo {
-  if (!known) return told;
-  const [older, newer] = told.last_ns < known.last_ns ? [told, known] : [known, told];
+export function merged(known: RunInfo | undefined, news: RunInfo): RunInfo {
+  if (!known) return news;
+  const [older, newer] = news.last_ns < known.last_ns ? [news, known] : [known, news];
   return {
     ...older,
     ...newer,
-    goodput: told.goodput ?? known.goodput ?? null,
-    values: { ...known.values, ...told.values },
+    goodput: news.goodput ?? known.goodput ?? null,
+    values: { ...known.values, ...news.values },
   };
 }

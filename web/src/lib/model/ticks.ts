@@ -1,4 +1,4 @@
-// Where an axis has its marks, and what they say.
+// The ticks of an axis, and their texts.
 
 import { DAY, HOUR, MINUTE, SECOND, duration } from "./units";
 import { span, type Range } from "./zoom";
@@ -19,7 +19,7 @@ const STEPS = [
 
 const pad = (value: number, digits = 2): string => String(value).padStart(digits, "0");
 
-/** Marks of wall-clock time, at most `most` of them; days begin where the reader is. */
+/** Ticks of wall time, at most `most`; days begin in the reader's time zone. */
 export function timeTicks(range: Range, most: number): Tick[] {
   const step = STEPS.find((size) => span(range) / size <= most) ?? span(range) / most;
   const shift = -new Date(range.start / MS).getTimezoneOffset() * MINUTE;
@@ -44,7 +44,7 @@ function tickText(ns: number, step: number): string {
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const day = (when: Date): string => `${when.getDate()} ${MONTHS[when.getMonth()] ?? ""}`;
 
-/** `15 Nov 2026 10:43:06.687`, as exact as the stretch around it asks for. */
+/** `15 Nov 2026 10:43:06`; with milliseconds if `around`, the visible time, is short. */
 export function moment(ns: number, around = Infinity): string {
   if (!Number.isFinite(ns)) return "–";
   const when = new Date(ns / MS);
@@ -53,10 +53,10 @@ export function moment(ns: number, around = Infinity): string {
   return `${day(when)} ${when.getFullYear()} ${clock}${fine}`;
 }
 
-/** Only the time of day, for lists whose day is told elsewhere. */
+/** Only the time of day, for lists that show the day elsewhere. */
 export const timeOfDay = (ns: number, around = Infinity): string => moment(ns, around).split(" ").slice(3).join(" ");
 
-/** `3 min ago`, or the day when that is long past. */
+/** `3 min ago`; the day if it is long ago. */
 export function ago(ns: number, nowNs: number): string {
   const past = nowNs - ns;
   if (past < 5 * SECOND) return "just now";
@@ -70,7 +70,7 @@ function coarse(ns: number): number {
   return Math.round(ns / SECOND) * SECOND;
 }
 
-/** Marks of a plain axis between two values, about `most` of them. */
+/** Ticks of a plain axis between two values, about `most`. */
 export function valueTicks(low: number, high: number, most: number): number[] {
   if (!(high > low) || most < 1) return Number.isFinite(low) ? [low] : [];
   const rough = (high - low) / most;

@@ -1,4 +1,4 @@
-// Numbers as people read them: few digits, the unit beside.
+// Numbers for people: few digits, with the unit.
 
 import type { Num } from "../types";
 
@@ -7,7 +7,7 @@ export const MINUTE = 60 * SECOND;
 export const HOUR = 60 * MINUTE;
 export const DAY = 24 * HOUR;
 
-/** As a number; what is spelled in words is one, too. */
+/** As a number; also from the texts "NaN" and "Infinity". */
 export const toNumber = (value: Num | null | undefined): number =>
   value === null || value === undefined ? NaN : typeof value === "number" ? value : Number(value);
 
@@ -81,7 +81,7 @@ const ENDINGS: readonly [RegExp, string][] = [
   [/_watts$/, "W"], [/_celsius$/, "°C"], [/_hz$/, "Hz"],
 ];
 
-/** The unit of a metric as a symbol; where nobody said one, its name may. */
+/** The unit of a metric as a symbol; without one, the end of its name may say it. */
 export function unitOf(metric: string, unit: string): string {
   if (unit) return SYMBOLS[unit] ?? unit;
   return ENDINGS.find(([ending]) => ending.test(metric))?.[1] ?? "";
@@ -114,7 +114,7 @@ export function withUnit(value: number | null | undefined, unit: string): string
   }
 }
 
-/** `gpu_tensor_activity_percent` → `gpu tensor activity`: the unit is told beside. */
+/** `gpu_tensor_activity_percent` → `gpu tensor activity`: the unit is shown separately. */
 export function spoken(metric: string, unit: string): string {
   const ending = ENDINGS.find(([, symbol]) => symbol === unit)?.[0];
   const short = ending ? metric.replace(ending, "") : metric;
@@ -125,7 +125,7 @@ export function spoken(metric: string, unit: string): string {
 export const several = (number: number, one: string, many = `${one}s`): string =>
   `${count(number)} ${number === 1 ? one : many}`;
 
-/** Two values of a metric, their unit once where it is the same: `976.8 to 1023 tokens/s`. */
+/** Two values of a metric, with their unit once if it is the same: `976.8 to 1023 tokens/s`. */
 export function between(low: number, high: number, unit: string): string {
   const [first, second] = [withUnit(low, unit), withUnit(high, unit)];
   const [number = "", ...rest] = first.split(/\s/);

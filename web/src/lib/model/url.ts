@@ -1,5 +1,5 @@
-// Everything that a view shows is in the address, after the #, so that a link to it is permanent
-// and the page works under any path.
+// The address after the # holds everything that a view shows.  So links are permanent, and the page
+// works under any path.
 
 export interface Place {
   path: string[];
@@ -33,7 +33,7 @@ export function withQuery(place: Place, changes: Record<string, string | null>):
   return { path: place.path, query };
 }
 
-/** A list in one parameter; names may hold commas. */
+/** A list in one parameter; names may contain commas. */
 export const parseList = (text: string | undefined): string[] =>
   text ? text.split(",").map(decoded).filter(Boolean) : [];
 export const formatList = (items: readonly string[]): string =>

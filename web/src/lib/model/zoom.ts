@@ -1,11 +1,11 @@
-// The stretch of time that is looked at.
+// The visible range of time.
 
 export interface Range {
   start: number;
   end: number;
 }
 
-/** Closer than this a nanosecond no longer fits into a number. */
+/** Nanoseconds; in a narrower range a JavaScript number is too coarse. */
 export const NARROWEST = 20_000;
 
 export const span = (range: Range): number => range.end - range.start;
@@ -13,7 +13,7 @@ export const same = (a: Range, b: Range): boolean => a.start === b.start && a.en
 export const overlaps = (a: Range, b: Range): boolean => a.start < b.end && b.start < a.end;
 export const contains = (outer: Range, inner: Range): boolean => outer.start <= inner.start && inner.end <= outer.end;
 
-/** Within the whole, and never narrower than can be told. */
+/** Inside the whole, and never narrower than NARROWEST. */
 export function clamp(range: Range, whole: Range): Range {
   const width = Math.min(Math.max(range.end - range.start, NARROWEST), Math.max(span(whole), NARROWEST));
   const middle = (range.start + range.end) / 2;
@@ -21,7 +21,7 @@ export function clamp(range: Range, whole: Range): Range {
   return { start, end: start + width };
 }
 
-/** `factor` < 1 looks closer; what is at `at` stays there. */
+/** `factor` < 1 zooms in; the time `at` keeps its position. */
 export function zoomed(range: Range, factor: number, at: number, whole: Range): Range {
   const width = Math.max(span(range) * factor, NARROWEST);
   const left = ((at - range.start) / span(range)) * width;
@@ -31,7 +31,7 @@ export function zoomed(range: Range, factor: number, at: number, whole: Range): 
 export const panned = (range: Range, by: number, whole: Range): Range =>
   clamp({ start: range.start + by, end: range.end + by }, whole);
 
-/** A bit more on either side, so that a small move needs no new data. */
+/** A bit wider on either side, so that a small move needs no new data. */
 export function widened(range: Range, share: number, whole: Range): Range {
   const more = span(range) * share;
   return { start: Math.max(range.start - more, whole.start), end: Math.min(range.end + more, whole.end) };
@@ -42,7 +42,7 @@ export const toPixel = (time: number, range: Range, width: number): number =>
 export const toTime = (pixel: number, range: Range, width: number): number =>
   range.start + (pixel / width) * span(range);
 
-/** From the address; null if it does not say one. */
+/** From the address; null if there is none. */
 export function parseRange(from: string | undefined, to: string | undefined): Range | null {
   const [start, end] = [Number(from), Number(to)];
   return from && to && Number.isFinite(start) && Number.isFinite(end) && start < end ? { start, end } : null;

@@ -6,7 +6,7 @@ import Timeline from "./Timeline.svelte";
 
 export interface TabProps {
   run: RunDetail;
-  /** Grows whenever something of the run has changed: read it in an effect to fetch again. */
+  /** Increases when the run has changed: read it in an effect to fetch again. */
   news: number;
 }
 
@@ -14,7 +14,7 @@ export interface Tab {
   id: string;
   title: string;
   component?: Component<TabProps>;
-  /** Instead of `component`, for what is only loaded when it is opened. */
+  /** Instead of `component`: loaded when the tab is first opened. */
   load?: () => Promise<{ default: Component<TabProps> }>;
 }
 
