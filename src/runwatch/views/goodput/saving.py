@@ -28,15 +28,37 @@ from runwatch.views.goodput.steps.track import Track
 
 _LENGTH: Final = struct.Struct("<I")
 _CODES: Final = frozenset("qB")
+_PACKAGE: Final = Path(__file__).parents[2]
+_SOURCES: Final = (
+    "entries.py", "record", "rows.py", "vectors.py", "views/devices.py", "views/goodput",
+    "views/life.py", "views/pace.py", "views/runs.py", "views/times.py",
+)  # fmt: skip
+"""Files and folders of the package that decide an account's numbers: this folder and all that its
+modules import."""
 
 
 @cache
 def rules() -> str:
-    """Changes whenever the code does that makes accounts: their numbers might then be others."""
-    found = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py*")):
-        found.update(path.name.encode() + b"\0" + path.read_bytes())
-    return found.hexdigest()
+    """A digest of the code that makes accounts.  Other code may make other numbers."""
+    return rules_of(_PACKAGE)
+
+
+def rules_of(package: Path) -> str:
+    """The digest for the `runwatch` package that lies in this folder."""
+    digest = hashlib.sha256()
+    for path in sources(package):
+        name = path.relative_to(package).as_posix()
+        digest.update(name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def sources(package: Path) -> list[Path]:
+    """In an order that is the same on every machine."""
+    paths = [package / source for source in _SOURCES]
+    folders = [path.rglob("*.py*") for path in paths if path.is_dir()]
+    files = [path for path in paths if path.is_file()]
+    inner = [path for folder in folders for path in folder if path.is_file()]
+    return sorted(path for path in (*files, *inner) if path.parent.name != "__pycache__")
 
 
 # ── bytes ──────────────────────────────────────────────────────────────────────────────────────

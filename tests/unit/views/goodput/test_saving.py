@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 from array import array
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import runwatch
 from runwatch.views.goodput.account import Goodput
 from runwatch.views.goodput.drawing import draw_up
 from runwatch.views.goodput.facts import Scribe
@@ -16,8 +19,10 @@ from runwatch.views.goodput.ledger import Ledger, Stale
 from runwatch.views.goodput.saving import (
     packed,
     rules,
+    rules_of,
     scribe_of_state,
     scribe_state,
+    sources,
     unpacked,
 )
 from tests.unit.views.goodput.histories import FORMS, histories
@@ -82,6 +87,62 @@ def test_what_was_not_packed_is_refused() -> None:
 def test_rules_are_named_by_the_code() -> None:
     assert len(rules()) == 64
     assert rules() == rules()
+
+
+PACKAGE = Path(runwatch.__file__).parent
+
+
+def modules_behind(folder: str) -> set[Path]:
+    """All modules of the package that this folder's modules import, directly or not."""
+    waiting = list((PACKAGE / folder).rglob("*.py"))
+    modules = set(waiting)
+    while waiting:
+        for module in imported_by(waiting.pop()) - modules:
+            modules.add(module)
+            waiting.append(module)
+    return modules
+
+
+def imported_by(module: Path) -> set[Path]:
+    statements = [
+        node
+        for node in ast.walk(ast.parse(module.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("runwatch.")
+    ]
+    names = {str(node.module) for node in statements}
+    names |= {f"{node.module}.{alias.name}" for node in statements for alias in node.names}
+    places = [PACKAGE.joinpath(*name.split(".")[1:]) for name in names]
+    files = [file for at in places for file in (at.with_suffix(".py"), at / "__init__.py")]
+    return {file for file in files if file.is_file()}
+
+
+def test_rules_cover_every_module_that_an_account_is_made_with() -> None:
+    modules = modules_behind("views/goodput")
+    assert PACKAGE / "views/goodput/steps/judging.py" in modules
+    assert PACKAGE / "record/life.py" in modules
+    assert modules - set(sources(PACKAGE)) == set()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    ["views/goodput/drawing.py", "views/goodput/steps/judging.py", "record/life.py", "entries.py"],
+)
+def test_rules_change_with_the_code(changed: str, tmp_path: Path) -> None:
+    for path in sources(PACKAGE):
+        copy = tmp_path / path.relative_to(PACKAGE)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(path.read_bytes())
+    assert rules_of(tmp_path) == rules()
+    (tmp_path / changed).write_bytes((tmp_path / changed).read_bytes() + b"\n# changed\n")
+    assert rules_of(tmp_path) != rules()
+
+
+def test_rules_stay_when_python_compiles_the_code(tmp_path: Path) -> None:
+    before = rules_of(tmp_path)
+    compiled = tmp_path / "views/goodput/__pycache__/drawing.cpython-311.pyc"
+    compiled.parent.mkdir(parents=True)
+    compiled.write_bytes(b"compiled")
+    assert rules_of(tmp_path) == before
 
 
 # ── scribes ────────────────────────────────────────────────────────────────────────────────────
