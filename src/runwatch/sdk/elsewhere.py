@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any, Final
 
 from runwatch.journal.writer import JournalWriter
+from runwatch.record.life import RunEnd
 from runwatch.sdk import front
 from runwatch.sdk.guard import tally
 from runwatch.sdk.identity import Identity
@@ -61,5 +62,5 @@ class Elsewhere(Run):
     def _open(self) -> JournalWriter | None:
         return None
 
-    def _end(self, status: str, **_: Any) -> None:
+    def _end(self, end: RunEnd) -> None:
         """It belongs to another process, which ends it."""

@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from operator import methodcaller
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from runwatch.record import RunId
 from runwatch.sdk import launch
 from runwatch.sdk.guard import attempt, front, guarded, tally, text_of
 from runwatch.sdk.identity import Identity, identify, slug
-from runwatch.sdk.kinds import Kind
 from runwatch.sdk.run import Run
 from runwatch.sdk.step import Spanning
 from runwatch.sdk.step import data as step_data
@@ -23,6 +22,9 @@ from runwatch.sdk.values.config import ConfigDict
 from runwatch.sdk.values.intake import Waiting
 from runwatch.sdk.values.numbers import step_number
 from runwatch.sdk.values.plain import config_values
+
+if TYPE_CHECKING:  # a training process does not load the views
+    from runwatch.views.goodput.classes import Kind
 
 T = TypeVar("T")
 AnyRun = TypeVar("AnyRun", bound=Run)

@@ -1,16 +1,13 @@
 """The span names that the goodput account knows.
 
-A span of one of these kinds is counted in the class of that name.  Any other name is its own class,
+A span of one of these kinds is counted in the class of that name (`Kind` in
+`views/goodput/classes.py` has them all).  Any other name is its own class,
 under exactly that name.  Nothing is guessed: "eval" is not "evaluation".
 """
 
 from __future__ import annotations
 
-from typing import Final, get_args
-
-from runwatch.views.goodput.classes import Kind as Kind
-
-KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+from typing import Final
 
 DATA_LOADING: Final = "data_loading"
 CHECKPOINT_SAVE: Final = "checkpoint_save"

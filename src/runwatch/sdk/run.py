@@ -20,7 +20,7 @@ from runwatch.sdk.faults import mind_faults, unwatch_faults, watch_faults
 from runwatch.sdk.guard import attempt, guarded, tally, text_of
 from runwatch.sdk.hooks.install import Hooks
 from runwatch.sdk.identity import Identity
-from runwatch.sdk.kinds import DATA_LOADING, USEFUL, Kind
+from runwatch.sdk.kinds import DATA_LOADING, USEFUL
 from runwatch.sdk.place import open_journal
 from runwatch.sdk.quick import any_step, steps
 from runwatch.sdk.step import (
@@ -50,6 +50,7 @@ from runwatch.sdk.values.units import UNITS
 if TYPE_CHECKING:
     from runwatch.sdk.control import Control
     from runwatch.sdk.profiling.profiling import Profiler, ProgramProfile
+    from runwatch.views.goodput.classes import Kind
 
 T = TypeVar("T")
 
@@ -219,7 +220,7 @@ class Run(Intake):
                 "finish status", f"status {text_of(status)} is not one of {', '.join(STATUSES)}"
             )
             reason, status = reason or text_of(status), None
-        self._end(status or "completed", reason=reason, explicit=True, done=True)
+        self._end(_ending(status or "completed", reason=reason, explicit=True, done=True))
 
     def __enter__(self) -> Self:
         return self
@@ -231,7 +232,7 @@ class Run(Intake):
         traceback: TracebackType | None,
     ) -> None:
         status, exception = ("completed", "") if error is None else describe(error)
-        self._end(status, exception=exception, explicit=True, done=self._is_done())
+        self._end(_ending(status, exception=exception, explicit=True, done=self._is_done()))
 
     # ── beginning ─────────────────────────────────────────────────────────────────────────────
 
@@ -492,11 +493,11 @@ class Run(Intake):
         """Uncaught: recorded at once, since what follows (other threads, exit) may hang."""
         if (not self._is_child or self._is_detached) and not self._finished:
             status, exception = describe(error)
-            self._record_end(status, exception=exception, explicit=False)
+            self._record_end(_ending(status, exception=exception))
 
     def _on_exit(self, error: BaseException | None) -> None:
         status, exception = ("completed", "") if error is None else describe(error)
-        self._end(status, exception=exception, explicit=False, done=self._is_done())
+        self._end(_ending(status, exception=exception, done=self._is_done()))
         farewell.wait()
 
     def _is_done(self) -> bool | None:
@@ -506,26 +507,12 @@ class Run(Intake):
         return self._exhausted
 
     @guarded("finish")
-    def _end(
-        self,
-        status: str,
-        *,
-        reason: str | None = None,
-        exception: str = "",
-        explicit: bool,
-        done: bool | None = None,
-    ) -> None:
+    def _end(self, end: RunEnd) -> None:
         if self._finished or self._finishing:
             return
-
-        def tell() -> None:
-            self._record_end(
-                status, reason=reason, exception=exception, explicit=explicit, done=done
-            )
-
         if self._is_child:
             if self._is_detached and self._writer is not None:
-                tell()
+                self._record_end(end)
             self._close_child()
             return
         self._finishing = True
@@ -536,35 +523,19 @@ class Run(Intake):
             self._collector.finish(DRAIN_SECONDS)
             if self._open() is not None:
                 self._collect()
-            tell()
+            self._record_end(end)
             self._shut()
         finally:
             self._finishing = False
 
-    def _record_end(
-        self,
-        status: str,
-        *,
-        reason: str | None = None,
-        exception: str = "",
-        explicit: bool,
-        done: bool | None = None,
-    ) -> None:
+    def _record_end(self, end: RunEnd) -> None:
         if self.status != "running":
             return
-        self.status = status
+        self.status = end.status
         writer = self._open()
-        if writer is None:
-            return
-        end = RunEnd(
-            status,
-            explicit,
-            done if status == "completed" else None,
-            text(text_of(reason))[:2000] if reason else None,
-            text(exception) if exception else None,
-        )
-        self._report()
-        writer.tell(end, scope=self._scope)
+        if writer is not None:
+            self._report()
+            writer.tell(end, scope=self._scope)
 
     def _shut(self) -> None:
         self._finished = True
@@ -605,3 +576,20 @@ class Run(Intake):
         self._forget_ids()
         if writer is not None:
             writer.close()
+
+
+def _ending(
+    status: str,
+    *,
+    reason: str | None = None,
+    exception: str = "",
+    explicit: bool = False,
+    done: bool | None = None,
+) -> RunEnd:
+    return RunEnd(
+        status,
+        explicit,
+        done if status == "completed" else None,
+        text(text_of(reason))[:2000] if reason else None,
+        text(exception) if exception else None,
+    )

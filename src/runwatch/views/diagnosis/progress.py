@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 
 from runwatch.record import BEGIN
 from runwatch.views.diagnosis.usual import FEW, Usual
+from runwatch.views.goodput.classes import SPAN_CLASSES
 from runwatch.views.pace import PAUSE_MARGIN, Limits, nanoseconds, stall_ns
 from runwatch.views.times import to_the_second
 
@@ -23,19 +24,7 @@ DATA_LOADING: Final = "data_loading"
 BACKGROUND: Final = "/background"
 USEFUL: Final = "/useful"
 """The end of the names of spans that count as productive; people see the name without it."""
-LONG_SPANS: Final = frozenset(
-    (
-        "accelerator_init",
-        "training_preparation",
-        "checkpoint_save",
-        "checkpoint_restore",
-        "evaluation",
-        "compile",
-        "elastic_slice_down",
-        "elastic_scale_up",
-        "elastic_reinitialization",
-    )
-)
+LONG_SPANS: Final = frozenset(SPAN_CLASSES) - {"data_loading"}
 """Spans during which a run is expected to take no step for a long time."""
 
 MOST_NAMES: Final = 1000
