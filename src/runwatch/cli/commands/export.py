@@ -14,15 +14,10 @@ example:
 from __future__ import annotations
 
 import argparse
-import codecs
-import sys
 from pathlib import Path
 
 from runwatch.cli import source
-from runwatch.cli.pictures.progress import progress
-from runwatch.errors import UsageError
-from runwatch.files import written
-from runwatch.terminal import shown
+from runwatch.cli.output import check_export, export
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,42 +35,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    output: Path | None = arguments.output
-    if output is None and arguments.format == "parquet" and sys.stdout.isatty():
-        raise UsageError("a terminal cannot show Parquet: name a file with -o FILE")
-    if output is not None:
-        check_output(output, force=arguments.force)
+    check_export(arguments)
     with source.open_source(arguments) as head:
         path = f"/runs/{arguments.run_name}/export"
         chunks = head.stream(path, format=arguments.format, metric=arguments.metric)
-        if output is None:
-            for chunk in _for_terminal(chunks) if sys.stdout.isatty() else chunks:
-                sys.stdout.buffer.write(chunk)
-            sys.stdout.buffer.flush()
-            return 0
-        write_file(output, chunks)
-    print(f"Wrote {output}")
+        export(chunks, arguments.output)
     return 0
-
-
-def _for_terminal(chunks: source.Chunks) -> source.Chunks:
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    for chunk in chunks:
-        yield shown(decoder.decode(chunk)).encode()
-
-
-def check_output(output: Path, *, force: bool) -> None:
-    if output.exists() and not force:
-        raise UsageError(f"{output} already exists: replace it with --force")
-    if not output.parent.is_dir():
-        raise UsageError(f"no such directory: {output.parent}")
-
-
-def write_file(output: Path, chunks: source.Chunks) -> None:
-    with (
-        written(output, mode=0o666) as file,  # the user's umask applies
-        progress(f"writing {output}", "kB") as step,
-    ):
-        for chunk in chunks:
-            file.write(chunk)
-            step(max(1, len(chunk) // 1000))

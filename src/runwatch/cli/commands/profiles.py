@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from runwatch.cli import source
-from runwatch.cli.commands.export import check_output, write_file
+from runwatch.cli.output import check_output, write_file
 from runwatch.cli.pictures import tables
 from runwatch.cli.pictures.progress import progress
 from runwatch.cli.pictures.traces import show_summary

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from runwatch.cli import session_import, source
-from runwatch.cli.commands.export import check_output, write_file
+from runwatch.cli.output import check_export, export, write_file
 from runwatch.cli.pictures import tables
 from runwatch.errors import UsageError
 from runwatch.exports.figure import check_drawing, draw
@@ -142,23 +142,13 @@ def print_sessions(sessions: list[dict[str, Any]]) -> None:
 
 
 def _export(head: source.Source, arguments: argparse.Namespace) -> int:
-    output: Path | None = arguments.output
-    if output is None and arguments.format == "parquet" and sys.stdout.isatty():
-        raise UsageError("a terminal cannot show Parquet: name a file with -o FILE")
-    if output is not None:
-        check_output(output, force=arguments.force)
+    check_export(arguments)
     chunks = head.stream(
         f"/sessions/{check_name(arguments.name)}/export",
         format=arguments.format,
         compat=arguments.compat,
     )
-    if output is None:
-        for chunk in chunks:
-            sys.stdout.buffer.write(chunk)
-        sys.stdout.buffer.flush()
-        return 0
-    write_file(output, chunks)
-    print(f"Wrote {output}")
+    export(chunks, arguments.output)
     return 0
 
 

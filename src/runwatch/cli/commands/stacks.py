@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from runwatch.cli import source
-from runwatch.cli.commands.export import check_output, write_file
+from runwatch.cli.output import check_output, write_file
 from runwatch.cli.pictures import tables
 from runwatch.cli.pictures.stacks import print_incident, print_report, print_stacks
 from runwatch.errors import NotFound, UsageError

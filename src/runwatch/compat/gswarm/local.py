@@ -155,8 +155,8 @@ def _say_what_is_here(settings: Any) -> None:
 
 def recover(arguments: argparse.Namespace) -> int:
     from runwatch.cli import source
-    from runwatch.cli.commands.export import write_file
     from runwatch.cli.commands.session import print_sessions
+    from runwatch.cli.output import write_file
     from runwatch.views.sessions import check_name
 
     if arguments.import_pkl is not None:
