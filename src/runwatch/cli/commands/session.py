@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from runwatch.cli import session_import, source
-from runwatch.cli.output import check_export, export, write_file
+from runwatch.cli.output import check_export, check_output, export, write_file
 from runwatch.cli.pictures import tables
 from runwatch.errors import UsageError
 from runwatch.exports.figure import check_drawing, draw
