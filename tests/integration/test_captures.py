@@ -391,7 +391,7 @@ def test_the_command(
     head = ["--head", f"http://127.0.0.1:{site.http_port}"]
     assert main(["capture", RUN, "--duration", "300", "--ranks", "0-1,4", *head]) == 0
     said = capsys.readouterr().out
-    assert "2 of 3 captured, at the same time for" in said
+    assert "2 of 3 captured; all at the same time for" in said
     assert "nothing to trace" in said and "aten::" in said
     assert f"open: http://127.0.0.1:{site.http_port}/viewers/trace?run=" in said
     assert main(["capture", RUN, "--preflight", "--json", *head]) == 0

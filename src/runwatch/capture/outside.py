@@ -351,7 +351,7 @@ class _Looking:
             return process.why_silent(now)
         notes = " ".join(self.notes)
         if "Unsupported version of Python" in notes:
-            return f"py-spy does not know the Python of process {self.facts.pid} yet"
+            return f"py-spy does not support the Python of process {self.facts.pid} yet"
         if "python version" in notes:
             return _not_python(now) + ", as far as py-spy can tell"
         if "ermission denied" in notes.lower():

@@ -261,12 +261,17 @@ class Run(Intake):
             executable=text(sys.executable or ""),
             **attempt("find out whose run it is", dict[str, Any](), collect.circumstances),
         )
-        writer.tell(start, scope=self._scope)
+        body = {**start.body(), **mapping(self._details())}
+        writer.event(start.KIND, body, scope=self._scope)
         if self.config:
             self._record_config()
         self._hooks.look()
         self._report()
         self._ask_for_agent()
+
+    def _details(self) -> Mapping[str, Any]:
+        """More fields of `run_start`, for readers outside the core: `compat/` has some."""
+        return {}
 
     def _open(self) -> JournalWriter | None:
         """This process's journal.  A forked child opens its own at its first record."""
