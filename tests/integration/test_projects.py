@@ -405,7 +405,7 @@ def test_profiles_are_brought_to_own_runs_alone(world: World) -> None:
     at, job = world.at, world.tokens["ingest"]
     assert keep(at, job, OURS) == ""
     for run in ("run-llama", "llama", "nobody"):
-        assert f"no run {run!r} of project 'ours' is known" in keep(at, job, run)
+        assert f"no run {run!r} is known here in project 'ours'" in keep(at, job, run)
     assert [p["session"] for p in http(at, f"/runs/{OURS}/profiles", MAIN)[1]["profiles"]] == [
         "brought"
     ]
