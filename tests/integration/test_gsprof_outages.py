@@ -29,7 +29,9 @@ RECORDED: Final = Path(__file__).parents[1] / "fixtures" / "replay" / "h200-10hz
 METRIC: Final = "gpu_utilization_percent"
 HERTZ: Final = 5
 MANY: Final = 2048
-DROPPED: Final = re.compile(r"no head has had \d+ records, and they are dropped")
+DROPPED: Final = re.compile(
+    r"the agent dropped \d+ of its records, the oldest, before a head had them"
+)
 EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 Sample = tuple[int, float]

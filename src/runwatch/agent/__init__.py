@@ -1,9 +1,9 @@
-"""The small process on each node: samples the host and its devices, sees processes live and die,
-ships journals to the head.
+"""The small process on each node.  It samples the host and its devices, sees how processes end,
+and ships journals to the head.
 
-`main.py` is the loop, `watch.py` learns how processes end, `collectors/` holds one source of
-numbers per file, `lanes.py` the threads that devices are read in, `attribution.py` knows whose
-device is whose, `queues/` asks schedulers how long jobs had waited, `settings.py` is what can be
-set.  It writes to a journal of its own (`book.py`) like any other producer; what it saw is stored
-by the same road as what the training process said.
+`main.py` is the loop.  `watch.py` learns how processes end.  `collectors/` holds one source of
+numbers per file, and `lanes.py` the threads that read devices.  `attribution.py` knows which run a
+device belongs to.  `queues/` asks schedulers how long jobs waited.  `settings.py` holds the
+settings.  The agent writes to its own journal (`book.py`) like any other producer, so its records
+reach the store by the same road as those of a training process.
 """

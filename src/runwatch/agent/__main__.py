@@ -1,4 +1,4 @@
-"""`python -m runwatch.agent`: how the SDK starts the node's agent; `runwatch agent` is the same."""
+"""`python -m runwatch.agent`: the SDK starts the agent so; `runwatch agent` does the same."""
 
 from __future__ import annotations
 
@@ -47,27 +47,33 @@ def _device_arguments(parser: argparse.ArgumentParser) -> None:
         "--device-hz",
         type=float,
         metavar="HZ",
-        help="how often a second accelerators are sampled, up to 20; 0 = not at all (default: 1)",
+        help="samples of accelerators per second, up to 20; 0 = none (default: 1)",
     )
     parser.add_argument(
         "--device-pcie",
         action="store_true",
         default=None,
-        help="PCIe rates also of GPUs without counters for them: blocks 40 ms each, every 10 s",
+        help="measure PCIe also on GPUs without counters for it: 40 ms each, every 10 s",
     )
     parser.add_argument(
         "--device-replay", type=Path, metavar="FILE", help="play this recording, not real devices"
     )
     parser.add_argument(
-        "--device-replay-count", type=int, metavar="N", help="so many (default: as recorded)"
+        "--device-replay-count",
+        type=int,
+        metavar="N",
+        help="how many devices to play (default: as many as recorded)",
     )
     parser.add_argument(
-        "--device-replay-speed", type=float, metavar="X", help="times as fast as recorded"
+        "--device-replay-speed",
+        type=float,
+        metavar="X",
+        help="how many times as fast as recorded (default: 1)",
     )
 
 
 def run(arguments: argparse.Namespace, argv: list[str]) -> bool:
-    """False when another agent of this node and user serves the directory already."""
+    """False when another agent of this node and user already serves the directory."""
     if arguments.detach:
         again = [argument for argument in argv if argument != "--detach"]
         command = [sys.executable, "-m", "runwatch.agent", *again]
@@ -81,7 +87,7 @@ def run(arguments: argparse.Namespace, argv: list[str]) -> bool:
     log_to_stderr("%(asctime)s %(levelname)s %(name)s: %(message)s")
     logs.spare()
     settings = load(AgentSettings, section="agent", flags=vars(arguments)).values
-    # Not the directory of whoever started us: it may be on a file system that wants unmounting.
+    # We leave the directory we were started in, lest we keep its file system from unmounting.
     settings = replace(
         settings,
         dir=settings.root.absolute(),

@@ -1,14 +1,14 @@
-"""Whose device it is: the run and rank whose processes hold it.
+"""Which run and rank a device belongs to: those of the processes that hold it.
 
-1. The driver names the processes that have a device open.  One of ours, or a descendant of one of
-   ours, makes the device its run's.
-2. In a container the driver may name no process, or the host's numbers for them, which mean
-   nothing there; some drivers name none at all.  Then a process of ours that has such a device
-   open holds those which its environment lets it see: all of them if its run has one process
-   here, else the one of its local rank.
+1. The driver names the processes that have a device open.  If one of them is a process of a run,
+   or its descendant, the device belongs to that run.
+2. Some drivers name no process.  In a container a driver may name none, or name the host's pids,
+   which mean nothing there.  Then the environment of each process that has such a device open
+   counts: the process holds all devices that it may see if it is its run's only one here, else
+   the device of its local rank.
 
-A device that one run holds is that run's; one that two runs hold, or a run and a stranger, is the
-host's.  What a program sets for itself after its start (os.environ) is not seen.
+A device that two runs hold, or a run and a stranger, belongs to the host.  Changes that a program
+makes to its own environment after its start (os.environ) are not seen.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ PROCESS: Final = "process"
 TREE: Final = "process tree"
 ENVIRONMENT: Final = "environment"
 _GENERATIONS: Final = 16
-# The kernel's number for the namespace that all others are in.
+# The kernel's number for the outermost PID namespace.
 _FIRST_NAMESPACE: Final = "pid:[4026531836]"
-# Daemons that have every device open for others, and compute nothing themselves.
+# Daemons that hold every device open for others, and compute nothing themselves.
 _SERVANTS: Final = ("nvidia-cuda-mps", "nvidia-persiste", "dcgm", "nv-hostengine")
 _LOCAL_RANK: Final = (
     "LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
@@ -44,7 +44,7 @@ class Match(NamedTuple):
 
 
 class Attribution:
-    """Collectors tell who holds what; the agent, who is alive.  Threads may ask at any time."""
+    """Collectors tell which pids hold a device; `targets` who is alive.  Any thread may ask."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Attribution:
             self._decide()
 
     def refresh(self) -> None:
-        """Processes came or went: a device is not its dead owner's until its driver notices."""
+        """Decide anew if processes came or went: the driver may notice the end of an owner late."""
         with self._lock:
             if self._alive() != self._seen:
                 self._decide()
@@ -121,11 +121,11 @@ class Attribution:
         return _joint(matches) if len({match.target.run for match in matches}) == 1 else NOBODY
 
     def _matches(self, held: Held, targets: Sequence[Target], sees_all: bool) -> list[Match]:
-        found = (self._match(pid, targets) for pid in held.pids or ())
-        # The host's number for a process may by chance be that of one of ours.
+        candidates = (self._match(pid, targets) for pid in held.pids or ())
+        # In a container the host's pid for a stranger may by chance be one of ours.
         return [
             match
-            for match in found
+            for match in candidates
             if match is not None
             and (sees_all or self._has_open(match.target.pid, held.nodes) is not False)
         ]
@@ -146,9 +146,9 @@ class Attribution:
         by_pid = {target.pid: target for target in targets}
         how, at = PROCESS, pid
         for _ in range(_GENERATIONS):
-            found = by_pid.get(at)
-            if found is not None:
-                return Match(found, how)
+            target = by_pid.get(at)
+            if target is not None:
+                return Match(target, how)
             at, how = self._parent(at), TREE
             if at <= 1:
                 return None
@@ -172,7 +172,7 @@ class Attribution:
             return True
 
     def _has_open(self, pid: int, nodes: tuple[str, ...]) -> bool | None:
-        """None when it cannot be told."""
+        """None when the process's files cannot be read."""
         folder = self._proc / str(pid) / "fd"
         try:
             with as_its_user(pid, proc=self._proc):
@@ -208,12 +208,12 @@ class _Wish(NamedTuple):
     """What a process's environment says about the devices it uses."""
 
     visible: tuple[str, ...] | None
-    """Numbers or (beginnings of) uuids; None: all."""
+    """Device numbers, uuids or beginnings of uuids; None: all devices."""
     local_rank: int | None
     local_size: int | None
 
     def devices(self, there_are: Sequence[Held], processes: int) -> list[str]:
-        """`processes`: how many of the run there are here, should it not say itself."""
+        """`processes`: how many of the run use such devices here.  `local_size` goes first."""
         ordered = sorted(there_are, key=lambda held: held.number)
         if self.visible is not None:
             ordered = [held for word in self.visible for held in ordered if _names(word, held)]
@@ -229,7 +229,7 @@ def _names(word: str, held: Held) -> bool:
 
 def _wish_in(environment: Mapping[str, str] | None, variables: tuple[str, ...]) -> _Wish:
     if environment is None:
-        return _Wish((), None, None)  # another user's: we do not guess
+        return _Wish((), None, None)  # not ours to read: do not guess
     words = next((environment[name] for name in variables if name in environment), None)
     visible = None
     if words is not None:
@@ -243,7 +243,7 @@ def _first(environment: Mapping[str, str], names: tuple[str, ...]) -> int | None
 
 
 def environment_of(pid: int, *, proc: Path = PROC) -> Mapping[str, str] | None:
-    """Of a process, as it began; None if it is not ours to read."""
+    """The environment a process began with; None if the agent may not read it."""
     try:
         with as_its_user(pid, proc=proc):
             data = (proc / str(pid) / "environ").read_bytes()
@@ -254,7 +254,7 @@ def environment_of(pid: int, *, proc: Path = PROC) -> Mapping[str, str] | None:
 
 
 def _joint(matches: Sequence[Match]) -> Owner:
-    """Several processes of one run: the lowest rank's, named with the others."""
+    """The lowest rank owns the device.  A label `ranks` names all ranks that hold it."""
     targets = sorted({m.target.pid: m.target for m in matches}.values(), key=_rank)
     first = targets[0]
     labels = dict(first.labels)

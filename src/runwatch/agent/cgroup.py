@@ -20,13 +20,13 @@ class MemoryCgroup:
     version: int
 
     def limit_bytes(self) -> int | None:
-        """The tightest limit on the way up; None when there is none."""
+        """The lowest limit of this group and those above it; None when none is set."""
         name = "memory.max" if self.version == 2 else "memory.limit_in_bytes"
         limits = [_number(folder / name) for folder in self._way_up()]
         return min((n for n in limits if n is not None and n < _UNLIMITED), default=None)
 
     def used_bytes(self) -> int | None:
-        """What cannot be given back at once: without the page cache that is not in use."""
+        """Memory that the kernel cannot take back at once: all but the inactive page cache."""
         names = ("memory.current", "inactive_file")
         if self.version == 1:
             names = ("memory.usage_in_bytes", "total_inactive_file")
@@ -35,7 +35,7 @@ class MemoryCgroup:
         return None if used is None else max(0, used - (cached or 0))
 
     def oom_kills(self) -> int | None:
-        """How many processes of the group the kernel has killed for want of memory."""
+        """How many processes of the group the kernel has killed because memory ran out."""
         name = "memory.events" if self.version == 2 else "memory.oom_control"
         return _field(self.directory / name, "oom_kill")
 
@@ -62,7 +62,7 @@ def memory_cgroup(
 
 
 def _existing(mount: Path, path: str, version: int, probe: str) -> MemoryCgroup | None:
-    # Inside a container the path may be the host's, while our group is the root of what we see.
+    # In a container the path may be the host's; our group is then the root of the mount.
     for directory in (mount / path.lstrip("/"), mount):
         if (directory / probe).exists():
             return MemoryCgroup(directory, mount, version)

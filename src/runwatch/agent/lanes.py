@@ -1,8 +1,8 @@
-"""Threads for what may hang: each device collector has its own.
+"""A thread for each device collector, because a collector may hang.
 
-A call into a driver can take for ever, when a board has failed or the driver is wedged.  Then its
-thread waits, and nothing else does: the other collectors go on, processes are watched, journals
-are shipped, and the book says who is stuck.
+A call into a driver may never return, when a board has failed or the driver is wedged.  Then only
+its thread waits: the other collectors go on, processes are watched, journals are shipped, and the
+book records which collector is stuck.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ END_SECONDS: Final = 2.0
 
 
 class Source(NamedTuple):
-    """One kind of device, and how to find out whether there is any."""
+    """One kind of device, and how to learn whether the host has any."""
 
     name: str
     present: Callable[[], bool]
-    """Costs next to nothing: a look into /dev."""
+    """Must cost next to nothing, as a look into /dev does."""
     open: Callable[[], Sequence[DeviceCollector]]
 
 
 class Edge(Protocol):
-    """What a lane has done for it by someone who catches everything.  None of these raises."""
+    """Calls a collector for a lane, and catches everything: none of these methods raises."""
 
     def open(self, source: Source) -> Sequence[DeviceCollector]: ...
     def round(self, collector: DeviceCollector, late_seconds: float) -> None: ...
@@ -64,7 +64,7 @@ class Lane:
 
 
 class StuckWatch:
-    """Entered around a call that may hang; someone else asks for news."""
+    """Entered around a call that may hang.  Another thread calls `news`."""
 
     def __init__(self, name: str, clock: Clock) -> None:
         self._name = name
@@ -79,7 +79,7 @@ class StuckWatch:
         self._since_ns = None
 
     def news(self) -> Iterator[Notice]:
-        """That it hangs, and that it goes on again; each is said once."""
+        """A notice when the call hangs, and one when it has returned; each once."""
         since = self._since_ns
         seconds = 0.0 if since is None else (self._clock.mono_ns() - since) / 1e9
         is_stuck = seconds > STUCK_SECONDS
@@ -91,7 +91,7 @@ class StuckWatch:
 
 
 class Lanes:
-    """All of them.  Also opening a library may hang, so a source is opened in a thread as well."""
+    """All lanes.  Opening a library may hang too, so a thread also opens each source."""
 
     def __init__(self, sources: Sequence[Source], edge: Edge, *, clock: Clock) -> None:
         self._sources = sources
@@ -104,19 +104,19 @@ class Lanes:
         self._tried_ns: dict[str, int] = {}
 
     def look(self) -> list[Notice]:
-        """Start what has appeared; hear who hangs."""
+        """Start lanes for devices that have appeared; return news of those that hang."""
         for source in self._sources:
             if self._is_to_be_tried(source) and source.present():
                 self._threads[source.name] = []
                 self._lanes[source.name] = []
                 self._start(source.name, source.name, partial(self._begin, source))
-        found = [incident for watch in self._watches.values() for incident in watch.news()]
+        news = [notice for watch in self._watches.values() for notice in watch.news()]
         for lanes in self._lanes.values():
-            found += [incident for lane in lanes for incident in lane.news()]
-        return found
+            news += [notice for lane in lanes for notice in lane.news()]
+        return news
 
     def stop(self) -> None:
-        """Waits a little.  A thread that hangs in a driver is left behind: it ends with us."""
+        """Waits a little.  A thread that hangs in a driver is left: it ends with the process."""
         self._stop.set()
         deadline = self._clock.mono_ns() + int(END_SECONDS * 1e9)
         for thread in [thread for some in self._threads.values() for thread in some]:

@@ -1,6 +1,6 @@
-"""Which TCP ports a process listens on, by what the kernel tells.
+"""Which TCP ports a process listens on, as the kernel lists them.
 
-A port in another network namespace than ours cannot be reached from here: none is told then.
+A process in another network namespace cannot be reached from here: it counts as having no ports.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _SOCKET: Final = re.compile(r"socket:\[(\d+)\]")
 class Port:
     number: int
     address: str
-    """host:port, as it is reached from this host."""
+    """host:port, by which this host reaches it."""
     anywhere: bool
-    """It listens on every interface."""
+    """Whether it listens on every interface."""
 
 
 def ports_of(pid: int, *, proc: Path = PROC) -> list[Port]:
     if not same_namespace(pid, "net", proc=proc):
         return []
     own = set(_inodes(pid, proc))
-    found = (port for inode, port in _listening(pid, proc) if inode in own)
-    return sorted(dict.fromkeys(found), key=lambda port: port.number)
+    ports = (port for inode, port in _listening(pid, proc) if inode in own)
+    return sorted(dict.fromkeys(ports), key=lambda port: port.number)
 
 
 def owners_of(number: int, *, proc: Path = PROC) -> list[int]:
-    """Processes that listen on this port of our network namespace, as far as we may see."""
+    """The processes, of those we may see, that listen on this port of our network namespace."""
     inodes = {inode for inode, port in _listening("self", proc) if port.number == number}
     if not inodes:
         return []
@@ -48,7 +48,7 @@ def owners_of(number: int, *, proc: Path = PROC) -> list[int]:
 
 
 def same_namespace(pid: int, kind: str, *, proc: Path = PROC) -> bool:
-    """Also when the kernel does not tell: most are."""
+    """Whether it is in ours.  Also True where the kernel does not tell: most processes are."""
     try:
         with as_its_user(pid, proc=proc):
             theirs = os.stat(proc / str(pid) / "ns" / kind)
@@ -65,7 +65,7 @@ def _inodes(pid: int, proc: Path) -> Iterator[int]:
             links = [link_at(folder / name) for name in os.listdir(folder)]
     except OSError:
         return
-    yield from (int(found[1]) for link in links if (found := _SOCKET.fullmatch(link)))
+    yield from (int(match[1]) for link in links if (match := _SOCKET.fullmatch(link)))
 
 
 def _listening(pid: int | str, proc: Path) -> Iterator[tuple[int, Port]]:

@@ -1,4 +1,4 @@
-"""One agent per node and user: whoever holds the lock file."""
+"""One agent per node and user: the one that holds the lock file."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from runwatch.journal.liveness import pid_namespace, this_host
 
 
 class AgentLock:
-    """`acquire` says whether we are the one; the kernel lets go when we die, however we die.
+    """`acquire` says whether we hold the lock.  The kernel releases it when we die, however we die.
 
-    What somebody else put in the lock's place, whoever holds it, is no agent of this user's.
+    A file that another user put in the lock's place does not count as an agent of this user.
     """
 
     def __init__(self, root: Path, host: str) -> None:
@@ -25,17 +25,17 @@ class AgentLock:
         self._fd: int | None = None
 
     def acquire(self) -> bool:
-        """Raises OSError where we can have none."""
+        """False when another agent holds the lock.  Raises OSError if the file cannot be opened."""
         private(self.path.parent.parent)
         with self._folder(make=True) as folder:
             fd = folder.keep(self.path.name)
         if not hold(fd):
             os.close(fd)
             return False
-        said = {"pid": os.getpid(), "pid_namespace": pid_namespace()}
-        with suppress(OSError):  # a full disk: the lock is what counts
+        holder = {"pid": os.getpid(), "pid_namespace": pid_namespace()}
+        with suppress(OSError):  # the disk is full: the lock holds without a text
             os.ftruncate(fd, 0)
-            os.pwrite(fd, json.dumps(said).encode(), 0)
+            os.pwrite(fd, json.dumps(holder).encode(), 0)
         self._fd = fd
         return True
 
@@ -43,19 +43,19 @@ class AgentLock:
         return shelf(self.path.parent.parent, FOLDER, make=make)
 
     def is_held(self) -> bool:
-        """By someone, now."""
+        """Whether any agent holds the lock now."""
         return is_held(self.path.parent.parent, self.path.name) is True
 
     def holder(self) -> int | None:
-        """The pid that wrote the file last; it is the holder's while the lock is held.
+        """The pid in the file: the holder's, while the lock is held.
 
-        None for one of another container: its number would be somebody else's here.
+        None for a holder in another container: here its pid is another process.
         """
         try:
             with self._folder() as folder:
-                said = json.loads(folder.text(self.path.name, owners=folder.ours()))
-            number = int(said["pid"])
-            return number if said.get("pid_namespace", 0) in (0, pid_namespace()) else None
+                holder = json.loads(folder.text(self.path.name, owners=folder.ours()))
+            number = int(holder["pid"])
+            return number if holder.get("pid_namespace", 0) in (0, pid_namespace()) else None
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
@@ -66,9 +66,9 @@ class AgentLock:
 
 
 def end_agents(root: Path, patience_seconds: float = 10.0) -> None:
-    """Ask our agents of a directory on this host to end, and wait until they have.
+    """Ask our agents of a directory on this host to end, and wait until they have ended.
 
-    One that was asked for and has not begun yet finds a note that it need not (`is_unwanted`).
+    An agent that is just starting finds a note not to (`is_unwanted`).
     """
     names: list[str] = []
     with suppress(OSError), shelf(root, FOLDER, make=True) as folder:
@@ -85,13 +85,15 @@ def end_agents(root: Path, patience_seconds: float = 10.0) -> None:
             holder = lock.holder()
             if holder is not None and holder != asked:
                 asked = holder
-                # One that has the lock and has not said so yet: the file names the last one.
+                # A new holder may not have written its pid yet: then this is the last one's.
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(holder, signal.SIGTERM)
             time.sleep(0.02)
 
 
 def is_unwanted(root: Path, asked_ns: int) -> bool:
-    """Whether all agents were ended after one was asked for."""
-    # Unless the clock was set back.
+    """Whether `end_agents` was called after this agent was asked for.
+
+    A call in the future does not count: then the clock was set back.
+    """
     return asked_ns < ended_ns(root, this_host()) <= time.time_ns()

@@ -1,10 +1,10 @@
 """The agent's loop: look for processes, sample, record how they ended, ship, tidy up.
 
-The host is sampled in the loop itself, devices in lanes of their own (`lanes.py`); `book.py` is
-where both write, `attribution.py` knows whose device is whose.
+The loop itself samples the host; threads sample the devices (`lanes.py`).  Both write to `book.py`.
+`attribution.py` knows which run a device belongs to.
 
-One of the two places in Runwatch that catch everything: one failing collector leaves the others
-running, and says so once in the journal.
+This is one of the two places in Runwatch that catch every exception: when one collector fails, the
+others go on, and the journal says so once.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from runwatch.agent.neighbours import seen_from_here, whose
 from runwatch.agent.note import StatusNote
 from runwatch.agent.own_log import shorten
 from runwatch.agent.queues import SCHEDULERS
-from runwatch.agent.queues.desk import QueueDesk, Said
+from runwatch.agent.queues.desk import QueueDesk, QueueEvent
 from runwatch.agent.settings import AgentSettings
 from runwatch.agent.syncing import DiskSync
 from runwatch.agent.watch import Exit, ProcessWatch
@@ -80,7 +80,7 @@ from runwatch.ship.courier import Courier
 from runwatch.ship.tail import FAILURES, Tail
 
 TIDY_SECONDS: Final = 30.0
-SAY_SECONDS: Final = 60.0
+WARN_SECONDS: Final = 60.0
 SEGMENTS: Final = 8
 MOST_ASIDE: Final = 1_000
 POLL_SECONDS: Final = 0.25
@@ -99,8 +99,8 @@ class Agent:
         sources: Sequence[Source] | None = None,
         stop: threading.Event | None = None,
     ) -> None:
-        """`sources`: the devices to look for, if not those that the settings name; `stop` is set by
-        who wants it to end."""
+        """`sources`: the devices to look for, in place of those that the settings name.  `stop`:
+        the caller sets it to end the agent."""
         self.settings = settings
         self.host = settings.host or this_host()
         self._clock = clock
@@ -111,9 +111,9 @@ class Agent:
         self._unwatched: list[Origin] = []
         self._known: dict[JournalId, Target] = {}
         self._users: dict[JournalId, int | None] = {}
-        """Whose the processes are that we watch."""
+        """Journal -> the user of its process; None: the process had ended."""
         self._aside: dict[JournalId, str] = {}
-        """Journals that are left alone, and why, as was told last."""
+        """Journal -> why it is set aside, as recorded last."""
         self._targets: tuple[Target, ...] = ()
         self._attribution = Attribution(lambda: self._targets, changed=self._owner_changed)
         self._collectors = [make(settings.root, lambda: self._targets) for make in COLLECTORS]
@@ -122,7 +122,7 @@ class Agent:
         self._queues = QueueDesk(SCHEDULERS, clock=clock)
         self._moved = Neighbour(settings, self.host, clock)
         self._sync = DiskSync(settings.root, period_seconds=settings.sync_seconds, clock=clock)
-        self._dropped = self._said_dropped_ns = self._dropped_of_others = 0
+        self._dropped = self._warn_dropped_ns = self._dropped_of_others = 0
         self._note = StatusNote(settings, self.host, clock)
         self._failed: set[str] = set()
         context = Context(settings.root, self.host, clock, lambda: self._targets, self._book.event)
@@ -143,7 +143,7 @@ class Agent:
         return JournalWriter(
             root,
             self._origin(),
-            # The oldest goes a segment at a time: not too much of the whole.
+            # A full journal drops its oldest segment: it must be a small part of the whole.
             segment_bytes=min(DEFAULT_SEGMENT_BYTES, own // SEGMENTS),
             budget_bytes=own,
             clock=self._clock,
@@ -177,7 +177,7 @@ class Agent:
         )
 
     def _token(self) -> str:
-        """Ours, or what a head of this user left beside the journals."""
+        """The token that is set, or the one that a head of this user left beside the journals."""
         return token_for(self.settings.head, self.settings.root, self.settings.token)
 
     def _make_courier(self) -> Courier | None:
@@ -223,7 +223,7 @@ class Agent:
                 if self._is_idle():
                     break
         finally:
-            for gone in self._watch.poll(0):  # found by the last look, or gone since
+            for gone in self._watch.poll(0):  # those that ended since the last poll
                 self._record_exit(gone)
             self._kineto.stop()
             self._sync.stop()
@@ -233,8 +233,8 @@ class Agent:
             self._end(shipping)
 
     def _wait(self, seconds: float) -> bool:
-        """Until the next tick or the stop; who ends meanwhile is recorded at once, since the
-        order in which ranks went down tells which one took the others along."""
+        """Wait until the next tick or the stop.  The end of a process is recorded at once: the
+        order in which ranks ended tells which one took the others down."""
         deadline = self._clock.mono_ns() + int(seconds * 1e9)
         while not self._stop.is_set():
             left = (deadline - self._clock.mono_ns()) / 1e9
@@ -265,13 +265,13 @@ class Agent:
     def _has_shipped(self, closed_ns: int) -> bool:
         shipper = self._shipper
         if shipper is None or not shipper.connected:
-            return True  # nobody to wait for: the journals stay, the next agent goes on
+            return True  # no head: the journals stay, and the next agent sends them
         return shipper.has_all_of(self._book.journal, closed_ns) and shipper.all_acknowledged()
 
     # ── processes ─────────────────────────────────────────────────────────────────────────────
 
     def _look(self) -> None:
-        """Take new processes under watch."""
+        """Begin to watch new processes."""
         came = [followed.origin for followed in self._tail.discover()]
         waiting, self._unwatched = self._unwatched, []
         to_watch = [*waiting, *filter(self._is_to_be_watched, came)]
@@ -288,44 +288,46 @@ class Agent:
 
     def _add(self, origin: Origin) -> None:
         try:
-            found = whose(origin, self._directory(origin))
-            if not found.stranger:
-                self._users[origin.journal] = found.uid
+            owner = whose(origin, self._directory(origin))
+            if not owner.stranger:
+                self._users[origin.journal] = owner.uid
                 self._watch.add(origin)
         except (FileNotFoundError, Refused) as error:
-            logger.warning("journal %s is gone: %s", origin.journal, error)
+            logger.warning(
+                "journal %s cannot be opened, its process is not watched: %s", origin.journal, error
+            )
             return
         except OSError as error:
             self._cannot_watch([origin], error)
             return
-        if found.stranger:
+        if owner.stranger:
             logger.warning(
-                "journal %s says that it is of process %d, %s: we do not look at it",
+                "journal %s names process %d, %s: the agent does not watch that process",
                 origin.journal,
                 origin.pid,
-                found.stranger,
+                owner.stranger,
             )
 
     def _cannot_watch(self, origins: Sequence[Origin], error: OSError) -> None:
-        """Too many open files, most likely: at the next look, perhaps."""
+        """Most likely too many files are open.  The next look tries again."""
         self._unwatched += origins
         if "watch" not in self._failed:
             self._failed.add("watch")
-            logger.warning("processes cannot be watched at the moment: %s", error)
+            logger.warning("%d processes cannot be watched yet: %s", len(origins), error)
 
     def _tell_aside(self) -> None:
-        """Which journals are left alone, each when that begins and ends; not for ever more."""
+        """Record each journal that is set aside, when that begins and when it ends."""
         both = self._tail.aside() + (self._shipper.aside() if self._shipper else [])
         now = {aside.journal: aside.why for aside in both[:MOST_ASIDE]}
         for journal in sorted(now.keys() | self._aside.keys()):
             if now.get(journal) != self._aside.get(journal):
                 state = JournalAside.ASIDE if journal in now else JournalAside.BACK
-                told = JournalAside(journal, now.get(journal, ""), state, __version__)
-                self._book.tell(told)
+                change = JournalAside(journal, now.get(journal, ""), state, __version__)
+                self._book.tell(change)
         self._aside = now
 
     def has_missed_someone(self) -> bool:
-        """Asked in the end: whether a process has come since the last look."""
+        """Whether a process has come since the last look.  Asked after the loop has ended."""
         came = [followed.origin for followed in self._tail.discover(surely=True)]
         self._tail.close()
         return any(map(self._is_to_be_watched, came))
@@ -335,7 +337,7 @@ class Agent:
 
     def _record_exit(self, gone: Exit) -> None:
         journal = gone.origin.journal
-        told = ProcessExit(
+        process_exit = ProcessExit(
             journal=journal,
             pid=gone.origin.pid,
             code=gone.code,
@@ -346,27 +348,27 @@ class Agent:
             fault=self._fault(gone) or None,
         )
         target = self._target(gone.origin)
-        self._book.tell(told, target.scope if target else 0)
+        self._book.tell(process_exit, target.scope if target else 0)
         if target is not None:
             self._read_dumps(target, ended=True)
         self._known.pop(journal, None)
         self._users.pop(journal, None)
         self._know_targets()
         try:
-            # For an agent that comes after us: this end has been recorded.
+            # This tells the next agent that the end is recorded.
             with journal_folder(self._directory(gone.origin)) as folder:
-                folder.write(ENDED, json.dumps(told.body()).encode(), give=True)
+                folder.write(ENDED, json.dumps(process_exit.body()).encode(), give=True)
         except OSError as error:
             logger.warning("cannot note the end of %s: %s", journal, error)
 
     def _fault(self, gone: Exit) -> str:
-        """Of what it died, where the exit status need not be the answer."""
+        """The fault the process died of, where the exit status may not tell."""
         if gone.signal not in FATAL and (gone.signal is not None or gone.code is not None):
             return ""
         return dumps.last_fault(self._directory(gone.origin))
 
     def _read_dumps(self, target: Target, *, ended: bool) -> None:
-        """Stacks that the process wrote by itself: of a fault, or one of its periodic dumps."""
+        """Record stacks that the process itself wrote: at a fault, or in its periodic dumps."""
         journal = self.settings.root / "journals" / target.labels["journal"]
         rank = int(target.labels["rank"])
         try:
@@ -376,11 +378,11 @@ class Agent:
             self._has_failed("dumps", error)
 
     def _directory(self, origin: Origin) -> Path:
-        """The tail follows none that calls itself by another name than its directory has."""
+        """The id is safe in a path: the tail follows only journals named like their directory."""
         return self.settings.root / "journals" / origin.journal
 
     def _target(self, origin: Origin) -> Target | None:
-        """A process and its part in a run; None until it says which."""
+        """A process and its part in a run; None until its journal names the run."""
         known = self._known.get(origin.journal)
         if known is not None:
             return known
@@ -412,14 +414,14 @@ class Agent:
             reader.close()
 
     def _know_targets(self) -> None:
-        """Every live process of a run, for collectors; replaced as a whole, other threads look."""
-        found = (self._target(origin) for origin in self._watch.watched())
-        self._targets = tuple(target for target in found if target is not None)
+        """Tell collectors each live process of a run.  Replace the tuple: other threads read it."""
+        targets = (self._target(origin) for origin in self._watch.watched())
+        self._targets = tuple(target for target in targets if target is not None)
         self._attribution.refresh()
 
-    def _tell_queues(self, said: Sequence[Said]) -> None:
-        for each in said:
-            self._book.tell(each.message, each.target.scope)
+    def _tell_queues(self, events: Sequence[QueueEvent]) -> None:
+        for event in events:
+            self._book.tell(event.message, event.target.scope)
 
     # ── numbers ───────────────────────────────────────────────────────────────────────────────
 
@@ -427,7 +429,7 @@ class Agent:
         return max(0.0, (self._clock.mono_ns() - tick.scheduled_ns) / 1e9)
 
     def round(self, collector: Collector, late_seconds: float) -> None:
-        """Collect once and write it down, with the time at which it began.  Never raises."""
+        """Collect once and record the samples, with the time at which it began.  Never raises."""
         begun = self._clock.mono_ns()
         late = Sample("agent_late_seconds", late_seconds, "s", "", {"collector": collector.name})
         try:
@@ -435,11 +437,11 @@ class Agent:
             samples = [reading for reading in readings if isinstance(reading, Sample)]
             self._book.points([*samples, late], begun)
             self._tell(readings)
-        except Exception as error:  # one of the two edges: see the module's docstring
+        except Exception as error:  # see the module's docstring
             self._has_failed(collector.name, error)
 
     def open(self, source: Source) -> Sequence[DeviceCollector]:
-        """None when that fails.  Never raises."""
+        """The source's collectors; none when opening fails.  Never raises."""
         try:
             return source.open()
         except Exception as error:
@@ -491,28 +493,28 @@ class Agent:
         self._tell(self._lanes.look())
 
     def _tell(self, readings: Sequence[Reading]) -> None:
-        """Notices become events of the run that owns the device."""
+        """Record notices as events of the run that owns the device."""
         for reading in readings:
             if isinstance(reading, Notice):
                 scope = self._attribution.of(reading.device).scope
                 self._book.tell(reading.message, scope)
 
     def _owner_changed(self, held: Held, owner: Owner) -> None:
-        told = DeviceOwner(held.device, held.uuid, owner.how, **owner.labels)
-        self._book.tell(told, owner.scope)
+        change = DeviceOwner(held.device, held.uuid, owner.how, **owner.labels)
+        self._book.tell(change, owner.scope)
 
     # ── housekeeping ──────────────────────────────────────────────────────────────────────────
 
     def _mind_losses(self) -> None:
-        """What a head has may go unsaid; what nobody has is said, once a minute at most."""
+        """Warn of records that were dropped before a head had them, once a minute at most."""
         if self._shipper is not None:
             self._book.acknowledged(self._shipper.acknowledged)
         dropped, now = self._book.dropped_records, self._clock.mono_ns()
-        if dropped > self._dropped and now >= self._said_dropped_ns:
-            self._dropped, self._said_dropped_ns = dropped, now + int(SAY_SECONDS * 1e9)
+        if dropped > self._dropped and now >= self._warn_dropped_ns:
+            self._dropped, self._warn_dropped_ns = dropped, now + int(WARN_SECONDS * 1e9)
             logger.warning(
-                "no head has had %d records, and they are dropped, the oldest first: "
-                "RUNWATCH_AGENT_BYTES allows %d bytes",
+                "the agent dropped %d of its records, the oldest, before a head had them: "
+                "its journal is full (RUNWATCH_AGENT_BYTES is %d bytes)",
                 dropped,
                 self.settings.own_bytes,
             )
@@ -543,7 +545,7 @@ class Agent:
             self._read_dumps(target, ended=False)
 
     def _is_idle(self) -> bool:
-        """No process of a run for a while, and nothing left to ship to a head that we have."""
+        """No process of a run for `idle_seconds`, and the head, if any, has everything."""
         if self.settings.idle_seconds <= 0:
             return False
         now = self._clock.mono_ns()
@@ -556,13 +558,13 @@ class Agent:
         return quiet and settled and sent
 
     def _hears_someone(self) -> bool:
-        """Whether a process lives that records here, seen or not."""
+        """Whether a live process records here, even one that we cannot see."""
         alive = (self._tail.journals[journal] for journal in self._tail.alive())
         return any(followed.origin.role != "agent" for followed in alive)
 
 
 def run_agent(settings: AgentSettings) -> bool:
-    """Run until stopped or idle; False when another agent of this node and user is at it."""
+    """Run until stopped or idle; False when another agent of this node and user runs already."""
     stop = threading.Event()
     _set_on_signals(stop)
     lock = AgentLock(settings.root, settings.host or this_host())
@@ -570,7 +572,7 @@ def run_agent(settings: AgentSettings) -> bool:
         if not lock.acquire():
             return False
         with shelf(settings.root, "journals", make=True):
-            pass  # somebody else's link would lead our own journal astray
+            pass  # fails if another user put a link there: it would lead our journal elsewhere
     except OSError as error:
         raise UsageError(f"no agent can serve {settings.root}: {error}") from error
     while True:
@@ -579,14 +581,14 @@ def run_agent(settings: AgentSettings) -> bool:
             agent.run()
         finally:
             lock.release()
-        # Whoever came while we were ending wanted an agent, and that one found us here.
+        # A process that came while we were ending started no agent: it saw that we still ran.
         if stop.is_set() or not agent.has_missed_someone() or not lock.acquire():
             return True
 
 
 def _set_on_signals(stop: threading.Event) -> None:
-    """By a thread: a second signal may come while the first is at it, and would wait for the
-    event's lock, which its own thread holds."""
+    """A thread sets the event.  A handler that did could deadlock: a second signal may interrupt
+    it while it holds the event's lock, and would wait for that lock."""
     import _thread
     import signal
 

@@ -1,7 +1,7 @@
-"""Seeing to it that what could not be recorded in our directory is sent all the same.
+"""Sends records that had no room in our directory.
 
-A process that finds the disk full records in a temporary folder (`journal/moved.py`).  That folder
-gets an agent of its own, which sends to the head that we have.
+A process that finds the disk full records in a temporary folder (`journal/moved.py`).  We start an
+agent for that folder, which sends to the same head.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ logger = logging.getLogger("runwatch.agent")
 
 
 def here_or_elsewhere(root: Path, make: Callable[[Path], JournalWriter]) -> JournalWriter:
-    """Our own journal; a disk that is full keeps no agent from serving what is there."""
+    """Open the agent's journal; on a full disk, elsewhere, so that the agent can still serve."""
     try:
         return make(root)
     except OSError as error:
         place = fallback_place()
         if error.errno not in (errno.ENOSPC, errno.EDQUOT) or place == root:
             raise
-        logger.warning("%s; what we record ourselves goes to %s", error, place)
+        logger.warning("%s: the agent's own records go to %s", error, place)
     place.mkdir(mode=0o700, exist_ok=True)
     check_private(place)
     writer = make(place)
@@ -43,7 +43,7 @@ def here_or_elsewhere(root: Path, make: Callable[[Path], JournalWriter]) -> Jour
 
 
 class Neighbour:
-    """Looks now and then; one agent for each journal that was moved is enough."""
+    """Starts an agent for the temporary folder, once for the journals that are there."""
 
     def __init__(self, settings: AgentSettings, host: str, clock: Clock) -> None:
         self._settings = settings
@@ -66,10 +66,10 @@ class Neighbour:
             with open(log, "ab") as file:
                 self._started.append(self._start(file.fileno()))
         except OSError as error:
-            logger.warning("what was recorded in %s is not sent: %s", place, error)
+            logger.warning("journals in %s are not sent, no agent can start: %s", place, error)
             return
         self._served |= moved
-        logger.warning("%d journals were moved to %s: it has an agent now", len(moved), place)
+        logger.warning("%d journals were moved to %s: an agent sends them", len(moved), place)
 
     def _start(self, log: int) -> subprocess.Popen[bytes]:
         settings = self._settings

@@ -1,9 +1,9 @@
-"""Which of the processes that record here we can see, and by which number.
+"""Which of the processes that record here the agent can see, and under which pid.
 
-A container counts its processes itself: the same process is 1 inside and 48213 outside.  An agent
-beside the containers of a node (a DaemonSet with `hostPID`) sees them under its own numbers; one in
-a container of its own (a sidecar) sees none but its own.  Whom we do not see we say nothing about:
-then the heart that beats in the journal tells whether it lives.
+A container counts its own processes: the same process is 1 inside and 48213 outside.  An agent
+outside the containers of a node (a DaemonSet with `hostPID`) sees their processes under its own
+numbers.  An agent in a container of its own (a sidecar) sees only that container's.  It does not
+watch a process that it cannot see: the heartbeat in the journal tells whether that process lives.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from runwatch.record import Origin
 def seen_from_here(
     origins: Iterable[Origin], host: str, *, proc: Path = PROC, boot: str | None = None
 ) -> Iterator[Origin]:
-    """Those that we see, or would if they lived, each with the number that it has here."""
+    """The processes that we see, or would see if they lived, each with its pid here."""
     ours, boot = pid_namespace(proc), boot_id(proc) if boot is None else boot
     boxed: dict[int, list[Origin]] = defaultdict(list)
     for origin in origins:
@@ -34,14 +34,14 @@ def seen_from_here(
         if origin.host == host and (same_boot is False or namespace in (0, ours) or not ours):
             yield origin
         elif same_boot and namespace == ours:
-            yield origin  # by another name of ours
+            yield origin  # it calls this host by another name
         elif same_boot and namespace and ours:
             boxed[origin.process_start_ticks].append(origin)
     if boxed:
-        yield from _found(boxed, proc)
+        yield from _found_by_birth(boxed, proc)
 
 
-def _found(by_birth: dict[int, list[Origin]], proc: Path) -> Iterator[Origin]:
+def _found_by_birth(by_birth: dict[int, list[Origin]], proc: Path) -> Iterator[Origin]:
     for name in os.listdir(proc):
         if not name.isdigit():
             continue
@@ -51,11 +51,11 @@ def _found(by_birth: dict[int, list[Origin]], proc: Path) -> Iterator[Origin]:
                 if _is(origin, proc / name):
                     yield replace(origin, pid=int(name))
         except OSError:
-            continue  # it ended meanwhile, or is not ours to ask
+            continue  # the process has ended, or is not ours to read
 
 
 def _is(origin: Origin, folder: Path) -> bool:
-    # Containers that are started together may begin in the same tick, each with a process 1.
+    # The birth alone is not enough: two containers may each start a process 1 in the same tick.
     with as_its_user(int(folder.name), proc=folder.parent):
         namespace = os.stat(folder / "ns/pid").st_ino
     if namespace != origin.pid_namespace:
@@ -66,22 +66,22 @@ def _is(origin: Origin, folder: Path) -> bool:
 
 
 class Whose(NamedTuple):
-    """Of whom a process is, by the journal that says to be its own."""
+    """Whose process a journal names."""
 
     uid: int | None
-    """None: it has ended."""
+    """The process's user; None: the process has ended."""
     stranger: str = ""
-    """Why it is not the journal's: another user's, not altogether its own, or another's number."""
+    """Why the journal cannot be this process's; "" if it can."""
 
 
 def whose(origin: Origin, journal: Path, *, proc: Path = PROC) -> Whose:
-    """Anyone can write another's number into a journal, and would then see where that process is.
+    """Whose process it is.  A user could name another user's process in a journal to spy on it.
 
-    Raises OSError where the journal cannot be asked.
+    Raises OSError if the journal cannot be read.
     """
     stat = read_stat(origin.pid, proc=proc)
     if stat is None or origin.process_start_ticks not in (0, stat.start_ticks):
-        return Whose(None)  # it has ended: whose the number is now is of no interest
+        return Whose(None)  # it has ended; a later process may have its pid
     users = process.users(origin.pid, proc=proc)
     if not users:
         return Whose(None)
@@ -89,24 +89,25 @@ def whose(origin: Origin, journal: Path, *, proc: Path = PROC) -> Whose:
         strangers = [uid for uid in users if not folder.is_of(uid)]
     if strangers:
         return Whose(users[0], f"which is user {strangers[0]}'s and not its owner's")
-    # One that is boxed was found by its namespace; who says to be beside us may mean another's.
+    # A process in a container was found by its namespace.  One that claims ours is checked.
     if origin.pid_namespace in (0, pid_namespace(proc)) and process.is_boxed(origin.pid, proc=proc):
         return Whose(users[0], "which lives in another PID namespace than it says")
     return Whose(users[0])
 
 
 def why_not_theirs(pid: int, uid: int, *, proc: Path = PROC) -> str:
-    """Why what a process is at is not for this user to see; "" if it is.
+    """Why this user may not look into a process; "" if the user may.
 
-    The kernel's own rule for one user's debugger: who runs a program with another's rights (sudo,
-    a set-user-id program), or one that closed itself, may not look into it.  An agent could.
+    This is the kernel's rule for a user's debugger.  A user may not look into a program that runs
+    with another's rights (sudo, a set-user-id program), nor into one that made itself undumpable.
+    The agent may have the rights to, so it checks.
     """
     try:
         users, groups = process.users(pid, proc=proc), process.groups(pid, proc=proc)
     except OSError as error:
-        return f"whose process {pid} is cannot be told: {error}"
+        return f"the user of process {pid} cannot be read: {error}"
     if not users:
-        return ""  # it has ended, and there is nothing to see
+        return ""  # it has ended
     if strangers := [each for each in users if each != uid]:
         return f"process {pid} runs as user {strangers[0]}, not as its run's ({uid})"
     if len(set(groups)) > 1:

@@ -1,8 +1,8 @@
-"""What an agent says of itself in `<root>/agent/<host>.status`, for `runwatch status`.
+"""An agent's status in `<root>/agent/<host>.status`, for `runwatch status`.
 
 An agent knows which head it sends to, why it is not connected, how far each journal is sent and
-which journals it leaves alone.  Nobody can ask it: it listens to nobody.  So it writes that down
-when it changes.  The file stays when the agent ends or is killed: then it says how things stood.
+which journals it leaves alone.  It listens on no port, so nobody can ask it: it writes a file when
+this changes.  The file stays when the agent ends or is killed, with the last status.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from runwatch.journal.agents import FOLDER
 from runwatch.journal.liveness import pid_namespace
 from runwatch.record import JournalId, Position
 
-if TYPE_CHECKING:  # who only reads the note need not wait for gRPC to be imported
+if TYPE_CHECKING:  # readers of the note need not import gRPC
     from runwatch.agent.settings import AgentSettings
     from runwatch.ship.client import Shipper
     from runwatch.ship.tail import Tail
 
 VERSION: Final = 1
 PROGRESS_SECONDS: Final = 10.0
-"""How far journals are sent changes all the time: it is written so often at most."""
+"""How far journals are sent changes all the time: it is written at most this often."""
 MOST_ASIDE: Final = 100
 MOST_JOURNALS: Final = 2_000
 MOST_BYTES: Final = 1 << 20
@@ -44,7 +44,7 @@ class LeftAside:
     since_ns: int
     """Wall clock."""
     by_head: bool = False
-    """The head did not take it: a limit was reached."""
+    """Whether the head refused it because a limit was reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,26 +52,26 @@ class AgentNote:
     pid: int
     pid_namespace: int
     runwatch: str
-    """Its version."""
+    """The agent's version."""
     since_ns: int
-    """When it began, wall clock."""
+    """When the agent began, wall clock."""
     head: str = ""
-    """Where it sends to; empty: nowhere."""
+    """The address it sends to; empty: it has no head."""
     all_hosts: bool = False
-    """It serves every host that records in its directory."""
+    """Whether it serves every host that records in its directory."""
     connected: bool = False
     problem: str = ""
-    """Why the head takes nothing at the moment; it may be connected all the same."""
+    """Why the head takes nothing now, though the agent may be connected."""
     changed_ns: int = 0
-    """Since when it is, or is not, connected."""
+    """When `connected` last changed."""
     aside: Sequence[LeftAside] = ()
     aside_count: int = 0
     dropped_records: int = 0
-    """Records that no head had when they were deleted for want of space, since it began."""
+    """How many records were deleted to free space before a head had them, since it began."""
     dropped_ns: int = 0
-    """When that was noticed last."""
+    """When that number last grew."""
     ended_ns: int = 0
-    """0 while it runs, and if it was killed."""
+    """0 while the agent runs, and if it was killed."""
     written_ns: int = 0
     reached: Mapping[JournalId, Position] = field(default_factory=dict)
     """How far the head has each journal."""
@@ -82,12 +82,12 @@ def note_name(host: str) -> str:
 
 
 class StatusNote:
-    """Writes it: at once when something is different, now and then when only more was sent."""
+    """Writes the note: at once when a fact changes, now and then when only more was sent."""
 
     def __init__(self, settings: AgentSettings, host: str, clock: Clock = system_clock) -> None:
         self._root, self._name, self._clock = settings.root, note_name(host), clock
         now = clock.wall_ns()
-        self._said = AgentNote(
+        self._last = AgentNote(
             os.getpid(),
             pid_namespace(),
             __version__,
@@ -102,9 +102,9 @@ class StatusNote:
     def tell(
         self, tail: Tail, sender: Shipper | None, dropped_records: int, *, ended: bool = False
     ) -> None:
-        """`sender`: None if there is no head to send to."""
+        """`sender`: None if the agent has no head."""
         both = tail.aside() + (sender.aside() if sender else [])
-        # What waits for a host that is gone has again_ns 0: nothing is wrong with it.
+        # again_ns is 0 for journals of a host that is gone: they wait, nothing is wrong with them.
         aside = list({each.journal: each for each in both if each.again_ns != 0}.values())
         self.write(
             connected=sender is not None and sender.connected,
@@ -120,38 +120,38 @@ class StatusNote:
         )
 
     def write(self, *, reached: Mapping[JournalId, Position], **facts: Any) -> None:
-        said, now_ns, wall_ns = self._said, self._clock.mono_ns(), self._clock.wall_ns()
-        now = replace(said, **facts)
-        if now.connected != said.connected:
+        last, now_ns, wall_ns = self._last, self._clock.mono_ns(), self._clock.wall_ns()
+        now = replace(last, **facts)
+        if now.connected != last.connected:
             now = replace(now, changed_ns=wall_ns)
-        if now.dropped_records > said.dropped_records:
+        if now.dropped_records > last.dropped_records:
             now = replace(now, dropped_ns=wall_ns)
-        is_due = reached != said.reached and now_ns >= self._progress_ns
-        if self._is_written and now == said and not is_due:
+        is_due = reached != last.reached and now_ns >= self._progress_ns
+        if self._is_written and now == last and not is_due:
             return
-        # What does not fit is no reason to write it again.
-        self._said, self._is_written = replace(now, reached=reached), True
+        # Remember all of `reached`: journals that do not fit must not cause another write.
+        self._last, self._is_written = replace(now, reached=reached), True
         self._progress_ns = now_ns + int(PROGRESS_SECONDS * 1e9)
         newest = sorted(reached, reverse=True)[:MOST_JOURNALS]
         kept = {name: reached[name] for name in newest}
-        told = {"version": VERSION, **asdict(replace(now, reached=kept, written_ns=wall_ns))}
+        body = {"version": VERSION, **asdict(replace(now, reached=kept, written_ns=wall_ns))}
         with suppress(OSError), shelf(self._root, FOLDER) as folder:
-            folder.write(self._name, json.dumps(told).encode())
+            folder.write(self._name, json.dumps(body).encode())
 
 
 def read_note(folder: Folder, host: str, owners: Collection[int]) -> AgentNote | None:
-    """What the host's agent said last; None if it said nothing, or nothing that makes sense."""
+    """The last note of the host's agent; None if there is none, or it cannot be understood."""
     try:
-        said = json.loads(folder.read(note_name(host), MOST_BYTES, owners=owners))
-        return _note(said) if isinstance(said, dict) else None
+        body = json.loads(folder.read(note_name(host), MOST_BYTES, owners=owners))
+        return _note(body) if isinstance(body, dict) else None
     except (OSError, ValueError, LookupError, TypeError, ArithmeticError, RecursionError):
         return None
 
 
-def _note(said: Mapping[str, Any]) -> AgentNote:
-    """Fields that a later version added are left out."""
+def _note(body: Mapping[str, Any]) -> AgentNote:
+    """Ignores fields that a later version added."""
     known = {
-        name: type(fresh)(said.get(name, fresh))
+        name: type(fresh)(body.get(name, fresh))
         for name, fresh in asdict(_EMPTY).items()
         if name not in ("aside", "reached")
     }
@@ -162,9 +162,9 @@ def _note(said: Mapping[str, Any]) -> AgentNote:
             int(each["since_ns"]),
             bool(each.get("by_head", False)),
         )
-        for each in _objects(said.get("aside", ()))
+        for each in _objects(body.get("aside", ()))
     )
-    reached = dict(said.get("reached", {}))
+    reached = dict(body.get("reached", {}))
     return AgentNote(
         **known,
         aside=aside,
@@ -175,5 +175,5 @@ def _note(said: Mapping[str, Any]) -> AgentNote:
 _EMPTY: Final = AgentNote(0, 0, "", 0)
 
 
-def _objects(said: Any) -> list[dict[str, Any]]:
-    return [each for each in said if isinstance(each, dict)]
+def _objects(values: Any) -> list[dict[str, Any]]:
+    return [value for value in values if isinstance(value, dict)]

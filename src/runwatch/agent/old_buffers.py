@@ -1,7 +1,7 @@
-"""Samples that clients of gswarm left on disk, as journals.
+"""Turns samples that clients of gswarm left on disk into journals.
 
-A journal is named after what it holds, so the same samples make the same journal: a store that
-has it takes nothing of it again.  With its samples come a session that holds just them.
+A journal is named after its content, so the same samples make the same journal, and a store takes
+them only once.  Each journal also holds a session of just its samples.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from runwatch.wire.gswarm_readings import (
 )
 
 BUDGET_BYTES: Final = 1 << 40
-"""Nothing that is imported is dropped for its size."""
+"""So large that no imported sample is dropped."""
 LONGEST_TEXT: Final = 200
 PERIOD_NS: Final = 10**9
 
 Sample = tuple[int, Any]
-"""When, and the message."""
+"""The time in nanoseconds, and the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,9 @@ class Written:
     host: str
     journal: JournalId
     end: Position
-    """Behind its last record."""
+    """The position after its last record."""
     session: str
-    """The id of the session that holds them …"""
+    """The id of the session that holds the samples …"""
     name: str
     """… and its name."""
     samples: int
@@ -56,7 +56,7 @@ class Written:
 
 
 def write(root: Path, updates: Iterable[Any]) -> list[Written]:
-    """Journals under `root`, one for each host; messages that do not say when are left out."""
+    """Write a journal for each host under `root`.  Messages without a time are left out."""
     by_host: dict[str, dict[int, Any]] = {}
     for update in updates:
         time_ns = sampled_ns(update.timestamp)
@@ -86,17 +86,17 @@ def _write(root: Path, host: str, samples: Sequence[Sample]) -> Written:
 
 
 def session_name(host: str, start_ns: int) -> str:
-    """One that a file may have, whatever the host calls itself."""
+    """A name that is safe for a file, whatever the host is called."""
     safe = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in host)
     when = datetime.fromtimestamp(start_ns // 10**9, UTC)
     return f"imported_{safe[:64]}_{when:%Y%m%d_%H%M%S}"
 
 
 def _digest(host: str, samples: Sequence[Sample]) -> str:
-    found = hashlib.sha256(host.encode("utf-8", "replace"))
+    digest = hashlib.sha256(host.encode("utf-8", "replace"))
     for _, update in samples:
-        found.update(hashlib.sha256(update.SerializeToString(deterministic=True)).digest())
-    return found.hexdigest()
+        digest.update(hashlib.sha256(update.SerializeToString(deterministic=True)).digest())
+    return digest.hexdigest()
 
 
 def _period_ns(samples: Sequence[Sample]) -> int:
@@ -106,10 +106,10 @@ def _period_ns(samples: Sequence[Sample]) -> int:
 
 
 def _write_samples(writer: JournalWriter, samples: Sequence[Sample]) -> int:
-    """How many devices there are."""
+    """Returns how many devices the samples are of."""
     updates = [update for _, update in samples]
     percent = any(map(says_percent, updates))
-    # Where all is 0 nothing was measured: absent is not zero.
+    # All zeros mean that nothing was measured: absent is not zero.
     bandwidth = _any(updates, lambda gpu: gpu.dram_bw_gbps_rx or gpu.dram_bw_gbps_tx)
     nvlink = _any(updates, lambda gpu: gpu.nvlink_bw_gbps_tx)
     devices = set()
@@ -130,7 +130,7 @@ def _any(updates: Iterable[Any], is_there: Callable[[Any], Any]) -> bool:
 
 
 def _series(writer: JournalWriter, metric: str, index: int, name: str, unit: str) -> int:
-    labels = {"client": "1"}  # as of a client that streams: so they are the same devices
+    labels = {"client": "1"}  # as for a client that streams, so that the devices are the same
     if index >= 0:
         labels |= {"index": str(index), "name": name[:LONGEST_TEXT]}
     return writer.series(metric[:LONGEST_TEXT], unit=unit, device=device_name(index), labels=labels)
@@ -147,7 +147,7 @@ def _end(directory: Path) -> Position:
 
 
 class _Moment:
-    """A clock that stands: samples bring their own times."""
+    """A clock that stands still: samples bring their own times."""
 
     def __init__(self, now_ns: int) -> None:
         self._now_ns = now_ns

@@ -1,4 +1,4 @@
-"""The agent's own log, which whoever started it opened for it: it may not grow for ever."""
+"""Keeps the agent's own log short.  The process that started the agent opened the log for it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _STDERR: Final = 2
 
 
 def shorten(root: Path, *, fd: int = _STDERR, most_bytes: int = MOST_BYTES) -> bool:
-    """Keep only the end of it when it has become too long; whether it had.
+    """Keep only the end of a log that is too long.  Returns whether it was too long.
 
-    Only a log that lies in our own folder: one that somebody sent elsewhere is theirs.
+    Only a log in the agent's own folder: a log elsewhere belongs to the person who sent it there.
     """
     try:
         mine = os.fstat(fd)
@@ -24,10 +24,10 @@ def shorten(root: Path, *, fd: int = _STDERR, most_bytes: int = MOST_BYTES) -> b
             return False
         with shelf(root, "agent") as folder:
             names = (name for name in folder.names() if name.endswith(".log"))
-            found = [name for name in names if os.path.samestat(folder.stat(name), mine)]
-            if not found:
+            logs = [name for name in names if os.path.samestat(folder.stat(name), mine)]
+            if not logs:
                 return False
-            with open(folder.open(found[0], owners=folder.ours()), "rb") as file:
+            with open(folder.open(logs[0], owners=folder.ours()), "rb") as file:
                 file.seek(-min(KEPT_BYTES, most_bytes // 2), os.SEEK_END)
                 file.readline()
                 end = file.read()

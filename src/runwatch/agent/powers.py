@@ -1,10 +1,10 @@
-"""What an agent may do on its node, and in words what it therefore cannot.
+"""What an agent may do on its node, and sentences about what it cannot do.
 
-An agent that a user's program started has that user's rights.  One that serves several users needs
-three capabilities, be it root otherwise or not: CAP_SETUID and CAP_SETGID, to work on each user's
-files, sockets and processes as that user; and CAP_SYS_PTRACE, to look at stacks where the kernel
-lets no process look at another of its own user (kernel.yama.ptrace_scope).  Nothing else: what is
-somebody's is never opened with rights that this one has not.
+An agent that a user's program started has that user's rights.  An agent that serves several users
+needs three capabilities, whether it is root or not.  With CAP_SETUID and CAP_SETGID it works on
+each user's files, sockets and processes as that user.  With CAP_SYS_PTRACE it reads stacks where
+the kernel keeps a user's processes from reading one another (kernel.yama.ptrace_scope).  It needs
+nothing else: it never opens a user's files with rights that this user does not have.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ YAMA: Final = Path("/proc/sys/kernel/yama/ptrace_scope")
 
 
 def take_up(root: Path, yama: Path = YAMA) -> list[str]:
-    """Before anything is opened.  What cannot be done there, a sentence each."""
+    """Call this before anything is opened.  Returns a sentence for each thing it cannot do."""
     if not identity.is_needed():
-        return []  # an ordinary user: the kernel sees to it that it stays with what is its own
-    said = []
+        return []  # an ordinary user: the kernel limits it to its own files and processes
+    limits = []
     why = identity.begin()
     if why and _is_shared(root):
-        said.append(
-            f"journals of other users are left alone, since we cannot act as those ({why}): "
-            "give the agent CAP_SETUID and CAP_SETGID, or run one for each user"
+        limits.append(
+            f"journals of other users are left alone, since the agent cannot act as them ({why}): "
+            "give it CAP_SETUID and CAP_SETGID, or run one agent for each user"
         )
     if not identity.powers() & identity.SYS_PTRACE and (why or _is_guarded(yama)):
-        said.append(
-            "stacks are told by the processes themselves, not seen from outside: give the agent "
-            "CAP_SYS_PTRACE to see those of a process that does not answer"
+        limits.append(
+            "the agent cannot read stacks from outside, only ask processes for them: give it "
+            "CAP_SYS_PTRACE to see the stacks of a process that does not answer"
         )
-    return said
+    return limits
 
 
 def _is_shared(root: Path) -> bool:
-    """Whether others record there, too."""
+    """Whether other users may record there."""
     for folder in (root / "journals", root):
         try:
-            found = folder.stat()
+            status = folder.stat()
         except OSError:
             continue
-        return found.st_uid != os.geteuid() or bool(found.st_mode & 0o022)
+        return status.st_uid != os.geteuid() or bool(status.st_mode & 0o022)
     return False
 
 
 def _is_guarded(yama: Path) -> bool:
-    """Whether the kernel keeps a user from looking into his own processes."""
+    """Whether the kernel keeps users from looking into their own processes."""
     try:
         return int(yama.read_text()) > 0
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What can be set about an agent."""
+"""The settings of an agent."""
 
 from __future__ import annotations
 
@@ -19,43 +19,49 @@ class AgentSettings:
     head: str = setting("", env="RUNWATCH_HEAD", help="address of the head, host:8090")
     token: str = setting("", env="RUNWATCH_TOKEN", help="the head's token", secret=True)
     token_file: Path | None = setting(
-        None, env="RUNWATCH_TOKEN_FILE", help="where the token is, for our eyes only (0600)"
+        None,
+        env="RUNWATCH_TOKEN_FILE",
+        help="file with the token, readable by its owner only (0600)",
     )
-    ca: Path | None = setting(None, env="RUNWATCH_CA", help="certificate to check the head's by")
+    ca: Path | None = setting(
+        None, env="RUNWATCH_CA", help="CA certificate to verify the head with"
+    )
     host: str = setting("", env="RUNWATCH_HOST", help="this node's name, if not the host name")
     inherit_seconds: float = setting(
         60.0,
         env="RUNWATCH_INHERIT_SECONDS",
-        help="what another host left here is sent when it was still for so long; 0 = never",
+        help="send another host's journals after so many seconds without a change; 0 = never",
     )
     retry_seconds: float = setting(
         60.0,
         env="RUNWATCH_RETRY_SECONDS",
-        help="a head that is away is tried again after 1, 2, 4 … seconds, at most after so many",
+        help="longest pause before an absent head is tried again: 1, 2, 4 … up to so many seconds",
     )
     all_hosts: bool = setting(False, help="take every host's journals, not just this one's")
     period_seconds: float = setting(1.0, help="how often the host is sampled")
     device_hz: float = setting(
         1.0,
         env="RUNWATCH_DEVICE_HZ",
-        help="how often a second accelerators are sampled, up to 20; 0 = not at all",
+        help="samples of accelerators per second, up to 20; 0 = none",
     )
     device_pcie: bool = setting(
         False,
         env="RUNWATCH_DEVICE_PCIE",
-        help="PCIe rates also of GPUs without counters for them: blocks 40 ms each, every 10 s",
+        help="measure PCIe also on GPUs without counters for it: 40 ms each, every 10 s",
     )
     device_replay: Path | None = setting(
         None, env="RUNWATCH_DEVICE_REPLAY", help="play this recording in place of real devices"
     )
     device_replay_count: int = setting(
-        0, env="RUNWATCH_DEVICE_REPLAY_COUNT", help="so many devices; 0 = as many as were recorded"
+        0,
+        env="RUNWATCH_DEVICE_REPLAY_COUNT",
+        help="how many devices to play; 0 = as many as recorded",
     )
     device_replay_speed: float = setting(
-        1.0, env="RUNWATCH_DEVICE_REPLAY_SPEED", help="how many times faster than recorded"
+        1.0, env="RUNWATCH_DEVICE_REPLAY_SPEED", help="how many times as fast as recorded"
     )
     idle_seconds: float = setting(
-        60.0, env="RUNWATCH_AGENT_IDLE", help="ends after so long without a run; 0 = never"
+        60.0, env="RUNWATCH_AGENT_IDLE", help="end after so many seconds without a run; 0 = never"
     )
     budget_bytes: int = setting(
         8 << 30, env="RUNWATCH_NODE_BYTES", help="disk for all journals of this node"
@@ -63,15 +69,15 @@ class AgentSettings:
     own_bytes: int = setting(
         1 << 30,
         env="RUNWATCH_AGENT_BYTES",
-        help="disk for what this agent itself records while no head takes it; then the oldest goes",
+        help="disk for the agent's own records until a head has them; then the oldest are dropped",
     )
     sync_seconds: float = setting(
         5.0,
         env="RUNWATCH_SYNC_SECONDS",
-        help="how often what is recorded is put on the disk, against power loss; 0 = never",
+        help="seconds between syncs of journals to the disk, against power loss; 0 = never",
     )
     keep_acknowledged_seconds: float = setting(
-        3600.0, help="how long stored segments are kept, in case the head loses its store"
+        3600.0, help="how long segments that the head has are kept, in case it loses its store"
     )
 
     def __post_init__(self) -> None:
@@ -79,32 +85,35 @@ class AgentSettings:
             object.__setattr__(self, "token", read_token(self.token_file))
         if not self.period_seconds >= LEAST_SECONDS:
             raise UsageError(
-                f"period_seconds is {self.period_seconds:g}; at least {LEAST_SECONDS} can be kept"
+                f"period_seconds (--period) is {self.period_seconds:g}: at least {LEAST_SECONDS}"
             )
         if not LEAST_SECONDS <= self.retry_seconds < float("inf"):
             raise UsageError(
-                f"retry_seconds (RUNWATCH_RETRY_SECONDS) is {self.retry_seconds:g}: a number of "
-                f"seconds, at least {LEAST_SECONDS}"
+                f"retry_seconds (RUNWATCH_RETRY_SECONDS) is {self.retry_seconds:g}: must be a "
+                f"number of seconds, at least {LEAST_SECONDS}"
             )
         for name in ("inherit_seconds", "sync_seconds"):
             if not 0 <= (value := getattr(self, name)) < float("inf"):
                 raise UsageError(
-                    f"{name} (RUNWATCH_{name.upper()}) is {value:g}: a number of seconds, or 0 "
-                    "(never)"
+                    f"{name} (RUNWATCH_{name.upper()}) is {value:g}: must be a number of "
+                    "seconds, or 0 (never)"
                 )
         most = 1 / LEAST_SECONDS
         if not 0 <= self.device_hz <= most:
             raise UsageError(
-                f"device_hz (--device-hz, RUNWATCH_DEVICE_HZ) is {self.device_hz:g}: a number from "
-                f"0 (off) to {most:g}"
+                f"device_hz (--device-hz, RUNWATCH_DEVICE_HZ) is {self.device_hz:g}: must be a "
+                f"number from 0 (off) to {most:g}"
             )
         if self.own_bytes < LEAST_BYTES:
             raise UsageError(
                 f"own_bytes (RUNWATCH_AGENT_BYTES) is {self.own_bytes}: an agent needs at least "
-                f"{LEAST_BYTES} bytes for what it records"
+                f"{LEAST_BYTES} bytes for its own records"
             )
         if not 0 < self.device_replay_speed < float("inf") or self.device_replay_count < 0:
-            raise UsageError("a recording needs a speed above 0 and a count of 0 or more")
+            raise UsageError(
+                f"device_replay_speed is {self.device_replay_speed:g} and device_replay_count is "
+                f"{self.device_replay_count}: the speed must be above 0, the count 0 or more"
+            )
 
     @property
     def root(self) -> Path:

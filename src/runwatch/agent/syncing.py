@@ -1,9 +1,9 @@
-"""What was recorded is on the disk a few seconds later, and so survives a power loss.
+"""Puts journals on the disk every few seconds, so that they survive a power loss.
 
-The system would write it in its own time, half a minute later.  The agent asks for it, not the
-program: nobody who trains waits for a disk here.  A thread of its own asks, one journal at a time,
-and the longer that takes, the less often: a disk that is busy has more important things to write,
-and one that stands still holds up nobody else.
+The system by itself writes them half a minute later.  The agent syncs, not the program: training
+never waits for a disk here.  A thread does it, one journal at a time.  The longer a round takes,
+the longer the pause after it: a busy disk has more important data to write.  A disk that hangs
+holds up only this thread.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from runwatch.record import JournalId
 
 SYNC_SECONDS: Final = 5.0
 SHARE: Final = 20
-"""A round is followed by a pause of at least so many times its length …"""
+"""The pause after a round is at least this many times as long as the round …"""
 LONGEST_PAUSE_SECONDS: Final = 300.0
-"""… and at most this."""
+"""… and at most this long."""
 logger = logging.getLogger("runwatch.agent")
 
 
 class DiskSync:
-    """`look_at` says which journals are written at the moment."""
+    """`look_at` says which journals are being written."""
 
     def __init__(
         self, root: Path, *, period_seconds: float = SYNC_SECONDS, clock: Clock = system_clock
@@ -40,8 +40,8 @@ class DiskSync:
         self._clock = clock
         self._written: frozenset[JournalId] = frozenset()
         self._reached: dict[JournalId, int] = {}
-        """The last segment of each that was on the disk, as far as it was written."""
-        self._said = ""
+        """Journal -> the last segment that was synced."""
+        self._last_warning = ""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -49,19 +49,19 @@ class DiskSync:
         self._written = frozenset(journals)
 
     def start(self) -> None:
-        # On a network file system who writes does it: others see nothing before.
+        # On a network file system the writer syncs: until then nobody else sees the data.
         if self._period > 0 and not is_network_file_system(self._root):
             self._thread = threading.Thread(target=self._run, name="runwatch-sync", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """A disk that stands still is not waited for."""
+        """Waits one second at most: the disk may hang."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(timeout=1.0)
 
     def _run(self) -> None:
-        pause = self._period / 2  # a run that has just begun is not to vanish
+        pause = self._period / 2  # sooner than usual: a run may just have begun
         while not self._stop.wait(pause):
             begun_ns = self._clock.mono_ns()
             self.round()
@@ -69,7 +69,7 @@ class DiskSync:
             pause = min(max(self._period, SHARE * took), LONGEST_PAUSE_SECONDS)
 
     def round(self) -> None:
-        """Those that are not written any more, too, once."""
+        """Sync every journal that is written, and once more each that no longer is."""
         written = self._written
         new = written - self._reached.keys()
         for journal in sorted(written | self._reached.keys()):
@@ -77,9 +77,9 @@ class DiskSync:
                 with journal_folder(self._root / "journals" / journal) as folder:
                     self._reached[journal] = _sync(folder, self._reached.get(journal, -1))
             except FileNotFoundError:
-                self._reached.pop(journal, None)  # it is sent and gone
+                self._reached.pop(journal, None)  # it was sent and deleted
             except OSError as error:
-                self._say(f"journal {journal} may not survive a power loss: {error}")
+                self._warn(f"journal {journal} may not survive a power loss: {error}")
         for journal in self._reached.keys() - written:
             del self._reached[journal]
         if new:
@@ -91,22 +91,22 @@ class DiskSync:
                 os.fsync(journals.fd)
                 os.fsync(root.fd)
         except OSError as error:
-            self._say(f"new journals may not survive a power loss: {error}")
+            self._warn(f"new journals may not survive a power loss: {error}")
 
-    def _say(self, problem: str) -> None:
-        if problem != self._said:
-            self._said = problem
+    def _warn(self, problem: str) -> None:
+        if problem != self._last_warning:
+            self._last_warning = problem
             logger.warning("%s", problem)
 
 
 def _sync(folder: Folder, reached: int) -> int:
-    """Put on the disk what came since; the last segment that is there now."""
+    """Sync the segments from `reached` on; returns the last one."""
     indexes = [index for index in indexes_among(folder.names()) if index >= reached]
     for index in indexes:
         try:
             fd = folder.open(segment_name(index))
         except FileNotFoundError:
-            continue  # its writer has dropped it just now
+            continue  # its writer has just dropped it
         try:
             os.fdatasync(fd)
         finally:

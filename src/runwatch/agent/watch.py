@@ -1,9 +1,9 @@
-"""Learning how processes end that are not our children.
+"""Learns how processes end, though they are not our children.
 
-A pidfd becomes readable when its process ends.  How it ended the kernel tells in one of two
-places: until its parent has reaped it, in field 52 of the zombie's /proc/<pid>/stat; afterwards,
-from Linux 6.15 on, through the PIDFD_GET_INFO ioctl of a pidfd that was opened before.  With
-neither we know that it ended, and not why: code and signal are both None.
+A pidfd becomes readable when its process ends.  The kernel gives the exit status in one of two
+places.  Until the parent reaps the process, it is field 52 of the zombie's /proc/<pid>/stat.
+Afterwards, from Linux 6.15 on, the PIDFD_GET_INFO ioctl gives it for a pidfd opened before.  With
+neither we know that the process ended, but not how: code and signal are both None.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TRY_SECONDS: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a process ended.  Both `code` and `signal` None: it did, the cause is not known."""
+    """How a process ended.  If `code` and `signal` are both None, the cause is not known."""
 
     origin: Origin
     code: int | None
@@ -44,22 +44,22 @@ class Exit:
     time_ns: int
     """When we learned of it."""
     lived_ns: int
-    """When we last knew that it lived."""
+    """When we last saw it alive."""
     oom: bool | None
-    """Killed by the kernel for want of memory; None when that cannot be told."""
+    """Whether the kernel killed it because memory ran out; None: not known."""
 
 
 @dataclass(slots=True)
 class _Watched:
     origin: Origin
     pidfd: int | None
-    """None where there is none to be had: then /proc is asked."""
+    """None if the kernel gave none: then we look into /proc."""
     cgroup: MemoryCgroup | None
     added_ns: int
 
 
 class ProcessWatch:
-    """Say whom to watch with `add`; `poll` tells who has ended since."""
+    """`add` begins to watch a process; `poll` returns the processes that have ended since."""
 
     def __init__(
         self, *, proc: Path = PROC, cgroups: Path = CGROUPS, clock: Clock = system_clock
@@ -75,7 +75,7 @@ class ProcessWatch:
         self._oom_kills: dict[Path, int | None] = {}
 
     def add(self, origin: Origin) -> None:
-        """A process that is dead already is in what the next `poll` returns."""
+        """The next `poll` returns a process that is already dead."""
         if origin.journal in self._watched:
             return
         try:
@@ -86,7 +86,7 @@ class ProcessWatch:
         except (OSError, AttributeError, ValueError):
             pidfd = None  # an old kernel, or too many open files
         if not self._is_same(origin):
-            # The pidfd, if any, belongs to a later process of the same number.
+            # The pidfd, if any, belongs to a later process with the same pid.
             if pidfd is not None:
                 os.close(pidfd)
             self._gone.append(self._unknown(origin))
@@ -101,12 +101,12 @@ class ProcessWatch:
             self._oom_kills.setdefault(cgroup.directory, cgroup.oom_kills())
 
     def watched(self) -> Iterator[Origin]:
-        """Processes that, as far as we know, live."""
+        """The processes whose end we have not seen."""
         for each in list(self._watched.values()):
             yield each.origin
 
     def poll(self, timeout: float) -> list[Exit]:
-        """Who has ended, waiting up to `timeout` seconds for the first."""
+        """The processes that have ended.  Waits up to `timeout` seconds for the first."""
         gone, self._gone = self._gone, []
         gone += self._ended(0)
         if not gone:
@@ -164,7 +164,7 @@ class ProcessWatch:
                 status = exit_status(each.pidfd)
             if status is not None or each.pidfd is None:
                 return status
-            select.select([], [], [], _TRY_SECONDS)  # it is being reaped this very moment
+            select.select([], [], [], _TRY_SECONDS)  # its parent is reaping it at this moment
         return None
 
     def _zombie_status(self, origin: Origin) -> int | None:
@@ -176,7 +176,7 @@ class ProcessWatch:
             return None
         if stat is None or not stat.dead or not self._is_same(origin):
             return None
-        # To anyone else the kernel shows 0, which would look like success.
+        # The kernel shows other users 0, which would look like success.
         is_shown = can_be(owner) or bool(powers() & SYS_PTRACE)
         return stat.exit_status if is_shown else None
 
@@ -201,13 +201,13 @@ class ProcessWatch:
         return None if before is None or after is None else after > before
 
     def _count_oom_kills(self) -> None:
-        """Remembered at every poll, so that an older kill is not taken for a new one."""
+        """Count at every poll, so that an older kill is not taken for a new one."""
         groups = {w.cgroup.directory: w.cgroup for w in self._watched.values() if w.cgroup}
         self._oom_kills = {path: group.oom_kills() for path, group in groups.items()}
 
 
 def exit_status(pidfd: int) -> int | None:
-    """The wait status of a process that was reaped; None if it was not, or the kernel is old."""
+    """The wait status of a reaped process; None if it is not reaped, or the kernel is too old."""
     info = bytearray(_INFO_BYTES)
     struct.pack_into("<Q", info, 0, _INFO_EXIT)
     try:

@@ -109,7 +109,7 @@ def test_played_devices_belong_to_runs_too(recording: Recording) -> None:
     ("text", "words"),
     [
         ("", "is not a recording"),
-        ("{}\n", "its first line says otherwise"),
+        ("{}\n", "its first line names no runwatch-replay"),
         ('{"format": "runwatch-replay", "version": 2}\n', "version 2"),
         ('{"format": "runwatch-replay", "version": 1}\n', "period_seconds"),
         ("not JSON", "is not a recording"),

@@ -1,10 +1,10 @@
 """One source of numbers per file, all of the same shape.
 
-A collector reads and yields `Sample`s, a device collector also `Notice`s; it knows nothing of
-journals, heads or other collectors.  What cannot be read yields no sample: absent is not zero.
+A collector yields `Sample`s, a device collector also `Notice`s; it knows nothing of journals,
+heads or other collectors.  A number that cannot be read gives no sample: absent is not zero.
 Rates need two readings, so the first gives none.  A new source is one new file here and one line
-in `COLLECTORS` (the host's, read in the agent's own loop) or `DEVICES` (each in a thread of its
-own).  The loop that calls them, and what happens when one fails, is next door in `agent/main.py`.
+in `COLLECTORS` (read in the agent's own loop) or `DEVICES` (each in its own thread).  The loop in
+`agent/main.py` calls them, and handles their failures.
 """
 
 from __future__ import annotations
@@ -53,4 +53,4 @@ DEVICES = {
     "tpu": (tpu.present, tpu.open_collectors),
     "amd": (amd.present, amd.open_collectors),
 }
-"""Name -> whether there is such a device here, and how to open its collectors."""
+"""Name -> whether the host has such a device, and how to open its collectors."""

@@ -1,4 +1,4 @@
-"""AMD GPUs, through AMD SMI.  What it cannot tell it calls "N/A", and we leave out."""
+"""AMD GPUs, through AMD SMI.  It says "N/A" where it has no number: we leave that out."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def open_collectors(devices: Devices, library: Any = None) -> Sequence[DeviceCol
         try:
             library = importlib.import_module("amdsmi")
         except (ImportError, OSError, KeyError):
-            return ()  # not installed, or without the library that it wraps
+            return ()  # AMD SMI is not installed, or the library it wraps is missing
     library.amdsmi_init()
     period, clock = devices.period_seconds, devices.clock
     return (AmdCollector(library, devices.owners, period_seconds=period, clock=clock),)
@@ -67,7 +67,7 @@ class AmdCollector:
         self._library = library
         self._owners = owners
         self._absent: set[tuple[str, str]] = set()
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
         self._notices: list[Notice] = []
         self._holders = Due(HOLDERS_SECONDS, clock, round_seconds=period_seconds)
         handles = library.amdsmi_get_processor_handles()
@@ -81,8 +81,8 @@ class AmdCollector:
             labels = gpu.labels.with_owner(owner)
             for metric, unit, value in self._numbers(gpu):
                 yield Sample(metric, value, unit, gpu.device, labels, owner.scope)
-        incidents, self._notices = self._notices, []
-        yield from incidents
+        notices, self._notices = self._notices, []
+        yield from notices
 
     def close(self) -> None:
         self._owners.tell(self.name, ())
@@ -112,21 +112,25 @@ class AmdCollector:
         code = error.get_error_code() if hasattr(error, "get_error_code") else None
         if code in (_NOT_SUPPORTED, _NO_PERMISSION):
             self._absent.add((gpu.device, metric))
-        if code != _NOT_SUPPORTED and (gpu.device, metric) not in self._told:
-            self._told.add((gpu.device, metric))
-            told = DeviceUnreadable(gpu.device, gpu.uuid, metric=metric, why=str(error))
-            self._notices.append(Notice(gpu.device, told))
+        if code != _NOT_SUPPORTED and (gpu.device, metric) not in self._reported:
+            self._reported.add((gpu.device, metric))
+            unreadable = DeviceUnreadable(gpu.device, gpu.uuid, metric=metric, why=str(error))
+            self._notices.append(Notice(gpu.device, unreadable))
 
     def _numbers(self, gpu: Gpu) -> Iterator[tuple[str, str, float]]:
         library = self._library
         activity = self._ask(gpu, "activity", library.amdsmi_get_gpu_activity) or {}
-        yield from _given("gpu_utilization_percent", "%", activity, "gfx_activity")
+        yield from _first_number("gpu_utilization_percent", "%", activity, "gfx_activity")
         memory = self._ask(gpu, "memory", library.amdsmi_get_gpu_vram_usage) or {}
-        yield from _given("gpu_memory_used_bytes", "B", memory, "vram_used", factor=_MEBIBYTE)
-        yield from _given("gpu_memory_total_bytes", "B", memory, "vram_total", factor=_MEBIBYTE)
+        yield from _first_number(
+            "gpu_memory_used_bytes", "B", memory, "vram_used", factor=_MEBIBYTE
+        )
+        yield from _first_number(
+            "gpu_memory_total_bytes", "B", memory, "vram_total", factor=_MEBIBYTE
+        )
         power = self._ask(gpu, "power", library.amdsmi_get_power_info) or {}
-        names = ("current_socket_power", "average_socket_power")  # the one or the other, by model
-        yield from _given("gpu_power_watts", "W", power, *names)
+        names = ("current_socket_power", "average_socket_power")  # a model has one or the other
+        yield from _first_number("gpu_power_watts", "W", power, *names)
         yield from self._temperature(gpu, "gpu_temperature_celsius", "HOTSPOT", "EDGE")
         yield from self._temperature(gpu, "gpu_memory_temperature_celsius", "VRAM")
 
@@ -147,16 +151,18 @@ class AmdCollector:
                 return
 
     def _processes(self) -> Iterator[Sample]:
-        found = {gpu.device: self._of(gpu) for gpu in self._gpus}
+        processes = {gpu.device: self._of(gpu) for gpu in self._gpus}
         self._owners.tell(
             self.name,
             [
-                Held(gpu.device, gpu.number, gpu.uuid, _pids(found[gpu.device]), NODES, VARIABLES)
+                Held(
+                    gpu.device, gpu.number, gpu.uuid, _pids(processes[gpu.device]), NODES, VARIABLES
+                )
                 for gpu in self._gpus
             ],
         )
         for gpu in self._gpus:
-            for process in found[gpu.device] or ():
+            for process in processes[gpu.device] or ():
                 owner = self._owners.of_process(process["pid"])
                 used = _number(process.get("memory_usage", {}).get("vram_mem"))
                 if owner is not None and used is not None:
@@ -175,10 +181,10 @@ def _pids(processes: Sequence[dict[str, Any]] | None) -> frozenset[int] | None:
     return None if processes is None else frozenset(int(each["pid"]) for each in processes)
 
 
-def _given(
+def _first_number(
     metric: str, unit: str, answer: dict[str, Any], *names: str, factor: float = 1.0
 ) -> Iterator[tuple[str, str, float]]:
-    """The first of the names that holds a number."""
+    """The first of `names` that holds a number."""
     numbers = (_number(answer.get(name)) for name in names)
     value = next((number for number in numbers if number is not None), None)
     if value is not None:

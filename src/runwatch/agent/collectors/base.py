@@ -1,4 +1,4 @@
-"""What a collector is, what it yields, and whom the devices it reads belong to."""
+"""What a collector is, what it yields, and which run a device belongs to."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Target(NamedTuple):
 
     pid: int
     scope: int
-    """The run it belongs to, as the agent numbers them."""
+    """The agent's number for its run."""
     labels: Mapping[str, str] = NOTHING
     run: str = ""
     start_ticks: int = 0
     host: str = ""
-    """Its own name for where it runs: in a pod, another than the agent's."""
+    """The process's own name for its host: in a pod, not the agent's."""
     uid: int | None = None
-    """Whose it is, and its journal; None: not known."""
+    """The user of the process and its journal; None: not known."""
 
     @property
     def rank(self) -> int:
@@ -42,11 +42,11 @@ class Sample(NamedTuple):
     device: str = ""
     labels: Mapping[str, str] = NOTHING
     scope: int = 0
-    """The run it belongs to, as the agent numbers them; 0 is the host itself."""
+    """The agent's number for its run; 0 is the host itself."""
 
 
 class Notice(NamedTuple):
-    """Something that happened to a device.  It is recorded as an event of its owner's run."""
+    """Something that happened to a device.  The agent records it as an event of the owner's run."""
 
     device: str
     message: Message
@@ -62,29 +62,29 @@ class Collector(Protocol):
 
 
 class DeviceCollector(Collector, Protocol):
-    """Reads devices in a thread of its own, since a call into a driver may hang."""
+    """Reads devices in its own thread, since a call into a driver may hang."""
 
     @property
     def period_seconds(self) -> float: ...
     def close(self) -> None: ...
 
 
-# ── whose device it is ────────────────────────────────────────────────────────────────────────
+# ── owners of devices ─────────────────────────────────────────────────────────────────────────
 
 
 class Held(NamedTuple):
-    """A device and the processes that have it open, as its driver says."""
+    """A device and the processes that have it open, according to its driver."""
 
     device: str
     number: int
     """Its place in the driver's order."""
     uuid: str
     pids: frozenset[int] | None
-    """None where the driver cannot tell."""
+    """None if the driver cannot tell."""
     nodes: tuple[str, ...] = ()
-    """A process that uses such devices has a file open whose name begins so."""
+    """A process that uses such a device has a file open whose name begins with one of these."""
     variables: tuple[str, ...] = ()
-    """Those that say which devices a process may use."""
+    """Environment variables that say which devices a process may use."""
 
 
 class Owner(NamedTuple):
@@ -99,26 +99,26 @@ NOBODY: Final = Owner()
 
 class Owners(Protocol):
     def tell(self, source: str, held: Iterable[Held]) -> None:
-        """All devices of one source, and who has them open now."""
+        """Tell all devices of one source, and which processes have them open now."""
 
     def of(self, device: str) -> Owner:
-        """The same object for as long as the owner stays the same."""
+        """Returns the same object as long as the owner stays the same."""
 
     def of_process(self, pid: int) -> Owner | None: ...
 
 
 class Devices(NamedTuple):
-    """What the collectors of devices are given."""
+    """What every device collector needs."""
 
     owners: Owners
     clock: Clock
     period_seconds: float = 1.0
     pcie: bool = False
-    """Ask for PCIe rates even where that means calls which block for 20 ms."""
+    """Measure PCIe rates even with calls that block for 20 ms."""
 
 
 class Labels:
-    """A device's labels with its owner's, put together once per owner."""
+    """A device's labels and its owner's, joined once per owner."""
 
     __slots__ = ("_last", "_own")
 
@@ -127,7 +127,7 @@ class Labels:
         self._last: tuple[Owner, Mapping[str, str]] = (NOBODY, self._own)
 
     def with_owner(self, owner: Owner) -> Mapping[str, str]:
-        last, joined = self._last  # one read: other threads ask, too
+        last, joined = self._last  # read once: other threads call this, too
         if owner is not last:
             joined = {**self._own, **owner.labels}
             self._last = (owner, joined)
@@ -135,7 +135,7 @@ class Labels:
 
 
 class Rates:
-    """Counters in, change per second out; a counter that is new or was reset gives None."""
+    """Turns counters into change per second; a new counter, or one that was reset, gives None."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -144,7 +144,7 @@ class Rates:
         self._this: dict[object, tuple[int, float]] = {}
 
     def begin(self) -> None:
-        """A new round: what was not read in the last one is forgotten."""
+        """Begin a new round.  Counters that the last round did not read are forgotten."""
         self._now = self._clock.mono_ns()
         self._last, self._this = self._this, {}
 
@@ -157,18 +157,18 @@ class Rates:
 
 
 class Due:
-    """Whether something slower than its collector's rounds is due, without drifting."""
+    """Tells when work rarer than a collector's rounds is due, without drifting."""
 
     def __init__(self, seconds: float, clock: Clock, *, round_seconds: float = 0.0) -> None:
-        """`round_seconds`: how often we are asked.  Half of that early is in time, since the next
-        round would be later by more."""
+        """`round_seconds`: how often `is_due` is called.  Up to half of that early counts as due,
+        since the next round would be further off."""
         self.seconds = seconds
         self._clock = clock
         self._slack_ns = int(round_seconds * 1e9) // 2
         self._due_ns: int | None = None
 
     def is_due(self) -> bool:
-        """True once per period; the next is due a whole number of periods later."""
+        """True once per period; the next time is a whole number of periods later."""
         now, period = self._clock.mono_ns(), max(1, int(self.seconds * 1e9))
         due = now if self._due_ns is None else self._due_ns
         if now + self._slack_ns < due:

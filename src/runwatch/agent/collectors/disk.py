@@ -1,4 +1,4 @@
-"""What disks read and write, and how much room is left where it matters to us."""
+"""Traffic of disks, and free space on the file systems of the root and the journals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runwatch.clock import Clock, system_clock
 from runwatch.journal.liveness import PROC
 from runwatch.settings import runwatch_dir
 
-# Whole disks: a partition's traffic, or a mapped device's, is its disk's already.
+# Whole disks only: their traffic includes that of partitions and mapped devices.
 _DISK: Final = re.compile(r"(sd|vd|xvd|hd)[a-z]+|nvme\d+n\d+|mmcblk\d+|pmem\d+")
 _SECTOR_BYTES: Final = 512
 
@@ -28,7 +28,7 @@ class DiskCollector:
         proc: Path = PROC,
         clock: Clock = system_clock,
     ) -> None:
-        """`places`: whose file systems to measure."""
+        """`places`: paths whose file systems are measured."""
         self._places = (Path("/"), runwatch_dir()) if places is None else tuple(places)
         self._proc = proc
         self._rates = Rates(clock)

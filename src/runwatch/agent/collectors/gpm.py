@@ -1,9 +1,9 @@
-"""What the counters of a Hopper or later GPU say: how busy its parts were between two samples.
+"""Counters of a Hopper or later GPU: how busy its parts were between two samples.
 
-NVIDIA calls it GPM.  Two samples, taken some time apart, give averages over that time: nothing in
-between is missed, however far apart they are.  The driver renews its counters every 100 ms, so
-that closer samples would say nothing.  This costs more than all other calls together (0.3 ms for
-a sample, milliseconds for its numbers), so `Pace` keeps it within a share of one core.
+NVIDIA calls this GPM.  Two samples give averages over the time between them: nothing is missed,
+however far apart they are.  The driver renews its counters every 100 ms, so closer samples would
+say nothing.  This costs more than all other calls together (0.3 ms for a sample, milliseconds for
+its numbers), so `Pace` keeps it within a share of one core.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from runwatch.agent.collectors.gpus import never
 from runwatch.clock import Clock
 
 LEAST_SECONDS: Final = 0.2
-"""Twice the time in which the driver renews its counters."""
+"""Twice the time between two renewals of the driver's counters."""
 SHARE_AT_1_HZ: Final = 0.004
 LARGEST_SHARE: Final = 0.025
 _MEBIBYTE: Final = float(1 << 20)
@@ -47,7 +47,7 @@ METRICS: Final = tuple(number.metric for number in NUMBERS)
 
 
 def is_supported(library: Any, handle: Any) -> bool:
-    """Raises NVMLError where even the question is unknown."""
+    """Raises NVMLError if the driver does not know the question."""
     return bool(library.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice)
 
 
@@ -67,16 +67,16 @@ class Gpm:
         self._has_older = False
 
     def read(self) -> list[tuple[Number, float]]:
-        """Averages since the last call; none from the first."""
+        """Averages since the last call; the first call gives none."""
         library = self._library
-        had, self._has_older = self._has_older, False  # should this call fail: begin again
+        had, self._has_older = self._has_older, False  # if this call fails, begin again
         if self._instance is None:
             library.nvmlGpmSampleGet(self._handle, self._newer)
         else:
             library.nvmlGpmMigSampleGet(self._handle, self._instance, self._newer)
-        found = list(self._between()) if had else []
+        averages = list(self._between()) if had else []
         self._older, self._newer, self._has_older = self._newer, self._older, True
-        return found
+        return averages
 
     def _between(self) -> Iterator[tuple[Number, float]]:
         request = self._request
@@ -98,13 +98,13 @@ class Gpm:
 
 
 def dram_bytes_per_second(percent: float, memory_clock_hz: float, bus_bits: int) -> float:
-    """What a share of the memory's bandwidth is in bytes: the bus carries its width in bits on
-    both edges of each tick of the memory clock, so its most is clock × 2 × width / 8."""
+    """A share of the memory's bandwidth in bytes.  The bus carries its width in bits on both
+    edges of each tick of the memory clock, so its limit is clock × 2 × width / 8."""
     return percent / 100 * memory_clock_hz * 2 * bus_bits / 8
 
 
 class Pace:
-    """How far apart samples lie, such that reading all GPUs stays within its share of a core."""
+    """Chooses the time between samples so that reading all GPUs stays within a share of a core."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class Pace:
         return self._due.is_due()
 
     def measure(self, begun_cpu_seconds: float) -> None:
-        """After a round that began when the thread had used so much: what it took."""
+        """Call after a round.  `begun_cpu_seconds`: the thread's CPU time when the round began."""
         spent = self._cpu_seconds() - begun_cpu_seconds
         before = spent if self._cost is None else self._cost
         self._cost = before + _ONE_MEASURE_COUNTS * (spent - before)
@@ -137,5 +137,5 @@ class Pace:
         return self._cpu_seconds()
 
     def _rounded(self, seconds: float) -> float:
-        """Whole rounds: a period in between would come late by a different amount each time."""
+        """Round up to whole rounds: any other period would be late by varying amounts."""
         return self._period * max(1, math.ceil(seconds / self._period - 1e-9))

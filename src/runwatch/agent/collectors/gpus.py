@@ -1,9 +1,9 @@
 """NVIDIA's library as the NVML collectors see it: which GPUs there are, and asking them.
 
-`Gpus` is the inventory.  A GPU keeps its name for as long as the agent runs: after one has fallen
-off the bus the driver numbers the others anew, and "gpu3" must not become another board.
-`Asking` is the one place that knows what NVML's errors mean; each collector has its own, since
-they run in threads of their own.
+`Gpus` is the inventory.  A GPU keeps its name as long as the agent runs: after one has fallen off
+the bus the driver numbers the others anew, and "gpu3" must not become another board.  Only
+`Asking` knows what NVML's errors mean; each collector has its own, since each runs in its own
+thread.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Gpu:
     """The MIG GPU instance."""
     lost: bool = False
     measures_pcie: bool | None = None
-    """Whether it counts what crosses the bus, so that no slow call is needed; None until known."""
+    """Whether it counts PCIe traffic, so that no slow call is needed; None until known."""
 
     @property
     def about(self) -> dict[str, str]:
@@ -51,12 +51,12 @@ class Gpu:
 
 @dataclass(slots=True)
 class Asking:
-    """Puts one question to one GPU; what it cannot answer is None."""
+    """Puts one question to one GPU; the answer is None if the GPU cannot answer."""
 
     library: Any
     notices: list[Notice] = field(default_factory=list)
     _absent: set[tuple[str, str]] = field(default_factory=set)
-    _told: set[tuple[str, str]] = field(default_factory=set)
+    _reported: set[tuple[str, str]] = field(default_factory=set)
 
     def ask(self, gpu: Gpu, metric: str, question: Callable[..., T], *arguments: Any) -> T | None:
         if gpu.lost or (gpu.uuid, metric) in self._absent:
@@ -71,8 +71,8 @@ class Asking:
         self._absent.add((gpu.uuid, metric))
 
     def tell_once(self, gpu: Gpu, metric: str, message: DeviceNotice) -> None:
-        if (gpu.uuid, metric) not in self._told:
-            self._told.add((gpu.uuid, metric))
+        if (gpu.uuid, metric) not in self._reported:
+            self._reported.add((gpu.uuid, metric))
             self.notices.append(Notice(gpu.device, message))
 
     def take_notices(self) -> list[Notice]:
@@ -85,7 +85,7 @@ class Asking:
             self.notices += lose(gpu, str(error))
         elif code in never(library):
             self.leave_out(gpu, metric)
-        elif code != library.NVML_ERROR_UNINITIALIZED:  # else the inventory is being made anew
+        elif code != library.NVML_ERROR_UNINITIALIZED:  # that one: the inventory is being made anew
             if code == library.NVML_ERROR_NO_PERMISSION:
                 self.leave_out(gpu, metric)
             unreadable = DeviceUnreadable(**gpu.about, metric=metric, why=str(error))
@@ -93,7 +93,7 @@ class Asking:
 
 
 def never(library: Any) -> tuple[int, int, int]:
-    """Answers that will not become better: a GPU or a driver that does not have it."""
+    """Errors that will stay: the GPU or the driver does not have the number."""
     return (
         library.NVML_ERROR_NOT_SUPPORTED,
         library.NVML_ERROR_FUNCTION_NOT_FOUND,
@@ -105,7 +105,7 @@ _counting = threading.Lock()
 
 
 def lose(gpu: Gpu, why: str) -> list[Notice]:
-    """The event, for the first of several threads that notice."""
+    """Mark a GPU as lost.  Only the first thread that notices gets the notice."""
     with _counting:
         was_lost, gpu.lost = gpu.lost, True
     return [] if was_lost else [Notice(gpu.device, DeviceLost(**gpu.about, why=why))]
@@ -115,18 +115,18 @@ class Gpus:
     """The inventory.  `all` is replaced as a whole, never changed."""
 
     def __init__(self, library: Any, *, proc: Path = PROC) -> None:
-        """Raises NVMLError when there is no driver to speak to."""
+        """Raises NVMLError when there is no working driver."""
         self.library = library
         self.all: tuple[Gpu, ...] = ()
         self.generation = 0
-        """Grows when the library was opened anew: what it had handed out is void."""
+        """Grows when the library is opened anew: then its old handles are void."""
         self.in_a_wait = threading.Lock()
-        """Held by who waits inside the library: it must not be closed under them."""
+        """Held by a thread that waits inside the library, which must not be closed meanwhile."""
         self._proc = proc
         self._users = 0
         self._names: dict[str, str] = {}
         self._unreadable: dict[int, str] = {}
-        """By the driver's number: why it cannot be opened."""
+        """The driver's number of a GPU -> why it cannot be opened."""
         self._news: list[Notice] = []
         library.nvmlInit()
         self._boards = self._count()
@@ -149,22 +149,22 @@ class Gpus:
         return taken
 
     def look(self) -> None:
-        """See what has come and gone since the last time."""
+        """Learn which GPUs have come and gone since the last look."""
         before = self.generation
         self._open_anew_if_changed()
         known = {gpu.uuid: gpu for gpu in self.all}
-        found = {gpu.uuid: gpu for gpu in self._enumerate()}
+        present = {gpu.uuid: gpu for gpu in self._enumerate()}
         if self.generation or known:
-            self._news += self._added(known, found)
+            self._news += self._added(known, present)
         for uuid, gpu in known.items():
-            if uuid not in found:
+            if uuid not in present:
                 self._news += lose(gpu, self._unreadable.get(gpu.index, "no longer there"))
             elif not gpu.lost and before == self.generation:
-                found[uuid] = gpu
-        self.all = tuple(found.values())
+                present[uuid] = gpu
+        self.all = tuple(present.values())
 
     def _open_anew_if_changed(self) -> None:
-        """The library's own list is as old as its opening."""
+        """The library lists only the GPUs that it saw when it was opened."""
         boards = self._count()
         if boards == self._boards or not self.in_a_wait.acquire(timeout=_PATIENCE_SECONDS):
             return
@@ -176,8 +176,8 @@ class Gpus:
         self.generation += 1
         self._boards = boards
 
-    def _added(self, known: dict[str, Gpu], found: dict[str, Gpu]) -> Iterator[Notice]:
-        for uuid, gpu in found.items():
+    def _added(self, known: dict[str, Gpu], present: dict[str, Gpu]) -> Iterator[Notice]:
+        for uuid, gpu in present.items():
             before = known.get(uuid)
             if before is None:
                 yield Notice(gpu.device, DeviceAdded(**gpu.about))
@@ -195,7 +195,7 @@ class Gpus:
         return True
 
     def _count(self) -> object:
-        """What the driver has, which costs nothing to ask; where it does not say, the library."""
+        """The boards in the driver's folder, which is cheap; without one, the library's count."""
         try:
             return sorted(os.listdir(self._proc / "driver/nvidia/gpus"))
         except OSError:
@@ -213,14 +213,14 @@ class Gpus:
             yield from self._mig_devices(gpu)
 
     def _cannot_open(self, index: int, error: Any) -> None:
-        is_told = index in self._unreadable
+        is_reported = index in self._unreadable
         self._unreadable[index] = str(error)
         is_lost = error.value == self.library.NVML_ERROR_GPU_IS_LOST
-        if is_told or (is_lost and any(gpu.index == index for gpu in self.all)):
-            return  # of one that we knew it is told by its name
+        if is_reported or (is_lost and any(gpu.index == index for gpu in self.all)):
+            return  # a GPU that we knew is reported lost by its name
         kind = DeviceLost if is_lost else DeviceUnreadable
-        told = kind(f"gpu{index}", metric="device", why=str(error))
-        self._news.append(Notice(told.device, told))
+        message = kind(f"gpu{index}", metric="device", why=str(error))
+        self._news.append(Notice(message.device, message))
 
     def _gpu(self, index: int) -> Gpu:
         library = self.library
@@ -252,7 +252,7 @@ class Gpus:
             try:
                 handle = library.nvmlDeviceGetMigDeviceHandleByIndex(gpu.handle, place)
             except library.NVMLError:
-                continue  # places need not be filled in order
+                continue  # MIG devices may leave places empty
             yield self._mig_device(gpu, handle)
 
     def _mig_device(self, gpu: Gpu, handle: Any) -> Gpu:
@@ -276,11 +276,11 @@ def held(gpu: Gpu, pids: frozenset[int] | None) -> Held:
 
 
 def address(handle: Any) -> object:
-    """What two handles of one GPU have in common."""
+    """A key that is the same for two handles of one GPU."""
     is_pointer = isinstance(handle, ctypes._Pointer)
     return ctypes.cast(handle, ctypes.c_void_p).value if is_pointer else handle
 
 
 def text(value: Any) -> str:
-    """Older bindings give bytes."""
+    """The value as text; older bindings give bytes."""
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

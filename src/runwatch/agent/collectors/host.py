@@ -1,4 +1,4 @@
-"""CPU, load and memory of the host, or of the container we are in when it has a memory limit."""
+"""CPU, load and memory of the host.  In a container with a memory limit, its own memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class HostCollector:
                 first = file.readline().split()
         except OSError:
             return
-        # user nice system idle iowait irq softirq steal; guest time is in user already
+        # user nice system idle iowait irq softirq steal; user includes guest time
         ticks = [int(field) for field in first[1:9]]
         before, self._ticks = self._ticks, ticks
         if before is None:
@@ -56,7 +56,7 @@ class HostCollector:
         if total is None or available is None:
             return
         used, limit = (total - available) * 1024, total * 1024
-        # Only a limit makes the group's view ours: without one we may be in any corner of the host.
+        # Only a group with a limit counts: without one our group may be any small part of the host.
         group_limit = self._cgroup.limit_bytes() if self._cgroup else None
         if self._cgroup is not None and group_limit is not None and group_limit < limit:
             limit = group_limit

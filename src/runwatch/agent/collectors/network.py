@@ -1,4 +1,4 @@
-"""What network interfaces receive and send."""
+"""Bytes and errors that network interfaces receive and send."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from runwatch.agent.collectors.base import Rates, Sample
 from runwatch.clock import Clock, system_clock
 from runwatch.journal.liveness import PROC
 
-# The other ends of containers' interfaces come and go by the hundred and repeat what eth0 says.
+# veth, the host's ends of containers' interfaces: hundreds come and go, and eth0 counts the same.
 _LEFT_OUT: Final = ("lo", "veth", "ifb", "dummy")
 _COLUMNS: Final = (("rx", 0, 2), ("tx", 8, 10))
 

@@ -1,10 +1,10 @@
 """NVIDIA GPUs, through NVML.
 
-`NvmlCollector` asks what answers within microseconds, at the pace that is set, and GPM
-(`gpm.py`) as often as its cost allows.  `NvmlSlowCollector` asks the rest at a pace of its own:
-who has a GPU open, what changes rarely (limits, errors), and the energy counter, which takes
-milliseconds.  `XidCollector` (`xid.py`) waits for errors.  What a GPU does not answer is left
-out; `gpus.py` says what else can go wrong.
+`NvmlCollector` asks, at the pace that is set, for numbers that come within microseconds, and reads
+GPM (`gpm.py`) as often as its cost allows.  `NvmlSlowCollector` asks for the rest at its own pace:
+the processes that have a GPU open, numbers that change rarely (limits, errors), and the energy
+counter, which takes milliseconds.  `XidCollector` (`xid.py`) waits for errors.  Numbers that a GPU
+does not have are left out; `gpus.py` says what else can go wrong.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _ALL_LINKS: Final = 0xFFFFFFFF
 
 
 def present(dev: Path = Path("/dev")) -> bool:
-    """Whether there is a driver at all; the second node is Windows' way to Linux."""
+    """Whether there is a driver at all; /dev/dxg is the driver of WSL, Linux on Windows."""
     return (dev / "nvidiactl").exists() or (dev / "dxg").exists()
 
 
 def open_collectors(devices: Devices, library: Any = None) -> Sequence[DeviceCollector]:
-    """None without a driver; raises NVMLError for one that does not work."""
+    """No collectors without a driver; raises NVMLError if the driver does not work."""
     if library is None:
         library = importlib.import_module("pynvml")
     try:
@@ -62,20 +62,20 @@ def open_collectors(devices: Devices, library: Any = None) -> Sequence[DeviceCol
     )
 
 
-# ── what answers at once ──────────────────────────────────────────────────────────────────────
+# ── quick answers ─────────────────────────────────────────────────────────────────────────────
 
 
 class Question(NamedTuple):
     metric: str
     unit: str
     ask: Callable[[Any, Any], float]
-    """Of the library and a GPU's handle."""
+    """Takes the library and a GPU's handle."""
 
 
 def _reasons(library: Any, handle: Any) -> int:
     try:
         return int(library.nvmlDeviceGetCurrentClocksEventReasons(handle))
-    except library.NVMLError_FunctionNotFound:  # a driver older than the word "event"
+    except library.NVMLError_FunctionNotFound:  # an older driver, with the old name
         return int(library.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
 
 
@@ -104,7 +104,7 @@ MEMORY_CLOCK: Final = Question(
 )
 REASONS: Final = Question("gpu_throttle_reasons", "", _reasons)
 
-# Bits of the reasons: software and hardware caps of the same cause are one cause to a reader.
+# Bits of the reasons.  Software and hardware caps of the same cause count as one.
 THROTTLES: Final = (
     ("gpu_throttled_power", 0x4 | 0x80),
     ("gpu_throttled_thermal", 0x20 | 0x40),
@@ -113,7 +113,7 @@ THROTTLES: Final = (
 
 
 class Field(NamedTuple):
-    """One of NVML's numbered fields, all of which one call fetches."""
+    """One of NVML's numbered fields; one call fetches all of them."""
 
     id: int
     metric: str
@@ -196,7 +196,7 @@ class NvmlCollector:
 
 
 class _Reader:
-    """Reads one GPU, and remembers what it does not have."""
+    """Reads one GPU, and remembers which numbers it does not have."""
 
     def __init__(self, gpu: Gpu, asking: Asking, owners: Owners) -> None:
         self.gpu = gpu
@@ -208,7 +208,7 @@ class _Reader:
         self._throttled: set[str] = set()
         self._memory_clock_hz: float | None = None
         self._bus_bits: int | None = None
-        # A MIG device has memory of its own; the rest is its board's, and is told there.
+        # A MIG device has its own memory; all other numbers are recorded for its board.
         self._is_board = gpu.parent is None
         self._questions = QUICK if self._is_board else (MEMORY,)
         self._fields: list[Field] = []
@@ -236,7 +236,7 @@ class _Reader:
             try:
                 self._gpm.close()
             except self._library.NVMLError:
-                return  # the GPU or the library's opening is gone, and the buffers with it
+                return  # the GPU is gone or the library was closed: so are the buffers
 
     def quick(self, rates: Rates) -> Iterator[Sample]:
         gpu, library, ask = self.gpu, self._library, self._asking.ask
@@ -314,7 +314,7 @@ def _number(answer: Any) -> float:
     return float(getattr(answer.value, _MEMBERS[answer.valueType]))
 
 
-# ── what takes longer, or changes rarely ──────────────────────────────────────────────────────
+# ── slow answers, and rare changes ────────────────────────────────────────────────────────────
 
 
 class NvmlSlowCollector:
@@ -370,12 +370,12 @@ class NvmlSlowCollector:
             if self._pcie and gpu.measures_pcie is False:
                 yield from self._of_board(gpu, self._pcie_rates(gpu))
 
-    # ── who has it open ───────────────────────────────────────────────────────────────────────
+    # ── processes ─────────────────────────────────────────────────────────────────────────────
 
     def _processes(self, gpu: Gpu) -> list[Any] | None:
         question = self._library.nvmlDeviceGetComputeRunningProcesses
-        found: list[Any] | None = self._ask(gpu, "gpu_processes", question)
-        return found
+        processes: list[Any] | None = self._ask(gpu, "gpu_processes", question)
+        return processes
 
     def _memory_of(self, gpu: Gpu, processes: Sequence[Any]) -> Iterator[Sample]:
         for process in processes:
@@ -385,7 +385,7 @@ class NvmlSlowCollector:
                 )
 
     def _use_by_process(self, gpu: Gpu) -> Iterator[Sample]:
-        """Who used how much of a shared GPU; whose GPU is its own has the GPU's utilisation."""
+        """Each process's use of a shared GPU.  For a process alone, the GPU's utilisation tells."""
         question = self._library.nvmlDeviceGetProcessUtilization
         seen = self._seen_us.get(gpu.uuid, 0)
         newest: dict[int, Any] = {}
@@ -445,7 +445,7 @@ class NvmlSlowCollector:
             yield "gpu_energy_joules_total", "J", millijoules / 1e3, {}
 
     def _pcie_rates(self, gpu: Gpu) -> Iterator[tuple[str, str, float, dict[str, str]]]:
-        """Each call blocks for 20 ms, over which it measures."""
+        """Each call measures, and so blocks, for 20 ms."""
         library = self._library
         counters = {"tx": library.NVML_PCIE_UTIL_TX_BYTES, "rx": library.NVML_PCIE_UTIL_RX_BYTES}
         for name, counter in counters.items():

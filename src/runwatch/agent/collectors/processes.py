@@ -46,5 +46,5 @@ class ProcessCollector:
             with as_its_user(pid, proc=self._proc):
                 files = len(os.listdir(f"{self._proc}/{pid}/fd"))
         except OSError:
-            return  # another user's
+            return  # another user's process
         yield Sample("process_open_files", files, "", "", labels, scope)

@@ -1,16 +1,16 @@
-"""Recorded samples in place of devices: for tests, demonstrations and load.
+"""Plays recorded samples in place of devices: for tests, demonstrations and load.
 
-A recording is a text file, one JSON value per line.  The first says what the others mean:
+A recording is a text file, one JSON value per line.  The first describes the others:
 
     {"format": "runwatch-replay", "version": 1, "period_seconds": 1.0,
      "units": {"gpu_power_watts": "W", …}, "devices": {"gpu0": {"name": "NVIDIA H200"}, …}}
 
-and each of the others is one device at one moment, in the order of time:
+Each of the others is one device at one moment, in order of time:
 
     [12.0, "gpu0", {"gpu_power_watts": 685.0, …}]
 
 The time is in seconds from the recording's beginning.  A metric that is not in a line was not
-read then: it keeps its value for two of its own periods, and then is absent.
+read then: it keeps its value for two of its own periods, then it is absent.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from runwatch.errors import UsageError
 FORMAT: Final = "runwatch-replay"
 VERSION: Final = 1
 _HOLD_PERIODS: Final = 2.0
-# Copies of a device run this many periods apart, so that they do not all do the same at once.
+# Copies of a device play this many periods apart, so that they do not all show the same.
 _PERIODS_APART: Final = 7
 
 
 @dataclass(slots=True)
 class Curve:
-    """One metric of one device: values and when they were read."""
+    """One metric of one device: its values and the times at which they were read."""
 
     hold: float
-    """For how many seconds a value stays."""
+    """How many seconds a value stays valid."""
     seconds: list[float] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
 
@@ -51,7 +51,7 @@ class Curve:
         return self.values[place]
 
     def finish(self) -> None:
-        """Some metrics are read less often than others; theirs is the middle one of the gaps."""
+        """Set `hold`.  Some metrics are read less often: the median gap is their period."""
         gaps = [after - before for before, after in pairwise(self.seconds)]
         if gaps:
             self.hold = max(self.hold, _HOLD_PERIODS * median(gaps))
@@ -64,9 +64,9 @@ class Recording:
     devices: Mapping[str, Mapping[str, str]]
     """Device -> its labels."""
     curves: Mapping[str, Mapping[str, Curve]]
-    """Device -> metric -> what was read."""
+    """Device -> metric -> its curve."""
     seconds: float
-    """How long it lasts, the last sample's own period included."""
+    """How long the recording lasts, including the last sample's period."""
 
     def at(self, device: str, seconds: float) -> Iterator[tuple[str, float]]:
         for metric, curve in self.curves[device].items():
@@ -90,9 +90,11 @@ def load(path: Path) -> Recording:
 
 def _check(head: Any, path: Path) -> None:
     if not isinstance(head, dict) or head.get("format") != FORMAT:
-        raise UsageError(f"{path} is not a recording of devices: its first line says otherwise")
+        raise UsageError(f"{path} is not a recording of devices: its first line names no {FORMAT}")
     if head.get("version") != VERSION:
-        raise UsageError(f"{path} is of version {head.get('version')}; this agent reads {VERSION}")
+        raise UsageError(
+            f"{path} has version {head.get('version')}; this agent reads version {VERSION}"
+        )
 
 
 def _recording(head: Mapping[str, Any], lines: Iterable[Any]) -> Recording:
@@ -121,7 +123,7 @@ def save(
     rows: Iterable[tuple[float, str, Mapping[str, float]]],
     **more: object,
 ) -> None:
-    """`more` goes into the first line, for people."""
+    """`more` goes into the first line, for human readers."""
     head = {
         "format": FORMAT,
         "version": VERSION,
@@ -136,10 +138,10 @@ def save(
 
 
 class ReplayCollector:
-    """Plays a recording from its beginning, at `speed`, over and over unless told to stop.
+    """Plays a recording from its beginning, at `speed`; with `loop`, over and over.
 
-    `devices` is how many there shall be: those recorded, then copies of them.  For many hosts make
-    one of these for each, with its own `shift_seconds`.
+    `devices` is how many devices to play: those recorded, then copies of them.  For many hosts make
+    one collector for each, with its own `shift_seconds`.
     """
 
     name = "replay"

@@ -1,7 +1,7 @@
 """TPU chips, through libtpu's monitoring library.
 
-It answers for the chips of this host, with one text per chip and question, and with none while no
-program uses them.
+The library gives one text per chip of this host and question, and none while no program uses the
+chips.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from runwatch.agent.collectors.base import (
 )
 
 LEAST_SECONDS: Final = 1.0
-"""libtpu itself renews its numbers no more often."""
+"""libtpu renews its numbers no more often than this."""
 _PATTERNS: Final = ("accel*", "vfio/[0-9]*")
 NODES: Final = ("/dev/accel", "/dev/vfio/")
 VARIABLES: Final = ("TPU_VISIBLE_CHIPS", "TPU_VISIBLE_DEVICES")
@@ -35,7 +35,7 @@ QUESTIONS: Final = (
 
 
 def present(dev: Path = Path("/dev")) -> bool:
-    """/dev/vfio may be other hardware's; then libtpu is not installed, or has nothing to say."""
+    """/dev/vfio may belong to other hardware: then libtpu is not installed, or finds no chips."""
     return any(True for pattern in _PATTERNS for _ in dev.glob(pattern))
 
 
@@ -80,14 +80,14 @@ class TpuCollector:
         try:
             data = self._library.get_metric(question).data()
         except RuntimeError:
-            return []  # the program that used the chips has just gone
+            return []  # the program that used the chips has just ended
         return [_number(text) for text in data or ()]
 
     def _know(self, chips: int) -> None:
         while len(self._labels) < chips:
             self._labels.append(Labels({"index": str(len(self._labels))}))
         held = [
-            # Which program has a chip libtpu does not say.
+            # libtpu does not say which program uses a chip.
             Held(f"tpu{chip}", chip, "", None, NODES, VARIABLES)
             for chip in range(chips)
         ]

@@ -1,4 +1,4 @@
-"""XID errors: what a GPU's driver says when something went wrong on the board."""
+"""XID errors: the driver reports them when something goes wrong on a GPU."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MEANINGS: Final = {
 }
 WAIT_SECONDS: Final = 0.9
 QUIET_SECONDS: Final = 60.0
-"""The same error of the same GPU is told again after so long, with how often it came."""
+"""The same error of the same GPU is recorded again after this time, with its count."""
 MOST_AT_ONCE: Final = 100
 _ALL_INSTANCES: Final = 0xFFFFFFFF
 
@@ -37,7 +37,7 @@ def meaning(xid: int) -> str:
 
 
 class XidCollector:
-    """Waits for the driver to say something, most of each second."""
+    """Waits most of each second for the driver to report an error."""
 
     name = "nvml_events"
     period_seconds = 1.0
@@ -51,18 +51,18 @@ class XidCollector:
         self._set: Any = None
         self._registered: tuple[int, frozenset[str]] | None = None
         self._by_handle: dict[object, Gpu] = {}
-        self._told: dict[tuple[str, int], tuple[int | None, int]] = {}
-        """(device, xid) -> when it was last told, and how often it came since."""
+        self._recorded: dict[tuple[str, int], tuple[int | None, int]] = {}
+        """(device, xid) -> when it was last recorded, and how often it came since."""
 
     def collect(self) -> Iterator[Notice]:
         with self._gpus.in_a_wait:
             if self._registered is None:
                 self._register()
             came = list(self._came()) if self._set is not None else []
-            told = [incident for data in came for incident in self._notices(data)]
-            # Not before: a GPU's last word is about its end.
+            notices = [notice for data in came for notice in self._notices(data)]
+            # Only now: the last error of a GPU may be that it is lost.
             self._register()
-        yield from told
+        yield from notices
 
     def _came(self) -> Iterator[Any]:
         library, wait_ms = self._gpus.library, self._wait_ms
@@ -70,8 +70,8 @@ class XidCollector:
             try:
                 data = library.nvmlEventSetWait(self._set, wait_ms)
             except library.NVMLError:
-                return  # time out, mostly
-            wait_ms = 1  # what came together is there already
+                return  # mostly the end of the wait
+            wait_ms = 1  # events that came together are there already
             if data.eventType & library.nvmlEventTypeXidCriticalError:
                 yield data
 
@@ -80,7 +80,7 @@ class XidCollector:
         self._gpus.release()
 
     def _register(self) -> None:
-        """A new set when GPUs came or went: one cannot be taken out of a set."""
+        """Make a new set when GPUs came or went: a GPU cannot be taken out of a set."""
         gpus = [gpu for gpu in self._gpus.all if gpu.parent is None and not gpu.lost]
         wanted = (self._gpus.generation, frozenset(gpu.uuid for gpu in gpus))
         if wanted == self._registered:
@@ -91,7 +91,7 @@ class XidCollector:
         able = [gpu for gpu in gpus if self._is_registered(gpu, events)]
         self._by_handle = {address(gpu.handle): gpu for gpu in able}
         if not able:
-            self._free()  # a set that nobody is in would not wait at all
+            self._free()  # a wait on an empty set would return at once
 
     def _is_registered(self, gpu: Gpu, events: Any) -> bool:
         library = self._gpus.library
@@ -110,31 +110,31 @@ class XidCollector:
             try:
                 self._gpus.library.nvmlEventSetFree(events)
             except self._gpus.library.NVMLError:
-                return  # it went with the library's last opening
+                return  # the library was closed, and the set with it
 
     def _notices(self, data: Any) -> Iterator[Notice]:
         gpu, xid = self._of(data.device), int(data.eventData)
         device = "" if gpu is None else gpu.device
         now = self._clock.mono_ns()
-        last, since = self._told.get((device, xid), (None, 0))
+        last, since = self._recorded.get((device, xid), (None, 0))
         if last is not None and now - last < QUIET_SECONDS * 1e9:
-            self._told[device, xid] = last, since + 1
+            self._recorded[device, xid] = last, since + 1
             return
-        self._told[device, xid] = now, 0
+        self._recorded[device, xid] = now, 0
         instance = getattr(data, "gpuInstanceId", _ALL_INSTANCES)
-        told = GpuXid(
+        error = GpuXid(
             **({"device": ""} if gpu is None else gpu.about),
             xid=xid,
             meaning=meaning(xid),
             since_the_last=since or None,
             gpu_instance=None if instance == _ALL_INSTANCES else instance,
         )
-        yield Notice(device, told)
+        yield Notice(device, error)
 
     def _of(self, handle: Any) -> Gpu | None:
         known = self._by_handle.get(address(handle))
         if known is not None:
-            return known  # one that is gone can no longer be asked
+            return known  # a lost GPU no longer tells its uuid
         try:
             uuid = text(self._gpus.library.nvmlDeviceGetUUID(handle))
         except self._gpus.library.NVMLError:

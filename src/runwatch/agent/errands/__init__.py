@@ -1,1 +1,1 @@
-"""What an agent does when a head asks."""
+"""The commands of a head that an agent carries out."""

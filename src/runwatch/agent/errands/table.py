@@ -1,4 +1,4 @@
-"""What an agent can do when a head asks: one kind of command, one file."""
+"""The commands that an agent knows: each kind of command has its own file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from runwatch.record.commands import Ping, PingResult, StacksWanted
 
 
 def ping(command: Command, context: Context) -> PingResult:
-    """Who is here: for trying the way down and up again."""
+    """How many processes are here.  It tests the way of a command down and its answer up."""
     return PingResult(processes=len(context.targets()))
 
 

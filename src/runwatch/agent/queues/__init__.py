@@ -1,8 +1,8 @@
-"""How long jobs had waited before they began, as their schedulers tell: one scheduler per file.
+"""How long jobs waited before they began, as schedulers tell it: one scheduler per file.
 
-`desk.py` is who asks: once for each job, beside its rank 0 only, in a thread of its own, with a
-deadline.  A training process never asks.  What is not told stays unknown: it is counted, and
-nothing else comes of it.
+`desk.py` asks once for each job, on the node of rank 0 only, in a thread, with a deadline.  A
+training process never asks.  If a scheduler does not answer, the wait stays unknown: the failure
+is counted, and nothing else happens.
 """
 
 from __future__ import annotations
@@ -14,4 +14,4 @@ from runwatch.agent.queues.kubernetes import Kubernetes
 from runwatch.agent.queues.slurm import Slurm
 
 SCHEDULERS: Final[tuple[Scheduler, ...]] = (Slurm(), Kubernetes())
-"""The first that a process's environment names is asked: Slurm may itself run in pods."""
+"""The agent asks the first one that a process's environment names.  Slurm may run in pods."""

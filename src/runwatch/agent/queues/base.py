@@ -1,4 +1,4 @@
-"""What a scheduler is, and what it tells."""
+"""What a scheduler is, and what it answers."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 ANSWER_SECONDS: Final = 10.0
-"""A scheduler that does not answer in this time has other worries."""
+"""How long we wait for a scheduler's answer: it may be overloaded."""
 
 
 class NoAnswer(Exception):
-    """It was asked, and did not tell."""
+    """The scheduler was asked, and gave no usable answer."""
 
 
 class Waited(NamedTuple):
     """A job's time in the queue."""
 
     queued_at_ns: int
-    """From when on it could have been started."""
+    """From when on the job could have started."""
     granted_at_ns: int | None = None
-    """When it had its machines; None is not known."""
+    """When the job got its machines; None: not known."""
 
 
 class Job(NamedTuple):
-    """One go of a job: who was started again has waited again."""
+    """One start of a job.  A job that is started again has waited again."""
 
     name: str
     go: str = ""
@@ -35,8 +35,10 @@ class Scheduler(Protocol):
     def name(self) -> str: ...
 
     def job(self, environment: Mapping[str, str], root: Path) -> Job | None:
-        """The job of a process with this environment, which sees its files under `root`; None if
-        it is not one of this scheduler's."""
+        """The job of a process with this environment; None if another scheduler started it.
+
+        `root`: where the agent finds the process's file system.
+        """
 
     def ask(self, job: Job) -> Waited:
-        """Takes a while.  Raises NoAnswer, OSError or ValueError."""
+        """Slow.  Raises NoAnswer, OSError or ValueError."""

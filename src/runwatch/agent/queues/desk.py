@@ -1,9 +1,9 @@
 """Asks schedulers, and never lets the agent wait for them.
 
-`look` is called by the agent's loop with who is alive.  Of a job that is new, the process of rank 0
-is the one that counts: on a thousand nodes one agent asks, not a thousand.  A thread asks, one job
-after the other, and is there only while there is something to ask.  What it hears waits until the
-loop looks again: the loop alone writes.
+The agent's loop calls `look` with the live processes.  Only the process of rank 0 leads to a
+question: on a thousand nodes one agent asks, not a thousand.  A thread asks about one job after
+the other, and ends when no question is left.  Its answers wait until the loop looks again: only
+the loop writes.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from runwatch.record.node import JobQueued, QueueUnknown
 TRIES: Final = 3
 RETRY_SECONDS: Final = 60.0
 KEPT_ANSWERS: Final = 256
-"""A job whose program is started again and again is asked about once."""
+"""Answers are kept, so that a program that restarts in its job causes no new question."""
 END_SECONDS: Final = 1.0
 
 
-class Said(NamedTuple):
+class QueueEvent(NamedTuple):
     """An event to be recorded."""
 
     target: Target
@@ -56,20 +56,20 @@ class QueueDesk:
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
         self.failures = 0
-        """How often a scheduler was asked, and did not tell."""
+        """How often a scheduler was asked and gave no answer."""
 
-    def look(self, targets: Iterable[Target]) -> list[Said]:
-        """What is to be recorded; whoever is new will be asked about.  Does not wait."""
+    def look(self, targets: Iterable[Target]) -> list[QueueEvent]:
+        """Ask about new jobs; return the events to record.  Does not wait."""
         alive = {target.labels.get("journal", ""): target for target in targets}
         new = [target for journal, target in alive.items() if journal not in self._known]
         self._known = set(alive)
         self._open.extend(question for target in new for question in self._questions(target))
-        said = [event for heard in self._take() for event in self._hear(*heard)]
+        events = [event for heard in self._take() for event in self._hear(*heard)]
         self._send()
-        return said
+        return events
 
-    def stop(self) -> list[Said]:
-        """Waits a little: what is heard until then is still told."""
+    def stop(self) -> list[QueueEvent]:
+        """Waits a little; returns the events for answers that have come by then."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(timeout=END_SECONDS)
@@ -81,9 +81,9 @@ class QueueDesk:
         process = self._proc / str(target.pid)
         environment = environment_of(target.pid, proc=self._proc)
         if environment is None or environment.get("RUNWATCH_QUEUED_AT"):
-            return  # not ours to read; or the process has said it itself
+            return  # not ours to read, or the user has set the time
         for scheduler in self._schedulers:
-            with as_its_user(target.pid, proc=self._proc):  # what lies in its container is its own
+            with as_its_user(target.pid, proc=self._proc):  # reads files in its container
                 job = scheduler.job(environment, process / "root")
             if job is not None:
                 yield _Question(target, scheduler, job)
@@ -124,11 +124,11 @@ class QueueDesk:
         while self._heard:
             yield self._heard.popleft()
 
-    def _hear(self, question: _Question, answer: Waited | None, why: str) -> Iterator[Said]:
+    def _hear(self, question: _Question, answer: Waited | None, why: str) -> Iterator[QueueEvent]:
         target, job = question.target, question.job
         which = (target.labels.get("journal", ""), question.scheduler.name, job.name)
         if answer is not None:
-            yield Said(target, JobQueued(*which, answer.queued_at_ns, answer.granted_at_ns))
+            yield QueueEvent(target, JobQueued(*which, answer.queued_at_ns, answer.granted_at_ns))
             return
         self.failures += 1
         tries = question.tries + 1
@@ -136,4 +136,4 @@ class QueueDesk:
             later_ns = self._clock.mono_ns() + int(RETRY_SECONDS * 1e9)
             self._open.append(question._replace(tries=tries, not_before_ns=later_ns))
         else:
-            yield Said(target, QueueUnknown(*which, why[:200], tries))
+            yield QueueEvent(target, QueueUnknown(*which, why[:200], tries))

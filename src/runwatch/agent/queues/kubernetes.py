@@ -1,13 +1,13 @@
-"""Kubernetes: the API server, by the agent's own service account.
+"""Kubernetes: asks the API server, with the agent's own service account.
 
-A pod is not told when it was created (the downward API has no such field), so the server is asked,
-for the pod and for those that made it: `get` on pods, and on jobs, jobsets or whatever made the
-pod, is what the service account must be allowed.  Where it may read the pod only, that is used.
+A pod does not know when it was created (the downward API has no such field), so the agent asks the
+server about the pod and the workload that made it.  The service account needs `get` on pods and on
+jobs, jobsets or whatever made the pod.  If it may read only the pod, the pod's times are used.
 
-The queue begins when the workload was created, since a Job that waits for its turn (suspended by
-Kueue, say) has no pods yet.  Of a workload that has failed before, that would be long ago, and it
-ran in between: then it begins when the pod was created that took another's place.  It ends when the
-pod's first container started; after a container was restarted, when the pod was given its node.
+The wait begins when the workload was created: a Job that is suspended (by Kueue, say) has no pods
+yet.  A workload that failed before has run since it was created: then the wait begins when this pod
+was created in place of another.  The wait ends when the pod's first container started, or, if a
+container was restarted, when the pod was given its node.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from runwatch.files import read_followed
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 MOST_BYTES: Final = 4 << 20
 _GENERATIONS: Final = 3
-# What is created for one piece of work.  Not what keeps making such (a CronJob), nor what serves.
+# Workloads made for one piece of work: no CronJob, which makes many, and no services.
 _WORKLOADS: Final = (
     ("batch", "Job"), ("jobset.x-k8s.io", "JobSet"), ("batch.volcano.sh", "Job"),
     ("trainer.kubeflow.org", "TrainJob"), ("kubeflow.org", "PyTorchJob"),
@@ -45,12 +45,12 @@ class Kubernetes:
     def __init__(
         self, *, account: Path = ACCOUNT, environment: Mapping[str, str] = os.environ
     ) -> None:
-        """`account`, `environment`: the agent's own; the token goes to no other server."""
+        """`account`, `environment`: the agent's own, so that its token goes to no other server."""
         self._account = account
         self._environment = environment
 
     def job(self, environment: Mapping[str, str], root: Path) -> Job | None:
-        """Its pod.  A pod's host name is its name, unless it shares its node's network."""
+        """The process's pod.  A pod's host name is its name, unless it uses its node's network."""
         if not environment.get("KUBERNETES_SERVICE_HOST"):
             return None
         pod = environment.get("POD_NAME") or environment.get("HOSTNAME", "")
@@ -75,7 +75,7 @@ class Kubernetes:
             try:
                 above = self._get(place)
             except NoAnswer:
-                break  # the pod may be read, and not who made it
+                break  # the account may read the pod, not its workload
             first = not _failed_before(above)
             if first:
                 created = min(created, _created(above) or created)
@@ -94,18 +94,18 @@ class Kubernetes:
             answer = server.getresponse()
             if answer.status != 200:
                 raise NoAnswer(f"{path}: {answer.status}")
-            found = json.loads(answer.read(MOST_BYTES))
+            thing = json.loads(answer.read(MOST_BYTES))
         except http.client.HTTPException as error:
             raise NoAnswer(f"{path}: {type(error).__name__}") from error
         finally:
             server.close()
-        if not isinstance(found, dict):
+        if not isinstance(thing, dict):
             raise NoAnswer(f"{path} is no object")
-        return found
+        return thing
 
 
 def granted(pod: Mapping[str, Any]) -> int | None:
-    """When its first container started, or, after that was restarted, when it had its node."""
+    """When the first container started; if one was restarted, when the pod was given its node."""
     status = _part(pod, "status")
     containers = _parts(status.get("containerStatuses"))
     started = [
@@ -113,9 +113,9 @@ def granted(pod: Mapping[str, Any]) -> int | None:
         for container in containers
         if not container.get("restartCount")
     ]
-    told = [at for at in started if at is not None]
-    if told and len(told) == len(containers):
-        return min(told)
+    known = [at for at in started if at is not None]
+    if known and len(known) == len(containers):
+        return min(known)
     for condition in _parts(status.get("conditions")):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "True":
             return _moment(condition.get("lastTransitionTime"))
@@ -123,7 +123,7 @@ def granted(pod: Mapping[str, Any]) -> int | None:
 
 
 def _maker(thing: Mapping[str, Any], namespace: str) -> str | None:
-    """Where the workload is read that made it."""
+    """The API path of the workload that made this pod or workload."""
     for owner in _parts(_part(thing, "metadata").get("ownerReferences")):
         version, kind, name = (str(owner.get(key)) for key in ("apiVersion", "kind", "name"))
         if owner.get("controller") and (version.partition("/")[0], kind) in _WORKLOADS:
@@ -142,23 +142,23 @@ def _created(thing: Mapping[str, Any]) -> int | None:
     return _moment(_part(thing, "metadata").get("creationTimestamp"))
 
 
-def _moment(said: object) -> int | None:
+def _moment(text: object) -> int | None:
     """RFC 3339, as the server writes it: 2026-01-31T12:00:00Z."""
-    if not isinstance(said, str) or not re.search(r"(Z|[+-]\d\d:\d\d)$", said):
+    if not isinstance(text, str) or not re.search(r"(Z|[+-]\d\d:\d\d)$", text):
         return None
     try:
-        return round(datetime.fromisoformat(said).timestamp() * 1_000_000) * 1_000
+        return round(datetime.fromisoformat(text).timestamp() * 1_000_000) * 1_000
     except (ValueError, OverflowError):
         return None
 
 
 def _part(thing: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = thing.get(name)
-    return found if isinstance(found, dict) else {}
+    value = thing.get(name)
+    return value if isinstance(value, dict) else {}
 
 
-def _parts(found: object) -> Sequence[Mapping[str, Any]]:
-    return [part for part in found if isinstance(part, dict)] if isinstance(found, list) else []
+def _parts(value: object) -> Sequence[Mapping[str, Any]]:
+    return [part for part in value if isinstance(part, dict)] if isinstance(value, list) else []
 
 
 def _read(path: Path) -> str:

@@ -1,13 +1,13 @@
 """Slurm: `scontrol show job`, else `sacct`.
 
-* Times are printed in the local time of whoever asks, unless `SLURM_TIME_FORMAT` says otherwise;
-  `%s` makes them seconds since the epoch, whatever the time zone.
-* The queue begins when the job is eligible: one that was submitted for tomorrow, or that waits for
-  another, is not kept waiting by the scheduler.  Slurm counts its own waiting times like that.
-* A job that is requeued keeps its number, and is submitted and eligible anew; `Restarts` says how
-  often.  An answer about another go than the one that was asked about is none.
-* The number of a job array, or of a heterogeneous job, may stand for all its parts: of those that
-  are told, the one with just this number is meant.
+* Slurm prints times in the local time of the caller, unless `SLURM_TIME_FORMAT` says otherwise;
+  `%s` makes them seconds since the epoch, in any time zone.
+* The wait begins when the job is eligible.  The scheduler does not delay a job that was submitted
+  for tomorrow, or that waits for another job.  Slurm counts its own waiting times like that.
+* A requeued job keeps its number, and is submitted and eligible anew; `Restarts` says how often.
+  An answer about another start of the job does not count.
+* The number of a job array, or of a heterogeneous job, may stand for all its parts: we take the
+  part with exactly this number.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Final
 
 from runwatch.agent.queues.base import ANSWER_SECONDS, Job, NoAnswer, Waited
 
-# Where sites install it, should the agent's own PATH not name it.  The PATH of a process is not
-# asked: an agent may have more rights than the user who set it.
+# Where sites install Slurm, if the agent's own PATH does not name it.  We never use the PATH of a
+# process: the agent may have more rights than the user who set it.
 _PLACES: Final = ("/usr/bin", "/usr/local/bin", "/opt/slurm/bin", "/usr/local/slurm/bin")
 _SACCT_FIELDS: Final = "JobIDRaw,Submit,Eligible,Start"
 _SECOND_NS: Final = 10**9
@@ -33,7 +33,7 @@ class Slurm:
     name = "slurm"
 
     def __init__(self, *, path: str | None = None) -> None:
-        """`path`: where its commands are, if not where everybody's are."""
+        """`path`: where Slurm's commands are, if not in the PATH or the usual places."""
         self._path = path
 
     def job(self, environment: Mapping[str, str], root: Path) -> Job | None:
@@ -43,17 +43,17 @@ class Slurm:
         return Job(number, environment.get("SLURM_RESTART_COUNT") or "0")
 
     def ask(self, job: Job) -> Waited:
-        told = self._run("scontrol", "show", "job", "-o", job.name)
-        found = None if told is None else by_scontrol(told, job)
-        if found is None:
-            told = self._run("sacct", "-n", "-P", "-X", "-j", job.name, f"--format={_SACCT_FIELDS}")
-            found = None if told is None else by_sacct(told, job)
-        if found is None:
+        text = self._run("scontrol", "show", "job", "-o", job.name)
+        waited = None if text is None else by_scontrol(text, job)
+        if waited is None:
+            text = self._run("sacct", "-n", "-P", "-X", "-j", job.name, f"--format={_SACCT_FIELDS}")
+            waited = None if text is None else by_sacct(text, job)
+        if waited is None:
             raise NoAnswer("neither scontrol nor sacct tells")
-        return found
+        return waited
 
     def _run(self, program: str, *words: str) -> str | None:
-        """What it prints; None if it is not there, fails, or takes too long."""
+        """What the program prints; None if it is missing, fails, or takes too long."""
         path = self._path
         if path is None:
             path = os.pathsep.join((os.environ.get("PATH", ""), *_PLACES))
@@ -75,22 +75,22 @@ class Slurm:
         return done.stdout.decode(errors="replace")
 
 
-def by_scontrol(told: str, job: Job) -> Waited | None:
-    """One line for each job; a name or a comment in it may hold anything, the order is fixed."""
-    for line in told.splitlines():
+def by_scontrol(text: str, job: Job) -> Waited | None:
+    """Each line is a job.  Its name or comment may hold any text, but the order is fixed."""
+    for line in text.splitlines():
         if not re.match(rf"JobId={job.name}\s", line):
             continue
         restarts = re.search(r" Requeue=\S+ Restarts=([0-9]+) ", line)
         if restarts is not None and restarts[1] != job.go:
-            return None  # it has been requeued meanwhile
+            return None  # it was requeued in the meantime
         when = re.search(r" SubmitTime=(\S+) EligibleTime=(\S+) .*? StartTime=(\S+) EndTime=", line)
         return _waited(*when.groups()) if when is not None else None
     return None
 
 
-def by_sacct(told: str, job: Job) -> Waited | None:
-    """Of a requeued job it tells the last go, unless asked for all of them."""
-    for line in told.splitlines():
+def by_sacct(text: str, job: Job) -> Waited | None:
+    """Of a requeued job sacct prints only the last start, unless asked for all."""
+    for line in text.splitlines():
         fields = line.split("|")
         if len(fields) == 4 and fields[0] == job.name:
             return _waited(*fields[1:])
@@ -98,7 +98,7 @@ def by_sacct(told: str, job: Job) -> Waited | None:
 
 
 def _waited(submitted: str, eligible: str, started: str) -> Waited | None:
-    """As they print it: seconds, or a word like Unknown."""
+    """Each time as Slurm prints it: seconds, or a word like Unknown."""
     queued = max((_ns(moment) for moment in (submitted, eligible)), key=lambda ns: ns or 0)
     return None if queued is None else Waited(queued, _ns(started))
 

@@ -9,7 +9,7 @@ import pytest
 from runwatch.agent.collectors.base import Target
 from runwatch.agent.queues import desk
 from runwatch.agent.queues.base import Job, NoAnswer, Waited
-from runwatch.agent.queues.desk import QueueDesk, Said
+from runwatch.agent.queues.desk import QueueDesk, QueueEvent
 from runwatch.record.node import JobQueued, QueueUnknown
 from runwatch.testing import FakeClock, until
 
@@ -45,7 +45,7 @@ class World:
         self.clerk = Clerk()
         self.desk = QueueDesk((self.clerk,), clock=self.clock, proc=proc)
         self.targets: list[Target] = []
-        self.said: list[Said] = []
+        self.said: list[QueueEvent] = []
 
     def process(self, pid: int, rank: int = 0, **environment: str) -> None:
         place = self.proc / str(pid)
@@ -76,8 +76,8 @@ def test_a_job_is_asked_about_once(world: World) -> None:
     world.process(3, CLERK_JOB="7")  # its program, started again in the same go
     until(lambda: world.look() == 2)
     assert world.said == [
-        Said(world.targets[0], JobQueued("j1", "clerk", "7", 5, 9)),
-        Said(world.targets[2], JobQueued("j3", "clerk", "7", 5, 9)),
+        QueueEvent(world.targets[0], JobQueued("j1", "clerk", "7", 5, 9)),
+        QueueEvent(world.targets[2], JobQueued("j3", "clerk", "7", 5, 9)),
     ]
     assert world.clerk.asked == [Job("7", "0")]
     world.process(4, CLERK_JOB="7", CLERK_GO="1")
