@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runwatch.head.http.types import Answer, AttemptInfo, JsonObject, RunInfo
+from runwatch.head.http.types import Answer, AttemptInfo, EventFields, JsonObject, RunInfo
 from runwatch.views.life import State
 
 
@@ -25,14 +25,8 @@ class ConfigsInfo(Answer):
     system: JsonObject
 
 
-class EventInfo(Answer):
-    time_ns: int
-    kind: str
-    step: int | None
-    rank: int
-    host: str
-    journal: str
-    body: JsonObject
+class EventInfo(EventFields):
+    """An event with its whole body."""
 
 
 class EventList(Answer):

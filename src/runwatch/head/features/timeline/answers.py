@@ -23,7 +23,12 @@ from runwatch.head.features.timeline.types import (
     TimelineProfile,
 )
 from runwatch.head.http.parameters import Given
-from runwatch.head.http.shapes import MOST_EVENT_BYTES, attempt_infos, disruption_infos
+from runwatch.head.http.shapes import (
+    MOST_EVENT_BYTES,
+    attempt_infos,
+    disruption_infos,
+    event_info,
+)
 from runwatch.head.http.types import plain
 from runwatch.head.reading import Reading
 from runwatch.head.state.accounts.accounts import Accounts
@@ -130,7 +135,7 @@ class Timelines:
             steps=_steps(reading, run, window, given["pixels"]),
             checkpoints=checkpoints,
             disruptions=disruptions,
-            events=[_event_info(event) for event in events.shown],
+            events=[event_info(TimelineEvent, each, _short(each.body)) for each in events.shown],
             left_out=events.left_out,
             more=events.more,
             profiles=_profiles(reading, run, states, window),
@@ -310,18 +315,6 @@ def _of_rank(event: EventRow, ranks: Mapping[JournalId, int]) -> EventRow:
 
 def _in_order(events: Iterable[EventRow]) -> list[EventRow]:
     return sorted(events, key=lambda event: (event.time_ns, event.journal))
-
-
-def _event_info(event: EventRow) -> TimelineEvent:
-    return TimelineEvent(
-        time_ns=event.time_ns,
-        kind=event.kind,
-        step=event.step,
-        rank=event.rank,
-        host=event.host,
-        journal=event.journal,
-        body=_short(event.body),
-    )
 
 
 def _short(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from runwatch.head.http.types import Answer, AttemptInfo, DisruptionInfo, JsonObject
+from runwatch.head.http.types import Answer, AttemptInfo, DisruptionInfo, EventFields
 from runwatch.record.stacks import IncidentKind, IncidentState, Severity
 from runwatch.views.life import State
 from runwatch.views.profiles import State as ProfileState
@@ -58,15 +58,8 @@ class CheckpointColumns(Answer):
     left_out: int
 
 
-class TimelineEvent(Answer):
-    time_ns: int
-    kind: str
-    step: int | None
-    rank: int
-    host: str
-    journal: str
-    body: JsonObject
-    """What in it is a number or a short text; the rest is at …/events."""
+class TimelineEvent(EventFields):
+    """An event with the numbers and short texts of its body; …/events has the whole body."""
 
 
 class TimelineProfile(Answer):
