@@ -59,7 +59,7 @@ def test_one_that_is_taken_back_or_over_opens_nothing(
 
 @pytest.mark.parametrize("days", [0.0, -1.0, 4000.0, float("nan")])
 def test_how_long_has_bounds(tokens: Tokens, days: float) -> None:
-    with pytest.raises(UsageError, match="days is"):
+    with pytest.raises(UsageError, match="days="):
         tokens.add("view", days=days)
 
 
