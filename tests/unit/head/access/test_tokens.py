@@ -97,13 +97,13 @@ def test_a_damaged_file_opens_nothing_and_stays(
     body["tokens"][0] |= change
     file.write_text(json.dumps(body))
     assert tokens.of_word(word) is None
-    with pytest.raises(UsageError, match="move it away"):
+    with pytest.raises(UsageError, match="move the file away"):
         tokens.add("view")
     assert json.loads(file.read_text()) == body
 
 
 def test_without_a_place_none_is_made() -> None:
-    with pytest.raises(UsageError, match="may only be read"):
+    with pytest.raises(UsageError, match="only reads its directory"):
         Tokens().add("view")
 
 

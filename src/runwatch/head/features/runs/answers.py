@@ -1,4 +1,4 @@
-"""One run, as API shapes: one function per route, asking `Reading` and no one else."""
+"""One run, as API shapes: one function per route, with `Reading` as the only source."""
 
 from __future__ import annotations
 

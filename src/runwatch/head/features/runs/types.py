@@ -15,7 +15,7 @@ class RunList(Answer):
 class RunDetail(RunInfo, kw_only=True):
     history: list[AttemptInfo]
     limit: str = ""
-    """Which limit it has reached: what is more stays on its nodes."""
+    """The limit that the run has reached, so that the rest of its data stays on its nodes."""
 
 
 class ConfigsInfo(Answer):

@@ -22,7 +22,7 @@ from runwatch.rows import Curve, Latest, SeriesRow
 from runwatch.views.series import AttemptOf, Question, attempt_of, curve_labels
 
 MOST_CELLS: Final = 2_000_000
-"""Series × buckets that one answer may hold."""
+"""How many cells (series × buckets) one answer may hold."""
 
 
 def question(given: Given) -> Question:

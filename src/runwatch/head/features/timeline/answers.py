@@ -84,7 +84,7 @@ _LOSSES: Final = (
     SeriesNotRecorded.KIND, LimitReached.KIND, QueueUnknown.KIND,
 )  # fmt: skip
 _CHATTER: Final = (Fork.KIND, SdkWarning.KIND, LogText.KIND)
-"""Given up first when there is too much."""
+"""Events of these kinds are left out first when there are too many."""
 
 
 class Window(NamedTuple):
@@ -157,7 +157,7 @@ def _window(given: Given, whole: Window) -> Window:
     start = whole.start_ns if given["start"] is None else given["start"]
     end = max(whole.end_ns, start + 1) if given["end"] is None else given["end"]
     if start >= end:
-        raise UsageError(f"start={start} is not before end={end}; the window is from start to end")
+        raise UsageError(f"start={start} is not before end={end}; give a start before the end")
     return Window(start, end)
 
 
@@ -204,11 +204,11 @@ def _checkpoints(goodput: Goodput, window: Window) -> CheckpointColumns:
     )
 
 
-def thinned(found: Sequence[Any], most: int) -> list[Any]:
-    """At most so many, taken evenly from all over."""
-    if len(found) <= most:
-        return list(found)
-    return [found[i * len(found) // most] for i in range(most)]
+def thinned(entries: Sequence[Any], most: int) -> list[Any]:
+    """At most so many entries, picked evenly."""
+    if len(entries) <= most:
+        return list(entries)
+    return [entries[i * len(entries) // most] for i in range(most)]
 
 
 # ── steps ──────────────────────────────────────────────────────────────────────────────────────
@@ -233,7 +233,7 @@ def _steps(reading: Reading, run: RunId, window: Window, pixels: int) -> StepCol
 
 
 def step_columns(curves: Iterable[Curve], cells: Grid) -> StepColumns:
-    """Several attempts on one axis: they may share the bucket in which one ends."""
+    """All attempts on one axis.  Two attempts may share the bucket in which one ends."""
     found: dict[int, tuple[int, float, float | None]] = {}
     for curve in curves:
         for at, count, mean, most in zip(
@@ -259,7 +259,7 @@ def step_columns(curves: Iterable[Curve], cells: Grid) -> StepColumns:
 
 
 class _Events:
-    """What happened in a window to a run and to the hosts that it is on."""
+    """The events of a run and of its hosts in a window."""
 
     def __init__(
         self,
@@ -292,7 +292,7 @@ class _Events:
             run,
             kinds=list(kinds),
             start_ns=self._window.start_ns,
-            end_ns=self._window.end_ns + 1,  # the run's own end is in its window
+            end_ns=self._window.end_ns + 1,  # the window includes the run's own end
             limit=MOST_COUNTED + 1,
             most_bytes=MOST_EVENT_BYTES,
         )
@@ -307,7 +307,7 @@ def _concerns(event: EventRow, hosts: set[str], ranks: Mapping[JournalId, int]) 
 
 
 def _of_rank(event: EventRow, ranks: Mapping[JournalId, int]) -> EventRow:
-    """An agent that did not know the process's run could not tell its rank; its journal does."""
+    """The event with its rank.  An agent may not know a process's rank; its journal does."""
     if event.kind != ProcessExit.KIND:
         return event
     return replace(event, rank=ranks[JournalId(ProcessExit.of(event.body).journal)])

@@ -1,4 +1,4 @@
-"""What the page asks for beyond the rest of the API: one answer for a whole timeline, heat maps."""
+"""Timelines and heat maps as the HTTP API answers with them."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from runwatch.views.profiles import State as ProfileState
 
 
 class PieceColumns(Answer):
-    """What each moment went into, without gap or overlap; one entry per piece."""
+    """The class of each moment, without gap or overlap; each list has one entry per piece."""
 
     exact: bool
-    """The account's own intervals.  Else each is a pixel wide, or several: `class` has most of it,
-    and its row of `spent_ns` says what else is in it."""
+    """True: the pieces are the account's own intervals.  False: each piece is one or more pixels
+    wide, `class` took most of it, and its row of `spent_ns` has every class in it."""
     classes: list[str]
     start_ns: list[int]
     end_ns: list[int]
     class_: list[int] = msgspec.field(name="class")
-    """Places in `classes`."""
+    """Indices into `classes`."""
     spent_ns: list[list[int]]
-    """A number for each of `classes`; together as long as the piece.  Empty when exact."""
+    """A row per piece, a number per class; a row sums to the piece's length.  Empty when exact."""
 
 
 class TimelineGoodput(Answer):
@@ -89,7 +89,7 @@ class TimelineIncident(Answer):
 
 
 class TimelineInfo(Answer):
-    """All that a run's timeline shows of a window, but for curves and heat maps."""
+    """A run's timeline in a window, without curves and heat maps."""
 
     run: str
     name: str
@@ -116,15 +116,15 @@ class TimelineInfo(Answer):
     disruptions: list[DisruptionInfo]
     events: list[TimelineEvent]
     left_out: dict[str, int]
-    """By kind, how many more events there are."""
+    """Kind → how many more events there are."""
     more: bool
-    """There are even more than were counted."""
+    """There are even more events than were counted."""
     profiles: list[TimelineProfile]
     incidents: list[TimelineIncident]
 
 
 class HeatRow(Answer):
-    """A device; where there are more than rows, the first and the last of several neighbours."""
+    """The device of a row; or the first and last of several devices that share the row."""
 
     host: str
     device: str
@@ -149,7 +149,7 @@ class HeatmapInfo(Answer):
     low: float | None
     high: float | None
     values: str
-    """Base64 of a byte for each cell, row by row: 0 is no data, b is
+    """Base64 of one byte per cell, row by row: 0 means no data, b means
     low + (b - 1) / 254 × (high - low)."""
 
 
