@@ -1,4 +1,4 @@
-"""Sessions and all that is asked about them: who sends samples, how many frames, exports, files."""
+"""Sessions with their clients, frame counts, exports and files."""
 
 from __future__ import annotations
 
