@@ -103,7 +103,7 @@ class FrameCounts:
 
 
 def _boundary(session: Session, at_ns: int) -> int:
-    """The last moment up to then at which no frame is cut in two."""
+    """The last time before that at which no frame is cut in two."""
     for stretch in session.stretches:
         if stretch.start_ns <= at_ns and (stretch.end_ns is None or at_ns < stretch.end_ns):
             return at_ns - (at_ns - stretch.start_ns) % session.period_ns
