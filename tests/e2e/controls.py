@@ -57,7 +57,7 @@ CONTROLS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "button Log in",
             "field Token",
         ),
-        "test_a_link_is_made_used_and_taken_back": ("button Forget the link I came with",),
+        "test_a_link_is_made_used_and_taken_back": ("button Forget my shared link",),
     },
     "runs": {
         "test_a_long_list_of_runs_is_scrolled": ("area Runs",),
@@ -363,7 +363,7 @@ NOT_WALKED: Final = frozenset(
         "every page: button Leave this link",
         "every page: button Log out",
         "every page: fold Needs attention: N things",
-        "login: button Forget the link I came with",
+        "login: button Forget my shared link",
         "profiles: button Capture another",
     }
 )

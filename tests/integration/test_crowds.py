@@ -118,7 +118,7 @@ def test_a_malformed_message_gets_an_answer_and_no_traceback(head: Crowded, meth
 def test_guesses_by_grpc_are_braked_and_lock_nobody_out(head: Crowded) -> None:
     hello = pb.Up(hello=pb.Hello(host="x", oldest_wire_version=1, newest_wire_version=2))
     told = [call(head, METHODS[0], hello.SerializeToString(), f"guess-{i}")[1] for i in range(12)]
-    assert "wants a token" in told[0]
+    assert "needs a token" in told[0]
     assert "too many wrong tokens" in told[-1]
     code, why = call(head, METHODS[0], hello.SerializeToString(), TOKEN)
     assert code is grpc.StatusCode.OK, why

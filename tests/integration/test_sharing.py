@@ -133,7 +133,7 @@ def test_login_and_logout(site: Site) -> None:
 def test_a_wrong_token_is_told_and_nothing_is_kept(site: Site) -> None:
     reply = site.browser(**PAGE).post("/login", data={"token": "wrong", "next": "/x?y=1"})
     assert reply.status_code == 401 and "set-cookie" not in reply.headers
-    assert "That token is not known here." in reply.text
+    assert "This head does not know that token." in reply.text
     assert 'value="/x?y=1"' in reply.text and 'action="./login"' in reply.text
 
 
@@ -351,7 +351,7 @@ def test_taking_a_link_back_opens_nothing(open_site: Site) -> None:
     reply = person.get("/")
     assert reply.status_code == 401
     assert "This link has expired or was taken back" in reply.text
-    assert "Forget the link" in reply.text and 'logout" hidden' not in reply.text
+    assert "Forget my shared link" in reply.text and 'logout" hidden' not in reply.text
     assert open_site.browser(Authorization=f"Bearer {made['token']}").get("/").status_code == 401
     assert person.post("/logout").status_code == 303
     assert person.get("/").status_code == 200

@@ -1,1 +1,1 @@
-"""Who may come in by either port, and what they may do."""
+"""Who may use the HTTP and the gRPC port, and for what."""

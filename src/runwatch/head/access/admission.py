@@ -1,4 +1,4 @@
-"""Who may call by gRPC, and what: asked before a single byte of a message is looked at."""
+"""Who may call which gRPC method.  A call is checked before any byte of a message is read."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ Admit: TypeAlias = Callable[[Context], Awaitable[Shown]]
 MAIN: Final = "main token"
 ANYBODY: Final = "anybody here"
 _WANTED: Final = (
-    "this head wants a token: set RUNWATCH_TOKEN to the one it printed at its start, "
+    "this head needs a token: set RUNWATCH_TOKEN to the one that it printed when it started, "
     "or send `authorization: Bearer TOKEN`"
 )
 _TAKEN_BACK: Final = "this token was taken back, or has expired; ask for a new one"
 _LOUD: Final[tuple[Role, ...]] = ("operate", "admin")
-"""What the audit log tells of."""
+"""The roles whose calls go to the audit log."""
 PROJECTS: Final[ContextVar[tuple[str, ...]]] = ContextVar("runwatch.projects", default=())
-"""Those that the token of this call is for; empty: all."""
+"""The projects of this call's token; empty: all."""
 
 
 class Admission(grpc.aio.ServerInterceptor):  # type: ignore[misc]
-    """Messages come here as bytes: one that is malformed gets an answer, and no traceback."""
+    """Takes messages as bytes, so that a malformed one gets an answer and no traceback."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Admission(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         audit: Audit | None = None,
         open_gswarm: bool = False,
     ) -> None:
-        """`open_gswarm`: what is gswarm's asks for no token, but for the end of the head."""
+        """`open_gswarm`: gswarm's methods need no token, except the one that ends the head."""
         self._open = open_gswarm
         self._main = token if isinstance(token, MainToken) else MainToken(token)
         self._tokens = tokens or Tokens()
@@ -62,7 +62,7 @@ class Admission(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         self._visits = Visits()
 
     def look_soon(self) -> None:
-        """A token was taken back: streams that it opened are ended, silent ones too."""
+        """Call this when a token was taken back: its streams end, silent ones too."""
         self._visits.look_soon()
 
     async def intercept_service(self, continuation: Any, details: Any) -> Any:
@@ -110,8 +110,8 @@ class Admission(grpc.aio.ServerInterceptor):  # type: ignore[misc]
             token = await admit(context)
             try:
                 with self._visits.open(partial(self._holds, token)) as visit:
-                    said = self._messages(read, requests, visit)
-                    async with aclosing(method(said, context)) as messages:
+                    received = self._messages(read, requests, visit)
+                    async with aclosing(method(received, context)) as messages:
                         async for message in messages:
                             visit.check()
                             yield message
@@ -135,7 +135,7 @@ class Admission(grpc.aio.ServerInterceptor):  # type: ignore[misc]
             yield _read(read, request)
 
     def _holds(self, token: Shown) -> bool:
-        """Nothing passes any more, either way, once a token was taken back."""
+        """Whether the token is still valid.  If not, no message passes in either direction."""
         if isinstance(token, Secret):
             return self._main.now is token
         return token is None or self._tokens.holds(token)
@@ -143,9 +143,9 @@ class Admission(grpc.aio.ServerInterceptor):  # type: ignore[misc]
     # ── who ───────────────────────────────────────────────────────────────────────────────────
 
     async def _admit(self, method: str, context: Context) -> Shown:
-        """The right token is let in at once: a neighbour's mistakes lock nobody out.
+        """The token or secret that must stay valid during the call; None if none is needed.
 
-        What is answered is what must go on to hold; None where nothing was asked for.
+        The right token is let in at once: a neighbour's mistakes lock nobody out.
         """
         main = self._main.now
         if not main.word:
@@ -166,29 +166,29 @@ class Admission(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         return None
 
     async def _check_role(self, context: Context, method: str, token: Token, need: Role) -> None:
-        said = f"this token is for {token.role!r}; {method} wants one for {need!r}"
+        why = f"this token is for {token.role!r}; {method} needs one for {need!r}"
         if roles.allows(token.role, need):
             if not token.projects or method in roles.BY_PROJECT:
                 PROJECTS.set(token.projects)
                 await self._note(context, method, token.name, token.role, "OK")
                 return
-            said = f"this token is for {words(token.projects)}, and {method} is about all runs"
+            why = f"this token is for {words(token.projects)}, and {method} is about all runs"
         await self._note(context, method, token.name, token.role, "PERMISSION_DENIED")
-        await context.abort(grpc.StatusCode.PERMISSION_DENIED, said)
+        await context.abort(grpc.StatusCode.PERMISSION_DENIED, why)
 
     async def _check_user(self, context: Context, method: str) -> None:
-        """Clients of gswarm know no token; of this machine's users its own and root may end it."""
+        """gswarm's clients send no token.  Only the head's own user and root may end the head."""
         is_end = roles.of_method(method) == "admin"
         if is_end and await _user(context) not in (os.geteuid(), 0):
-            said = "only who has the token, or the user whose head it is, may end it"
-            await context.abort(grpc.StatusCode.PERMISSION_DENIED, said)
+            why = "only the head's own user, root, or a caller with an admin token may end the head"
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, why)
         await self._note(context, method, ANYBODY, "", "OK")
 
     async def _refuse(self, context: Context, guessed: bool) -> None:
         address = address_of(context.peer())[0]
         if wait := self._guesses.wait_seconds(address):
-            said = f"too many wrong tokens from this address; try again in {wait} s"
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, said)
+            why = f"too many wrong tokens from this address; try again in {wait} s"
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, why)
         if guessed:
             self._guesses.wrong(address)
         await context.abort(grpc.StatusCode.UNAUTHENTICATED, _WANTED)
@@ -202,9 +202,9 @@ class Admission(grpc.aio.ServerInterceptor):  # type: ignore[misc]
 
 
 def _given(context: Context) -> bytes:
-    """What stands behind Bearer; what has no such word before it is wrong, and not nothing."""
-    said = dict(context.invocation_metadata() or ()).get("authorization", "")
-    raw = said if isinstance(said, bytes) else said.encode("utf-8", "surrogateescape")
+    """The token after `Bearer`.  Any other header counts as a wrong token, not as none."""
+    header = dict(context.invocation_metadata() or ()).get("authorization", "")
+    raw = header if isinstance(header, bytes) else header.encode("utf-8", "surrogateescape")
     scheme, _, token = raw.partition(b" ")
     return token if scheme == b"Bearer" else raw and b" " + raw
 
@@ -214,7 +214,7 @@ async def _user(context: Context) -> int | None:
 
 
 def address_of(peer: str) -> tuple[str, int]:
-    """And port, of `ipv4:10.0.0.1:5000`, `ipv6:%5B::1%5D:5000`."""
+    """Address and port of a peer like `ipv4:10.0.0.1:5000` or `ipv6:%5B::1%5D:5000`."""
     address, _, port = unquote(peer).partition(":")[2].rpartition(":")
     return address.strip("[]"), int(port) if port.isdigit() else 0
 

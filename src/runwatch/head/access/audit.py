@@ -1,8 +1,8 @@
-"""Who changed what, and when: one JSON object in a line of `audit.jsonl`, which only grows.
+"""Who changed what, and when: `audit.jsonl`, one JSON object per line.
 
-A line is of what was done, or refused to who may come in; who may not come in is no line, for then
-everybody could fill a disk.  When the file is full it becomes `audit.1.jsonl` in place of the last
-one.  What callers say is cut short, and JSON escapes what a terminal would obey.
+Each line is a change, or a change that was refused to a known caller.  Unknown callers get no line:
+else anybody could fill the disk.  A full file replaces `audit.1.jsonl`.  Callers' texts are cut
+short, and JSON escapes the control characters that a terminal would obey.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from runwatch.files import Folder
 FILE: Final = "audit.jsonl"
 OLDER: Final = "audit.1.jsonl"
 CHANGED: Final = "runwatch.changed"
-"""Key in the scope: what a request was about, beyond its address."""
+"""Key in the scope: details of the change that the address does not show."""
 MOST_BYTES: Final = 8 << 20
 LONGEST: Final = 300
 logger = logging.getLogger("runwatch.head")
@@ -32,21 +32,21 @@ logger = logging.getLogger("runwatch.head")
 class Done:
     time_ns: int
     who: str
-    """A token's name; "main token" is the head's own."""
+    """The token's name; "main token" for the head's own."""
     role: str
     address: str
     uid: int | None
-    """Of a caller on this machine, by the kernel's word."""
+    """The user id of a caller on this machine, from the kernel."""
     what: str
     """The route or the gRPC method, as `roles.py` calls it."""
     path: str
     outcome: str
-    """A status, of HTTP or gRPC."""
+    """The HTTP or gRPC status."""
     about: Mapping[str, str] = field(default_factory=dict)
 
 
 class Audit:
-    """Any thread may note.  Without a path nothing is kept."""
+    """The audit log.  Any thread may write to it.  Without a path nothing is kept."""
 
     def __init__(
         self, path: Path | None = None, *, most: int = MOST_BYTES, clock: Clock = system_clock
@@ -69,25 +69,24 @@ class Audit:
         path: str = "",
         about: Mapping[str, object] | None = None,
     ) -> None:
-        said = {_cut(name): _cut(str(value)) for name, value in (about or {}).items()}
-        done = Done(
-            self._clock.wall_ns(), _cut(who), role, address, uid, what, _cut(path), outcome, said
-        )
+        details = {_cut(name): _cut(str(value)) for name, value in (about or {}).items()}
+        time_ns, who, path = self._clock.wall_ns(), _cut(who), _cut(path)
+        done = Done(time_ns, who, role, address, uid, what, path, outcome, details)
         line = json.dumps(asdict(done)).encode() + b"\n"
         with self._lock:
             self._append(line)
 
     def newest(self, count: int, before_ns: int | None = None) -> list[Done]:
-        """The newest first."""
+        """The newest lines before this time, newest first."""
         with self._lock:
             lines = [line for name in (OLDER, FILE) for line in self._lines(name)]
-        found: list[Done] = []
+        newest: list[Done] = []
         for done in _read(reversed(lines)):
-            if len(found) == count:
+            if len(newest) == count:
                 break
             if before_ns is None or done.time_ns < before_ns:
-                found.append(done)
-        return found
+                newest.append(done)
+        return newest
 
     def _append(self, line: bytes) -> None:
         if self._root is None:
@@ -108,9 +107,9 @@ class Audit:
                     if fd >= 0:
                         os.close(fd)
             self._failed = False
-        except OSError as error:  # the change is made, and a full disk must not take it back
+        except OSError as error:  # the change itself must not fail because the disk is full
             if not self._failed:
-                logger.error("what is changed is not written down: %s", error)
+                logger.error("the audit log cannot be written: %s", error)
             self._failed = True
 
     def _lines(self, name: str) -> list[bytes]:
@@ -124,7 +123,7 @@ class Audit:
 
 
 def _read(lines: Iterator[bytes]) -> Iterator[Done]:
-    """What somebody else wrote into the file, or half of a line, is left out."""
+    """Skips broken lines, and lines that Runwatch did not write."""
     for line in lines:
         try:
             body: Any = json.loads(line)

@@ -1,4 +1,4 @@
-"""A brake for those who guess tokens, by address."""
+"""A brake on guessing tokens, by address."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Final
 from runwatch.clock import Clock, system_clock
 
 BURST: Final = 10
-"""Wrong tokens in a row that an address has, and …"""
+"""How many wrong tokens in a row an address may show."""
 EVERY_SECONDS: Final = 3.0
-"""… how long it takes until it has one more."""
+"""How long until the address may show one more."""
 MOST_ADDRESSES: Final = 10_000
 
 
@@ -21,10 +21,10 @@ class Guesses:
     def __init__(self, *, clock: Clock = system_clock) -> None:
         self._clock = clock
         self._spent: OrderedDict[str, tuple[float, int]] = OrderedDict()
-        """Address → how many were spent, and when that was counted; the newest last."""
+        """Address → how many wrong tokens it spent, and when that was counted; newest last."""
 
     def wait_seconds(self, address: str) -> int:
-        """0: it may try."""
+        """How long the address must wait; 0: it may try now."""
         over = self._now(_block(address)) - (BURST - 1)
         return max(0, int(over * EVERY_SECONDS) + 1) if over > 0 else 0
 
@@ -42,11 +42,11 @@ class Guesses:
 
 
 def _block(address: str) -> str:
-    """Who has one address of IPv6 has 2⁶⁴ of them."""
+    """An IPv6 address counts as its /64 network: a caller with one has all 2⁶⁴ of them."""
     try:
-        found = ipaddress.ip_address(address)
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         return address
-    if found.version == 4:
+    if parsed.version == 4:
         return address
-    return str(ipaddress.ip_network((found, 64), strict=False))
+    return str(ipaddress.ip_network((parsed, 64), strict=False))

@@ -1,8 +1,8 @@
-"""A short list in a file of the head's directory: links that were shared, tokens that were made.
+"""A short list in a file of the head's directory: the shared links, or the tokens.
 
-The file is looked at again whenever it has changed, so that another process of the same user, with
-no head between, takes something back as well.  It is written whole, 0600;
-who uses a list locks it.
+The list is read again whenever the file has changed: another process of the same user may take an
+entry back without asking the head.  The file is written whole, with mode 0600.  The user of a list
+locks it.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ T = TypeVar("T", bound=Record)
 
 
 def proof_of(cookie: str) -> str:
-    """What the file keeps instead of the cookie; the way back does not exist."""
+    """What the file keeps instead of the cookie.  Nobody can compute the cookie from it."""
     return hashlib.sha256(cookie.encode("utf-8", "replace")).hexdigest()
 
 
 class KeptList(Generic[T]):
-    """`what`: how the file and people call them; `is_sound`: whether Runwatch wrote such a one;
-    `version`: which the file is of, by what is in it, and `newest`: the newest that is known."""
+    """`what`: the entries' name in messages; `is_sound`: whether Runwatch can have written an
+    entry; `version`: the file's version for these entries; `newest`: the newest version known."""
 
     def __init__(
         self,
@@ -66,14 +66,14 @@ class KeptList(Generic[T]):
         self._damage = ""
 
     def current(self) -> dict[str, T]:
-        """For changes and lists, which must not go by half a file."""
+        """All entries, to change or list them.  Raises UsageError if the file is damaged."""
         known = self.seen()
         if self._damage:
-            raise UsageError(f"{self._damage}; move it away, and make new {self._what}")
+            raise UsageError(f"{self._damage}; move the file away, and make new {self._what}")
         return known
 
     def seen(self) -> dict[str, T]:
-        """For those who come: what cannot be read opens nothing."""
+        """All entries, to check a caller.  A damaged file has none, so it lets nobody in."""
         stamp = self._stamp_now()
         if stamp != self._stamp:
             self._stamp = stamp
@@ -81,19 +81,19 @@ class KeptList(Generic[T]):
         return self._known
 
     def of_cookie(self, cookie: str) -> T | None:
-        """Whose it is, compared with all: how long that takes tells nothing."""
-        proof, found = proof_of(cookie), None
+        """The entry of this cookie.  All entries are compared, so the time taken tells nothing."""
+        proof, match = proof_of(cookie), None
         for record in self.seen().values():
             if hmac.compare_digest(record.proof, proof):
-                found = record
-        return found
+                match = record
+        return match
 
     def write(self, records: dict[str, T]) -> None:
         if self._path is None:
-            raise UsageError(f"{self._what} cannot be kept here: this directory may only be read")
+            raise UsageError(f"{self._what} cannot be kept: this head only reads its directory")
         name = self._path.stem
-        version, found = self._version(records.values()), map(asdict, records.values())
-        body = {"version": version, name: list(found)}
+        version, entries = self._version(records.values()), map(asdict, records.values())
+        body = {"version": version, name: list(entries)}
         try:
             with Folder.at(self._path.parent) as root:
                 root.write(self._path.name, json.dumps(body, indent=1).encode(), sync=True)
@@ -104,10 +104,10 @@ class KeptList(Generic[T]):
 
     def _stamp_now(self) -> tuple[int, int, int] | None:
         try:
-            found = os.stat(self._path) if self._path is not None else None
+            stat = os.stat(self._path) if self._path is not None else None
         except OSError:
             return None
-        return None if found is None else (found.st_mtime_ns, found.st_ino, found.st_size)
+        return None if stat is None else (stat.st_mtime_ns, stat.st_ino, stat.st_size)
 
     def _load(self) -> None:
         self._known, self._damage = {}, ""
@@ -119,19 +119,19 @@ class KeptList(Generic[T]):
             self._known = self._read(json.loads(text), self._path.stem)
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             self._damage = f"{self._path} cannot be read ({error})"
-            logger.error("none of the %s opens anything: %s", self._what, self._damage)
+            logger.error("the head accepts none of its %s: %s", self._what, self._damage)
 
     def _read(self, body: Any, name: str) -> dict[str, T]:
         if body["version"] not in range(1, self._newest + 1):
-            raise ValueError(f"it is of version {body['version']}")
-        found = [self._record(each) for each in body[name]]
-        if not all(self._is_sound(record) for record in found):
-            raise ValueError("it was not written by Runwatch")
-        return {record.id: record for record in found}
+            raise ValueError(f"its version is {body['version']}, not 1 to {self._newest}")
+        records = [self._record(each) for each in body[name]]
+        if not all(self._is_sound(record) for record in records):
+            raise ValueError("Runwatch did not write it")
+        return {record.id: record for record in records}
 
-    def _record(self, said: dict[str, Any]) -> T:
-        """What a file of an older version does not tell is as it was then."""
-        known = [f.name for f in fields(self._kind) if f.name in said or f.default is MISSING]
-        values = {name: said[name] for name in known}
+    def _record(self, entry: dict[str, Any]) -> T:
+        """A field that an older version's file lacks takes its default."""
+        known = [f.name for f in fields(self._kind) if f.name in entry or f.default is MISSING]
+        values = {name: entry[name] for name in known}
         lists = {name: tuple(v) for name, v in values.items() if isinstance(v, list)}
         return self._kind(**values | lists)

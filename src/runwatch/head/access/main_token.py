@@ -1,4 +1,4 @@
-"""The token that every head has: made at its first start, kept in its directory, 0600."""
+"""The main token of a head: made at its first start, kept in its directory with mode 0600."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ logger = logging.getLogger("runwatch.head")
 
 
 class Secret:
-    """What it is at the moment; another object when it is another."""
+    """The present main token.  A renewed token is another object."""
 
     __slots__ = ("cookie", "said", "word")
 
@@ -27,16 +27,16 @@ class Secret:
         self.word = word
         self.said = word.encode("utf-8", "surrogateescape")
         self.cookie = hmac.new(self.said, b"runwatch cookie", hashlib.sha256).hexdigest()
-        """What a browser keeps instead of it."""
+        """What a browser keeps instead of the token."""
 
-    def is_it(self, said: bytes) -> bool:
-        return bool(self.said) and hmac.compare_digest(said, self.said)
+    def is_it(self, shown: bytes) -> bool:
+        return bool(self.said) and hmac.compare_digest(shown, self.said)
 
 
 class MainToken:
-    """A head's own, which may be changed while it runs.
+    """A head's main token, which can change while the head runs.
 
-    `root`: where it is kept; one that somebody named is changed where he named it.
+    `root`: the directory that keeps it; None: the user chose the token, and must change it.
     """
 
     def __init__(self, word: str = "", root: Path | None = None) -> None:
@@ -45,10 +45,10 @@ class MainToken:
         self.on_renewed: Callable[[], object] = lambda: None
 
     def renew(self) -> str:
-        """Another one; that which it was opens nothing from now on."""
+        """Makes a new token.  The old one is invalid from now on."""
         if self._root is None:
             raise UsageError(
-                "this head was told its token (--token, --token-file, RUNWATCH_TOKEN): change it "
+                "this head was given its token (--token, --token-file, RUNWATCH_TOKEN): change it "
                 "there, and start the head again"
             )
         with Folder.at(self._root) as folder:
@@ -62,7 +62,7 @@ def new_token() -> str:
 
 
 def users_token() -> str:
-    """That of the user's own directory, for a head that has none to keep one in."""
+    """The token in the user's own directory, for a head without a directory."""
     root = runwatch_dir()
     try:
         return kept_token(private(root))
@@ -71,18 +71,18 @@ def users_token() -> str:
 
 
 def kept_token(root: Path) -> str:
-    """That of the directory, which is made if there is none."""
+    """The token in this directory; a new one if there is none."""
     with Folder.at(root) as folder:
         try:
             token = folder.text(TOKEN_FILE, TOKEN_FILE_BYTES, owners=folder.trusted()).strip()
             is_open = bool(folder.stat(TOKEN_FILE).st_mode & 0o007)
-        except (FileNotFoundError, Refused):  # what somebody else put there is no secret
+        except (FileNotFoundError, Refused):  # a file that another user put there is no secret
             return _made(folder)
         except OSError as error:
-            raise UsageError(f"the token cannot be read: {error}") from error
+            raise UsageError(f"the token in {root / TOKEN_FILE} cannot be read: {error}") from error
         if is_open:
             file = root / TOKEN_FILE
-            raise UsageError(f"everybody may read the token in {file}: chmod 600 {file}")
+            raise UsageError(f"every user may read the token in {file}: chmod 600 {file}")
         return token or _made(folder)
 
 
@@ -91,8 +91,11 @@ def _made(folder: Folder) -> str:
     try:
         folder.write(TOKEN_FILE, token.encode(), sync=True)
     except OSError as error:
-        if error.errno in FULL:  # it is another after the next start
-            logger.warning("no space left in %s: the head's token is not kept", folder.path)
+        if error.errno in FULL:
+            logger.warning(
+                "no space left in %s: the head's token is not kept, and changes at the next start",
+                folder.path,
+            )
             return token
         raise UsageError(
             f"the token cannot be kept in {folder.path}: {error.strerror}; name a file of yours "

@@ -1,8 +1,8 @@
-"""Which project a run belongs to, and what a token of some projects may add to which runs.
+"""Which project a run belongs to, and to which runs a token of some projects may add.
 
-A run's project is its group (docs/decisions/0018-a-runs-project-is-its-group.md).  On the way in
-the group stands in the record that names the run, so a batch is judged before it is stored.
-Whoever was first decides: what exists in another project, or in none, is not added to.
+A run's project is its group (docs/decisions/0018-a-runs-project-is-its-group.md).  The record that
+names a run also names its group, so a batch is judged before it is stored.  The first batch
+decides: nothing is added to a run that already exists in another project, or in none.
 """
 
 from __future__ import annotations
@@ -24,58 +24,58 @@ AGENT: Final = "agent"
 
 
 def checked(names: Iterable[str]) -> tuple[str, ...]:
-    """For a token.  Raises UsageError."""
-    found = tuple(dict.fromkeys(names))
-    for name in found:
+    """The projects of a token, each once.  Raises UsageError."""
+    projects = tuple(dict.fromkeys(names))
+    for name in projects:
         if not name or len(name) > LONGEST or not name.isprintable():
             raise UsageError(
-                f"project {name[:LONGEST]!r}: the group that its runs name, of 1 to {LONGEST} "
-                "characters that can be shown"
+                f"project {name[:LONGEST]!r} is not a name: give the group of its runs, "
+                f"1 to {LONGEST} printable characters"
             )
-    if len(found) > MOST:
-        raise UsageError(f"{len(found)} projects: one token may have {MOST}")
-    return found
+    if len(projects) > MOST:
+        raise UsageError(f"{len(projects)} projects are too many: a token may have {MOST}")
+    return projects
 
 
 def words(names: Sequence[str]) -> str:
-    """As a sentence says it: project 'a', or 'b'."""
+    """For a sentence: project 'a' or 'b'."""
     return "project " + " or ".join(repr(name[:80]) for name in names)
 
 
 class Projects:
-    """Any thread may ask."""
+    """The projects of all runs.  Any thread may ask."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = threading.Lock()
         self._known: dict[RunId, str] = {}
-        """As the store has it; looked up anew when a process joins the run."""
+        """Projects of stored runs; looked up again when a process joins the run."""
         self._coming: dict[RunId, str] = {}
-        """Of runs that are new, and on their way into the store."""
+        """Projects of new runs that are on their way into the store."""
 
     def of(self, run: RunId) -> str | None:
-        """Empty: it names none.  None: there is no such run."""
-        found = self._known.get(run)
-        if found is not None:
-            return found
+        """The run's project.  Empty: the run names none.  None: there is no such run."""
+        project = self._known.get(run)
+        if project is not None:
+            return project
         with self._lock:
-            found = self._stored(run)
-            if found is not None:
-                self._known[run] = found
-                return found
+            project = self._stored(run)
+            if project is not None:
+                self._known[run] = project
+                return project
             return self._coming.get(run)
 
     def _stored(self, run: RunId) -> str | None:
-        found = views.project_of(self._store.processes(run))
-        if found is not None:
-            return found
-        # What can be restored must not be somebody else's by then.
+        project = views.project_of(self._store.processes(run))
+        if project is not None:
+            return project
+        # A deleted run can be restored, so nobody else may take its id until then.
         deleted = [d for d in self._store.deletions() if d.run == run and d.state == "deleted"]
         return views.project_of(self._store.buried_processes(deleted[-1])) if deleted else None
 
     def of_folder(self, folder: str) -> set[str]:
-        """Of all runs whose profiles may lie in a folder of this name.  An id goes before a name:
-        else somebody could call his run as another's id."""
+        """The projects of all runs whose profiles may lie in a folder of this name.  An id goes
+        before a name: else a user could give a run the id of another run as its name."""
         own = self.of(RunId(folder))
         if own is not None:
             return {own}
@@ -85,13 +85,14 @@ class Projects:
     # ── on the way in ─────────────────────────────────────────────────────────────────────────
 
     def admitted(self, batch: Batch, mine: Sequence[str]) -> tuple[Batch, str]:
-        """The batch as a token of these projects may bring it, and why it may not; empty: it may.
+        """The batch as a token of these projects may send it, and why it may not; empty: it may.
 
-        An agent tells of all processes on its node.  What it says of runs of other projects is
-        taken as being of no run.
+        An agent reports all processes on its node.  What it reports about runs of other projects
+        is stored without a run.
         """
         if batch.origin.role == AGENT and batch.definitions:
-            batch = replace(batch, definitions=[self._told(d, mine) for d in batch.definitions])
+            definitions = [self._without_others(each, mine) for each in batch.definitions]
+            batch = replace(batch, definitions=definitions)
         for run in self._store.runs_of(batch.origin.journal):
             if run and self.of(run) not in (None, *mine):
                 return batch, _elsewhere(run, mine)
@@ -100,7 +101,7 @@ class Projects:
                 return batch, why
         return batch, ""
 
-    def _told(self, definition: Definition, mine: Sequence[str]) -> Definition:
+    def _without_others(self, definition: Definition, mine: Sequence[str]) -> Definition:
         if not isinstance(definition, RunScope) or not self._refusal(definition, mine):
             return definition
         return RunScope(definition.id, RunId(""), "")
@@ -111,14 +112,14 @@ class Projects:
             return _elsewhere(scope.run, mine)
         if scope.group in mine or (project is not None and not scope.group):
             return ""
-        said = f"project {scope.group[:80]!r}" if scope.group else "no project"
+        named = f"project {scope.group[:80]!r}" if scope.group else "no project"
         return (
-            f"run {scope.run!r} names {said}, and the token of this node is for {words(mine)}: it "
-            f"stays on its node (runwatch.init(group={mine[0]!r}) names it)"
+            f"run {scope.run!r} names {named}, and the token of this node is for {words(mine)}: "
+            f"its data stays on its node (runwatch.init(group={mine[0]!r}) names the project)"
         )
 
     def coming(self, batch: Batch) -> list[RunId]:
-        """It was let in: the new runs in it are its from now on.  Tell `settled` of the result."""
+        """Reserves the new runs of a batch that was let in.  Call `settled` with the result."""
         scopes = named(batch)
         for scope in scopes:
             if batch.origin.role != AGENT and self.of(scope.run) is None:
@@ -127,25 +128,25 @@ class Projects:
         return [scope.run for scope in scopes]
 
     def settled(self, runs: Iterable[RunId]) -> None:
-        """They are stored, or will not be."""
+        """Call this when the runs are stored, or failed to be."""
         with self._lock:
             for run in runs:
                 self._coming.pop(run, None)
                 self._known.pop(run, None)
 
     def look_again(self) -> None:
-        """A run was deleted, or is back."""
+        """Call this when a run was deleted or restored."""
         with self._lock:
             self._known.clear()
 
 
 def named(batch: Batch) -> list[RunScope]:
-    """The runs that it defines."""
+    """The runs that the batch defines."""
     return [d for d in batch.definitions if isinstance(d, RunScope) and d.run]
 
 
 def _elsewhere(run: RunId, mine: Sequence[str]) -> str:
     return (
-        f"run {run!r} is not of {words(mine)}, which the token of this node is for: what is more "
+        f"run {run!r} is not of {words(mine)}, which the token of this node is for: its new data "
         "stays on its node"
     )

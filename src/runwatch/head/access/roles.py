@@ -1,8 +1,8 @@
-"""Who may do what: the one table of what each route and each gRPC method asks for.
+"""Who may do what: the one table of the role that each route and each gRPC method needs.
 
-*ingest* is for jobs: they send records and do nothing else.  *view* looks; *operate* also takes
-captures and stacks, and starts and stops sessions; *admin* may do everything: delete, make and take
-back links and tokens, end the head.  A head does not start with a route that is not in the table.
+*ingest* is for jobs: it sends records and does nothing else.  *view* reads.  *operate* also takes
+captures and stacks, and starts and stops sessions.  *admin* may do everything: delete, make and
+take back links and tokens, end the head.  A head with a route outside the table does not start.
 """
 
 from __future__ import annotations
@@ -134,9 +134,9 @@ METHODS: Final[Mapping[str, Role]] = {
 }
 
 BY_PROJECT: Final = frozenset({"/runwatch.v1.Spine/Stream", "/runwatch.v1.Spine/Keep"})
-"""The methods that look at the projects of a token; such a token calls no others."""
+"""The methods that check a token's projects; a token of projects may call no others."""
 OPEN: Final = frozenset({"POST /profiling/start", "POST /profiling/stop"})
-"""What others than who has the token may do at a head that `gsprof start` began on loopback."""
+"""What callers without a token may do at a head that `gsprof start` began on loopback."""
 
 
 def allows(role: Role | None, need: Need) -> bool:
@@ -148,7 +148,7 @@ def checked(word: str) -> Role | None:
 
 
 def route(method: str, path: str) -> str | None:
-    """The table's own name for it; None: nothing is there, as whoever routes it will say."""
+    """The table's name for a request; None: there is no such route, and the router says so."""
     wanted = "GET" if method == "HEAD" else method
     for known, pattern, name in _patterns():
         if known == wanted and pattern.match(path):
@@ -157,18 +157,18 @@ def route(method: str, path: str) -> str | None:
 
 
 def changes(name: str) -> bool:
-    """Whether it does something that the audit log tells of."""
+    """Whether a request to this route goes to the audit log."""
     return not name.startswith("GET ") and not name.endswith("/preflight")
 
 
 def of_method(method: str) -> Role:
-    """What nobody thought of here stays closed."""
+    """The role that a gRPC method needs; a method outside the table needs admin."""
     return METHODS.get(method, "admin")
 
 
 def unknown(routes: Iterable[BaseRoute]) -> list[str]:
-    """What can be asked and is not in the table."""
-    found = [
+    """The routes that are not in the table."""
+    names = [
         f"{method} {each.path}"
         for each in routes
         if isinstance(each, Route)
@@ -176,7 +176,7 @@ def unknown(routes: Iterable[BaseRoute]) -> list[str]:
         if method != "HEAD"
     ]
     others = [repr(each) for each in routes if not isinstance(each, Route)]
-    return [name for name in found if name not in ROUTES] + others
+    return [name for name in names if name not in ROUTES] + others
 
 
 @cache

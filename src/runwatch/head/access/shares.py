@@ -1,7 +1,7 @@
-"""Links for those who may look and not touch: tokens that expire and can be taken back.
+"""Shared links: read-only tokens that expire and can be taken back.
 
-`shares.json` holds no token and nothing that opens anything: of a token the browser is given a
-digest as its cookie, and of that digest the file has the SHA-256.
+`shares.json` holds nothing that lets anybody in: the browser's cookie is a digest of the token, and
+the file has the SHA-256 of that digest.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from runwatch.head.access.kept_list import KeptList, proof_of
 
 FILE: Final = "shares.json"
 TOKEN: Final = "rws_"
-"""What such a token begins with, and …"""
+"""How a link's token begins."""
 COOKIE: Final = "share-"
-"""… a cookie that was made of one."""
+"""How the cookie of such a token begins."""
 MOST: Final = 1000
 LONGEST_NOTE: Final = 200
 MOST_DAYS: Final = 3650.0
@@ -33,7 +33,7 @@ _DAY_NS: Final = 86_400 * 10**9
 class Share:
     id: str
     run: str
-    """The only run that may be seen; empty: all."""
+    """The only run that the link shows; empty: all runs."""
     note: str
     created_ns: int
     expires_ns: int
@@ -42,13 +42,13 @@ class Share:
 
 
 def cookie_of(token: str) -> str:
-    """What a browser keeps instead of the token; the way back does not exist."""
+    """What a browser keeps instead of the token.  Nobody can compute the token from it."""
     digest = hmac.new(token.encode("utf-8", "replace"), b"runwatch share", hashlib.sha256)
     return COOKIE + digest.hexdigest()
 
 
 class Shares:
-    """All of one head.  The file is looked at again whenever it has changed."""
+    """All links of one head.  The file is read again whenever it has changed."""
 
     def __init__(
         self, path: Path | None = None, *, most: int = MOST, clock: Clock = system_clock
@@ -58,16 +58,18 @@ class Shares:
         self._clock = clock
         self._lock = threading.Lock()
         self.used_ns: dict[str, int] = {}
-        """When each was last used, since this process began."""
+        """When this process last saw each link in use."""
 
     # ── for the owner ─────────────────────────────────────────────────────────────────────────
 
     def add(self, run: str, days: float, note: str) -> tuple[Share, str]:
-        """A new one and its token, which nobody can tell again."""
+        """A new link and its token.  The token is kept nowhere."""
         if not 0 < days <= MOST_DAYS:
-            raise UsageError(f"days is {days:g}: a link lives more than 0 and at most 3650 days")
+            raise UsageError(
+                f"days={days:g} is too few or too many: give more than 0, at most 3650"
+            )
         if len(note) > LONGEST_NOTE:
-            raise UsageError(f"note has {len(note)} characters; it may have {LONGEST_NOTE}")
+            raise UsageError(f"note has {len(note)} characters; it may have at most {LONGEST_NOTE}")
         token, now_ns = TOKEN + secrets.token_urlsafe(24), self._clock.wall_ns()
         share = Share(
             id=secrets.token_hex(4),
@@ -85,11 +87,11 @@ class Shares:
         return share, token
 
     def all(self) -> list[Share]:
-        """Those that still open something, newest first."""
+        """The links that have not expired, newest first."""
         now_ns = self._clock.wall_ns()
         with self._lock:
-            found = [share for share in self._list.current().values() if share.expires_ns > now_ns]
-        return sorted(found, key=lambda share: (-share.created_ns, share.id))
+            valid = [share for share in self._list.current().values() if share.expires_ns > now_ns]
+        return sorted(valid, key=lambda share: (-share.created_ns, share.id))
 
     def revoke(self, id: str) -> Share:
         with self._lock:
@@ -100,7 +102,7 @@ class Shares:
             self._list.write(known)
         return share
 
-    # ── for whoever comes with one ────────────────────────────────────────────────────────────
+    # ── for a caller ──────────────────────────────────────────────────────────────────────────
 
     def of_token(self, token: str) -> Share | None:
         return self.of_cookie(cookie_of(token)) if token.startswith(TOKEN) else None
@@ -110,14 +112,14 @@ class Shares:
             return None
         now_ns = self._clock.wall_ns()
         with self._lock:
-            found = self._list.of_cookie(cookie)
-        if found is None or found.expires_ns <= now_ns:
+            share = self._list.of_cookie(cookie)
+        if share is None or share.expires_ns <= now_ns:
             return None
-        self.used_ns[found.id] = now_ns
-        return found
+        self.used_ns[share.id] = now_ns
+        return share
 
     def holds(self, share: Share) -> bool:
-        """Whether it still opens what it did a moment ago."""
+        """Whether the link is still valid, and unchanged."""
         with self._lock:
             known = self._list.seen().get(share.id)
         return known == share and share.expires_ns > self._clock.wall_ns()

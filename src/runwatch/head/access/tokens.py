@@ -1,10 +1,10 @@
 """Tokens beside the head's own: one for each job, person or program, with a role and an end.
 
-The head's own is an admin's.  `tokens.json` holds none of them, and nothing that opens anything: of
-a token the browser is given a digest as its cookie, and of that digest the file has the SHA-256.
-One that is taken back opens nothing from that moment on, also where a stream is open.
-A token may be limited to projects.  A file with such a one is of version 2: a head that knows
-nothing of projects must not take it for a token of all runs.
+The main token has the role admin, and is not in this list.  `tokens.json` holds nothing that lets
+anybody in: the browser's cookie is a digest of the token, and the file has the SHA-256 of that
+digest.  A token that is taken back is invalid at once, and its open streams end.
+A token may be limited to projects.  A file with such a token has version 2: a head that does not
+know projects must not take it for a token of all runs.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from runwatch.head.access.roles import ROLES, Role
 
 FILE: Final = "tokens.json"
 TOKEN: Final = "rwt_"
-"""What such a token begins with, and …"""
+"""How such a token begins."""
 COOKIE: Final = "token-"
-"""… a cookie that was made of one."""
+"""How the cookie of such a token begins."""
 MOST: Final = 1000
 MOST_DAYS: Final = 3650.0
 LONGEST_NAME: Final = 80
@@ -41,7 +41,7 @@ _DAY_NS: Final = 86_400 * 10**9
 class Token:
     id: str
     name: str
-    """Whose it is, or what for: so the audit log calls who comes with it."""
+    """Who or what the token is for; the caller's name in the audit log."""
     role: Role
     created_ns: int
     expires_ns: int
@@ -49,20 +49,20 @@ class Token:
     proof: str
     """SHA-256 of the cookie."""
     projects: tuple[str, ...] = ()
-    """The groups whose runs it is for; empty: all runs."""
+    """The groups whose runs the token is for; empty: all runs."""
 
     def works_at(self, now_ns: int) -> bool:
         return not self.expires_ns or self.expires_ns > now_ns
 
 
 def cookie_of(token: str) -> str:
-    """What a browser keeps instead of the token; the way back does not exist."""
+    """What a browser keeps instead of the token.  Nobody can compute the token from it."""
     digest = hmac.new(token.encode("utf-8", "replace"), b"runwatch token", hashlib.sha256)
     return COOKIE + digest.hexdigest()
 
 
 class Tokens:
-    """All of one head; any thread may ask."""
+    """All tokens of one head but the main token.  Any thread may ask."""
 
     def __init__(
         self, path: Path | None = None, *, most: int = MOST, clock: Clock = system_clock
@@ -72,9 +72,9 @@ class Tokens:
         self._clock = clock
         self._lock = threading.Lock()
         self.used_ns: dict[str, int] = {}
-        """When each was last used, since this process began."""
+        """When this process last saw each token in use."""
         self.on_revoked: Callable[[], object] = lambda: None
-        """Told in the thread that takes one back."""
+        """Called after a token was taken back, in the thread that did it."""
 
     # ── for an admin ──────────────────────────────────────────────────────────────────────────
 
@@ -85,13 +85,15 @@ class Tokens:
         days: float | None = None,
         projects: Sequence[str] = (),
     ) -> tuple[Token, str]:
-        """A new one and its word, which nobody can tell again."""
+        """A new token and its word.  The word is kept nowhere."""
         if days is not None and not 0 < days <= MOST_DAYS:
-            raise UsageError(f"days is {days:g}: a token lives more than 0 and at most 3650 days")
+            raise UsageError(
+                f"days={days:g} is too few or too many: give more than 0, at most 3650"
+            )
         if name and not (len(name) <= LONGEST_NAME and _NAME.fullmatch(name)):
             raise UsageError(
-                f"name {name[:LONGEST_NAME]!r}: up to {LONGEST_NAME} letters, digits, spaces and "
-                "any of . @ : + - _"
+                f"name {name[:LONGEST_NAME]!r} is not possible: give up to {LONGEST_NAME} letters, "
+                "digits, spaces and any of . @ : + - _"
             )
         word, now_ns = TOKEN + secrets.token_urlsafe(24), self._clock.wall_ns()
         token = Token(
@@ -111,11 +113,11 @@ class Tokens:
         return token, word
 
     def all(self) -> list[Token]:
-        """Those that still open something, newest first."""
+        """The tokens that have not expired, newest first."""
         now_ns = self._clock.wall_ns()
         with self._lock:
-            found = [token for token in self._list.current().values() if token.works_at(now_ns)]
-        return sorted(found, key=lambda token: (-token.created_ns, token.id))
+            valid = [token for token in self._list.current().values() if token.works_at(now_ns)]
+        return sorted(valid, key=lambda token: (-token.created_ns, token.id))
 
     def revoke(self, id: str) -> Token:
         with self._lock:
@@ -127,7 +129,7 @@ class Tokens:
         self.on_revoked()
         return token
 
-    # ── for whoever comes with one ────────────────────────────────────────────────────────────
+    # ── for a caller ──────────────────────────────────────────────────────────────────────────
 
     def of_word(self, word: str) -> Token | None:
         return self.of_cookie(cookie_of(word)) if word.startswith(TOKEN) else None
@@ -137,14 +139,14 @@ class Tokens:
             return None
         now_ns = self._clock.wall_ns()
         with self._lock:
-            found = self._list.of_cookie(cookie)
-        if found is None or not found.works_at(now_ns):
+            token = self._list.of_cookie(cookie)
+        if token is None or not token.works_at(now_ns):
             return None
-        self.used_ns[found.id] = now_ns
-        return found
+        self.used_ns[token.id] = now_ns
+        return token
 
     def holds(self, token: Token) -> bool:
-        """Whether it still opens what it did a moment ago."""
+        """Whether the token is still valid, and unchanged."""
         with self._lock:
             known = self._list.seen().get(token.id)
         return known == token and token.works_at(self._clock.wall_ns())

@@ -1,7 +1,7 @@
-"""Streams that are open by gRPC, and whether what each was let in by still holds.
+"""The open gRPC streams, and whether the token of each is still valid.
 
-A stream that sends is asked at each message.  One that is silent is looked at when a token was
-taken back, and once a second: a token may also expire, or be taken back by another process.
+A stream that sends is checked at each message.  A silent stream is checked when a token was taken
+back, and once a second: a token may also expire, or be taken back by another process.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ LOOK_SECONDS: Final = 1.0
 
 
 class TakenBack(Exception):
-    """A stream goes on, and its token does not."""
+    """The token of an open stream is no longer valid."""
 
 
 class Visit:
-    """One stream.  `holds` says whether its token still does."""
+    """One stream.  `holds` says whether its token is still valid."""
 
     def __init__(self, holds: Callable[[], bool]) -> None:
         self._holds = holds
@@ -32,26 +32,26 @@ class Visit:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Around the wait for its next message: `TakenBack` ends it early."""
+        """Wraps the wait for the next message.  `TakenBack` ends the wait early."""
         task = self._waiting = asyncio.current_task()
         try:
             yield
         except asyncio.CancelledError:
             if not self._is_over or task is None or task.uncancel():
-                raise  # somebody else cancelled it
+                raise  # something else cancelled the task
             raise TakenBack from None
         finally:
             self._waiting = None
 
     def look(self) -> None:
-        # Who does not wait is asked at the next message.
+        # A stream that does not wait is checked at its next message.
         if self._waiting is not None and not self._is_over and not self._holds():
             self._is_over = True
             self._waiting.cancel()
 
 
 class Visits:
-    """All of one server; they live in its event loop."""
+    """All streams of one server, in its event loop."""
 
     def __init__(self) -> None:
         self._open: set[Visit] = set()
@@ -74,9 +74,9 @@ class Visits:
                 self._next = None
 
     def look_soon(self) -> None:
-        """A token was taken back.  Any thread may say so."""
+        """Call this, from any thread, when a token was taken back."""
         if self._loop is not None:
-            with suppress(RuntimeError):  # a head that stops has no loop any more
+            with suppress(RuntimeError):  # the loop of a head that stops may be closed
                 self._loop.call_soon_threadsafe(self._look)
 
     def _look_again(self) -> None:

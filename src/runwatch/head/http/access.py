@@ -1,12 +1,12 @@
 """Who may ask, and what a browser may do with the answer.
 
 Every request must show a token: `Authorization: Bearer`, the cookie, or `?token=`, which sets the
-cookie.  What it may do then is its role's business (`roles.py`).  A head that is part of a program
-may have no token; it serves this machine only, and since any web page may make its browser ask us,
-the request must name us by a loopback name and come from our own page.
+cookie.  The token's role says what the request may do (`roles.py`).  A head inside a program may
+have no token.  Such a head serves this machine only.  Any web page can make a browser on this
+machine send requests, so each request must use a loopback name and come from our own page.
 
-Whoever comes with the token of a shared link may look and not touch (`guests.py`), also where
-nobody else needs one.  A person who comes with nothing is shown the page that asks for it.
+A caller with the token of a shared link may only read (`guests.py`), even where nobody else needs
+a token.  A browser that shows no token gets the login page.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from runwatch.peers import user_at
 COOKIE: Final = "runwatch"
 HEALTH: Final = "/api/v1/health"
 TRUSTED: Final = "runwatch.trusted"
-"""Key in the scope: whether the request may see everything."""
+"""Key in the scope: whether the caller may see everything."""
 CALLER: Final = "runwatch.caller"
 MAIN: Final = "main token"
 ANYBODY: Final = "anybody here"
@@ -63,18 +63,18 @@ _NEEDED: Final = (
     "or send Authorization: Bearer TOKEN"
 )
 _ENDED: Final = "this link has expired or was taken back; ask for a new one"
-_WRONG: Final = "That token is not known here."
+_WRONG: Final = "This head does not know that token."
 
 
 @dataclass(frozen=True, slots=True)
 class AccessSettings:
     token: str = ""
     loopback: bool = True
-    """Whether we listen on a loopback address only."""
+    """Whether the head listens on a loopback address only."""
     tls: bool = False
     base_path: str = ""
     open_gswarm: bool = False
-    """Whether who shows no token may look, and use the routes of gswarm: `gsprof start`."""
+    """Whether a caller without a token may read, and use gswarm's routes: `gsprof start`."""
 
     def __post_init__(self) -> None:
         if not self.token and not self.loopback:
@@ -85,30 +85,30 @@ class AccessSettings:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, as far as we know."""
+    """Who sent the request, as far as the head knows."""
 
     role: Role | None
-    """None: nobody."""
+    """None: the request shows nothing that is valid."""
     name: str = ""
-    """As the audit log calls it."""
+    """The caller's name in the audit log."""
     share: Share | None = None
-    """The link that a reader came by."""
+    """The shared link that the caller uses."""
     token: Token | None = None
-    """One that was made beside the head's own."""
+    """The token that the caller showed, if it is not the main token."""
     main: Secret | None = None
-    """The head's own, as it was then."""
+    """The main token, as it was when the request came."""
     explicit: bool = False
-    """By a header or the address: no web page of others can do that."""
+    """The token is in a header or in the address.  No foreign web page can put it there."""
     cookie: str = ""
-    """What its browser shall keep from now on."""
+    """The cookie that the answer sets."""
     ended: bool = False
-    """Came by a link that is no more."""
+    """The caller's link has expired or was taken back."""
     is_open: bool = False
-    """Showed nothing, where clients of gswarm need not."""
+    """The caller showed no token, and this head asks gswarm's clients for none."""
 
     @property
     def level(self) -> Literal["full", "read", "none"]:
-        """As the page knows it."""
+        """The caller's rights in the page's words."""
         if self.role is None or self.role == "ingest":
             return "none"
         return "read" if self.role == "view" else "full"
@@ -130,24 +130,24 @@ class _Shown:
 
     @classmethod
     def of(cls, scope: MutableMapping[str, Any], headers: Headers) -> _Shown:
-        """Two heads of one machine have a cookie each: browsers do not tell ports apart."""
-        scheme, _, said = headers.get("authorization", "").partition(" ")
-        # Header text is bytes in disguise; whoever sends a token in UTF-8 means that.
-        bearer = said.strip().encode("latin-1").decode("utf-8", "surrogateescape")
+        """Each head on a machine has its own cookie name: browsers share cookies across ports."""
+        scheme, _, credential = headers.get("authorization", "").partition(" ")
+        # Starlette reads headers as Latin-1.  Tokens are UTF-8.
+        bearer = credential.strip().encode("latin-1").decode("utf-8", "surrogateescape")
         cookies = cookie_parser(headers.get("cookie", ""))
         cookie = cookies.get(_cookie_name(scope)) or cookies.get(COOKIE, "")
         return cls(_take_token(scope), bearer if scheme.lower() == "bearer" else None, cookie)
 
     @property
     def tokens(self) -> list[tuple[str, bool]]:
-        """Each, and whether it stood in the address."""
-        found = ((self.address, True), (self.bearer, False))
-        return [(token, place) for token, place in found if token is not None]
+        """Each token, and whether it was in the address."""
+        places = ((self.address, True), (self.bearer, False))
+        return [(token, in_address) for token, in_address in places if token is not None]
 
     @property
     def names_a_token(self) -> bool:
-        said = (token.startswith(tokens.TOKEN) for token, _ in self.tokens)
-        return any(said) or self.cookie.startswith(tokens.COOKIE)
+        named = any(token.startswith(tokens.TOKEN) for token, _ in self.tokens)
+        return named or self.cookie.startswith(tokens.COOKIE)
 
     @property
     def names_a_link(self) -> bool:
@@ -157,7 +157,7 @@ class _Shown:
 
 
 class Access:
-    """ASGI middleware; the outermost."""
+    """ASGI middleware: lets a request in, or refuses it."""
 
     def __init__(
         self,
@@ -206,9 +206,9 @@ class Access:
     # ── who ───────────────────────────────────────────────────────────────────────────────────
 
     def _caller(self, shown: _Shown, address: str) -> tuple[Caller, int]:
-        """And for how many seconds its wrong tokens are refused: it showed too many.
+        """The caller, and how many seconds to wait after too many wrong tokens; 0: no wait.
 
-        The right one is always let in: else a neighbour's mistakes would lock its owner out.
+        The right token is always let in: else a neighbour's mistakes would lock its owner out.
         """
         tried = [(t, place) for t, place in shown.tokens if self._has_token or _is_made(t)]
         for token, by_address in tried:
@@ -245,7 +245,7 @@ class Access:
         share = self._links.of_cookie(shown.cookie)
         if share is not None:
             return Caller("view", f"link {share.id}", share)
-        # What was taken back must not open more than it did.
+        # Without a token a caller may be trusted.  A token that was taken back must not be.
         ended = shown.names_a_link or shown.names_a_token
         if ended or (self._has_token and not self._open):
             return Caller(None, ended=shown.names_a_link)
@@ -257,14 +257,14 @@ class Access:
         self, scope: MutableMapping[str, Any], headers: Headers, caller: Caller, wait: int
     ) -> Response | None:
         if _body_size(headers) > _LARGEST_BODY:
-            return error_reply(413, "too_large", f"a body may have {_LARGEST_BODY} bytes at most")
+            return error_reply(413, "too_large", f"a body may have at most {_LARGEST_BODY} bytes")
         host = headers.get("host", "")
         if (caller.is_open or not self._has_token) and _name(host) not in _LOOPBACK_NAMES:
             return error_reply(
                 403,
                 "wrong_host",
-                f"without a token this head answers to localhost only, not to "
-                f"{host[:80]!r}; show its token to use another name",
+                f"without a token this head answers only under the name localhost, not under "
+                f"{host[:80]!r}; send its token to use another name",
             )
         is_door = scope["path"] in (LOGIN, LOGOUT)
         if caller.role is None and scope["path"] != HEALTH and not is_door:
@@ -280,23 +280,23 @@ class Access:
     ) -> Response:
         if wait:
             return self._braked(scope, headers, wait)
-        said = _ENDED if caller.ended else _NEEDED
+        message = _ENDED if caller.ended else _NEEDED
         if _wants_page(headers):
-            words = _sentence(said) if caller.ended else ""
+            words = _sentence(message) if caller.ended else ""
             at, where = scope["path"], _where(scope)
             return self._page.reply(at, where, status=401, said=words, ended=caller.ended)
         code = "link_ended" if caller.ended else "token_needed"
-        return error_reply(401, code, said, headers={"WWW-Authenticate": "Bearer"})
+        return error_reply(401, code, message, headers={"WWW-Authenticate": "Bearer"})
 
     def _braked(self, scope: MutableMapping[str, Any], headers: Headers, seconds: int) -> Response:
-        said = f"too many wrong tokens from this address; try again in {seconds} s"
+        message = f"too many wrong tokens from this address; try again in {seconds} s"
         if _wants_page(headers):
-            at, where = scope["path"], _where(scope)
-            return self._page.reply(at, where, status=429, said=_sentence(said), seconds=seconds)
-        return error_reply(429, "too_many", said, headers={"Retry-After": str(seconds)})
+            at, words = scope["path"], _sentence(message)
+            return self._page.reply(at, _where(scope), status=429, said=words, seconds=seconds)
+        return error_reply(429, "too_many", message, headers={"Retry-After": str(seconds)})
 
     def _noting(self, caller: Caller, scope: Scope, send: Send) -> Send:
-        """Writes down what came of it, if it is something that changes anything."""
+        """Writes a request that changes something, and its status, to the audit log."""
         asked = roles.route(scope["method"], scope["path"])
         if asked is None or not roles.changes(asked):
             return send
@@ -343,7 +343,7 @@ class Access:
         await answer(scope, receive, _with_headers(send, cookie))
 
     def _still_holds(self, caller: Caller) -> bool:
-        """Whether what a caller showed still opens what it did a moment ago."""
+        """Whether the caller's token is still valid."""
         if caller.token is not None:
             return self._tokens.holds(caller.token)
         return self._main.now is caller.main
@@ -361,7 +361,7 @@ class Access:
         await self._let_in(refusal, caller, scope, receive, send)
 
     def _ruled(self, sight: Sight, sees: guests.Sees, scope: Scope) -> Response | None:
-        """Which run is meant by a name is found among those that may be seen."""
+        """The refusal, if any.  Run names are looked up among the runs that the caller may see."""
         ruling = guests.ruling(sight, sees, scope["path"], scope["query_string"])
         if ruling.why_not:
             code = "not_shared" if sight.run else "other_project"
@@ -369,7 +369,7 @@ class Access:
         if ruling.query is not None:
             scope["query_string"] = ruling.query
         try:
-            found = {name: self._runs.run(name, sees) for name in ruling.runs}
+            ids = {name: self._runs.run(name, sees) for name in ruling.runs}
         except Ambiguous as error:
             return error_reply(409, "ambiguous", str(error), choices=error.choices)
         except NotFound as error:
@@ -377,7 +377,7 @@ class Access:
                 return error_reply(404, "not_found", str(error))
             why = f"this link shows run {sight.run[:80]!r} and no other"
             return error_reply(404, "not_shared", why)
-        scope[guests.IDS] = {name: name for name in ruling.as_said} | found
+        scope[guests.IDS] = {name: name for name in ruling.as_said} | ids
         return None
 
     # ── the door ──────────────────────────────────────────────────────────────────────────────
@@ -388,7 +388,8 @@ class Access:
             if is_login:
                 return self._page.reply(LOGIN, "/", status=200)
             allowed = {"Allow": "GET, POST" if scope["path"] == LOGIN else "POST"}
-            return error_reply(405, "method_not_allowed", "POST it", headers=allowed)
+            message = f"{scope['method'][:20]} is not possible here; use POST"
+            return error_reply(405, "method_not_allowed", message, headers=allowed)
         if scope["path"] == LOGOUT:
             return self._left(scope, headers)
         try:
@@ -432,18 +433,18 @@ def _cookie_name(scope: MutableMapping[str, Any]) -> str:
 
 
 def _beyond(scope: MutableMapping[str, Any], caller: Caller) -> Response | None:
-    """The refusal for who may come in, and not do that."""
+    """The refusal for a caller whose role does not allow this request."""
     if caller.role == "admin":
         return None
     asked = roles.route(scope["method"], scope["path"])
     if asked is None or roles.allows(caller.role, roles.ROUTES[asked]):
-        return None  # where nothing is, the router says so
+        return None  # an unknown path gets its 404 from the router
     if caller.is_open and asked in roles.OPEN:
         return None
     need = roles.ROUTES[asked]
     if caller.is_open:
         return error_reply(401, "token_needed", _NEEDED, headers={"WWW-Authenticate": "Bearer"})
-    why = f"this token is for {caller.role!r}; {asked} wants one for {need!r} (`runwatch token`)"
+    why = f"this token is for {caller.role!r}; {asked} needs one for {need!r} (`runwatch token`)"
     return error_reply(403, "not_allowed", why)
 
 
@@ -461,7 +462,7 @@ def _wants_page(headers: Headers) -> bool:
 
 
 def _where(scope: MutableMapping[str, Any]) -> str:
-    """What was asked for, less the prefix that we are served under."""
+    """The path and query of the request, without the prefix that the head is served under."""
     if scope["path"] in (LOGIN, LOGOUT):
         return "/"
     query = scope["query_string"].decode("latin-1")
@@ -469,7 +470,7 @@ def _where(scope: MutableMapping[str, Any]) -> str:
 
 
 def _the_same(scope: MutableMapping[str, Any]) -> Response:
-    """The same address, which by now has no token in it.  A browser keeps what is behind its #."""
+    """A redirect to the same address without the token.  The browser keeps the part after #."""
     query = scope["query_string"].decode("latin-1")
     last = "./" + quote(scope["path"].rsplit("/", 1)[-1])
     headers = {"Cache-Control": "no-store"}
@@ -485,7 +486,7 @@ def _is_made(token: str) -> bool:
 
 
 def _take_token(scope: MutableMapping[str, Any]) -> str | None:
-    """The token from the address, which then no longer holds it: nothing behind us sees it."""
+    """Takes the token out of the address, so that no later code sees it."""
     parts = scope["query_string"].split(b"&")
     rest = [part for part in parts if not part.startswith(b"token=")]
     if len(rest) == len(parts):
@@ -497,8 +498,8 @@ def _take_token(scope: MutableMapping[str, Any]) -> str | None:
         return ""
 
 
-def _same(said: bytes, secret: bytes) -> bool:
-    return hmac.compare_digest(said, secret)
+def _same(shown: bytes, secret: bytes) -> bool:
+    return hmac.compare_digest(shown, secret)
 
 
 def _body_size(headers: Headers) -> int:
@@ -507,7 +508,7 @@ def _body_size(headers: Headers) -> int:
 
 
 def _name(host: str) -> str:
-    """The host without its port."""
+    """The host name without its port."""
     if host.startswith("["):
         return host[: host.find("]") + 1].lower()
     return host.partition(":")[0].lower()
@@ -539,7 +540,7 @@ def _with_headers(send: Send, cookie: str) -> Send:
 
 
 def _while_it_holds(send: Send, holds: Callable[[], bool]) -> Send:
-    """Ends a live stream when the link that it came by does."""
+    """Ends a live stream when its link or token is no longer valid."""
     is_live = ended = False
 
     async def send_while_it_holds(message: Message) -> None:

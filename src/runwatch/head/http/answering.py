@@ -16,17 +16,17 @@ from runwatch.head.http.replies import json_reply
 
 LARGEST_BODY: Final = 100_000
 ROUTE: Final = "runwatch.route"
-"""Where a request's scope has the route that it is counted under."""
+"""Key in the scope: the route that the request is counted under."""
 Body = TypeVar("Body", bound=msgspec.Struct)
 Answering = Callable[[Request], Awaitable[Response]]
 
 
 class Nothing(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of a request that has nothing to say."""
+    """The body of a request without fields."""
 
 
 def answered(answer: Callable[[Given], object]) -> Respond:
-    """Makes the answer in a thread, for as long as the caller waits for it."""
+    """Makes the answer in a thread, and gives up when the caller hangs up."""
 
     async def respond(request: Request, given: Given) -> Response:
         return await for_caller(request, lambda: json_reply(answer(given)))
@@ -35,7 +35,7 @@ def answered(answer: Callable[[Given], object]) -> Respond:
 
 
 async def body_of(request: Request, kind: type[Body]) -> Body:
-    """The body as JSON of that shape; none at all is an empty one."""
+    """The request's body, read as JSON of this shape.  No body counts as `{}`."""
     text = b""
     async for piece in request.stream():
         text += piece
@@ -44,11 +44,12 @@ async def body_of(request: Request, kind: type[Body]) -> Body:
     try:
         return msgspec.json.decode(text.strip() or b"{}", type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadRequest(f"the body {shortened(text.decode('latin-1'))}: {error}") from error
+        body = shortened(text.decode("latin-1"))
+        raise BadRequest(f"the body {body} cannot be read: {error}") from error
 
 
 def routed(path: str, answer: Answering) -> Answering:
-    """Counts the answer under its route's path."""
+    """Counts the answer under this path."""
 
     async def respond(request: Request) -> Response:
         request.scope[ROUTE] = path

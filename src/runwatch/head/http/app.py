@@ -42,7 +42,7 @@ from runwatch.views.sessions import BadName
 
 
 def create_app(context: Context, features: Sequence[Feature]) -> Starlette:
-    """The app of one head.  Whoever stops the server calls `context.live.close()` first."""
+    """The app of one head.  Call `context.live.close()` before you stop the server."""
     operations, pages = operations_of(context, features), Pages()
     routes = [
         *(Route(op.path, _endpoint(op), methods=[op.method]) for op in operations),
@@ -52,7 +52,7 @@ def create_app(context: Context, features: Sequence[Feature]) -> Starlette:
         *(route for feature in features for route in feature.routes()),
     ]
     if missing := roles.unknown(routes):
-        raise RuntimeError(f"head/access/roles.py does not say who may ask for {missing}")
+        raise RuntimeError(f"head/access/roles.py names no role for {missing}; add them there")
     gate, serving = context.gate, context.serving
     app = Starlette(
         routes=routes,
@@ -78,7 +78,7 @@ def create_app(context: Context, features: Sequence[Feature]) -> Starlette:
 
 
 def operations_of(context: Context, features: Sequence[Feature]) -> list[Operation]:
-    """All of /api/v1."""
+    """Every operation of /api/v1."""
     return [
         *_Own(context).operations(),
         *(operation for feature in features for operation in feature.operations()),
@@ -88,11 +88,11 @@ def operations_of(context: Context, features: Sequence[Feature]) -> list[Operati
 # ── what the port itself answers ───────────────────────────────────────────────────────────────
 
 _LIVE: Final = (
-    Parameter("run", "string", "follow this run, points included", shortest=1),
+    Parameter("run", "string", "follow only this run, and its points", shortest=1),
     Parameter(
         "values",
         "string",
-        "off: messages say that points came, and leave their values out",
+        "off: a message says that new points came, but leaves out their values",
         choices=("on", "off"),
         default="on",
     ),
@@ -115,10 +115,10 @@ class _Own:
 
     def operations(self) -> list[Operation]:
         return [
-            Operation("/api/v1/health", "How the head is", self._health, (), {JSON: Health}),
+            Operation("/api/v1/health", "The head's health", self._health, (), {JSON: Health}),
             Operation(
                 "/api/v1/live",
-                "Server-sent events: hello, run (RunInfo), points (LivePoints)",
+                "Live changes, as server-sent events: hello, run (RunInfo), points (LivePoints)",
                 self._stream,
                 _LIVE,
                 {"text/event-stream": None},
@@ -174,13 +174,13 @@ def _endpoint(op: Operation) -> Answering:
 
 
 def _described(operations: Sequence[Operation]) -> Answering:
-    """The OpenAPI document, once somebody asks: it takes longer to make than all the rest."""
-    made = cache(lambda: json_reply(document(operations, version=__version__)))
+    """The OpenAPI document.  It is slow to make, so it is made at the first request."""
+    reply = cache(lambda: json_reply(document(operations, version=__version__)))
 
     async def respond(request: Request) -> Response:
         request.scope[ROUTE] = request.scope["path"]
         parse((), request.scope["query_string"], {})
-        return await run_in_threadpool(made)
+        return await run_in_threadpool(reply)
 
     return respond
 
@@ -230,7 +230,7 @@ async def _on_unavailable(request: Request, error: Exception) -> Response:
 
 
 async def _on_bug(request: Request, error: Exception) -> Response:
-    return error_reply(500, "internal", "this is a fault in Runwatch; its log has the details")
+    return error_reply(500, "internal", "this is a bug in Runwatch; the head's log has the details")
 
 
 _HANDLERS: Final[dict[Any, Any]] = {

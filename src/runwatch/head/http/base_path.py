@@ -1,6 +1,6 @@
-"""Serving under a path prefix, whether the proxy in front of us strips it or leaves it on.
+"""Serving under a path prefix, whether or not the proxy in front strips it.
 
-Every link and redirect of ours is relative, so only what comes in needs the prefix taken off.
+All our links and redirects are relative, so only requests need the prefix taken off.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 class BasePath:
-    """ASGI middleware; before all others."""
+    """ASGI middleware; the outermost."""
 
     def __init__(self, app: ASGIApp, base: str) -> None:
         self._app = app

@@ -1,8 +1,8 @@
-"""How many may stand at the door of the HTTP port, and for how long.
+"""How many connections the HTTP port holds, and for how long.
 
-Nobody has shown a token yet here, so nobody is trusted.  A request's head must come within
-seconds, its body within half a minute.  When all places are taken, whoever has asked nothing for
-longest makes room: a thousand idle connections lock nobody out.
+No client has shown a token here yet, so none is trusted.  A request's headers must arrive within
+seconds, its body within half a minute.  When all places are taken, the connection that has been
+idle longest is closed: a thousand idle connections lock nobody out.
 """
 
 from __future__ import annotations
@@ -36,30 +36,32 @@ logger = logging.getLogger("runwatch.head")
 class Limits:
     connections: int = MOST_CONNECTIONS
     head_seconds: float = 10.0
-    """From a connection's first moment, or the first byte of a later request, to its head's end."""
+    """Time for a request's headers: from the start of the connection, or from the first byte of a
+    later request."""
     body_seconds: float = 30.0
     unread_seconds: float = 60.0
-    """For so long an answer may wait for who asked to read on."""
+    """How long an answer may wait for a client that does not read it."""
 
     @property
     def at_once(self) -> int:
-        """So many are let in before the first of them can be shown out again."""
+        """How many new connections may come in before any can be closed again."""
         return max(1, self.connections // 2)
 
     @property
     def per_address(self) -> int:
-        """Who holds more than this makes room for others by his own connections first."""
+        """An address with this many connections loses one of its own for each new one."""
         return max(1, self.connections // 2)
 
 
 def limits_here() -> Limits:
-    """What this process may have open, raised as far as it may raise that itself."""
+    """Limits that fit this process's open-file limit, after raising that as far as allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         soft = wanted
-    # A third, and half as many again at once: the store, the agents and the viewers need the rest.
+    # Connections take a third of the files, for a moment half (`at_once`).  The store, the agents
+    # and the viewers need the rest.
     places = MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else soft // 3
     return Limits(connections=min(MOST_CONNECTIONS, places))
 
@@ -72,11 +74,11 @@ class Door:
         self.turned_away = 0
         self._all: dict[Visitor, str] = {}
         self._idle: dict[Visitor, None] = {}
-        """Those that ask nothing now; who has for longest is first."""
+        """Connections without a request under way; the one idle longest is first."""
         self._by_address: Counter[str] = Counter()
 
     def protocol(self) -> Callable[..., Visitor]:
-        """For uvicorn, which makes one for each connection."""
+        """The protocol factory for uvicorn, which calls it for each connection."""
 
         def make(*args: Any, **kwargs: Any) -> Visitor:
             return Visitor(self, *args, **kwargs)
@@ -120,7 +122,7 @@ class Door:
 
 
 class Visitor(H11Protocol):
-    """One connection, with a clock running whenever we wait for the other side."""
+    """One connection, with a timer whenever the head waits for the client."""
 
     def __init__(self, door: Door, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -151,12 +153,12 @@ class Visitor(H11Protocol):
         self._look()
 
     def turn_away(self) -> None:
-        """To make room; nothing of this one is under way."""
+        """Closes this idle connection to make room."""
         self._await("")
         self.transport.abort()
 
     def _look(self) -> None:
-        """What is awaited now: the rest of a head, of a body, or nothing."""
+        """Starts or stops the timer: the head waits for headers, for a body, or for nothing."""
         if self.transport.is_closing():
             self._await("")
             return
@@ -166,7 +168,7 @@ class Visitor(H11Protocol):
             self._await("body")
         elif theirs is h11.IDLE:
             self._door.idle(self)
-            # Between requests uvicorn's own clock runs.
+            # Between requests uvicorn's own keep-alive timer runs.
             self._await("head" if self.conn.trailing_data[0] else "")
         else:
             self._door.busy(self)
@@ -193,7 +195,7 @@ class Visitor(H11Protocol):
 
 
 def _give_up_on_the_unread(transport: asyncio.Transport, seconds: float) -> None:
-    """The kernel ends a connection whose other side takes nothing for so long, or is gone."""
+    """Has the kernel close a connection whose client reads nothing for so long, or is gone."""
     connection = transport.get_extra_info("socket")
     if connection is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -1,12 +1,12 @@
 """The live stream: server-sent events for one page.
 
-`hello`   first, when nothing can be missed any more: fetch what you show now, then apply the rest
-`run`     a run's summary (RunInfo) that changed
-`points`  the newest points (LivePoints) of the run's series that moved, when one run is asked for;
-          with `values=off` none is listed: a run may have ten thousand series, a page shows a few
+`hello`   comes first.  From here on no change is missed: fetch what you show, then apply the rest
+`run`     the summary (RunInfo) of a run that changed
+`points`  only when one run is asked for: the newest points (LivePoints) of its series that grew;
+          with `values=off` the list is empty: a run may have ten thousand series, a page shows few
 
-Each carries an id.  A page that reconnects with the current one has missed nothing; with another
-it is sent everything again, as if all had changed.
+Each event carries an id.  A page that reconnects with the current id has missed nothing.  A page
+that reconnects with another id is sent everything again, as if all had changed.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from runwatch.views.series import AttemptOf
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Scene:
-    """What there is to see at one moment, of one run or of all; made once for all who look."""
+    """One run, or all runs, at one moment; made once for all pages."""
 
     version: int
-    """Of what was stored: at least this is in it."""
+    """The scene holds at least what was stored up to this version (`Live.version`)."""
     made_ns: int
     cards: Mapping[RunId, Card]
     rows: Sequence[SeriesRow] = ()
@@ -55,17 +55,17 @@ class Scene:
     )
 
     def changed(self, before: Scene) -> list[Card]:
-        """The runs that are news to who has seen `before`."""
+        """The runs that changed since `before`."""
         with self._lock:
             known = self._changes.get(before)
             if known is None:
                 pairs = ((before.cards.get(run), card) for run, card in self.cards.items())
-                known = [card for told, card in pairs if _is_news(told, card)]
+                known = [card for sent, card in pairs if _is_news(sent, card)]
                 self._changes[before] = known
             return known
 
     def points(self, run: RunId, before: Scene, *, values: bool) -> bytes | None:
-        """A message with the points that are newer than those in `before`; None without any."""
+        """A message with the points that are newer than in `before`; None if there are none."""
         with self._lock:
             known = self._points.setdefault(before, {})
             if values not in known:
@@ -77,7 +77,7 @@ class Scene:
             (row, point)
             for row in self.rows
             if (point := self.latest.get(row.series)) is not None
-            and ((told := before.latest.get(row.series)) is None or point.time_ns > told.time_ns)
+            and ((sent := before.latest.get(row.series)) is None or point.time_ns > sent.time_ns)
         ]
         if not newer:
             return None
@@ -86,22 +86,22 @@ class Scene:
 
 
 NOTHING: Final = Scene(-1, 0, {})
-"""Before anything was seen."""
+"""What a new page has seen."""
 
 
-def _is_news(told: Card | None, card: Card) -> bool:
-    if told is card:
+def _is_news(sent: Card | None, card: Card) -> bool:
+    if sent is card:
         return False
-    if told is None:
+    if sent is None:
         return True
-    # That a run was heard of again is no news by itself.
-    same = replace(told.summary, last_ns=card.summary.last_ns)
-    return same != card.summary or told.headline != card.headline
+    # A newer `last_ns` alone is no news.
+    same = replace(sent.summary, last_ns=card.summary.last_ns)
+    return same != card.summary or sent.headline != card.headline
 
 
 class Cards:
-    """The newest scene of each run that is watched, and of all together, and what is said of them:
-    each is made once, for however many pages watch it."""
+    """The newest scene of each watched run, and of all runs, with the messages about them.  Each is
+    made once, however many pages watch."""
 
     def __init__(
         self,
@@ -128,13 +128,13 @@ class Cards:
             return stage
 
     def info(self, card: Card) -> bytes:
-        """A run's summary as a message has it."""
+        """A run's summary, encoded for a message."""
         run = card.summary.run
         with self._saying:
-            # What a card does not have, and may change without it.
+            # These are not part of the card, and change without it.
             beside = self.board.total_steps(run), self.board.noted(run)
-            held, told, info = self._infos.get(run, (None, None, b""))
-            if held is not card or told != beside:
+            held, held_beside, info = self._infos.get(run, (None, None, b""))
+            if held is not card or held_beside != beside:
                 info = msgspec.json.encode(described(self.board, card))
                 self._infos[run] = card, beside, info
             return info
@@ -156,7 +156,7 @@ class Cards:
 
 
 class Stage:
-    """Where one run, or all, are watched; it lasts as long as somebody does."""
+    """One watched run, or all runs; it lives as long as some page watches."""
 
     def __init__(self, cards: Cards, run: RunId | None) -> None:
         self.cards = cards
@@ -165,7 +165,7 @@ class Stage:
         self._scene = NOTHING
 
     def scene(self, version: int) -> Scene:
-        """One with all that this version has.  Who comes while it is made waits, and has it too."""
+        """A scene of at least this version.  Callers wait while it is made, and share it."""
         with self._lock:
             if not self.cards.is_fresh(self._scene, version):
                 self._scene = self.cards.make(self.run)
@@ -173,7 +173,7 @@ class Stage:
 
 
 class Watcher:
-    """What one page was told, and what is news to it.  Used by one thread at a time."""
+    """What one page has seen, and what is new to it.  Used by one thread at a time."""
 
     def __init__(self, stage: Stage, *, values: bool = True, sight: Sight = EVERYTHING) -> None:
         self._stage = stage
@@ -182,31 +182,31 @@ class Watcher:
         self._seen = NOTHING
 
     def look(self, version: int) -> None:
-        """See what there is, and hear of what comes after it only."""
+        """Takes the present scene as seen: `news` tells only what changes after it."""
         self._seen = self._scene(version)
 
     def everything(self) -> list[tuple[str, bytes]]:
-        """What it has seen, all of it, as if all had changed."""
-        return self._said(NOTHING, self._seen)
+        """Messages for all that the page has seen, as if all had changed."""
+        return self._messages(NOTHING, self._seen)
 
     def news(self, version: int) -> list[tuple[str, bytes]]:
-        """What is new since it looked last; at least what this version has is looked at."""
+        """Messages for all that changed since the last call, up to this version at least."""
         before, self._seen = self._seen, self._scene(version)
-        return [] if before is self._seen else self._said(before, self._seen)
+        return [] if before is self._seen else self._messages(before, self._seen)
 
     def _scene(self, version: int) -> Scene:
         scene, run = self._stage.scene(version), self._stage.run
-        if run is not None and not self._shows(scene.cards[run]):  # it was moved elsewhere
+        if run is not None and not self._shows(scene.cards[run]):  # it moved to another project
             raise NotFound(f"there is no run {run!r}")
         return scene
 
-    def _said(self, before: Scene, now: Scene) -> list[tuple[str, bytes]]:
+    def _messages(self, before: Scene, now: Scene) -> list[tuple[str, bytes]]:
         cards, run = self._stage.cards, self._stage.run
         shown = (card for card in now.changed(before) if self._shows(card))
-        said = [("run", cards.info(card)) for card in shown]
+        messages = [("run", cards.info(card)) for card in shown]
         if run is not None and (points := now.points(run, before, values=self._values)) is not None:
-            said.append(("points", points))
-        return said
+            messages.append(("points", points))
+        return messages
 
     def _shows(self, card: Card) -> bool:
         return self._sight.shows(card.summary.run, card.summary.group)
@@ -240,7 +240,7 @@ async def feed(
             id, version = live.id, live.version
             try:
                 news = await run_in_threadpool(watcher.news, version)
-            except NotFound:  # it was deleted: who follows it asks again, and is told
+            except NotFound:  # the run was deleted; the page reconnects and gets a 404
                 return
             for name, body in news:
                 yield _message(name, body, id)
@@ -250,7 +250,7 @@ async def feed(
 
 
 def _until_next(seconds: float) -> float:
-    """Until the next of the moments at which all who have this pace look: they see one scene."""
+    """Seconds to the next common tick: pages of one pace look together, and share one scene."""
     return seconds - asyncio.get_running_loop().time() % seconds if seconds else 0.0
 
 

@@ -1,8 +1,8 @@
-"""What someone may ask who may not see all runs: with a link of one run, or a token of projects.
+"""What a caller may ask who may not see all runs: one with a link of a run, or a token of projects.
 
-The table names what is allowed; a route that nobody thought of here stays closed.  What is about
-one run is open if that run may be seen.  Some answers about all runs are narrowed to those that may
-be seen, by who makes them: they ask `seen`.  A run that may not be seen is as good as none.
+The patterns below name what is allowed; every other route stays closed.  A route about one run is
+open if the caller may see that run.  Some answers about all runs are narrowed: the code that makes
+them asks `seen` about each run.  A run that the caller may not see does not exist for the caller.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from runwatch.record import RunId
 
 SHARES: Final = "/api/v1/shares"
 IDS: Final = "runwatch.ids"
-"""Key in the scope: the runs that a request may be about, as it calls them, and their ids."""
+"""Key in the scope: the runs that this request may be about; name or id in the request → id."""
 _LOOKING: Final = ("GET", "HEAD")
 _XPROF: Final = "/viewers/xprof"
 _VIEWERS: Final = ("/viewers/perfetto", "/viewers/speedscope")
@@ -39,12 +39,12 @@ _PAGE: Final = re.compile(r"/assets/[^/]+|/[^/]+\.(?:js|css|svg|png|ico|webmanif
 _OF_RUN: Final = re.compile(r"/api/v1/runs/([^/]+)(?:/.*)?", re.DOTALL)
 _OF_PROFILES: Final = re.compile(r"/api/v1/profiles/([^/]+)/.*", re.DOTALL)
 _BY_QUERY: Final = ("/api/v1/devices", "/api/v1/live")
-"""About all runs, or about those that `run=` names."""
+"""Routes about all runs, or about the one that `run=` names."""
 _NARROWED: Final = re.compile(
     r"/api/v1/(?:devices|live|goodput|profiles|commands/[^/]+|deleted|deleted/([^/]+)/restore)",
     re.DOTALL,
 )
-"""About all runs; who has a token of projects is told of those of its own."""
+"""Routes about all runs; a token of projects gets its own runs only."""
 _XPROF_PARTS: Final = re.compile(
     rf"{_XPROF}(?:/|/data/plugin/profile/(?:config|version)?|/.*\.(?:js|css|html|wasm|woff2|map))?"
 )
@@ -55,11 +55,11 @@ Sees: TypeAlias = Callable[[str], bool]
 
 
 class Runs(Protocol):
-    """Where runs are found."""
+    """Looks up runs."""
 
     def run(self, key: str, sees: Sees | None = None) -> RunId:
-        """The id of the one with this id or name, among those that may be seen.  Raises NotFound
-        or Ambiguous."""
+        """The id of the run with this id or name, among the runs that the caller may see.  Raises
+        NotFound or Ambiguous."""
         ...
 
     def project(self, run: str) -> str: ...
@@ -67,7 +67,7 @@ class Runs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """Which runs somebody may see: one, those of some projects, or all."""
+    """Which runs a caller may see: one run, the runs of some projects, or all."""
 
     run: str = ""
     projects: tuple[str, ...] = ()
@@ -78,10 +78,10 @@ class Sight:
 
     @property
     def words(self) -> str:
-        """Why something else is refused."""
+        """Why a request beyond this sight is refused."""
         if self.run:
             return f"this link shows run {self.run[:80]!r} and nothing else"
-        return f"this token is for {words(self.projects)}, and this is about more"
+        return f"this token is for {words(self.projects)}, and this request is about more"
 
     def shows(self, run: str, project: str) -> bool:
         if self.run:
@@ -102,15 +102,15 @@ EVERYTHING: Final = Sight()
 class Ruling:
     why_not: str = ""
     runs: tuple[str, ...] = ()
-    """Names or ids in the request; allowed only if each is of a run that may be seen."""
+    """Names or ids in the request; the request is allowed only if the caller may see each run."""
     as_said: tuple[str, ...] = ()
-    """Those that who answers looks at himself."""
+    """Names or ids that the route checks itself; they are passed on unchanged."""
     query: bytes | None = None
-    """Asked so instead."""
+    """The query that replaces the request's; None: leave the query as it is."""
 
 
 def reads(method: str, path: str) -> str:
-    """Why someone who may only look is refused; empty: he is not."""
+    """Why a caller with a shared link is refused; empty: the caller is not."""
     if path == SHARES or path.startswith(f"{SHARES}/"):
         return "only the owner of this head sees its links"
     asked = roles.route(method, path)
@@ -120,45 +120,45 @@ def reads(method: str, path: str) -> str:
 
 
 def ruling(sight: Sight, sees: Sees, path: str, query: bytes) -> Ruling:
-    """For who may not see all runs."""
+    """Whether a caller who may not see all runs may make this request."""
     if path in _FREE or _PAGE.fullmatch(path) or path.startswith(_VIEWERS):
         return Ruling()
     if of_run := _OF_RUN.fullmatch(path):
         return Ruling(runs=(of_run[1],))
-    said = _said(query, "run")
+    runs = _values(query, "run")
     if path in _BY_QUERY:
-        if said:
-            return Ruling(runs=said)
+        if runs:
+            return Ruling(runs=runs)
         if sight.run:
             one = f"run={quote(sight.run, safe='')}".encode()
             asked = query + b"&" + one if query else one
             return Ruling(as_said=(sight.run,), query=asked)
     if sight.projects and (about := _NARROWED.fullmatch(path)):
         return Ruling(as_said=(about[1],) if about[1] else ())
-    # Folders of profiles may be called what another run is: here only its own id will do.
-    if path == "/viewers/trace" and len(set(said)) == 1:
-        return Ruling() if sees(said[0]) else Ruling(sight.words)
+    # A folder of profiles may bear another run's name, so here only the run's own id counts.
+    if path == "/viewers/trace" and len(set(runs)) == 1:
+        return Ruling() if sees(runs[0]) else Ruling(sight.words)
     if (of_profiles := _OF_PROFILES.fullmatch(path)) and sees(of_profiles[1]):
         return Ruling(as_said=(of_profiles[1],))
-    if path.startswith(_XPROF) and _xprof_shows(sees, path, said):
+    if path.startswith(_XPROF) and _xprof_shows(sees, path, runs):
         return Ruling()
     return Ruling(sight.words)
 
 
-def _xprof_shows(sees: Sees, path: str, said: tuple[str, ...]) -> bool:
-    if not all(_xprof_keeps(sees, name) for name in said):
+def _xprof_shows(sees: Sees, path: str, runs: tuple[str, ...]) -> bool:
+    if not all(_xprof_keeps(sees, name) for name in runs):
         return False
-    return bool(said) or path == _XPROF_LIST or bool(_XPROF_PARTS.fullmatch(path))
+    return bool(runs) or path == _XPROF_LIST or bool(_XPROF_PARTS.fullmatch(path))
 
 
 def _xprof_keeps(sees: Sees, name: str) -> bool:
-    """XProf knows runs by the names of folders, which are not always theirs."""
+    """XProf names runs by their folders, and a folder's name is not always the run's id."""
     run, slash, _ = name.partition("/")
     return bool(slash) and ".." not in name and folder_name(run) == run and sees(run)
 
 
-def _said(query: bytes, name: str) -> tuple[str, ...]:
-    """All values of a parameter, by whatever separator somebody behind us may go."""
+def _values(query: bytes, name: str) -> tuple[str, ...]:
+    """All values of a parameter.  XProf may split a query at `;` too, so both separators count."""
     pairs = [part.partition(b"=") for part in query.replace(b";", b"&").split(b"&")]
     return tuple(_text(value) for key, _, value in pairs if _text(key).strip().lower() == name)
 
@@ -168,8 +168,8 @@ def _text(raw: bytes) -> str:
 
 
 def by_id(scope: Scope, given: Given) -> Given:
-    """For who may not see all runs: what is asked for by a name is asked for by its id from here
-    on, and what was not looked at before does not exist."""
+    """Replaces a run's name by its id, for a caller who may not see all runs.  A run that `ruling`
+    did not check does not exist."""
     ids, asked = scope.get(IDS), given.get("run")
     if ids is None or asked is None:
         return given
@@ -182,7 +182,7 @@ def by_id(scope: Scope, given: Given) -> Given:
 
 
 def narrowed(sees: Sees, scope: Scope, send: Send) -> tuple[Scope, Send]:
-    """XProf lists the profiles of all runs; a guest is told of those that may be seen."""
+    """XProf lists the profiles of all runs; a guest gets only those of runs that it may see."""
     if scope["path"] != _XPROF_LIST:
         return scope, send
     packing = (b"accept-encoding", b"if-none-match")
@@ -191,7 +191,7 @@ def narrowed(sees: Sees, scope: Scope, send: Send) -> tuple[Scope, Send]:
 
 
 class _Narrow:
-    """Holds a JSON list back until it is whole, and hands on what may be seen of it."""
+    """Waits until a JSON list is whole, and sends only the entries that the caller may see."""
 
     def __init__(self, send: Send, keeps: Callable[[str], bool]) -> None:
         self._send = send
@@ -214,8 +214,8 @@ class _Narrow:
 
     def _kept(self) -> bytes:
         try:
-            found: Any = json.loads(self._body)
+            decoded: Any = json.loads(self._body)
         except ValueError:
             return b"[]"
-        names = found if isinstance(found, list) else []
+        names = decoded if isinstance(decoded, list) else []
         return json.dumps([n for n in names if isinstance(n, str) and self._keeps(n)]).encode()

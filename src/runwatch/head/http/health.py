@@ -1,4 +1,4 @@
-"""How the head is."""
+"""The head's health."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from runwatch.head.reading import LeftAlone, Reading
 
 
 def health(reading: Reading) -> Health:
-    found, standing = reading.store.health(), reading.standing()
-    problem = found.problem or standing.problem
+    store, standing = reading.store.health(), reading.standing()
+    problem = store.problem or standing.problem
     return Health(
         status="degraded" if problem else "ok",
         version=__version__,
-        engine=found.engine,
-        schema_version=found.schema_version,
-        hot_points=found.hot_points,
-        blocks=found.blocks,
-        bytes_on_disk=found.bytes_on_disk,
+        engine=store.engine,
+        schema_version=store.schema_version,
+        hot_points=store.hot_points,
+        blocks=store.blocks,
+        bytes_on_disk=store.bytes_on_disk,
         problem=problem,
-        notes=[*found.notes, *standing.notes],
+        notes=[*store.notes, *standing.notes],
         aside=[_aside_info(aside) for aside in reading.aside()],
         records_refused=standing.records_refused,
-        records_dropped=found.records_dropped,
+        records_dropped=store.records_dropped,
     )
 
 

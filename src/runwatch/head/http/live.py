@@ -1,7 +1,7 @@
-"""Tells those who watch that something was stored.
+"""Tells live pages that something was stored.
 
-The writer's thread says which journals moved; each subscriber holds the set of journals that
-moved since it last looked, so a slow page costs one set and never a queue.
+The writer's thread says which journals grew.  Each subscriber holds the set of journals that grew
+since it last looked, so a slow page costs one set and never a queue.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Live:
 
     @property
     def id(self) -> str:
-        """Names this moment; another process, or a later moment, has another."""
+        """Names this version of this process's data."""
         return f"{self._epoch}-{self._version}"
 
     @property
@@ -43,7 +43,7 @@ class Live:
         return len(self._subscriptions)
 
     def stored(self, batches: Sequence[Batch]) -> None:
-        """To be called, from any thread, after these batches were stored."""
+        """Call this, from any thread, after these batches were stored."""
         self.changed({batch.origin.journal for batch in batches})
 
     def changed(self, journals: Iterable[JournalId]) -> None:
@@ -65,7 +65,7 @@ class Live:
 
     @contextmanager
     def subscribe(self) -> Iterator[Subscription]:
-        """To be used in the event loop that waits."""
+        """Call this in the event loop that waits."""
         subscription = Subscription(asyncio.get_running_loop(), self._lock)
         with self._lock:
             self.check_capacity()
@@ -77,7 +77,7 @@ class Live:
                 self._subscriptions.discard(subscription)
 
     def close(self) -> None:
-        """Ends every stream.  Call it before the server stops: it waits for open answers."""
+        """Ends every stream.  Call it first: a server that stops waits for open answers."""
         with self._lock:
             self._closed = True
             for subscription in self._subscriptions:
@@ -85,7 +85,7 @@ class Live:
 
 
 class Subscription:
-    """One watcher.  `add` and `end` are called with the hub's lock held, from any thread."""
+    """One live page.  `add` and `end` are called with `Live`'s lock held, from any thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, lock: threading.Lock) -> None:
         self._loop = loop
@@ -107,7 +107,7 @@ class Subscription:
         self._call(self._ended.set)
 
     async def wait(self, seconds: float) -> frozenset[JournalId]:
-        """What moved since the last call; empty when nothing did for so long, or at the end."""
+        """The journals that grew since the last call; empty after so long, or at the end."""
         await _within(seconds, self._changed)
         with self._lock:
             moved, self._moved = frozenset(self._moved), set()
@@ -119,7 +119,7 @@ class Subscription:
         await _within(seconds, self._ended)
 
     def _call(self, action: Callable[[], None]) -> None:
-        # A loop that was closed has nobody left to wake.
+        # In a closed loop nothing waits any more.
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(action)
 

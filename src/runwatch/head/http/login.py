@@ -1,4 +1,4 @@
-"""The page that asks for the token, the way in and out by form, and a brake for those who guess."""
+"""The login page, and the forms to log in and out."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LoginPage:
                 "frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
             ),
             "Cache-Control": "no-store",
-            # With none at all a browser would not say where the form came from.
+            # With `no-referrer` a browser would not say where the form came from.
             "Referrer-Policy": "same-origin",
         }
 
@@ -45,9 +45,9 @@ class LoginPage:
         ended: bool = False,
         seconds: int = 0,
     ) -> Response:
-        """Shown at the path `at`; after it one comes to `where`.
+        """The page at the path `at`; after the login the browser goes to `where`.
 
-        `said`: what went wrong; `ended`: the link that one came by did.
+        `said`: what went wrong; `ended`: the caller's link has expired or was taken back.
         """
         fields = {
             "root": "../" * (at.count("/") - 1) or "./",
@@ -64,14 +64,14 @@ class LoginPage:
 
 
 def checked(where: str) -> str:
-    """A place of this head; anything else is its front page."""
+    """`where`, if it is a path of this head; else the front page."""
     return where if len(where) <= 2000 and _WHERE.fullmatch(where) else "/"
 
 
 def onward(where: str) -> Response:
-    """To a place of this head from /login.
+    """Redirects from /login to a path of this head.
 
-    Relative, so that it holds under any prefix; and behind `./` nothing names another host.
+    The address is relative, so it works under any prefix.  Behind `./` it cannot name another host.
     """
     return RedirectResponse("./" + checked(where)[1:], 303, {"Cache-Control": "no-store"})
 
@@ -86,7 +86,7 @@ async def form_of(receive: Receive) -> dict[str, str]:
         if len(body) > LARGEST_FORM:
             raise BadRequest(f"the form is larger than {LARGEST_FORM} bytes")
     try:
-        said = parse_qs(body.decode(), max_num_fields=20)
+        fields = parse_qs(body.decode(), max_num_fields=20)
     except ValueError as error:
-        raise BadRequest("this is not a form") from error
-    return {name: values[-1] for name, values in said.items()}
+        raise BadRequest(f"the body is not a form: {error}") from error
+    return {name: values[-1] for name, values in fields.items()}

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the same table that routes and parses requests."""
+"""The OpenAPI 3.1 document, made from the table that also routes and parses requests."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from runwatch.head.http.types import Answer, ErrorAnswer
 JSON: Final = "application/json"
 PARQUET: Final = "application/vnd.apache.parquet"
 _ERRORS: Final = {
-    400: "The request cannot be understood.",
-    401: "A token is needed.",
-    403: "Not from this page or under this host name, or not with this token.",
-    404: "There is no such run, or session.",
+    400: "The head cannot understand the request.",
+    401: "The request needs a token.",
+    403: "The token does not allow this, or the request comes from another page or host name.",
+    404: "There is no such run or session.",
     409: "Several runs have that name (`choices` lists their ids), or the session is active.",
     413: "The body is too large.",
-    422: "Understood, but it cannot be answered.",
-    503: "The store cannot be read now.",
+    422: "The head understands the request but cannot answer it; the message says why.",
+    503: "The head cannot read its store now; try again later.",
 }
 _ALWAYS: Final = (400, 401, 403, 413, 503)
 
@@ -39,15 +39,15 @@ class Operation:
     respond: Respond
     parameters: tuple[Parameter, ...] = ()
     content: Mapping[str, Any] = field(default_factory=dict)
-    """Media type → the type of the answer; None is a format of another program's, text or bytes."""
+    """Media type → the type of the answer; None: another program's format, as text or bytes."""
     errors: tuple[int, ...] = ()
     method: str = "GET"
     body: Any = None
-    """The type of what is sent, as JSON; it may be left out."""
+    """The type of the request's JSON body; a request may leave the body out."""
     status: int = 200
-    """202: it was begun, and goes on."""
+    """202: the head has begun the work, and goes on with it."""
     events: Mapping[str, Any] = field(default_factory=dict)
-    """Of a stream of server-sent events: the name of an event → the type of its data."""
+    """For a stream of server-sent events: the name of an event → the type of its data."""
 
     @property
     def name(self) -> str:
@@ -56,21 +56,21 @@ class Operation:
 
 
 def document(operations: Sequence[Operation], *, version: str) -> dict[str, Any]:
-    said = {kind for op in operations for kind in (*op.content.values(), *op.events.values())}
-    kinds = {kind for kind in said | {op.body for op in operations} if kind is not None}
+    answers = {kind for op in operations for kind in (*op.content.values(), *op.events.values())}
+    kinds = {kind for kind in answers | {op.body for op in operations} if kind is not None}
     ordered = [ErrorAnswer, *sorted(kinds, key=str)]
     schemas, components = msgspec.json.schema_components(
         ordered, ref_template="#/components/schemas/{name}"
     )
     by_kind = dict(zip(map(str, ordered), schemas, strict=True))
-    _require_what_is_always_told(components)
+    _require_answer_fields(components)
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "Runwatch",
             "version": version,
-            "description": "Times are integers, nanoseconds since the epoch. Numbers that are not "
-            "finite are the strings NaN, Infinity and -Infinity; absent ones are null.",
+            "description": "Times are integers: nanoseconds since the epoch. A number that is not "
+            "finite is the string NaN, Infinity or -Infinity; an absent number is null.",
         },
         "paths": _paths(operations, by_kind),
         "components": {
@@ -78,13 +78,13 @@ def document(operations: Sequence[Operation], *, version: str) -> dict[str, Any]
             "responses": {f"Error{code}": _error(code, by_kind) for code in sorted(_ERRORS)},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
-        # Either: one that is part of a program may have no token, and health is told to anyone.
+        # A token is optional: a head inside a program may have none, and health needs none.
         "security": [{}, {"token": []}],
     }
 
 
-def _require_what_is_always_told(components: dict[str, Any]) -> None:
-    """A field with a default may be left out of a request, but an answer always has it."""
+def _require_answer_fields(components: dict[str, Any]) -> None:
+    """A request may leave out a field with a default, but an answer always has it."""
     for answer in _subclasses(Answer):
         schema = components.get(answer.__name__)
         if schema is not None and not answer.__struct_config__.omit_defaults:
@@ -126,7 +126,7 @@ def _body(kind: Any, schemas: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _content(op: Operation, schemas: Mapping[str, Any]) -> dict[str, Any]:
-    # OpenAPI 3.1 has no words for the events of a stream.
+    # OpenAPI 3.1 cannot describe the events of a stream.
     events = {name: schemas[str(kind)] for name, kind in op.events.items()}
     more = {"x-events": events} if events else {}
     return {
@@ -136,7 +136,7 @@ def _content(op: Operation, schemas: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unshaped(media: str) -> dict[str, Any]:
-    """Of another program's format: JSON of any shape, or text, or bytes."""
+    """The schema of another program's format: JSON of any shape, text or bytes."""
     return {} if media == JSON else {"type": "string"}
 
 

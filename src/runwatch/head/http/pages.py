@@ -1,7 +1,7 @@
-"""The page for people: what `web/` was built into, served from memory.
+"""The web page: the build of `web/`, served from memory.
 
-File names under `assets/` change with their content, so browsers may keep those for ever; all else
-is asked for again each time and answered by `304` while it is the same.
+File names under `assets/` change with their content, so browsers may keep these files for ever.
+Browsers ask for every other file each time, and get `304` while the file is the same.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from runwatch.head.http.replies import json_reply
 BUILT: Final = Path(__file__).parents[1] / "static" / "page"
 FRONT: Final = "index.html"
 VIEWERS: Final = "viewers/"
-"""Programs of others that were put beside the page; each is served by a module of its own."""
+"""Other projects' programs beside the page; each has its own module that serves it."""
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "font-src 'self'; connect-src 'self'; frame-src 'self'; worker-src 'self'; "
@@ -37,7 +37,7 @@ _FOR_EVER: Final = "public, max-age=31536000, immutable"
 _WORTH_PACKING: Final = 1024
 _NOT_BUILT: Final = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Runwatch</title>
-<p>This Runwatch was installed without its page. In a clone of it, <code>make web</code> builds it.
+<p>This Runwatch was installed without its page. In a clone, <code>make web</code> builds the page.
 <p>The same data is at <a href="api/v1/runs">api/v1/runs</a>, and in <code>runwatch show</code>.
 </html>
 """
@@ -47,7 +47,7 @@ _NOT_BUILT: Final = """<!doctype html>
 class _File:
     body: bytes
     packed: bytes
-    """The same by gzip; empty where that is not worth it."""
+    """The body after gzip; empty where gzip saves nothing."""
     media_type: str
     tag: str
     caching: str
@@ -80,7 +80,7 @@ class _File:
 
 
 class Pages:
-    """The page at the root, and everything that it loads."""
+    """The page at the root, and the files that it loads."""
 
     def __init__(self, built: Path = BUILT) -> None:
         self._files = {name: _File.of(name, body) for name, body in _contents(built)}
@@ -98,7 +98,7 @@ class Pages:
         ]
 
     async def _front(self, request: Request) -> Response:
-        """Programs made for gswarm-profiler ask here for JSON."""
+        """The page; or JSON, which programs made for gswarm-profiler ask for here."""
         parse((), request.scope["query_string"], {})
         accepted = request.headers.get("accept", "").lower()
         if "application/json" in accepted and "text/html" not in accepted:
@@ -112,10 +112,10 @@ class Pages:
         return self._reply(request.scope["path"].lstrip("/"), request)
 
     def _reply(self, name: str, request: Request) -> Response:
-        found = self._files.get(name)
-        if found is None:
+        file = self._files.get(name)
+        if file is None:
             raise HTTPException(404)
-        return found.reply(request)
+        return file.reply(request)
 
 
 def _contents(built: Path) -> Iterator[tuple[str, bytes]]:

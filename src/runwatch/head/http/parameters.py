@@ -1,4 +1,4 @@
-"""What a request may say, in one table that both the parser and the OpenAPI document read."""
+"""The parameters of a request: one table, which the parser and the OpenAPI document both read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Given = dict[str, Any]
 
 
 class BadRequest(Exception):
-    """The request cannot be understood; the message names the value and the way out."""
+    """The head cannot understand the request; the message names the value and the way out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Parameter:
     shortest: int = 0
     longest: int = LONGEST_TEXT
     pattern: str = ""
-    """What text must look like, where not any will do; `description` says it in words."""
+    """A regular expression that the text must match; `description` says it in words."""
     default: Any = None
     repeated: bool = False
     required: bool = False
@@ -83,12 +83,14 @@ class Parameter:
 
     def _boolean(self, text: str) -> bool:
         if text not in ("true", "false"):
-            raise BadRequest(f"{self.name}={shortened(text)} is neither true nor false")
+            raise BadRequest(f"{self.name}={shortened(text)} is neither true nor false; give one")
         return text == "true"
 
     def _text(self, text: str) -> str:
         if self.choices and text not in self.choices:
-            raise BadRequest(f"{self.name}={shortened(text)} is none of {', '.join(self.choices)}")
+            raise BadRequest(
+                f"{self.name}={shortened(text)} is not one of {', '.join(self.choices)}"
+            )
         if not self.shortest <= len(text) <= self.longest:
             raise BadRequest(
                 f"{self.name} has {len(text)} characters; "
@@ -102,35 +104,35 @@ class Parameter:
 
 
 def parse(parameters: Sequence[Parameter], query: bytes, path: Mapping[str, str]) -> Given:
-    """The values of all parameters by name, defaults filled in; raises BadRequest."""
-    said = _split(query)
-    if unknown := sorted(set(said) - {p.name for p in parameters if p.place == "query"}):
+    """The values of all parameters by name, with defaults filled in.  Raises BadRequest."""
+    values = _split(query)
+    if unknown := sorted(set(values) - {p.name for p in parameters if p.place == "query"}):
         known = ", ".join(p.name for p in parameters if p.place == "query") or "none"
         raise BadRequest(f"unknown parameter {shortened(unknown[0])}; this route takes: {known}")
     return {
-        p.name: p.parse(path[p.name]) if p.place == "path" else _value(p, said.get(p.name, []))
+        p.name: p.parse(path[p.name]) if p.place == "path" else _value(p, values.get(p.name, []))
         for p in parameters
     }
 
 
-def _value(parameter: Parameter, said: list[str]) -> Any:
+def _value(parameter: Parameter, texts: list[str]) -> Any:
     if parameter.repeated:
-        if parameter.required and not said:
-            raise BadRequest(f"say at least one {parameter.name}: {parameter.description}")
-        return tuple(parameter.parse(text) for text in said)
-    if len(said) > 1:
-        raise BadRequest(f"{parameter.name} is given {len(said)} times; give it once")
-    if not said and parameter.required:
+        if parameter.required and not texts:
+            raise BadRequest(f"give at least one {parameter.name}: {parameter.description}")
+        return tuple(parameter.parse(text) for text in texts)
+    if len(texts) > 1:
+        raise BadRequest(f"{parameter.name} is given {len(texts)} times; give it once")
+    if not texts and parameter.required:
         raise BadRequest(f"{parameter.name} is missing: {parameter.description}")
-    return parameter.parse(said[0]) if said else parameter.default
+    return parameter.parse(texts[0]) if texts else parameter.default
 
 
 def _split(query: bytes) -> dict[str, list[str]]:
-    said: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     for part in query.split(b"&") if query else ():
         name, _, value = part.partition(b"=")
-        said.setdefault(decoded(name), []).append(decoded(value))
-    return said
+        values.setdefault(decoded(name), []).append(decoded(value))
+    return values
 
 
 def decoded(raw: bytes) -> str:
@@ -138,7 +140,7 @@ def decoded(raw: bytes) -> str:
         return unquote_to_bytes(raw.replace(b"+", b" ")).decode()
     except UnicodeDecodeError as error:
         raise BadRequest(
-            f"{shortened(raw.decode('latin-1'))} is not UTF-8; encode text as UTF-8, then percent"
+            f"{shortened(raw.decode('latin-1'))} is not UTF-8; percent-encode text as UTF-8"
         ) from error
 
 
@@ -146,7 +148,7 @@ def shortened(text: str) -> str:
     return repr(text if len(text) <= 80 else text[:80] + "…")
 
 
-# ── what many routes ask for ───────────────────────────────────────────────────────────────────
+# ── parameters of many routes ──────────────────────────────────────────────────────────────────
 
 RUN: Final = Parameter(
     "run", "string", "a run's id, or its name if only one run has it", "path", shortest=1
@@ -162,21 +164,21 @@ SERIES_FILTERS: Final = (
 )
 START: Final = Parameter("start", "integer", "the window's start, in nanoseconds since the epoch")
 END: Final = Parameter(
-    "end", "integer", "the window's end (not part of it), in nanoseconds since the epoch"
+    "end", "integer", "the window's end (exclusive), in nanoseconds since the epoch"
 )
 OFFSET: Final = Parameter(
-    "offset", "integer", "how many to leave out first", minimum=0, maximum=10**9, default=0
+    "offset", "integer", "how many entries to skip", minimum=0, maximum=10**9, default=0
 )
-YES: Final = Parameter("yes", "integer", "1 confirms", minimum=0, maximum=1, default=0)
+YES: Final = Parameter("yes", "integer", "1: you are sure", minimum=0, maximum=1, default=0)
 
 
 def limit(default: int, most: int) -> Parameter:
     return Parameter(
-        "limit", "integer", "the most to list", minimum=1, maximum=most, default=default
+        "limit", "integer", "list at most this many", minimum=1, maximum=most, default=default
     )
 
 
 def check_range(given: Given) -> None:
     start, end = given["start"], given["end"]
     if start is not None and end is not None and start > end:
-        raise UsageError(f"start={start} is after end={end}; the range is from start up to end")
+        raise UsageError(f"start={start} is after end={end}; give a start before the end")

@@ -1,8 +1,8 @@
-"""Every request has a deadline, and what nobody waits for any more is given up.
+"""Every request has a deadline.  Work ends when no caller waits for it any more.
 
-The engine is interrupted when the caller hangs up, or when an answer has not begun in time, and
-what is worked out of its rows ends at its next look.  Answers are asked in a caller's name by
-`for_caller`.  What several share goes on as long as one of them waits (`store/asking.py`).
+When the caller hangs up, or an answer has not begun in time, the store's engine is interrupted, and
+work on its rows ends at its next check.  `for_caller` runs work on behalf of one caller.  Work that
+several callers share goes on as long as one of them waits (`store/asking.py`).
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from runwatch.store.asking import Question
 
 AGAIN_SECONDS: Final = 0.05
 GRACE_SECONDS: Final = 1.0
-"""So long the engine may take to notice that it is given up."""
+"""How long the engine may take to stop after it was interrupted."""
 QUESTION: Final = "runwatch.question"
 _ONLY_ASKS: Final = ("GET", "HEAD")
 Answer = TypeVar("Answer")
 
 
 async def for_caller(request: Request, ask: Callable[[], Answer]) -> Answer:
-    """The answer, made in a thread; given up when whoever sent the request has gone."""
-    found: Question = request.scope.get(QUESTION) or Question()
+    """The answer, made in a thread; the work ends when the caller hangs up."""
+    question: Question = request.scope.get(QUESTION) or Question()
 
     def asked() -> Answer:
-        with found.asked():
+        with question.asked():
             return ask()
 
     return await run_in_threadpool(asked)
 
 
 class Patience:
-    """ASGI middleware."""
+    """ASGI middleware: ends work that is late, or that no caller waits for."""
 
     def __init__(self, app: ASGIApp, seconds: float = ANSWER_SECONDS) -> None:
         self._app = app
@@ -52,7 +52,7 @@ class Patience:
             return
         waiting = _Waiting(scope, receive, send)
         scope[QUESTION] = waiting.question
-        # Who sends a body is not watched: to see him go, the body would have to be read.
+        # A caller that sends a body is not watched: only reading the body would show it hang up.
         watched = scope["method"] in _ONLY_ASKS
         tasks = [asyncio.ensure_future(waiting.expire(self._seconds))]
         if watched:
@@ -68,7 +68,7 @@ class Patience:
 
 
 class _Waiting:
-    """One caller, as long as he waits."""
+    """One caller, while it waits for its answer."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.question = Question()
@@ -80,30 +80,30 @@ class _Waiting:
         self._receive, self._send = receive, send
 
     async def watch(self) -> None:
-        """Until he hangs up, or has his answer."""
+        """Waits until the caller hangs up; cancelled once the caller has its answer."""
         while (message := await self._receive())["type"] != "http.disconnect":
             self._body.put_nowait(message)
         self.gone.set()
         self._body.put_nowait(message)
-        await self._give_up("whoever asked has gone")
+        await self._give_up("the caller has hung up")
 
     async def expire(self, seconds: float) -> None:
         try:
             await asyncio.wait_for(self._begun.wait(), seconds)
             return
         except TimeoutError:
-            why = f"it took longer than {seconds:g} s: ask for less at a time, or again later"
+            why = f"the answer took longer than {seconds:g} s; ask for less, or try again later"
         giving_up = asyncio.ensure_future(self._give_up(why))
         try:
             await asyncio.wait_for(self._begun.wait(), GRACE_SECONDS)
         except TimeoutError:
             await self._refuse(why)
-            await giving_up  # until the work ends
+            await giving_up  # it runs until the work has ended
         finally:
             giving_up.cancel()
 
     async def _refuse(self, why: str) -> None:
-        """Whatever is answered from now on, nobody hears it."""
+        """Sends the error; an answer that comes later is thrown away."""
         self._is_refused = True
         reply = error_reply(503, "unavailable", why, headers={"Retry-After": "5"})
         await reply(self._scope, self._receive, self._send)

@@ -1,4 +1,4 @@
-"""What a Content-Security-Policy must name for the inline parts of a page to run, and no others."""
+"""A Content-Security-Policy that lets a page's own inline scripts and styles run, and no others."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import re
 
 
 def inline_hashes(tag: str, page: str) -> str:
-    found = re.findall(f"<{tag}(?: [^>]*)?>(.*?)</{tag}>", page, re.DOTALL)
-    digests = (hashlib.sha256(part.encode()).digest() for part in found if part)
+    parts = re.findall(f"<{tag}(?: [^>]*)?>(.*?)</{tag}>", page, re.DOTALL)
+    digests = (hashlib.sha256(part.encode()).digest() for part in parts if part)
     return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
 
 
 def page_policy(page: str) -> str:
-    """For a page of our own: its inline script and style, and questions to this head."""
+    """The policy for a page of ours: its inline script and style, and requests to this head."""
     scripts = inline_hashes("script", page) or "'none'"
     styles = inline_hashes("style", page) or "'none'"
     return (

@@ -1,4 +1,4 @@
-"""How answers and errors look on the wire."""
+"""Answers and errors as HTTP responses."""
 
 from __future__ import annotations
 

@@ -1,13 +1,14 @@
-"""What several parts of the API show, as API shapes: runs, attempts, newest points, disruptions."""
+"""Runs, attempts, newest points, events and disruptions as API shapes, for several features."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from runwatch.head.http.types import (
     AttemptInfo,
     DisruptionInfo,
+    EventFields,
     GoodputShare,
     HeadlineInfo,
     LatestInfo,
@@ -19,14 +20,15 @@ from runwatch.head.http.types import (
 from runwatch.head.reading import Card
 from runwatch.head.state.board import RunBoard
 from runwatch.record import RunId
-from runwatch.rows import Latest, SeriesRow
+from runwatch.rows import EventRow, Latest, SeriesRow
 from runwatch.views.goodput.account import Disruption, Goodput
 from runwatch.views.life import State
 from runwatch.views.runs import AttemptSummary, ProcessState, summarise_attempts
 from runwatch.views.series import AttemptOf, attempt_of
 
 MOST_EVENT_BYTES: Final = 16 << 20
-"""Of bodies, in one answer: each may be half a megabyte."""
+"""Bytes of event bodies in one answer; one body may have half a megabyte."""
+Event = TypeVar("Event", bound=EventFields)
 
 
 def run_info(card: Card) -> RunInfo:
@@ -34,7 +36,7 @@ def run_info(card: Card) -> RunInfo:
 
 
 def described(board: RunBoard, card: Card) -> RunInfo:
-    """A run with all that is at hand of it."""
+    """A run with its planned steps and its last known goodput."""
     info = run_info(card)
     info.total_steps = board.total_steps(card.summary.run)
     if (note := board.noted(card.summary.run)) is not None:
@@ -95,7 +97,7 @@ def _counts(processes: Mapping[State, int]) -> ProcessCounts:
 
 
 def latest_infos(
-    found: Iterable[tuple[SeriesRow, Latest]], attempts: AttemptOf
+    points: Iterable[tuple[SeriesRow, Latest]], attempts: AttemptOf
 ) -> list[LatestInfo]:
     return [
         LatestInfo(
@@ -110,8 +112,20 @@ def latest_infos(
             device=row.device,
             attempt=attempt_of(row, attempts),
         )
-        for row, point in found
+        for row, point in points
     ]
+
+
+def event_info(kind: type[Event], event: EventRow, body: dict[str, Any]) -> Event:
+    return kind(
+        time_ns=event.time_ns,
+        kind=event.kind,
+        step=event.step,
+        rank=event.rank,
+        host=event.host,
+        journal=event.journal,
+        body=body,
+    )
 
 
 def disruption_infos(goodput: Goodput, start_ns: int, end_ns: int) -> list[DisruptionInfo]:

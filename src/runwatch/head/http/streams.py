@@ -1,4 +1,4 @@
-"""Bodies of answers that are sent as they are made."""
+"""Bodies of answers that are sent while they are made."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ async def nothing() -> AsyncIterator[bytes]:
 
 async def file(scratch: tempfile.TemporaryDirectory[str], path: Path) -> AsyncIterator[bytes]:
     try:
-        with path.open("rb") as made:
-            while piece := await run_in_threadpool(made.read, 1 << 18):
+        with path.open("rb") as content:
+            while piece := await run_in_threadpool(content.read, 1 << 18):
                 yield piece
     finally:
         scratch.cleanup()
@@ -30,7 +30,7 @@ async def file(scratch: tempfile.TemporaryDirectory[str], path: Path) -> AsyncIt
 async def streamed(
     request: Request, pieces: Iterator[str], source: Iterator[Any]
 ) -> AsyncIterator[bytes]:
-    """The pieces, made in threads; a client that leaves half-way ends the store's reading."""
+    """The pieces, made in threads.  The store's reading ends when the client hangs up."""
     try:
         while (piece := await for_caller(request, lambda: next(pieces, None))) is not None:
             yield piece.encode()

@@ -1,9 +1,9 @@
-"""Shapes that several features answer with; each feature has its own in its `types.py`.
+"""Shapes that several features answer with; a feature's own shapes are in its `types.py`.
 
-The OpenAPI document is made from them all.
+The OpenAPI document is made from all of them.
 
-Times are integers, nanoseconds since the epoch, UTC.  A number that is not finite is spelled
-"NaN", "Infinity" or "-Infinity"; one that is not there is null.
+Times are integers: nanoseconds since the epoch, UTC.  A number that is not finite is the string
+"NaN", "Infinity" or "-Infinity"; an absent number is null.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Number = float | Literal["NaN", "Infinity", "-Infinity"]
 _DEEPEST: Final = 32
 
 JsonObject = Annotated[dict[str, Any], msgspec.Meta(extra_json_schema={"additionalProperties": {}})]
-"""What somebody recorded: names, and any JSON."""
+"""An object that a user recorded: names, and any JSON."""
 
 
 class Answer(msgspec.Struct):
@@ -32,7 +32,7 @@ class ErrorInfo(Answer, omit_defaults=True):
     code: str
     message: str
     choices: list[str] = []
-    """What could have been meant, when it was not clear."""
+    """The ids that the request may mean, when a name is ambiguous."""
 
 
 class ErrorAnswer(Answer):
@@ -40,18 +40,18 @@ class ErrorAnswer(Answer):
 
 
 class AsideInfo(Answer):
-    """A journal that is left alone since something is wrong with it, and with none beside it."""
+    """A damaged journal that the head has set aside; the journals beside it are not affected."""
 
     host: str
     journal: str
     why: str
     version: str
-    """Of the Runwatch that could not read it; another one tries again."""
+    """The Runwatch version that could not read it; another version tries again."""
     since_ns: int
 
 
 class Health(Answer, omit_defaults=True):
-    """Without a token only `status` is told."""
+    """The head's health.  A request without a token gets only `status`."""
 
     status: Literal["ok", "degraded"]
     version: str | UnsetType = UNSET
@@ -64,9 +64,9 @@ class Health(Answer, omit_defaults=True):
     notes: list[str] | UnsetType = UNSET
     aside: list[AsideInfo] | UnsetType = UNSET
     records_refused: int | UnsetType = UNSET
-    """Since this head began: records that had not their shape, and were left out."""
+    """Records since the head's start that were malformed, and are not stored."""
     records_dropped: int | UnsetType = UNSET
-    """And those of deleted runs."""
+    """Records since the head's start that belong to deleted runs, and are not stored."""
 
 
 class PointInfo(Answer):
@@ -88,11 +88,11 @@ class ProcessCounts(Answer):
 
 
 class GoodputShare(Answer):
-    """A run's account as somebody last asked for it."""
+    """A run's goodput, as last asked for."""
 
     share: float | None
     spent: dict[str, float]
-    """Shares of the counted time, by class; what is excluded is not there."""
+    """Shares of the counted time, by class; excluded time is left out."""
     time_ns: int
 
 
@@ -102,7 +102,7 @@ class RunInfo(Answer):
     group: str
     state: State
     stalled: bool
-    """It runs, and stands still: `reason` says who everyone waits for."""
+    """The run is running but makes no progress; `reason` says which rank the others wait for."""
     reason: str
     attempts: int
     ranks: int
@@ -114,14 +114,14 @@ class RunInfo(Answer):
     processes: ProcessCounts
     headline: HeadlineInfo | None
     devices: int = 0
-    """Accelerators that were seen to be its."""
+    """Accelerators that the run was seen to use."""
     total_steps: int | None = None
-    """If its configuration says so."""
+    """The planned steps, if the run's configuration names them."""
     goodput: GoodputShare | None = None
     values: dict[str, PointInfo] = {}
-    """The newest of the metrics that a list was asked for."""
+    """The newest point of each metric that the request named."""
     user: str = ""
-    """Whose it is, as its processes said."""
+    """The user whose processes these are, as they reported."""
 
 
 class AttemptInfo(Answer):
@@ -146,8 +146,18 @@ class LatestInfo(PointInfo):
     attempt: int | None
 
 
+class EventFields(Answer):
+    time_ns: int
+    kind: str
+    step: int | None
+    rank: int
+    host: str
+    journal: str
+    body: JsonObject
+
+
 class DisruptionInfo(Answer):
-    """An attempt that was stopped, and what that cost."""
+    """An attempt that was interrupted, and what the interruption cost."""
 
     attempt: int
     time_ns: int
@@ -156,13 +166,13 @@ class DisruptionInfo(Answer):
     lost_steps: int
     wasted_ns: int
     recovery_ns: int | None
-    """Until the next attempt began."""
+    """Time until the next attempt began."""
     back_ns: int | None
-    """Until the next attempt's first step began."""
+    """Time until the next attempt's first step began."""
     hang_ns: int = 0
-    """How long it had hung by then."""
+    """How long the attempt had hung before it was interrupted."""
     warm_up_ns: int | None = None
-    """From the next attempt's start to where its steps count again."""
+    """Time from the next attempt's start until its steps count again."""
     cost_ns: int = 0
     """Hang, lost work, recovery and warm-up together."""
 
@@ -195,7 +205,7 @@ def optional_numbers(values: Sequence[float | None]) -> list[Number | None]:
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """What users recorded, as JSON that any reader takes: it may hold NaN or broken text."""
+    """A user's value, which may hold NaN or broken text, as JSON that every parser accepts."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "replace").decode()
     if isinstance(value, float):

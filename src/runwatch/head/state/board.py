@@ -1,8 +1,8 @@
-"""All runs as a list shows them, kept in memory: asking costs what has changed since, not what is.
+"""All runs as the list shows them, in memory: a request costs what changed since, not all runs.
 
-The writer's thread says which journals moved (`stored`); a question looks again at the runs of
-those, and at the ones that go on, whose silence alone can change how they stand.  Without anybody
-who says so (`told=False`) everything is read anew each time.
+The writer's thread says which journals grew (`stored`).  A request reads the runs of those journals
+again, and the running ones: silence alone can change a run's state.  With `told=False` nobody calls
+`stored`, and everything is read again each time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ logger = logging.getLogger("runwatch.head")
 
 @dataclass(slots=True)
 class _News:
-    """What was stored since somebody last asked."""
+    """What was stored since the last request."""
 
     moved: set[JournalId] = field(default_factory=set)
     spoke: set[JournalId] = field(default_factory=set)
@@ -49,7 +49,7 @@ class _News:
 
 @dataclass(frozen=True, slots=True)
 class GoodputNote:
-    """A run's goodput as it was last asked for."""
+    """A run's goodput, as last asked for."""
 
     time_ns: int
     share: float | None
@@ -116,7 +116,7 @@ class RunBoard:
             return listed, f"{self._epoch}-{self._version}"
 
     def cards(self, summaries: Sequence[RunSummary]) -> list[Card]:
-        """The same runs with all that a list shows."""
+        """The same runs, with all that the list shows."""
         with self._shared.held():
             return self._described(summaries)
 
@@ -140,7 +140,7 @@ class RunBoard:
         return [known[summary.run][1] for summary in summaries]
 
     def forget(self, run: RunId) -> None:
-        """It was deleted, or is there again: read it all anew when somebody asks."""
+        """A run was deleted or restored: read everything again at the next request."""
         with self._lock:
             self._begun = False
             self._cards.pop(run, None)
@@ -152,7 +152,7 @@ class RunBoard:
             return self._totals.get(run)
 
     def note(self, run: RunId, note: GoodputNote) -> None:
-        """An account was drawn up for somebody; the list shows what it said."""
+        """Keeps the goodput of an account that was just made, for the list."""
         with self._lock:
             if self._notes.get(run) != note:
                 self._notes[run] = note

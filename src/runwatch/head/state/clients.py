@@ -1,4 +1,4 @@
-"""Who sends samples, how it is, and the newest of them."""
+"""The clients that send samples, their state and their newest samples."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from runwatch.wire.gswarm_readings import IMPORTED
 
 FORGOTTEN_SECONDS: Final = 3600.0
 GUEST: Final = "gswarm:"
-"""How the `boot` of a client begins that speaks the other protocol; its address follows."""
+"""How the `boot` of a gswarm client begins; its address follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One agent, or one guest, that has sent numbers lately."""
+    """One agent, or one guest, that has sent numbers recently."""
 
     id: str
     host: str
@@ -36,19 +36,19 @@ class Client:
     healthy: bool
     is_guest: bool = False
     member: int = 0
-    """Another one as soon as its devices or series may be others."""
+    """Changes whenever its devices or series may have changed."""
     batches: int = 0
     """How often numbers of its devices and hosts were stored, whoever sent them: while it is the
     same, so are the numbers."""
     dropped_records: int = 0
-    """What it had to drop while no head was there to take it."""
+    """Records that the client dropped while it reached no head."""
 
 
 class Clients:
-    """Any thread may call; `stored` is called by the writer's."""
+    """Any thread may call; the writer's thread calls `stored`."""
 
     def __init__(self, store: Store, *, told: bool = False, clock: Clock = system_clock) -> None:
-        """`told`: every batch is told by `stored`, so what was seen need not be looked at anew."""
+        """`told`: `stored` gets every batch, so that what was read need not be read again."""
         self.store = store
         self.clock = clock
         self._told = told
@@ -94,7 +94,7 @@ class Clients:
         return self._fleet
 
     def all(self) -> list[Client]:
-        """Those heard of lately, by host; one that came back under a new number only once."""
+        """The clients of late, by host.  A client that came back with a new number counts once."""
         with self._lock:
             members, dropped = self._roster(), self._losses()
         now_ns = self.clock.wall_ns()
@@ -116,7 +116,7 @@ class Clients:
         return self._dropped
 
     def _client(self, member: _Member, now_ns: int, dropped: Mapping[JournalId, int]) -> Client:
-        # The count comes first: numbers that are read after it are at least as new.
+        # Read the count first: then the numbers are at least as new as the count.
         batches = sum([self._batches[journal] for journal in member.journals])
         heard_ns = max([self._heard.get(row.journal, row.last_ns) for row in member.rows])
         return Client(
@@ -157,7 +157,7 @@ class Clients:
 
 
 class Pieces:
-    """What is told of each client, as text; made anew only for those whose stamp changed."""
+    """The text about each client; made again only for clients whose stamp changed."""
 
     def __init__(
         self,
@@ -206,7 +206,7 @@ class Values:
 
 
 class _Member(NamedTuple):
-    """What of a client changes rarely."""
+    """The parts of a client that change rarely."""
 
     number: int
     id: str

@@ -1,8 +1,9 @@
-"""Deleting runs: what goes, in which order, and what happens when somebody changes their mind.
+"""Deleting runs: what is removed, in which order, and how a run is restored.
 
-The store's word comes first (`store/deletion.py`); from then on nobody sees the run.  When it can
-no longer be undone its profiles, its account, its journals in our own directory and its rows go;
-the store notes last that all of it is gone, so whoever is killed meanwhile begins that again.
+First the store marks the run as deleted (`store/deletion.py`); from then on nobody sees it.  When
+the time to restore it is over, its profiles, its account, its journals in the head's own directory
+and its rows are removed.  The store notes last that all is gone, so a head that is killed meanwhile
+starts again.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ logger = logging.getLogger("runwatch.head")
 
 
 class RunGoesOn(RunwatchError):
-    """It is recording."""
+    """The run is still recording."""
 
 
 class Load(NamedTuple):
-    """All that goes with a run."""
+    """What a run's deletion removes."""
 
     run: RunId
     name: str
@@ -47,11 +48,11 @@ class Load(NamedTuple):
     events: int
     profiles: int
     bytes: int
-    """About, with its profiles."""
+    """An estimate, with the run's profiles."""
 
 
 class Deletions:
-    """Any thread may call.  Without `lasts` the store can only be read here."""
+    """Any thread may call.  Without `lasts` the store is read-only here."""
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class Deletions:
         on_changed: Callable[[], None] = lambda: None,
         clock: Clock = system_clock,
     ) -> None:
-        """`root`: the directory whose journals are ours to remove."""
+        """`root`: the directory whose journals this head may remove."""
         self._reading = reading
         self._accounts = accounts
         self._board = board
@@ -76,12 +77,12 @@ class Deletions:
         self._clock = clock
         self._purging = threading.Lock()
         self.problem = ""
-        """Why what is to go is still there; empty when all is well."""
+        """Why a purge failed; empty when all is well."""
         self.on_due: Callable[[], None] = lambda: None
-        """Called when something is to be purged soon."""
+        """Called when a run is due to be purged soon."""
 
     def load(self, key: str) -> Load:
-        """What would go with a run, by its id or name."""
+        """What a run's deletion would remove.  `key` is the run's id or name."""
         run = self._reading.run(key)
         weight = self._reading.store.weigh(run)
         rows = self._reading.store.processes(run)
@@ -137,7 +138,7 @@ class Deletions:
         return project_of(self._reading.store.buried_processes(deletion)) in projects
 
     def purge(self) -> int:
-        """Remove what is due; how many runs that were."""
+        """Purges the runs that are due.  Returns how many."""
         if not self._lasts:
             return 0
         with self._purging:

@@ -1,4 +1,4 @@
-"""How many frames sessions have, asked often."""
+"""How many frames sessions have: a question that comes often."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _NEAR_NS: Final = 10 * 10**9
 _FRESH_NS: Final = 10**9
 _COUNTED_DEVICES: Final = 32
 _SPARSE_WINDOWS: Final = 1_000
-"""Samples may be strewn over centuries, by who likes us to look for them."""
+"""A hostile client may spread its samples over centuries; the count does not go further."""
 
 
 class _Counted(NamedTuple):
-    """Frames from the start to `settled_ns`, for good, and on to `near_ns`, for some seconds."""
+    """Frames from the start to `settled_ns`, kept for good; and to `near_ns`, kept for seconds."""
 
     settled_ns: int
     settled: int
@@ -32,11 +32,11 @@ class _Counted(NamedTuple):
 
 
 class FrameCounts:
-    """How many frames sessions have, without reading them whole each time.
+    """How many frames sessions have, without reading all of a session each time.
 
-    Of a large fleet some devices are counted, so a frame that only others have is not; and what
-    comes in more than two minutes late is not, until the head starts again; what comes more than
-    ten seconds late is after ten more.  An export knows.
+    Some frames are not counted.  In a large fleet only some devices are read.  Samples more than
+    ten seconds late count after ten more seconds; samples more than two minutes late count when the
+    head starts again.  An export has all frames.
     """
 
     def __init__(self, store: Store, fleet: Callable[[], Fleet], *, clock: Clock) -> None:
@@ -103,7 +103,7 @@ class FrameCounts:
 
 
 def _boundary(session: Session, at_ns: int) -> int:
-    """The last moment up to then at which no frame is cut in two."""
+    """The last time before that at which no frame is cut in two."""
     for stretch in session.stretches:
         if stretch.start_ns <= at_ns and (stretch.end_ns is None or at_ns < stretch.end_ns):
             return at_ns - (at_ns - stretch.start_ns) % session.period_ns

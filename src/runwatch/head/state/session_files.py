@@ -1,8 +1,7 @@
-"""Each session that ends, as a file NAME.json in a directory of the user's choice.
+"""Writes each session that ends to a file NAME.json in a directory of the user's choice.
 
-The store has the session; this is a copy for those who want one beside their work.  Files are
-written by a thread of their own, whole or not at all, and a session that is resumed and stopped
-again replaces its file.
+The store has the session; the file is a copy beside the user's work.  A thread of its own writes
+the files, whole or not at all.  A session that is resumed and stopped again replaces its file.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from runwatch.files import written
 from runwatch.views.sessions import Session
 
 SETTLE_SECONDS: Final = 1.0
-"""Samples of a session's last moment are still on their way when it is stopped."""
+"""How long to wait after a stop: the session's last samples are still on their way."""
 logger = logging.getLogger("runwatch.head")
 
 
@@ -38,7 +37,7 @@ class SessionFiles:
         self._waiting.put((session, done))
 
     def wait(self, session: Session, seconds: float) -> bool:
-        """Whether its file is there by then."""
+        """Waits for the session's file.  Returns whether the file is there."""
         done = self._written.get(session.id)
         return done is not None and done.wait(seconds)
 
@@ -46,7 +45,7 @@ class SessionFiles:
         return self.folder / session.file
 
     def close(self) -> None:
-        """Write what is waiting, then stop."""
+        """Writes the files that wait, then stops."""
         self._closing.set()
         self._waiting.put(None)
         self._thread.join()

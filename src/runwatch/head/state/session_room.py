@@ -1,4 +1,4 @@
-"""Sessions and all that is asked about them: who sends samples, how many frames, exports, files."""
+"""Sessions with their clients, frame counts, exports and files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ logger = logging.getLogger("runwatch.head")
 
 
 class SessionRoom:
-    """With `folder`, sessions end with the head, and each that ends is written there as a file."""
+    """With `folder`, sessions end with the head, and each is written there when it ends."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""Sessions of one store: starting, stopping, resuming, and which there are.
+"""The sessions of one store: start, stop, resume, list.
 
-Each change is one event of a journal of the head's own, and is in force once the store has it
-durably; a head that is killed at any moment comes back with the sessions that it had.
+Each change is one event in the head's own journal, and takes effect once the store has it durably.
+A head that is killed at any moment comes back with the sessions that it had.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from runwatch.views import sessions as view
 from runwatch.views.sessions import Session
 
 CLOCK_STEP_NS: Final = 500_000_000
-"""Clocks that differ by less are not worth a word."""
+"""Smaller differences between clocks are not recorded."""
 
 
 class SessionActive(RunwatchError):
-    """A session of that name goes on already."""
+    """A session of that name is already active."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionDefaults:
-    """What a session that is started now is like."""
+    """The settings of a session that starts now."""
 
     period_ns: int = view.PERIOD_NS
     bandwidth: bool = True
@@ -41,7 +41,7 @@ class SessionDefaults:
 
 
 class Sessions:
-    """Any thread may call.  Without an ingest it can only be read."""
+    """Any thread may call.  Without an ingest, sessions can only be read."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Sessions:
     # ── which there are ───────────────────────────────────────────────────────────────────────
 
     def all(self) -> list[Session]:
-        """In the order of their starts."""
+        """All sessions, ordered by start."""
         return list(self._known().values())
 
     def active(self) -> Sequence[Session]:
@@ -82,8 +82,8 @@ class Sessions:
             return self._folded()
 
     def stored(self, batches: Sequence[Batch]) -> None:
-        """What others recorded: a session may come with samples that were imported.  The writer's
-        thread calls it, maybe while `_record` waits for it: so there is no lock here."""
+        """Takes sessions from other journals: they may come with imported samples.  The writer's
+        thread calls this, maybe while `_record` waits for it, so there is no lock here."""
         for batch in batches:
             is_own = batch.origin.journal == self._journal.journal
             if not is_own and any(event.kind in view.KINDS for event in batch.events):
@@ -101,7 +101,7 @@ class Sessions:
     # ── changes ───────────────────────────────────────────────────────────────────────────────
 
     def start(self, name: str | None = None, metrics: Iterable[str] = ()) -> Session:
-        """Without a name it gets one from the time."""
+        """Starts a session.  Without a name it is named after the time."""
         with self._lock:
             known = self._folded()
             taken = {session.name for session in view.active(known)}
@@ -132,7 +132,7 @@ class Sessions:
         return name
 
     def stop(self, name: str | None = None, why: str = "") -> list[Session]:
-        """The active session of that name (or id), or all; those that were stopped."""
+        """Stops the active session of that name or id, or all.  Returns the stopped sessions."""
         with self._lock:
             chosen = [
                 session
@@ -147,7 +147,7 @@ class Sessions:
         return stopped
 
     def resume(self, key: str) -> Session:
-        """Go on with one that was stopped; one that is active goes on anyway."""
+        """Resumes a stopped session; an active one just goes on."""
         session = self.find(key)
         with self._lock:
             now = self._folded()
@@ -158,7 +158,7 @@ class Sessions:
             return self._folded()[session.id]
 
     def hear_clocks(self, ahead_ns: Mapping[str, int]) -> None:
-        """How far hosts' clocks are ahead; noted for the sessions that are active."""
+        """Records, for the active sessions, how far hosts' clocks are ahead."""
         with self._lock:
             going = view.active(self._folded())
             if not going:
@@ -180,7 +180,7 @@ class Sessions:
         )
 
     def _record(self, messages: Sequence[Message]) -> None:
-        """Returns when the store has it durably, or raises."""
+        """Returns when the store has the event durably, or raises."""
         try:
             rows = self._journal.record(messages)
         except StoreFull:

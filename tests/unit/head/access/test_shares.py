@@ -100,7 +100,7 @@ def test_their_number_is_bounded_and_old_ones_make_room(tmp_path: Path, clock: F
 
 
 def test_where_nothing_can_be_kept(clock: FakeClock, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="may only be read"):
+    with pytest.raises(UsageError, match="only reads its directory"):
         Shares(None, clock=clock).add("", 1, "")
     with pytest.raises(UsageError, match="No such file"):
         Shares(tmp_path / "nowhere" / "shares.json", clock=clock).add("", 1, "")
@@ -117,7 +117,7 @@ def test_a_damaged_file_opens_nothing_and_is_not_written_over(
     assert shares.of_token(token) is None
     with pytest.raises(UsageError, match="shares.json cannot be read"):
         shares.add("", 1, "")
-    with pytest.raises(UsageError, match="move it away"):
+    with pytest.raises(UsageError, match="move the file away"):
         shares.all()
     assert (tmp_path / "shares.json").read_text() == text
 

@@ -59,7 +59,7 @@ def test_one_that_is_taken_back_or_over_opens_nothing(
 
 @pytest.mark.parametrize("days", [0.0, -1.0, 4000.0, float("nan")])
 def test_how_long_has_bounds(tokens: Tokens, days: float) -> None:
-    with pytest.raises(UsageError, match="days is"):
+    with pytest.raises(UsageError, match="days="):
         tokens.add("view", days=days)
 
 
@@ -97,13 +97,13 @@ def test_a_damaged_file_opens_nothing_and_stays(
     body["tokens"][0] |= change
     file.write_text(json.dumps(body))
     assert tokens.of_word(word) is None
-    with pytest.raises(UsageError, match="move it away"):
+    with pytest.raises(UsageError, match="move the file away"):
         tokens.add("view")
     assert json.loads(file.read_text()) == body
 
 
 def test_without_a_place_none_is_made() -> None:
-    with pytest.raises(UsageError, match="may only be read"):
+    with pytest.raises(UsageError, match="only reads its directory"):
         Tokens().add("view")
 
 

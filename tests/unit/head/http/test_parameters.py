@@ -65,7 +65,7 @@ def test_values() -> None:
         ("text=" + "é" * 513, "513 characters"),
         ("text=%7f", "control"),
         ("text=%0a", "control"),
-        ("choice=c", "none of a, b"),
+        ("choice=c", "not one of a, b"),
         ("flag=True", "neither"),
         ("text=%c3%28", "not UTF-8"),
         ("tekst=1", "unknown parameter 'tekst'; this route takes: number, wide"),

@@ -100,7 +100,7 @@ def test_a_caller_who_hangs_up_ends_his_question(store: SlowStore, serve: Any) -
     for caller in callers:
         caller.close()
     until(lambda: len(store.ended) == 3, 30)
-    assert set(store.ended) == {"whoever asked has gone"}
+    assert set(store.ended) == {"the caller has hung up"}
     status, told = answer(ask(port, "/runs/slow"))  # others are answered
     assert (status, told["run"]) == (200, "slow")
 
@@ -113,7 +113,7 @@ def test_an_answer_that_takes_too_long_is_given_up_and_says_so(
     assert status == 503
     assert (
         told["error"]["message"]
-        == "it took longer than 0.2 s: ask for less at a time, or again later"
+        == "the answer took longer than 0.2 s; ask for less, or try again later"
     )
     assert len(store.ended) == 1
 

@@ -19,11 +19,11 @@ from runwatch.head.http.types import Answer, plain
 class AuditLine(Answer):
     time_ns: int
     who: str
-    """A token's name; "main token" is the head's own."""
+    """The token's name; "main token" for the head's own."""
     role: str
     address: str
     uid: int | None
-    """Of a caller on the head's machine, where the kernel tells."""
+    """The user id of a caller on the head's machine, if the kernel tells it."""
     what: str
     """The route or the gRPC method."""
     path: str
@@ -36,7 +36,9 @@ class AuditList(Answer):
     """Newest first."""
 
 
-_BEFORE: Final = Parameter("before", "integer", "only older ones, in nanoseconds since the epoch")
+_BEFORE: Final = Parameter(
+    "before", "integer", "only lines before this time, in nanoseconds since the epoch"
+)
 
 
 class AuditApi(Feature):
@@ -51,8 +53,8 @@ class AuditApi(Feature):
         ]
 
     async def _list(self, request: Request, given: Given) -> Response:
-        found = await run_in_threadpool(self._audit.newest, given["limit"], given["before"])
-        return json_reply(AuditList(lines=[_line(done) for done in found]))
+        newest = await run_in_threadpool(self._audit.newest, given["limit"], given["before"])
+        return json_reply(AuditList(lines=[_line(done) for done in newest]))
 
 
 def _line(done: Done) -> AuditLine:

@@ -1,1 +1,1 @@
-"""Every accelerator, and how it stands."""
+"""Every accelerator and its state."""

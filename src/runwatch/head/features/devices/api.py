@@ -26,7 +26,7 @@ _DEVICES: Final = (
     Parameter(
         "within",
         "integer",
-        "only devices that were sampled in the last so many seconds",
+        "only devices with a sample in the last so many seconds",
         minimum=1,
         maximum=10**9,
         default=WITHIN_SECONDS,
@@ -44,7 +44,7 @@ class DevicesApi(Feature):
         return [
             Operation(
                 "/api/v1/devices",
-                "Every accelerator now, those first that hurt",
+                "Every accelerator now, those with the worst troubles first",
                 self._devices,
                 _DEVICES,
                 {JSON: DeviceList},
@@ -52,7 +52,7 @@ class DevicesApi(Feature):
             ),
             Operation(
                 "/api/v1/devices/metrics",
-                "What is sampled of accelerators: names, units, meanings",
+                "The metrics of accelerators: names, units, meanings",
                 answered(lambda given: _metrics()),
                 (),
                 {JSON: DeviceMetricList},

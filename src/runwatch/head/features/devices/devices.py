@@ -1,4 +1,4 @@
-"""Every device and how it stands, as API shapes."""
+"""Every device and its state, as API shapes."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ A_SCREENFUL: Final = 200
 
 @uncollected()
 def devices(reading: Reading, given: Given, sees: Sees | None = None) -> DeviceList:
-    """`sees`: of which runs; None: of all, and of none."""
+    """`sees`: whether the caller may see a run; None: the caller sees all, and idle devices."""
     now_ns = reading.clock.wall_ns()
     board, name_of = view.Board(), _name_of(reading)
     ahead_ns = reading.clock_offsets()
     judge = partial(board.devices, now_ns=now_ns, name_of=name_of, clock_offset_ns=ahead_ns)
     since_ns = now_ns - given["within"] * 10**9
-    # Who looks at a screenful of a large cluster wants it at once: all are judged, and what is
-    # only told is read of those that are shown.
+    # A screenful of a large cluster must come quickly.  So all devices are judged, but the metrics
+    # that are only shown are read for the shown devices alone.
     at_once = given["limit"] <= A_SCREENFUL and given["sort"] not in view.TELLING_ORDERS
     for metric in view.JUDGING if at_once else view.METRICS:
         board.add_metric(metric, _samples(reading, metric, since_ns))
@@ -45,13 +45,13 @@ def devices(reading: Reading, given: Given, sees: Sees | None = None) -> DeviceL
     wanted = _wanted(reading, judge(), given, sees or (lambda run: True))
     end = given["offset"] + given["limit"]
     shown = view.ordered(wanted, given["sort"])[given["offset"] : end]
-    told = wanted
+    complete = wanted
     if at_once:
         for metric in view.TELLING:
             board.add_metric(metric, _samples(reading, metric, since_ns, only=shown))
-        told = judge(shown)
+        complete = judge(shown)
     return DeviceList(
-        devices=[_info(told[key]) for key in shown],
+        devices=[_info(complete[key]) for key in shown],
         totals=_totals(view.totals(wanted.values())),
         time_ns=now_ns,
         next_offset=end if end < len(wanted) else None,
@@ -59,12 +59,12 @@ def devices(reading: Reading, given: Given, sees: Sees | None = None) -> DeviceL
 
 
 def _wanted(
-    reading: Reading, found: dict[view.Key, view.Device], given: Given, sees: Sees
+    reading: Reading, known: dict[view.Key, view.Device], given: Given, sees: Sees
 ) -> dict[view.Key, view.Device]:
     run = None if given["run"] is None else reading.run(given["run"])
     return {
         key: device
-        for key, device in found.items()
+        for key, device in known.items()
         if (run is None or device.run == run)
         and sees(device.run)
         and (not given["host"] or device.host in given["host"])
@@ -79,7 +79,7 @@ def _samples(
         hosts, keys = {host for host, _ in only}, frozenset(only)
         rows = [row for row in rows if row.host in hosts and view.key_of(row) in keys]
     points = reading.store.latest([row.series for row in rows])
-    if len(points) < len(rows):  # some have none yet
+    if len(points) < len(rows):  # some series have no point yet
         by_series = {row.series: row for row in rows}
         rows = [by_series[point.series] for point in points]
     pairs = zip(rows, points, strict=True)
@@ -96,9 +96,9 @@ def _name_of(reading: Reading) -> Callable[[RunId], str]:
 
 
 def _info(device: view.Device) -> DeviceInfo:
-    told = {name: getattr(device, name) for name in _ALIKE}
+    alike = {name: getattr(device, name) for name in _ALIKE}
     return DeviceInfo(
-        **told,
+        **alike,
         name=plain(device.name),
         throttle_reasons=list(device.throttle_reasons),
         xid=device.xid

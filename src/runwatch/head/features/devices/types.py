@@ -20,7 +20,7 @@ class XidInfo(Answer):
 
 
 class DeviceInfo(Answer):
-    """One accelerator now; a number that was not read of late is null."""
+    """One accelerator now; a number without a recent sample is null."""
 
     host: str
     device: str
@@ -28,12 +28,12 @@ class DeviceInfo(Answer):
     name: str
     uuid: str
     run: str
-    """Whose it is; empty: nobody's, or several runs'."""
+    """The run that uses it; empty: no run does, or several do."""
     run_name: str
     rank: int | None
     state: DeviceState
     time_ns: int | None
-    """Of its newest sample."""
+    """The time of its newest sample."""
     age_seconds: float | None
     utilization_percent: float | None
     tensor_percent: float | None
@@ -51,21 +51,22 @@ class DeviceInfo(Answer):
     throttle_reasons: list[str]
     ecc_corrected: int | None
     ecc_uncorrected: int | None
-    """Since the board was made."""
+    """Both counts are over the board's whole life."""
     xid: XidInfo | None
-    """The last one within the time asked for."""
+    """The last Xid error in the time asked for."""
     troubles: list[TroubleInfo]
-    """The worst first."""
+    """Worst first."""
 
 
 class DeviceTotals(Answer):
-    """Over all that were asked for, not only those listed; sums and means over who reports."""
+    """Totals over all devices that match the request, listed or not.  Sums and means are over the
+    devices that report."""
 
     devices: int
     reporting: int
     hosts: int
     hurting: dict[str, int]
-    """How many are hurt most by what."""
+    """Trouble → how many devices have it as their worst."""
     utilization_percent: float | None
     tensor_percent: float | None
     memory_used_bytes: float | None
@@ -81,7 +82,7 @@ class DeviceList(Answer):
 
 
 class DeviceMetricInfo(Answer):
-    """One metric that agents sample of accelerators."""
+    """One metric that agents sample on accelerators."""
 
     name: str
     unit: str

@@ -1,8 +1,8 @@
-"""A stretch of work in which the garbage collector rests.
+"""Work during which the garbage collector is off.
 
-An answer about thousands of devices makes tens of thousands of objects that all die with it.
-Python's collector would count them as new ones and look through all that the head knows, again and
-again: up to 50 ms each time.
+An answer about thousands of devices makes tens of thousands of objects, which all die with it.
+They would start Python's collector again and again, and each time it would walk through everything
+that the head holds: up to 50 ms.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _inside = 0
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Not for work that waits: meanwhile nobody's cycles are collected."""
+    """Not for work that waits: meanwhile no cycles of the whole process are collected."""
     _enter()
     try:
         yield

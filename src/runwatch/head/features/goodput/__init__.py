@@ -1,1 +1,1 @@
-"""What the time of runs went into."""
+"""Goodput: how the time of runs was spent."""

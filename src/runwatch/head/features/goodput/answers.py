@@ -1,4 +1,4 @@
-"""A run's account, and the entries it may be made of, as API shapes."""
+"""A run's account, and its log entries, as API shapes."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _check_window(goodput: Goodput, since: int | None, until: int | None) -> Non
 
 
 def _nothing(reading: Reading, run: RunId) -> GoodputInfo:
-    """By our clock the run has not begun: its own is ahead."""
+    """The run starts in the future by the head's clock: the run's clock is ahead."""
     now_ns = reading.clock.wall_ns()
     return GoodputInfo(
         run=run,
@@ -131,21 +131,21 @@ def _nothing(reading: Reading, run: RunId) -> GoodputInfo:
     )
 
 
-def _info(run: RunId, goodput: Goodput, found: Account) -> GoodputInfo:
-    counted_ns = found.counted_ns
+def _info(run: RunId, goodput: Goodput, account: Account) -> GoodputInfo:
+    counted_ns = account.counted_ns
     return GoodputInfo(
         run=run,
         live=goodput.live,
         run_start_ns=goodput.start_ns,
         run_end_ns=goodput.end_ns,
-        start_ns=found.start_ns,
-        end_ns=found.end_ns,
-        total_ns=found.total_ns,
+        start_ns=account.start_ns,
+        end_ns=account.end_ns,
+        total_ns=account.total_ns,
         counted_ns=counted_ns,
-        goodput=found.goodput,
+        goodput=account.goodput,
         spent=[
             SpentInfo(name=plain(name), ns=ns, share=_share(name, ns, counted_ns))
-            for name, ns in found.spent_ns.items()
+            for name, ns in account.spent_ns.items()
         ],
         inferred_ns=goodput.inferred_ns,
         steps=goodput.steps,
@@ -154,7 +154,7 @@ def _info(run: RunId, goodput: Goodput, found: Account) -> GoodputInfo:
         mean_time_between_failures_ns=mean_time_between_failures_ns(goodput),
         mean_time_to_recovery_ns=mean_time_to_recovery_ns(goodput),
         attempts=[_attempt(attempt) for attempt in goodput.attempts],
-        disruptions=disruption_infos(goodput, found.start_ns, found.end_ns),
+        disruptions=disruption_infos(goodput, account.start_ns, account.end_ns),
         ranks=[_rank(rank) for rank in goodput.ranks],
     )
 
@@ -186,11 +186,11 @@ def _rank(rank: RankShare) -> RankInfo:
 
 
 def _parts(
-    goodput: Goodput, found: Account, exclude: Iterable[Range], count: int
+    goodput: Goodput, account: Account, exclude: Iterable[Range], count: int
 ) -> Iterator[Account]:
     """The window in equal parts."""
     excluded = normalised(exclude)
-    edges = (found.start_ns + found.total_ns * at // count for at in range(count + 1))
+    edges = (account.start_ns + account.total_ns * at // count for at in range(count + 1))
     for start, end in pairwise(edges):
         look()
         mine = [(a, b) for a, b in excluded if a < end and b > start]
@@ -207,13 +207,13 @@ def _bucket(part: Account) -> BucketInfo:
 
 
 def _intervals(
-    goodput: Goodput, found: Account, exclude: Sequence[Range], most: int
+    goodput: Goodput, account: Account, exclude: Sequence[Range], most: int
 ) -> IntervalsInfo:
-    all_of_them = goodput.intervals(found.start_ns, found.end_ns, exclude=exclude)
+    all_of_them = goodput.intervals(account.start_ns, account.end_ns, exclude=exclude)
     intervals = list(islice(all_of_them, most + 1))
     exact = len(intervals) <= most
     if not exact:
-        intervals = list(_largest(_parts(goodput, found, exclude, most)))
+        intervals = list(_largest(_parts(goodput, account, exclude, most)))
     return IntervalsInfo(
         exact=exact,
         start_ns=[start for start, _, _ in intervals],
@@ -223,7 +223,7 @@ def _intervals(
 
 
 def _largest(parts: Iterable[Account]) -> Iterator[tuple[int, int, str]]:
-    """Each part as the class that has most of it; neighbours of one class are one interval."""
+    """Each part as its largest class; neighbours of one class are joined."""
     held: tuple[int, int, str] | None = None
     for part in parts:
         name = max(part.spent_ns, key=part.spent_ns.__getitem__)
@@ -247,12 +247,12 @@ LONGEST_CURSOR: Final = 6000
 
 @dataclass(slots=True)
 class _Cursor:
-    """Up to where a log was read, journal by journal: what one of them ships late is not missed."""
+    """How far each journal was read, so that entries that arrive late are not missed."""
 
     floor_ns: int = LOWEST
-    """Journals without a mark are read from here on."""
+    """Where to read from in journals without a mark."""
     marks: dict[bytes, tuple[int, int]] = field(default_factory=dict)
-    """Time of the last entry given out, and how many of that time were."""
+    """The time of the last entry given out, and how many entries of that time were given out."""
 
     @classmethod
     def of(cls, text: str) -> _Cursor:
@@ -265,7 +265,7 @@ class _Cursor:
             return cls(floor_ns, {key: (time_ns, count) for key, time_ns, count in marks})
         except (ValueError, binascii.Error, struct.error) as error:
             raise UsageError(
-                f"after={shortened(text)} is not a cursor; give what `next` said, or leave it out"
+                f"after={shortened(text)} is not a cursor; give the last answer's `next`, or none"
             ) from error
 
     def text(self) -> str:
@@ -316,7 +316,7 @@ def entries(reading: Reading, given: Given) -> EntryList:
 def _new(
     told: Iterable[list[Batch]], cursor: _Cursor, run: RunId, logger: str | None
 ) -> Iterator[_Entry]:
-    """The entries behind the cursor as it is now, in order of the time of recording."""
+    """The entries after the cursor, in the order in which they were recorded."""
     marks = dict(cursor.marks)
     meanings: dict[JournalId, _Meanings] = {}
     for stretch in told:

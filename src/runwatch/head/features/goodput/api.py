@@ -1,4 +1,4 @@
-"""The accounts' routes under /api/v1: of one run, of several together, and a run's log entries."""
+"""Goodput under /api/v1: of one run, of several runs together, and a run's log entries."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from runwatch.head.settings import MOST_EXPENSIVE
 from runwatch.head.state.board import GoodputNote
 from runwatch.record import RunId
 
-_SINCE: Final = Parameter("since", "integer", "only from here on, in nanoseconds since the epoch")
+_SINCE: Final = Parameter("since", "integer", "the window's start, in nanoseconds since the epoch")
 _TIME: Final = Parameter(
     "time", "integer", "an instant of the run, in nanoseconds since the epoch", required=True
 )
-_UNTIL: Final = Parameter("until", "integer", "only up to here, in nanoseconds since the epoch")
+_UNTIL: Final = Parameter("until", "integer", "the window's end, in nanoseconds since the epoch")
 _PRICE: Final = Parameter(
     "price_per_device_hour",
     "number",
-    "what an accelerator costs in an hour, if not what the head was told",
+    "the price of an accelerator per hour, instead of the head's own setting",
     minimum=0,
     maximum=MOST_EXPENSIVE,
 )
@@ -49,13 +49,13 @@ _GOODPUT: Final = (
     Parameter(
         "exclude",
         "string",
-        "START/END, both in nanoseconds since the epoch; this time is not counted",
+        "START/END, both in nanoseconds since the epoch: leave this time out of the account",
         pattern="^-?[0-9]{1,19}/-?[0-9]{1,19}$",
         repeated=True,
     ),
-    Parameter("buckets", "integer", "also in so many equal parts", minimum=1, maximum=2000),
-    Parameter("intervals", "integer", "also as at most so many", minimum=1, maximum=20_000),
-    Parameter("program", "boolean", "also how much of its accelerators it used", default=False),
+    Parameter("buckets", "integer", "add this many equal parts", minimum=1, maximum=2000),
+    Parameter("intervals", "integer", "add at most this many intervals", minimum=1, maximum=20_000),
+    Parameter("program", "boolean", "add how well it used its accelerators", default=False),
     _PRICE,
 )
 _ROLLED_UP: Final = (
@@ -63,7 +63,7 @@ _ROLLED_UP: Final = (
     Parameter("user", "string", "only runs of this user"),
     _SINCE,
     _UNTIL,
-    Parameter("by", "string", "also summed for each of these", choices=("group", "user", "week")),
+    Parameter("by", "string", "add the sum of each of these", choices=("group", "user", "week")),
     limit(200, 1000),
     _PRICE,
 )
@@ -72,18 +72,18 @@ _ENTRIES: Final = (
     Parameter(
         "after",
         "string",
-        "what `next` said the last time",
+        "the `next` of the last answer",
         longest=goodput_answers.LONGEST_CURSOR,
         pattern="^[A-Za-z0-9_=-]*$",
         default="",
     ),
-    Parameter("logger", "string", "only of the log with this name"),
+    Parameter("logger", "string", "only entries of the log with this name"),
     limit(10_000, 100_000),
 )
 
 
 class GoodputApi(Feature):
-    """The accounts of one run, of several together, and a run's log entries."""
+    """The accounts of one run and of several runs, and a run's log entries."""
 
     def __init__(self, context: Context) -> None:
         self._reading = context.reading
@@ -97,14 +97,14 @@ class GoodputApi(Feature):
         return [
             Operation(
                 "/api/v1/goodput/classes",
-                "What time can go into: names, words, meanings, colours",
+                "The classes of time: names, words, meanings, colours",
                 answered(lambda given: goodput_answers.classes()),
                 (),
                 {JSON: ClassList},
             ),
             Operation(
                 f"{of_run}/goodput",
-                "What its time went into",
+                "How a run's time was spent",
                 answered(self._goodput),
                 _GOODPUT,
                 {JSON: GoodputInfo},
@@ -112,7 +112,7 @@ class GoodputApi(Feature):
             ),
             Operation(
                 f"{of_run}/goodput/explain",
-                "Why an instant of it is in its class",
+                "Why an instant of a run is in its class",
                 answered(
                     lambda given: goodput_answers.explained(self._reading, self._accounts, given)
                 ),
@@ -122,7 +122,7 @@ class GoodputApi(Feature):
             ),
             Operation(
                 "/api/v1/goodput",
-                "What the time of several runs went into, together",
+                "How the time of several runs together was spent",
                 self._rolled_up,
                 _ROLLED_UP,
                 {JSON: RolledUp},
@@ -130,7 +130,7 @@ class GoodputApi(Feature):
             ),
             Operation(
                 f"{of_run}/goodput/entries",
-                "What its GoodputRecorder recorded, as log entries",
+                "The log entries of a run's GoodputRecorder",
                 answered(lambda given: goodput_answers.entries(self._reading, given)),
                 _ENTRIES,
                 {JSON: EntryList},
@@ -139,25 +139,25 @@ class GoodputApi(Feature):
         ]
 
     def _goodput(self, given: Given) -> GoodputInfo:
-        found = goodput_answers.account(self._reading, self._accounts, self._priced(given))
+        info = goodput_answers.account(self._reading, self._accounts, self._priced(given))
         if not (given["since"] or given["until"] or given["exclude"]):
-            spent = {each.name: each.share for each in found.spent if each.share}
-            self._board.note(RunId(found.run), GoodputNote(found.end_ns, found.goodput, spent))
-        return found
+            spent = {each.name: each.share for each in info.spent if each.share}
+            self._board.note(RunId(info.run), GoodputNote(info.end_ns, info.goodput, spent))
+        return info
 
     async def _rolled_up(self, request: Request, given: Given) -> Response:
         sight: Sight = request.scope[CALLER].sight
 
-        def made() -> RolledUp:
+        def summed() -> RolledUp:
             summaries, _ = self._board.summaries()
             shown = [run for run in summaries if sight.shows(run.run, run.group)]
             return goodput_figures.rolled_up(
                 self._reading, self._accounts, shown, self._priced(given)
             )
 
-        return await for_caller(request, lambda: json_reply(made()))
+        return await for_caller(request, lambda: json_reply(summed()))
 
     def _priced(self, given: Given) -> Given:
-        """With this head's price, unless who asks brings one."""
+        """Adds the head's price if the request has none."""
         price = given["price_per_device_hour"]
         return given | {"price_per_device_hour": self._price if price is None else price}

@@ -19,11 +19,11 @@ from runwatch.views.goodput.account import Account, Goodput, Range
 from runwatch.views.runs import ProcessState, RunSummary
 
 BUCKETS: Final = 1000
-"""In so many parts of the window the use of accelerators is held against productive time."""
+"""The parts of the window in which the use of accelerators is compared with productive time."""
 LOOKED_UP: Final = frozenset((views.MFU, *views.TENSOR_ACTIVITY))
 """The metrics whose curves an account is held against, or corrected by (`goodput_devices.py`)."""
 KEPT_RUNS: Final = 25
-"""The accounts of so many are kept up once they were asked for together; not of more."""
+"""A request for at most this many runs keeps their accounts up to date; a larger one does not."""
 
 _Told = tuple[float | None, Literal["", "mfu", "tensor_activity"]]
 _Priced = tuple[dict[str, float] | None, float | None]
@@ -72,7 +72,7 @@ def _hours(spent: Mapping[str, int]) -> dict[str, float]:
 
 
 def _cost(spent: Mapping[str, int], price: float | None) -> _Priced:
-    """By class, and of all that is counted; without a price there is none."""
+    """The cost by class, and of all counted time; none without a price."""
     if price is None:
         return None, None
     cost = {name: hours * price for name, hours in _hours(spent).items()}
@@ -84,25 +84,25 @@ def _cost(spent: Mapping[str, int], price: float | None) -> _Priced:
 _NOBODY: Final[_Told] = (None, "")
 
 
-def _program(reading: Reading, run: RunId, goodput: Goodput, found: Account) -> _Told:
-    """What the program says of itself; else what was seen of its accelerators."""
-    told = views.of_mfu(_mean(reading, run, (views.MFU,), goodput, found))
-    if told is not None:
-        return told, "mfu"
-    told = views.of_percent(_mean(reading, run, views.TENSOR_ACTIVITY, goodput, found))
-    return _NOBODY if told is None else (told, "tensor_activity")
+def _program(reading: Reading, run: RunId, goodput: Goodput, account: Account) -> _Told:
+    """The program's own figure (MFU); else the measured activity of its accelerators."""
+    share = views.of_mfu(_mean(reading, run, (views.MFU,), goodput, account))
+    if share is not None:
+        return share, "mfu"
+    share = views.of_percent(_mean(reading, run, views.TENSOR_ACTIVITY, goodput, account))
+    return _NOBODY if share is None else (share, "tensor_activity")
 
 
 def _mean(
-    reading: Reading, run: RunId, metrics: Sequence[str], goodput: Goodput, found: Account
+    reading: Reading, run: RunId, metrics: Sequence[str], goodput: Goodput, account: Account
 ) -> views.Mean:
     named = (reading.store.series(run, metric=metric) for metric in metrics)
     series = [row.series for rows in named for row in rows]
-    cells = grid("time", found.start_ns, found.end_ns, BUCKETS)
+    cells = grid("time", account.start_ns, account.end_ns, BUCKETS)
     if not series or cells is None or not cells.fits_int64:
         return views.Mean()
     rows = reading.store.matrix(
-        dict.fromkeys(series, 0), start=found.start_ns, end=found.end_ns, buckets=BUCKETS
+        dict.fromkeys(series, 0), start=account.start_ns, end=account.end_ns, buckets=BUCKETS
     )
     return views.while_productive(goodput, rows[0].tolist(), cells.start, cells.width)
 
@@ -119,7 +119,7 @@ def rolled_up(
     wanted = [run for run in summaries if _is_wanted(run, given)]
     price = given["price_per_device_hour"]
     states: dict[RunId, list[ProcessState]] = {}
-    for state in reading.processes():  # at once: each by itself would cost as much
+    for state in reading.processes():  # all at once: one run alone would cost as much
         states.setdefault(state.run, []).append(state)
     chosen = wanted[: given["limit"]]
     ask = accounts.of if len(chosen) <= KEPT_RUNS else accounts.in_passing
@@ -129,7 +129,7 @@ def rolled_up(
         look()
         mine = states.get(summary.run, [])
         with ask(summary.run, mine) as goodput:
-            if goodput is not None:  # else it has not begun
+            if goodput is not None:  # None: the run has not begun
                 held = reading.holdings(summary.run, mine)
                 found = goodput.account(since, until)
                 listed.append(_rolled(summary, goodput, found, mine, held, price))
@@ -166,7 +166,7 @@ def _slices(
     if by == "week":
         for week, start_ns, end_ns in views.weeks(run.start_ns, run.end_ns):
             part = views.device_ns(goodput, held, start_ns, end_ns)
-            # An end belongs to the week before: with the last one the run is whole.
+            # An end on a border belongs to the week before, so that the weeks add up to the run.
             stops = sum(
                 start_ns <= d.time_ns < end_ns or d.time_ns == end_ns == run.end_ns
                 for d in goodput.disruptions

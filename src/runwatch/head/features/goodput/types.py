@@ -15,7 +15,7 @@ class SpentInfo(Answer):
     name: str
     ns: int
     share: float
-    """Of the counted time, as goodput is; what is excluded has no share in it: 0."""
+    """The share of the counted time; 0 for excluded time."""
 
 
 class BucketInfo(Answer):
@@ -28,10 +28,10 @@ class BucketInfo(Answer):
 
 
 class IntervalsInfo(Answer):
-    """What each moment went into, without gap or overlap; one entry per interval."""
+    """The class of each moment, without gap or overlap; each list has one entry per interval."""
 
     exact: bool
-    """False: there are more than was asked for; each equal part then has its largest class."""
+    """False: there are more than the limit, so each is an equal part with its largest class."""
     start_ns: list[int]
     end_ns: list[int]
     name: list[str]
@@ -52,13 +52,13 @@ class RankInfo(Answer):
     steps: int
     mean_step_ns: int | None
     awaited_steps: int
-    """How often it was the last to begin a step …"""
+    """How often this rank was the last to begin a step."""
     awaited_ns: int
-    """… and how long the first had waited by then."""
+    """How long the first rank had waited by then."""
 
 
 class FiguresInfo(Answer):
-    """What people expect beside goodput.  All is about the window; null is not known."""
+    """Figures beside goodput.  All are about the window; null means unknown."""
 
     ettr: float | None = None
     """Effective training time ratio: productive time ÷ the time during which the run was wanted,
@@ -71,19 +71,19 @@ class FiguresInfo(Answer):
     runtime_goodput: float | None = None
     """The same as `goodput`."""
     program_goodput: float | None = None
-    """How much of its accelerators it used while it was productive …"""
+    """How much of its accelerators the run used while it was productive."""
     program_goodput_by: Literal["", "mfu", "tensor_activity"] = ""
-    """… and what tells it."""
+    """Where `program_goodput` comes from."""
     overall_goodput: float | None = None
-    """The product of those that are known."""
+    """The product of the known factors."""
     unknown: list[str] = []
-    """Those that are not."""
+    """The unknown factors."""
     devices: int = 0
-    """Held last."""
+    """Accelerators that the run held last."""
     devices_by: CountedBy = "ranks"
     """Accelerators that were seen to be the run's; or one for each rank."""
     device_hours: dict[str, float] = {}
-    """By class; those without time are left out."""
+    """By class; classes without time are left out."""
     counted_device_hours: float = 0.0
     price_per_device_hour: float | None = None
     cost: dict[str, float] | None = None
@@ -99,7 +99,7 @@ class GoodputInfo(Answer):
 
     run: str
     live: bool
-    """Whether the run goes on; it then ends now."""
+    """Whether the run is still running; `end_ns` is then now."""
     run_start_ns: int
     run_end_ns: int
     start_ns: int
@@ -107,7 +107,7 @@ class GoodputInfo(Answer):
     spent: list[SpentInfo]
     total_ns: int = 0
     counted_ns: int = 0
-    """What goodput is a share of: all but what was excluded."""
+    """The time that goodput is a share of: all but excluded time."""
     goodput: float | None = None
     inferred_ns: int = 0
     """The most by which any class of the run can be wrong because something was not recorded."""
@@ -134,7 +134,7 @@ class ExplainedInfo(Answer):
     """The class."""
     start_ns: int
     end_ns: int
-    """The whole stretch of that class around it."""
+    """The whole interval of that class around the instant."""
     attempt: int
     step: int | None
     """The step that had begun last."""
@@ -181,9 +181,9 @@ class RolledUp(Answer):
     """Several runs together: sums of device-hours, and shares of their sum."""
 
     runs: list[RolledRun]
-    """The one that held most first."""
+    """The run that held most device time first."""
     total: int
-    """How many there are; of more than were asked for, the oldest are left out of everything."""
+    """How many runs match; beyond the limit the oldest are left out of all figures."""
     goodput: float | None
     """Productive ÷ counted device-hours."""
     disruptions: int
@@ -193,16 +193,16 @@ class RolledUp(Answer):
     cost: dict[str, float] | None = None
     counted_cost: float | None = None
     parts: list[RolledPart] | None = None
-    """If asked for by group or user, the one that held most first; by week, the newest first."""
+    """Groups or users: the one that held most device time first.  Weeks: the newest first."""
 
 
 class EntryList(Answer):
-    """What a GoodputRecorder wrote, in the order in which it was recorded."""
+    """The entries of a GoodputRecorder, in the order in which they were recorded."""
 
     run: str
     entries: list[JsonObject]
     next: str
-    """To be given as `after` next time, whether or not there is more now."""
+    """Send this as `after` in the next request, whether or not there is more now."""
 
 
 class ClassInfo(Answer):
@@ -216,6 +216,6 @@ class ClassInfo(Answer):
 
 
 class ClassList(Answer):
-    """In the order in which people are told of them.  Spans of other names are `custom:NAME`."""
+    """In the order in which they are shown.  Spans of other names are `custom:NAME`."""
 
     classes: list[ClassInfo]

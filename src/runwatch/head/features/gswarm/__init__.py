@@ -1,1 +1,1 @@
-"""The head as programs made for gswarm-profiler know it."""
+"""The API that programs made for gswarm-profiler use."""

@@ -22,7 +22,7 @@ _COMPAT: Final = Parameter("compat", "string", "in the units of", choices=("gswa
 
 
 class Start(msgspec.Struct):
-    """Unknown keys are let be: other versions have some."""
+    """Unknown keys are ignored: other versions send some."""
 
     name: str | None = None
     report_metrics: list[str] | None = None
@@ -33,7 +33,7 @@ class Stop(msgspec.Struct):
 
 
 class GswarmApi(Feature):
-    """Its routes at the root.  `profiler` is what its gRPC asks, too."""
+    """gswarm-profiler's routes at the root.  Its gRPC service uses the same `profiler`."""
 
     def __init__(self, context: Context) -> None:
         self.profiler = Profiler(context.sessions)

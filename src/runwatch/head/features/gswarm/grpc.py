@@ -1,7 +1,7 @@
 """gRPC for programs made for gswarm-profiler: `wire/gswarm.proto` on the spine's own port.
 
-A client that connects is a guest: what it streams is stored like an agent's journal, one for each
-time it connects.  Two guests that call themselves by one host name have a number each.
+A client that connects is a guest.  What it streams is stored like an agent's journal, a new one for
+each connection.  Two guests with the same host name get a number each.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ ROOM_POLL_SECONDS: Final = 0.02
 LONGEST_TEXT: Final = 200
 MOST_SERIES: Final = 20_000
 DROPPED: Final = "runwatch-dropped-records"
-"""Beside the answer, since its message is the other project's: how many records clients had to
-drop in all while no head took them; left out when there are none."""
+"""A header beside the answer, since the message is the other project's: how many records clients
+dropped in all while no head took them.  It is left out when there are none."""
 logger = logging.getLogger("runwatch.head")
 
 Context: TypeAlias = grpc.aio.ServicerContext
@@ -64,11 +64,11 @@ class Guest:
     # ── what it says ──────────────────────────────────────────────────────────────────────────
 
     def know(self, gpus: Any) -> None:
-        """What it has, before it has sent anything of it."""
+        """Records the guest's devices, before it has sent any samples."""
         for gpu in gpus[: MOST_SERIES // 10]:
             self._define("gpu_utilization_percent", max(gpu.physical_idx, -1), gpu.name, "%")
-        told = GuestConnect(len(gpus), self.slot)
-        self._batch.events.append(Event(self._clock.wall_ns(), told.KIND, told.body()))
+        connect = GuestConnect(len(gpus), self.slot)
+        self._batch.events.append(Event(self._clock.wall_ns(), connect.KIND, connect.body()))
 
     def take(self, update: Any, *, bandwidth: bool, nvlink: bool) -> None:
         time_ns = self._time(update.timestamp)
@@ -78,12 +78,12 @@ class Guest:
         ):
             self._point(metric, index, name, unit, time_ns, value)
 
-    def _time(self, told: float) -> int:
-        found = sampled_ns(told)
-        if found is None:
-            # It does not say when: now.  Two of the same moment would be one.
-            found = self._last_ns = max(self._clock.wall_ns(), self._last_ns + 1)
-        return found
+    def _time(self, seconds: float) -> int:
+        time_ns = sampled_ns(seconds)
+        if time_ns is None:
+            # Samples without a time count as now.  Two samples of one time would be one.
+            time_ns = self._last_ns = max(self._clock.wall_ns(), self._last_ns + 1)
+        return time_ns
 
     def _point(
         self, metric: str, index: int, name: str, unit: str, time_ns: int, value: float
@@ -111,7 +111,7 @@ class Guest:
     # ── storing it ────────────────────────────────────────────────────────────────────────────
 
     async def send(self) -> None:
-        """Have what waits stored; returns at once unless too much waits already."""
+        """Starts storing what waits.  Returns at once, unless too much waits already."""
         if self._sending is None:
             while not self._ingest.has_room:
                 await asyncio.sleep(ROOM_POLL_SECONDS)
@@ -120,7 +120,7 @@ class Guest:
             await self.drain()
 
     async def drain(self) -> None:
-        """Returns when everything is stored, or cannot be: `failure` says why."""
+        """Returns when everything is stored, or when storing failed: `failure` says why."""
         while self.failure is None and (self._sending is not None or self._batch.records):
             if self._sending is None:
                 self._submit()
@@ -147,7 +147,7 @@ class Guest:
 
 
 class Guests:
-    """Who is connected, by address."""
+    """The connected guests, by address."""
 
     def __init__(self, ingest: Ingest, clock: Clock) -> None:
         self._ingest = ingest
@@ -155,7 +155,7 @@ class Guests:
         self._by_peer: dict[str, Guest] = {}
 
     def greet(self, peer: str, host: str) -> Guest:
-        """A new guest at this address; the number that it had at another is free again."""
+        """A new guest at this address.  Its number at another address is free again."""
         self._by_peer.pop(peer, None)
         taken = {guest.slot for guest in self._by_peer.values() if guest.host == host}
         slot = next(number for number in range(1, len(taken) + 2) if number not in taken)
@@ -225,7 +225,7 @@ class ProfilerService:
         )
 
     async def stream_metrics(self, updates: AsyncIterator[Any], context: Context) -> Any:
-        """What has come is stored also when the client goes without a word."""
+        """Samples that came are stored even when the client vanishes."""
         peer, guest = context.peer(), None
         try:
             async for update in updates:
@@ -276,7 +276,7 @@ class ProfilerService:
         return pb.StopProfilingResponse(success=outcome.success, message=outcome.message)
 
     async def exit(self, request: Any, context: Context) -> Any:
-        # After the answer is out.
+        # The answer must be sent first.
         asyncio.get_running_loop().call_later(0.1, self._on_exit)
         return pb.Empty()
 
@@ -298,11 +298,11 @@ class ProfilerService:
 
     async def read_node_status(self, request: Any, context: Context) -> Any:
         nodes = await asyncio.to_thread(self._nodes)
-        found = next((node for node in nodes if node.node_id == request.node_id), None)
-        if found is None:
+        wanted = next((node for node in nodes if node.node_id == request.node_id), None)
+        if wanted is None:
             message = f"There is no node {request.node_id[:LONGEST_TEXT]!r}."
             return pb.NodeStatusResponse(success=False, message=message)
-        return pb.NodeStatusResponse(success=True, message="", node_status=found)
+        return pb.NodeStatusResponse(success=True, message="", node_status=wanted)
 
     def _nodes(self) -> list[Any]:
         clients = self._profiler.room.clients.all()

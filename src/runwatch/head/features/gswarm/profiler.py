@@ -1,7 +1,7 @@
-"""The head as gswarm-profiler's programs know it: one facade for its gRPC and its HTTP.
+"""The head as gswarm-profiler's programs see it: one facade for its gRPC and its HTTP.
 
-Answers have that tool's keys and types; shares are percent and bandwidths GB/s, as its document
-says, unless `compat` asks for what its version 0.2.1 really sent: 0 to 1, and KiB/s.
+Answers have that tool's keys and types.  Shares are percent and bandwidths GB/s, as its document
+says.  With `compat` they are what its version 0.2.1 really sent: 0 to 1, and KiB/s.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Outcome(NamedTuple):
 
 
 class Profiler:
-    """Any thread may call; nothing here raises for what a caller can do wrong but a bad name."""
+    """Any thread may call.  Of a caller's mistakes, only a bad name raises."""
 
     def __init__(self, room: SessionRoom) -> None:
         self.room = room
@@ -140,7 +140,7 @@ class Profiler:
         return Pieces(make, lambda client: (client.member, client.batches, client.healthy))
 
     def values(self, clients: Iterable[Client], but: Container[str] = ()) -> Values:
-        """The newest values of everything that the clients have, without some columns."""
+        """The newest values of all clients, without some columns."""
         things: list[Device | Host] = []
         for client in clients:
             things += client.devices

@@ -1,1 +1,1 @@
-"""Runs: the list, one of them, deleting."""
+"""Runs: the list, one run, deleting."""

@@ -1,4 +1,4 @@
-"""One run, as API shapes: one function per route, asking `Reading` and no one else."""
+"""One run, as API shapes: one function per route, with `Reading` as the only source."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from runwatch.head.features.runs.types import (
     RunDetail,
 )
 from runwatch.head.http.parameters import Given, check_range
-from runwatch.head.http.shapes import MOST_EVENT_BYTES, attempt_infos, run_fields
+from runwatch.head.http.shapes import MOST_EVENT_BYTES, attempt_infos, event_info, run_fields
 from runwatch.head.http.types import plain
 from runwatch.head.reading import Reading
-from runwatch.rows import EventRow
 from runwatch.views.runs import (
     ProcessState,
     runs_of,
@@ -76,16 +75,6 @@ def events(reading: Reading, given: Given) -> EventList:
         newest_first=given["newest_first"],
         most_bytes=MOST_EVENT_BYTES,
     )
-    return EventList(run=id, events=[_event_info(event) for event in rows])
-
-
-def _event_info(event: EventRow) -> EventInfo:
-    return EventInfo(
-        time_ns=event.time_ns,
-        kind=event.kind,
-        step=event.step,
-        rank=event.rank,
-        host=event.host,
-        journal=event.journal,
-        body=plain(event.body),
+    return EventList(
+        run=id, events=[event_info(EventInfo, event, plain(event.body)) for event in rows]
     )

@@ -35,15 +35,17 @@ _RUNS: Final = (
     Parameter("state", "string", "only runs in these states", choices=STATES, repeated=True),
     Parameter("group", "string", "only runs of this group"),
     Parameter("name", "string", "only runs of this name"),
-    Parameter("search", "string", "only those with this in name, id or group, in any case"),
+    Parameter("search", "string", "only runs with this text in name, id or group, in any case"),
     Parameter(
         "order",
         "string",
-        "by what; - is descending",
+        "sort by this; - is descending",
         choices=listing.ORDERS,
         default="-started",
     ),
-    Parameter("metrics", "string", "also the newest of these", shortest=1, repeated=True),
+    Parameter(
+        "metrics", "string", "add the newest point of these metrics", shortest=1, repeated=True
+    ),
     limit(100, 10_000),
     OFFSET,
 )
@@ -53,7 +55,7 @@ _EVENTS: Final = (
     START,
     END,
     limit(1000, 10_000),
-    Parameter("newest_first", "boolean", "the newest first", default=False),
+    Parameter("newest_first", "boolean", "list the newest events first", default=False),
 )
 
 
@@ -71,19 +73,19 @@ class RunsApi(Feature):
             self._ask(one, "One run", answers.run, RunDetail),
             self._ask(
                 f"{one}/configs",
-                "What it was told, and what it ran on",
+                "A run's configuration, software and system",
                 answers.configs,
                 ConfigsInfo,
             ),
             self._ask(
                 f"{one}/processes",
-                "Its processes and how each stands",
+                "A run's processes and their states",
                 answers.processes,
                 ProcessList,
             ),
             Operation(
                 f"{one}/events",
-                "What happened",
+                "A run's events",
                 answered(partial(answers.events, self._reading)),
                 _EVENTS,
                 {JSON: EventList},

@@ -1,4 +1,4 @@
-"""Deleting runs under /api/v1: what would go, delete, what was deleted, restore."""
+"""Deleting runs under /api/v1: what a deletion would remove, delete, list deleted runs, restore."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_DAYS: Final = 3650
 
 
 class RunLoad(Answer):
-    """What goes with a run."""
+    """What a run's deletion removes."""
 
     run: str
     name: str
@@ -29,17 +29,17 @@ class RunLoad(Answer):
     events: int
     profiles: int
     bytes: int
-    """About: files hold many runs."""
+    """An estimate: a file holds many runs."""
 
 
 class DeletedRun(Answer):
     run: str
     name: str
     state: State
-    """deleted: it can be restored; restored: it is back; purged: its records are gone."""
+    """deleted: the run can be restored; restored: it is back; purged: its records are gone."""
     deleted_ns: int
     purge_ns: int
-    """When its records go."""
+    """When its records are purged."""
 
 
 class RunDeleted(RunLoad):
@@ -51,16 +51,21 @@ class DeletedRuns(Answer):
     deleted: list[DeletedRun]
     """Newest first."""
     records_dropped: int
-    """Of deleted runs, that came since this head began; 0 for a token of projects."""
+    """Records of deleted runs that came since the head's start; 0 for a token of projects."""
 
 
 _FORCE: Final = Parameter(
-    "force", "integer", "1: though it is running", minimum=0, maximum=1, default=0
+    "force",
+    "integer",
+    "1: delete the run even while it is running",
+    minimum=0,
+    maximum=1,
+    default=0,
 )
 _DAYS: Final = Parameter(
     "keep_days",
     "number",
-    "so long it can be restored; 0: its records go at once",
+    "days during which the run can be restored; 0: purge its records at once",
     minimum=0,
     maximum=MOST_DAYS,
     default=KEEP_DAYS,
@@ -68,7 +73,7 @@ _DAYS: Final = Parameter(
 
 
 class DeletionDesk:
-    """`operations` is its part of the API's table."""
+    """The operations that delete and restore runs."""
 
     def __init__(self, deletions: Deletions) -> None:
         self._deletions = deletions
@@ -78,7 +83,7 @@ class DeletionDesk:
         return [
             Operation(
                 f"{base}/load",
-                "What would go if it were deleted",
+                "What a run's deletion would remove",
                 self._load,
                 (RUN,),
                 {JSON: RunLoad},
@@ -86,19 +91,17 @@ class DeletionDesk:
             ),
             Operation(
                 base,
-                "Delete it",
+                "Delete a run",
                 self._delete,
                 (RUN, YES, _FORCE, _DAYS),
                 {JSON: RunDeleted},
                 (404, 409),
                 "DELETE",
             ),
-            Operation(
-                "/api/v1/deleted", "Runs that were deleted", self._list, (), {JSON: DeletedRuns}
-            ),
+            Operation("/api/v1/deleted", "Deleted runs", self._list, (), {JSON: DeletedRuns}),
             Operation(
                 "/api/v1/deleted/{run}/restore",
-                "Undo a deletion",
+                "Restore a deleted run",
                 self._restore,
                 (RUN,),
                 {JSON: DeletedRun},
@@ -113,7 +116,7 @@ class DeletionDesk:
 
     async def _delete(self, request: Request, given: Given) -> Response:
         if not given["yes"]:
-            raise BadRequest("yes is missing: say yes=1 if it is meant; /load tells what would go")
+            raise BadRequest("yes=1 is missing: add it if you are sure; /load says what would go")
 
         def gone() -> RunDeleted:
             load = self._deletions.load(given["run"])

@@ -67,7 +67,7 @@ def _infos(board: RunBoard, cards: Iterable[Card]) -> list[RunInfo]:
 
 
 def _add_values(reading: Reading, infos: Sequence[RunInfo], metrics: Iterable[str]) -> None:
-    """The newest of each metric; rank 0's where it has it."""
+    """Adds the newest point of each metric, from rank 0 if it has one."""
     by_id = {info.run: info for info in infos}
     for metric in dict.fromkeys(metrics):
         rows = [row for row in reading.store.series(metric=metric) if row.run in by_id]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runwatch.head.http.types import Answer, AttemptInfo, JsonObject, RunInfo
+from runwatch.head.http.types import Answer, AttemptInfo, EventFields, JsonObject, RunInfo
 from runwatch.views.life import State
 
 
@@ -15,7 +15,7 @@ class RunList(Answer):
 class RunDetail(RunInfo, kw_only=True):
     history: list[AttemptInfo]
     limit: str = ""
-    """Which limit it has reached: what is more stays on its nodes."""
+    """The limit that the run has reached, so that the rest of its data stays on its nodes."""
 
 
 class ConfigsInfo(Answer):
@@ -25,14 +25,8 @@ class ConfigsInfo(Answer):
     system: JsonObject
 
 
-class EventInfo(Answer):
-    time_ns: int
-    kind: str
-    step: int | None
-    rank: int
-    host: str
-    journal: str
-    body: JsonObject
+class EventInfo(EventFields):
+    """An event with its whole body."""
 
 
 class EventList(Answer):

@@ -22,7 +22,7 @@ from runwatch.rows import Curve, Latest, SeriesRow
 from runwatch.views.series import AttemptOf, Question, attempt_of, curve_labels
 
 MOST_CELLS: Final = 2_000_000
-"""Series × buckets that one answer may hold."""
+"""How many cells (series × buckets) one answer may hold."""
 
 
 def question(given: Given) -> Question:
@@ -45,10 +45,10 @@ def series(reading: Reading, given: Given) -> SeriesList:
     )
 
 
-def _page(found: Sequence[Any], given: Given) -> tuple[Sequence[Any], int | None]:
+def _page(rows: Sequence[Any], given: Given) -> tuple[Sequence[Any], int | None]:
     offset, limit = given["offset"], given["limit"]
     end = offset + limit
-    return found[offset:end], end if end < len(found) else None
+    return rows[offset:end], end if end < len(rows) else None
 
 
 def _series_info(row: SeriesRow, attempts: AttemptOf, latest: Latest | None) -> SeriesInfo:

@@ -1,4 +1,4 @@
-"""Series under /api/v1: which there are, their curves and newest points, and exports of all."""
+"""Series under /api/v1: the list, their curves, their newest points, and exports of all points."""
 
 from __future__ import annotations
 

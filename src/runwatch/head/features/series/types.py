@@ -27,7 +27,8 @@ class SeriesList(Answer):
 
 
 class CurveInfo(Answer):
-    """One entry per bucket that has points; `first`, `minimum`, `maximum`, `last` draw the line."""
+    """A series in buckets.  Each list has one entry per bucket that has points.  To draw the line,
+    use `first`, `minimum`, `maximum` and `last`."""
 
     series: int
     label: str

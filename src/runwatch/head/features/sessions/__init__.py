@@ -1,1 +1,1 @@
-"""Named stretches of time."""
+"""Sessions: named stretches of time."""

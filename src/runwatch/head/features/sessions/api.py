@@ -31,7 +31,7 @@ class StretchInfo(Answer):
 
 
 class SessionInfo(Answer):
-    """A name and the time that it covers; `frames` is how many moments were sampled in it."""
+    """A named stretch of time.  `frames` is how many samples were taken in it."""
 
     id: str
     name: str
@@ -53,17 +53,21 @@ class SessionList(Answer):
 
 class NewSession(msgspec.Struct, forbid_unknown_fields=True):
     name: str | None = None
-    """Without one it is named by the time."""
+    """Null: the session is named after the time."""
     metrics: list[str] = []
 
 
 _SESSION: Final = Parameter(
-    "session", "string", "a session's id, or its name: then the newest of it", "path", shortest=1
+    "session",
+    "string",
+    "a session's id, or a name: the newest session of that name",
+    "path",
+    shortest=1,
 )
 _FORMATS: Final = (
     _SESSION,
     Parameter("format", "string", "the file's format", choices=("json", "parquet"), default="json"),
-    Parameter("compat", "string", "in the units and types of", choices=("gswarm",)),
+    Parameter("compat", "string", "use the units and types of this tool", choices=("gswarm",)),
 )
 
 
@@ -96,7 +100,7 @@ class SessionsApi(Feature):
             ),
             Operation(
                 f"{one}/export",
-                "All its frames",
+                "All frames of a session",
                 self._export,
                 _FORMATS,
                 {JSON: None, PARQUET: None},
@@ -124,11 +128,11 @@ class SessionsApi(Feature):
         )
 
     async def _list(self, request: Request, given: Given) -> Response:
-        def made() -> SessionList:
-            found = islice(reversed(self._sessions.all()), MOST_LISTED)
-            return SessionList(sessions=[self._info(session) for session in found])
+        def listed() -> SessionList:
+            newest = islice(reversed(self._sessions.all()), MOST_LISTED)
+            return SessionList(sessions=[self._info(session) for session in newest])
 
-        return json_reply(await run_in_threadpool(made))
+        return json_reply(await run_in_threadpool(listed))
 
     async def _one(self, request: Request, given: Given) -> Response:
         return await self._told(lambda: self._sessions.find(given["session"]))
@@ -176,7 +180,7 @@ class SessionsApi(Feature):
 
 
 async def _pieces(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Made in threads; a client that leaves half-way ends the store's reading."""
+    """The text, made in threads.  The store's reading ends when the client hangs up."""
     try:
         while (piece := await run_in_threadpool(next, pieces, None)) is not None:
             yield piece

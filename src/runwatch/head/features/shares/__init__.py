@@ -1,1 +1,1 @@
-"""Links for looking."""
+"""Shared read-only links."""

@@ -1,4 +1,4 @@
-"""Shared links under /api/v1: make one, list them, take one back; and who it is that asks."""
+"""Shared links under /api/v1: make one, list them, take one back; and what the caller may do."""
 
 from __future__ import annotations
 
@@ -26,41 +26,41 @@ DEFAULT_DAYS: Final = 7.0
 
 
 class AccessInfo(Answer):
-    """Who asks."""
+    """What the caller may do and see."""
 
     level: Literal["full", "read", "none"]
     role: Role | None
-    """What may be done; "view" for a link."""
+    """The caller's role; "view" for a shared link."""
     run: str | None
-    """The only run that may be asked about; null: all."""
+    """The only run that the caller may see; null: all."""
     projects: list[str]
-    """The groups whose runs may be asked about; empty: all."""
+    """The groups whose runs the caller may see; empty: all."""
     expires_ns: int | None
     note: str
     link: bool
-    """Came by a shared link."""
+    """Whether the caller uses a shared link."""
     login: bool
-    """Whether this head has a token, and one can log out."""
+    """Whether this head has a token, so that the caller can log out."""
 
 
 class ShareInfo(Answer):
     id: str
     run: str | None
-    """Null: it shows all runs."""
+    """The only run that the link shows; null: all runs."""
     run_name: str
     note: str
     created_ns: int
     expires_ns: int
     used_ns: int | None
-    """When it was last used, as far as this process knows."""
+    """When the link was last used since the head started; null: not since then."""
 
 
 class ShareMade(ShareInfo):
-    """The last three are told this once."""
+    """A new link.  `token`, `path` and `link` are in this answer only."""
 
     token: str
     path: str
-    """Relative to this head's address."""
+    """The link's address, relative to the head's."""
     link: str
 
 
@@ -75,7 +75,7 @@ class ShareGone(Answer):
 
 class NewShare(msgspec.Struct, forbid_unknown_fields=True):
     run: str | None = None
-    """By id or name; without one the link shows all runs."""
+    """A run's id or name; null: the link shows all runs."""
     days: float = DEFAULT_DAYS
     note: str = ""
 
@@ -84,7 +84,7 @@ _ID: Final = Parameter("id", "string", "a link's id", "path", shortest=1)
 
 
 class SharesApi(Feature):
-    """Links for looking, and who it is that asks."""
+    """Shared links, and what the caller may do."""
 
     def __init__(self, context: Context) -> None:
         self._reading = context.reading
@@ -97,11 +97,17 @@ class SharesApi(Feature):
         base = "/api/v1/shares"
         made, gone = {JSON: ShareMade}, {JSON: ShareGone}
         return [
-            Operation("/api/v1/access", "Who asks", self._access, (), {JSON: AccessInfo}),
-            Operation(base, "Links that were shared", self._list, (), {JSON: ShareList}, (422,)),
+            Operation(
+                "/api/v1/access",
+                "What the caller may do and see",
+                self._access,
+                (),
+                {JSON: AccessInfo},
+            ),
+            Operation(base, "Shared links", self._list, (), {JSON: ShareList}, (422,)),
             Operation(
                 base,
-                "Make a link for looking",
+                "Make a read-only link",
                 self._make,
                 (),
                 made,
@@ -137,11 +143,11 @@ class SharesApi(Feature):
         )
 
     async def _list(self, request: Request, given: Given) -> Response:
-        def made() -> ShareList:
-            found = self._shares.all()
-            return ShareList(shares=[ShareInfo(**self._fields(share)) for share in found])
+        def listed() -> ShareList:
+            shares = self._shares.all()
+            return ShareList(shares=[ShareInfo(**self._fields(share)) for share in shares])
 
-        return json_reply(await run_in_threadpool(made))
+        return json_reply(await run_in_threadpool(listed))
 
     async def _make(self, request: Request, given: Given) -> Response:
         asked = await body_of(request, NewShare)

@@ -1,1 +1,1 @@
-"""A run over time."""
+"""A run's timeline."""

@@ -23,7 +23,12 @@ from runwatch.head.features.timeline.types import (
     TimelineProfile,
 )
 from runwatch.head.http.parameters import Given
-from runwatch.head.http.shapes import MOST_EVENT_BYTES, attempt_infos, disruption_infos
+from runwatch.head.http.shapes import (
+    MOST_EVENT_BYTES,
+    attempt_infos,
+    disruption_infos,
+    event_info,
+)
 from runwatch.head.http.types import plain
 from runwatch.head.reading import Reading
 from runwatch.head.state.accounts.accounts import Accounts
@@ -79,7 +84,7 @@ _LOSSES: Final = (
     SeriesNotRecorded.KIND, LimitReached.KIND, QueueUnknown.KIND,
 )  # fmt: skip
 _CHATTER: Final = (Fork.KIND, SdkWarning.KIND, LogText.KIND)
-"""Given up first when there is too much."""
+"""Events of these kinds are left out first when there are too many."""
 
 
 class Window(NamedTuple):
@@ -130,7 +135,7 @@ class Timelines:
             steps=_steps(reading, run, window, given["pixels"]),
             checkpoints=checkpoints,
             disruptions=disruptions,
-            events=[_event_info(event) for event in events.shown],
+            events=[event_info(TimelineEvent, each, _short(each.body)) for each in events.shown],
             left_out=events.left_out,
             more=events.more,
             profiles=_profiles(reading, run, states, window),
@@ -152,7 +157,7 @@ def _window(given: Given, whole: Window) -> Window:
     start = whole.start_ns if given["start"] is None else given["start"]
     end = max(whole.end_ns, start + 1) if given["end"] is None else given["end"]
     if start >= end:
-        raise UsageError(f"start={start} is not before end={end}; the window is from start to end")
+        raise UsageError(f"start={start} is not before end={end}; give a start before the end")
     return Window(start, end)
 
 
@@ -199,11 +204,11 @@ def _checkpoints(goodput: Goodput, window: Window) -> CheckpointColumns:
     )
 
 
-def thinned(found: Sequence[Any], most: int) -> list[Any]:
-    """At most so many, taken evenly from all over."""
-    if len(found) <= most:
-        return list(found)
-    return [found[i * len(found) // most] for i in range(most)]
+def thinned(entries: Sequence[Any], most: int) -> list[Any]:
+    """At most so many entries, picked evenly."""
+    if len(entries) <= most:
+        return list(entries)
+    return [entries[i * len(entries) // most] for i in range(most)]
 
 
 # ── steps ──────────────────────────────────────────────────────────────────────────────────────
@@ -228,7 +233,7 @@ def _steps(reading: Reading, run: RunId, window: Window, pixels: int) -> StepCol
 
 
 def step_columns(curves: Iterable[Curve], cells: Grid) -> StepColumns:
-    """Several attempts on one axis: they may share the bucket in which one ends."""
+    """All attempts on one axis.  Two attempts may share the bucket in which one ends."""
     found: dict[int, tuple[int, float, float | None]] = {}
     for curve in curves:
         for at, count, mean, most in zip(
@@ -254,7 +259,7 @@ def step_columns(curves: Iterable[Curve], cells: Grid) -> StepColumns:
 
 
 class _Events:
-    """What happened in a window to a run and to the hosts that it is on."""
+    """The events of a run and of its hosts in a window."""
 
     def __init__(
         self,
@@ -287,7 +292,7 @@ class _Events:
             run,
             kinds=list(kinds),
             start_ns=self._window.start_ns,
-            end_ns=self._window.end_ns + 1,  # the run's own end is in its window
+            end_ns=self._window.end_ns + 1,  # the window includes the run's own end
             limit=MOST_COUNTED + 1,
             most_bytes=MOST_EVENT_BYTES,
         )
@@ -302,7 +307,7 @@ def _concerns(event: EventRow, hosts: set[str], ranks: Mapping[JournalId, int]) 
 
 
 def _of_rank(event: EventRow, ranks: Mapping[JournalId, int]) -> EventRow:
-    """An agent that did not know the process's run could not tell its rank; its journal does."""
+    """The event with its rank.  An agent may not know a process's rank; its journal does."""
     if event.kind != ProcessExit.KIND:
         return event
     return replace(event, rank=ranks[JournalId(ProcessExit.of(event.body).journal)])
@@ -310,18 +315,6 @@ def _of_rank(event: EventRow, ranks: Mapping[JournalId, int]) -> EventRow:
 
 def _in_order(events: Iterable[EventRow]) -> list[EventRow]:
     return sorted(events, key=lambda event: (event.time_ns, event.journal))
-
-
-def _event_info(event: EventRow) -> TimelineEvent:
-    return TimelineEvent(
-        time_ns=event.time_ns,
-        kind=event.kind,
-        step=event.step,
-        rank=event.rank,
-        host=event.host,
-        journal=event.journal,
-        body=_short(event.body),
-    )
 
 
 def _short(body: Mapping[str, Any]) -> dict[str, Any]:

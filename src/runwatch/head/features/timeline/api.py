@@ -23,23 +23,23 @@ _TIMELINE: Final = (
     RUN,
     START,
     END,
-    _number("pixels", "merge what is shorter than the window / this", 1500, 10_000),
-    _number("events", "at most so many events", 500, 5000, 0),
+    _number("pixels", "merge pieces shorter than the window divided by this", 1500, 10_000),
+    _number("events", "list at most this many events", 500, 5000, 0),
 )
 _METRICS: Final = Parameter(
     "metric", "string", "the metrics to draw", shortest=1, repeated=True, required=True
 )
 _HEATMAP: Final = (
     RUN,
-    Parameter("metric", "string", "of each device", shortest=1, required=True),
+    Parameter("metric", "string", "the metric to draw for each device", shortest=1, required=True),
     START,
     END,
-    _number("columns", "at most so many", 600, 4000),
-    _number("rows", "at most so many; neighbours then share one", 256, 10_000),
+    _number("columns", "at most this many columns", 600, 4000),
+    _number("rows", "at most this many rows; neighbouring devices then share one", 256, 10_000),
     Parameter(
         "statistic",
         "string",
-        "of what is in a cell",
+        "how to reduce the values of a cell",
         choices=heatmaps.STATISTICS,
         default="mean",
     ),
@@ -59,7 +59,7 @@ class TimelineApi(Feature):
         return [
             Operation(
                 f"{of_run}/timeline",
-                "All that its timeline shows of a window",
+                "A run's timeline in a window",
                 answered(self._timelines.of),
                 _TIMELINE,
                 {JSON: TimelineInfo},
@@ -67,7 +67,7 @@ class TimelineApi(Feature):
             ),
             Operation(
                 f"{of_run}/heatmap",
-                "A metric of all its devices over time",
+                "A metric of all devices of a run over time",
                 answered(partial(heatmaps.heatmap, self._reading)),
                 _HEATMAP,
                 {JSON: HeatmapInfo},
@@ -75,7 +75,7 @@ class TimelineApi(Feature):
             ),
             Operation(
                 f"{of_run}/heatmap/metrics",
-                "Metrics that its devices have",
+                "The metrics of a run's devices",
                 answered(partial(heatmaps.metrics, self._reading)),
                 (RUN,),
                 {JSON: HeatMetrics},
@@ -83,7 +83,7 @@ class TimelineApi(Feature):
             ),
             Operation(
                 f"{of_run}/metrics",
-                "What is recorded of it and around it",
+                "The metrics of a run and of its hosts",
                 answered(partial(bands.metrics, self._reading)),
                 (RUN,),
                 {JSON: bands.MetricList},
@@ -91,7 +91,7 @@ class TimelineApi(Feature):
             ),
             Operation(
                 f"{of_run}/bands",
-                "Metrics over time, all their series together",
+                "Metrics over time, with all series of a metric together",
                 answered(partial(bands.bands, self._reading)),
                 (RUN, _METRICS, START, END, _number("buckets", "how many buckets", 800, 5000)),
                 {JSON: bands.BandList},
@@ -99,7 +99,7 @@ class TimelineApi(Feature):
             ),
             Operation(
                 f"{of_run}/spans",
-                "Steps and spans",
+                "A run's steps and spans",
                 answered(partial(bands.spans, self._reading)),
                 (RUN, START, END, limit(4000, 20_000)),
                 {JSON: bands.SpanList},

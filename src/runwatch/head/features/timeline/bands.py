@@ -1,7 +1,7 @@
 """What a timeline draws: metrics over time, and spans.
 
-A band is what all series of a metric did together, however many ranks there are; its size depends
-on how wide it is drawn, not on how long or how large the run is.
+A band shows all series of a metric together.  Its size depends on how wide it is drawn, not on how
+long or how large the run is.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class MetricInfo(Answer):
     unit: str
     about: About
     series: int
-    """How many ranks, devices or hosts have it."""
+    """How many ranks, devices or hosts have the metric."""
     latest: PointInfo | None
 
 
@@ -37,7 +37,8 @@ class MetricList(Answer):
 
 
 class BandInfo(Answer):
-    """Bucket i begins at `start_ns + i * width_ns`; null where nothing was recorded."""
+    """A metric over time, all its series together.  Bucket i begins at `start_ns + i * width_ns`;
+    null where nothing was recorded."""
 
     metric: str
     unit: str
@@ -56,10 +57,10 @@ class BandList(Answer):
 
 
 class SpanList(Answer):
-    """Spans of which something lies in the window, one entry each; a step is one, too.
+    """The steps and spans that overlap the window; each list has one entry per span.
 
-    `complete` is false when there are more than were asked for: then there are none here.
-    An end that is null lies after the window, or never came; a begin before it is the window's.
+    `complete` is false when there are more than the limit: then the lists are empty.
+    A start before the window is the window's start.  A null end is after the window, or unknown.
     """
 
     run: str
@@ -79,7 +80,7 @@ def _hosts(reading: Reading, run: RunId) -> frozenset[str]:
 
 
 def _rows_of(reading: Reading, run: RunId, metric: str) -> list[SeriesRow]:
-    """The run's own; where it has none, what nobody's series tell of the hosts that it is on."""
+    """The run's own series; if it has none, the series of its hosts that belong to no run."""
     own = reading.store.series(run, metric=metric)
     if own:
         return own
@@ -128,7 +129,7 @@ def _window(reading: Reading, run: RunId, given: Given, most: int) -> Grid:
         start = min(row.start_ns for row in rows) if start is None else start
         end = max(row.last_ns for row in rows) + 1 if end is None else end
     if start >= end:
-        raise UsageError(f"start={start} is not before end={end}; the range is from start to end")
+        raise UsageError(f"start={start} is not before end={end}; give a start before the end")
     if end - start > 2**62:
         raise UsageError(f"from {start} to {end} is longer than any run; ask for less")
     return steady_grid(start, end, most)

@@ -24,15 +24,15 @@ LONGEST_NS: Final = 100 * 366 * 86_400 * 10**9
 
 def metrics(reading: Reading, given: Given) -> HeatMetrics:
     run = reading.run(given["run"])
-    found: dict[str, tuple[str, set[Key]]] = {}
+    devices_of: dict[str, tuple[str, set[Key]]] = {}
     for row in reading.store.series(run):
         if row.device:
-            found.setdefault(row.metric, (row.unit, set()))[1].add(key_of(row))
+            devices_of.setdefault(row.metric, (row.unit, set()))[1].add(key_of(row))
     return HeatMetrics(
         run=run,
         metrics=[
             HeatMetric(metric=plain(metric), unit=plain(unit), devices=len(devices))
-            for metric, (unit, devices) in sorted(found.items())
+            for metric, (unit, devices) in sorted(devices_of.items())
         ],
     )
 

@@ -1,4 +1,4 @@
-"""What the page asks for beyond the rest of the API: one answer for a whole timeline, heat maps."""
+"""Timelines and heat maps as the HTTP API answers with them."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from typing import Literal
 
 import msgspec
 
-from runwatch.head.http.types import Answer, AttemptInfo, DisruptionInfo, JsonObject
+from runwatch.head.http.types import Answer, AttemptInfo, DisruptionInfo, EventFields
 from runwatch.record.stacks import IncidentKind, IncidentState, Severity
 from runwatch.views.life import State
 from runwatch.views.profiles import State as ProfileState
 
 
 class PieceColumns(Answer):
-    """What each moment went into, without gap or overlap; one entry per piece."""
+    """The class of each moment, without gap or overlap; each list has one entry per piece."""
 
     exact: bool
-    """The account's own intervals.  Else each is a pixel wide, or several: `class` has most of it,
-    and its row of `spent_ns` says what else is in it."""
+    """True: the pieces are the account's own intervals.  False: each piece is one or more pixels
+    wide, `class` took most of it, and its row of `spent_ns` has every class in it."""
     classes: list[str]
     start_ns: list[int]
     end_ns: list[int]
     class_: list[int] = msgspec.field(name="class")
-    """Places in `classes`."""
+    """Indices into `classes`."""
     spent_ns: list[list[int]]
-    """A number for each of `classes`; together as long as the piece.  Empty when exact."""
+    """A row per piece, a number per class; a row sums to the piece's length.  Empty when exact."""
 
 
 class TimelineGoodput(Answer):
@@ -58,15 +58,8 @@ class CheckpointColumns(Answer):
     left_out: int
 
 
-class TimelineEvent(Answer):
-    time_ns: int
-    kind: str
-    step: int | None
-    rank: int
-    host: str
-    journal: str
-    body: JsonObject
-    """What in it is a number or a short text; the rest is at …/events."""
+class TimelineEvent(EventFields):
+    """An event with the numbers and short texts of its body; …/events has the whole body."""
 
 
 class TimelineProfile(Answer):
@@ -96,7 +89,7 @@ class TimelineIncident(Answer):
 
 
 class TimelineInfo(Answer):
-    """All that a run's timeline shows of a window, but for curves and heat maps."""
+    """A run's timeline in a window, without curves and heat maps."""
 
     run: str
     name: str
@@ -123,15 +116,15 @@ class TimelineInfo(Answer):
     disruptions: list[DisruptionInfo]
     events: list[TimelineEvent]
     left_out: dict[str, int]
-    """By kind, how many more events there are."""
+    """Kind → how many more events there are."""
     more: bool
-    """There are even more than were counted."""
+    """There are even more events than were counted."""
     profiles: list[TimelineProfile]
     incidents: list[TimelineIncident]
 
 
 class HeatRow(Answer):
-    """A device; where there are more than rows, the first and the last of several neighbours."""
+    """The device of a row; or the first and last of several devices that share the row."""
 
     host: str
     device: str
@@ -156,7 +149,7 @@ class HeatmapInfo(Answer):
     low: float | None
     high: float | None
     values: str
-    """Base64 of a byte for each cell, row by row: 0 is no data, b is
+    """Base64 of one byte per cell, row by row: 0 means no data, b means
     low + (b - 1) / 254 × (high - low)."""
 
 

@@ -1,1 +1,1 @@
-"""Tokens beside the head's own."""
+"""Tokens beside the main token."""

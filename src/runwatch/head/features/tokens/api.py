@@ -26,21 +26,21 @@ class TokenInfo(Answer):
     role: Role
     created_ns: int
     expires_ns: int | None
-    """Null: never."""
+    """Null: it never expires."""
     used_ns: int | None
-    """When it was last used, as far as this process knows."""
+    """When the token was last used since the head started; null: not since then."""
     projects: list[str]
-    """The groups whose runs it is for; empty: all runs."""
+    """The groups whose runs the token is for; empty: all runs."""
 
 
 class TokenMade(TokenInfo):
     token: str
-    """Told this once."""
+    """The token itself; it is in this answer only."""
 
 
 class TokenList(Answer):
     tokens: list[TokenInfo]
-    """Newest first; the head's own is not among them."""
+    """Newest first, without the main token."""
 
 
 class TokenGone(Answer):
@@ -49,23 +49,23 @@ class TokenGone(Answer):
 
 class TokenRenewed(Answer):
     token: str
-    """The head's own from now on."""
+    """The new main token."""
 
 
 class NewToken(msgspec.Struct, forbid_unknown_fields=True):
     role: Role
     name: str = ""
     days: float | None = None
-    """Null: until it is taken back."""
+    """How long the token is valid; null: until it is taken back."""
     projects: list[str] = []
-    """Groups of runs; empty: all runs."""
+    """The groups whose runs the token is for; empty: all runs."""
 
 
 _ID: Final = Parameter("id", "string", "a token's id", "path", shortest=1)
 
 
 class TokensApi(Feature):
-    """Tokens beside the head's own."""
+    """Tokens beside the main token."""
 
     def __init__(self, context: Context) -> None:
         self._tokens = context.gate.tokens
@@ -76,11 +76,11 @@ class TokensApi(Feature):
         base = "/api/v1/tokens"
         made, gone = {JSON: TokenMade}, {JSON: TokenGone}
         return [
-            Operation(base, "Tokens that work", self._list, (), {JSON: TokenList}, (422,)),
+            Operation(base, "Valid tokens", self._list, (), {JSON: TokenList}, (422,)),
             Operation(base, "Make a token", self._make, (), made, (422,), "POST", NewToken),
             Operation(
                 f"{base}/renew",
-                "Change the head's own token",
+                "Renew the main token",
                 self._renew,
                 (),
                 {JSON: TokenRenewed},
@@ -99,16 +99,15 @@ class TokensApi(Feature):
         ]
 
     async def _list(self, request: Request, given: Given) -> Response:
-        found = await run_in_threadpool(self._tokens.all)
-        return json_reply(TokenList(tokens=[TokenInfo(**self._fields(each)) for each in found]))
+        tokens = await run_in_threadpool(self._tokens.all)
+        return json_reply(TokenList(tokens=[TokenInfo(**self._fields(each)) for each in tokens]))
 
     async def _make(self, request: Request, given: Given) -> Response:
         asked = await body_of(request, NewToken)
-        made = await run_in_threadpool(
+        token, word = await run_in_threadpool(
             self._tokens.add, asked.role, asked.name, asked.days, asked.projects
         )
-        token, word = made
-        request.scope[CHANGED] = _told(token)
+        request.scope[CHANGED] = _about(token)
         return json_reply(TokenMade(**self._fields(token), token=word))
 
     async def _renew(self, request: Request, given: Given) -> Response:
@@ -119,7 +118,7 @@ class TokensApi(Feature):
     async def _revoke(self, request: Request, given: Given) -> Response:
         token = await run_in_threadpool(self._tokens.revoke, given["id"])
         self._on_revoked()
-        request.scope[CHANGED] = _told(token)
+        request.scope[CHANGED] = _about(token)
         return json_reply(TokenGone(id=token.id))
 
     def _fields(self, token: Token) -> dict[str, Any]:
@@ -134,7 +133,7 @@ class TokensApi(Feature):
         }
 
 
-def _told(token: Token) -> dict[str, Any]:
-    """For the audit log."""
+def _about(token: Token) -> dict[str, Any]:
+    """The token's details for the audit log."""
     about = {"token": token.id, "name": token.name, "role": token.role}
     return {**about, "projects": list(token.projects)} if token.projects else about

@@ -160,7 +160,7 @@ def test_a_clock_that_is_behind_makes_no_one_silent(cluster: Store) -> None:
 
 def test_questions_that_cannot_be(cluster: Store) -> None:
     assert "no run with id or name 'nope'" in ask(cluster, status=404, run="nope")
-    assert "none of hurt" in ask(cluster, status=400, sort="colour")
+    assert "not one of hurt" in ask(cluster, status=400, sort="colour")
     assert "within" in ask(cluster, status=400, within=0)
 
 
