@@ -13,7 +13,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Who asks */
+        /** What the caller may do and see */
         get: operations["access"];
         put?: never;
         post?: never;
@@ -115,7 +115,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Runs that were deleted */
+        /** Deleted runs */
         get: operations["deleted"];
         put?: never;
         post?: never;
@@ -134,7 +134,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Undo a deletion */
+        /** Restore a deleted run */
         post: operations["deleted_run_restore_post"];
         delete?: never;
         options?: never;
@@ -149,7 +149,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Every accelerator now, those first that hurt */
+        /** Every accelerator now, those with the worst troubles first */
         get: operations["devices"];
         put?: never;
         post?: never;
@@ -166,7 +166,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What is sampled of accelerators: names, units, meanings */
+        /** The metrics of accelerators: names, units, meanings */
         get: operations["devices_metrics"];
         put?: never;
         post?: never;
@@ -183,7 +183,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What the time of several runs went into, together */
+        /** How the time of several runs together was spent */
         get: operations["goodput"];
         put?: never;
         post?: never;
@@ -200,7 +200,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What time can go into: names, words, meanings, colours */
+        /** The classes of time: names, words, meanings, colours */
         get: operations["goodput_classes"];
         put?: never;
         post?: never;
@@ -217,7 +217,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** How the head is */
+        /** The head's health */
         get: operations["health"];
         put?: never;
         post?: never;
@@ -234,7 +234,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Server-sent events: hello, run (RunInfo), points (LivePoints) */
+        /** Live changes, as server-sent events: hello, run (RunInfo), points (LivePoints) */
         get: operations["live"];
         put?: never;
         post?: never;
@@ -324,7 +324,7 @@ export interface paths {
         get: operations["runs_run"];
         put?: never;
         post?: never;
-        /** Delete it */
+        /** Delete a run */
         delete: operations["runs_run_delete"];
         options?: never;
         head?: never;
@@ -338,7 +338,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Metrics over time, all their series together */
+        /** Metrics over time, with all series of a metric together */
         get: operations["runs_run_bands"];
         put?: never;
         post?: never;
@@ -406,7 +406,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What it was told, and what it ran on */
+        /** A run's configuration, software and system */
         get: operations["runs_run_configs"];
         put?: never;
         post?: never;
@@ -440,7 +440,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What happened */
+        /** A run's events */
         get: operations["runs_run_events"];
         put?: never;
         post?: never;
@@ -491,7 +491,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What its time went into */
+        /** How a run's time was spent */
         get: operations["runs_run_goodput"];
         put?: never;
         post?: never;
@@ -508,7 +508,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What its GoodputRecorder recorded, as log entries */
+        /** The log entries of a run's GoodputRecorder */
         get: operations["runs_run_goodput_entries"];
         put?: never;
         post?: never;
@@ -525,7 +525,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Why an instant of it is in its class */
+        /** Why an instant of a run is in its class */
         get: operations["runs_run_goodput_explain"];
         put?: never;
         post?: never;
@@ -542,7 +542,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** A metric of all its devices over time */
+        /** A metric of all devices of a run over time */
         get: operations["runs_run_heatmap"];
         put?: never;
         post?: never;
@@ -559,7 +559,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Metrics that its devices have */
+        /** The metrics of a run's devices */
         get: operations["runs_run_heatmap_metrics"];
         put?: never;
         post?: never;
@@ -627,7 +627,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What would go if it were deleted */
+        /** What a run's deletion would remove */
         get: operations["runs_run_load"];
         put?: never;
         post?: never;
@@ -644,7 +644,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What is recorded of it and around it */
+        /** The metrics of a run and of its hosts */
         get: operations["runs_run_metrics"];
         put?: never;
         post?: never;
@@ -661,7 +661,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Its processes and how each stands */
+        /** A run's processes and their states */
         get: operations["runs_run_processes"];
         put?: never;
         post?: never;
@@ -712,7 +712,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Steps and spans */
+        /** A run's steps and spans */
         get: operations["runs_run_spans"];
         put?: never;
         post?: never;
@@ -747,7 +747,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All that its timeline shows of a window */
+        /** A run's timeline in a window */
         get: operations["runs_run_timeline"];
         put?: never;
         post?: never;
@@ -799,7 +799,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All its frames */
+        /** All frames of a session */
         get: operations["sessions_session_export"];
         put?: never;
         post?: never;
@@ -850,10 +850,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Links that were shared */
+        /** Shared links */
         get: operations["shares"];
         put?: never;
-        /** Make a link for looking */
+        /** Make a read-only link */
         post: operations["shares_post"];
         delete?: never;
         options?: never;
@@ -885,7 +885,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Tokens that work */
+        /** Valid tokens */
         get: operations["tokens"];
         put?: never;
         /** Make a token */
@@ -922,7 +922,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Change the head's own token */
+        /** Renew the main token */
         post: operations["tokens_renew_post"];
         delete?: never;
         options?: never;
@@ -936,7 +936,7 @@ export interface components {
     schemas: {
         /**
          * AccessInfo
-         * @description Who asks.
+         * @description What the caller may do and see.
          */
         AccessInfo: {
             expires_ns: number | null;
@@ -951,7 +951,7 @@ export interface components {
         };
         /**
          * AsideInfo
-         * @description A journal that is left alone since something is wrong with it, and with none beside it.
+         * @description A damaged journal that the head has set aside; the journals beside it are not affected.
          */
         AsideInfo: {
             host: string;
@@ -1003,7 +1003,8 @@ export interface components {
         };
         /**
          * BandInfo
-         * @description Bucket i begins at `start_ns + i * width_ns`; null where nothing was recorded.
+         * @description A metric over time, all its series together.  Bucket i begins at `start_ns + i * width_ns`;
+         *         null where nothing was recorded.
          */
         BandInfo: {
             /** @enum {unknown} */
@@ -1087,7 +1088,7 @@ export interface components {
         };
         /**
          * ClassList
-         * @description In the order in which people are told of them.  Spans of other names are `custom:NAME`.
+         * @description In the order in which they are shown.  Spans of other names are `custom:NAME`.
          */
         ClassList: {
             classes: components["schemas"]["ClassInfo"][];
@@ -1123,7 +1124,8 @@ export interface components {
         };
         /**
          * CurveInfo
-         * @description One entry per bucket that has points; `first`, `minimum`, `maximum`, `last` draw the line.
+         * @description A series in buckets.  Each list has one entry per bucket that has points.  To draw the line,
+         *         use `first`, `minimum`, `maximum` and `last`.
          */
         CurveInfo: {
             attempt: number | null;
@@ -1184,7 +1186,7 @@ export interface components {
         };
         /**
          * DeviceInfo
-         * @description One accelerator now; a number that was not read of late is null.
+         * @description One accelerator now; a number without a recent sample is null.
          */
         DeviceInfo: {
             age_seconds: number | null;
@@ -1227,7 +1229,7 @@ export interface components {
         };
         /**
          * DeviceMetricInfo
-         * @description One metric that agents sample of accelerators.
+         * @description One metric that agents sample on accelerators.
          */
         DeviceMetricInfo: {
             meaning: string;
@@ -1241,7 +1243,8 @@ export interface components {
         };
         /**
          * DeviceTotals
-         * @description Over all that were asked for, not only those listed; sums and means over who reports.
+         * @description Totals over all devices that match the request, listed or not.  Sums and means are over the
+         *         devices that report.
          */
         DeviceTotals: {
             devices: number;
@@ -1258,7 +1261,7 @@ export interface components {
         };
         /**
          * DisruptionInfo
-         * @description An attempt that was stopped, and what that cost.
+         * @description An attempt that was interrupted, and what the interruption cost.
          */
         DisruptionInfo: {
             attempt: number;
@@ -1278,7 +1281,7 @@ export interface components {
         };
         /**
          * EntryList
-         * @description What a GoodputRecorder wrote, in the order in which it was recorded.
+         * @description The entries of a GoodputRecorder, in the order in which they were recorded.
          */
         EntryList: {
             entries: {
@@ -1298,7 +1301,10 @@ export interface components {
             code: string;
             message: string;
         };
-        /** EventInfo */
+        /**
+         * EventInfo
+         * @description An event with its whole body.
+         */
         EventInfo: {
             body: {
                 [key: string]: unknown;
@@ -1343,7 +1349,7 @@ export interface components {
         };
         /**
          * FiguresInfo
-         * @description What people expect beside goodput.  All is about the window; null is not known.
+         * @description Figures beside goodput.  All are about the window; null means unknown.
          */
         FiguresInfo: {
             /** @default null */
@@ -1442,7 +1448,7 @@ export interface components {
         };
         /**
          * GoodputShare
-         * @description A run's account as somebody last asked for it.
+         * @description A run's goodput, as last asked for.
          */
         GoodputShare: {
             share: number | null;
@@ -1460,7 +1466,7 @@ export interface components {
         };
         /**
          * Health
-         * @description Without a token only `status` is told.
+         * @description The head's health.  A request without a token gets only `status`.
          */
         Health: {
             aside?: components["schemas"]["AsideInfo"][];
@@ -1506,7 +1512,7 @@ export interface components {
         };
         /**
          * HeatRow
-         * @description A device; where there are more than rows, the first and the last of several neighbours.
+         * @description The device of a row; or the first and last of several devices that share the row.
          */
         HeatRow: {
             device: string;
@@ -1590,7 +1596,7 @@ export interface components {
         };
         /**
          * IntervalsInfo
-         * @description What each moment went into, without gap or overlap; one entry per interval.
+         * @description The class of each moment, without gap or overlap; each list has one entry per interval.
          */
         IntervalsInfo: {
             end_ns: number[];
@@ -1689,7 +1695,7 @@ export interface components {
         };
         /**
          * Nothing
-         * @description The body of a request that has nothing to say.
+         * @description The body of a request without fields.
          */
         Nothing: Record<string, never>;
         /** Operation */
@@ -1701,7 +1707,7 @@ export interface components {
         };
         /**
          * PieceColumns
-         * @description What each moment went into, without gap or overlap; one entry per piece.
+         * @description The class of each moment, without gap or overlap; each list has one entry per piece.
          */
         PieceColumns: {
             class: number[];
@@ -2082,7 +2088,7 @@ export interface components {
         };
         /**
          * RunLoad
-         * @description What goes with a run.
+         * @description What a run's deletion removes.
          */
         RunLoad: {
             bytes: number;
@@ -2116,7 +2122,7 @@ export interface components {
         };
         /**
          * SessionInfo
-         * @description A name and the time that it covers; `frames` is how many moments were sampled in it.
+         * @description A named stretch of time.  `frames` is how many samples were taken in it.
          */
         SessionInfo: {
             active: boolean;
@@ -2170,7 +2176,7 @@ export interface components {
         };
         /**
          * ShareMade
-         * @description The last three are told this once.
+         * @description A new link.  `token`, `path` and `link` are in this answer only.
          */
         ShareMade: {
             created_ns: number;
@@ -2186,10 +2192,10 @@ export interface components {
         };
         /**
          * SpanList
-         * @description Spans of which something lies in the window, one entry each; a step is one, too.
+         * @description The steps and spans that overlap the window; each list has one entry per span.
          *
-         *         `complete` is false when there are more than were asked for: then there are none here.
-         *         An end that is null lies after the window, or never came; a begin before it is the window's.
+         *         `complete` is false when there are more than the limit: then the lists are empty.
+         *         A start before the window is the window's start.  A null end is after the window, or unknown.
          */
         SpanList: {
             complete: boolean;
@@ -2331,7 +2337,10 @@ export interface components {
             native_id: number;
             tasks: components["schemas"]["TaskInfo"][];
         };
-        /** TimelineEvent */
+        /**
+         * TimelineEvent
+         * @description An event with the numbers and short texts of its body; …/events has the whole body.
+         */
         TimelineEvent: {
             body: {
                 [key: string]: unknown;
@@ -2371,7 +2380,7 @@ export interface components {
         };
         /**
          * TimelineInfo
-         * @description All that a run's timeline shows of a window, but for curves and heat maps.
+         * @description A run's timeline in a window, without curves and heat maps.
          */
         TimelineInfo: {
             attempts: components["schemas"]["AttemptInfo"][];
@@ -2464,7 +2473,7 @@ export interface components {
         };
     };
     responses: {
-        /** @description The request cannot be understood. */
+        /** @description The head cannot understand the request. */
         Error400: {
             headers: {
                 [name: string]: unknown;
@@ -2473,7 +2482,7 @@ export interface components {
                 "application/json": components["schemas"]["ErrorAnswer"];
             };
         };
-        /** @description A token is needed. */
+        /** @description The request needs a token. */
         Error401: {
             headers: {
                 [name: string]: unknown;
@@ -2482,7 +2491,7 @@ export interface components {
                 "application/json": components["schemas"]["ErrorAnswer"];
             };
         };
-        /** @description Not from this page or under this host name, or not with this token. */
+        /** @description The token does not allow this, or the request comes from another page or host name. */
         Error403: {
             headers: {
                 [name: string]: unknown;
@@ -2491,7 +2500,7 @@ export interface components {
                 "application/json": components["schemas"]["ErrorAnswer"];
             };
         };
-        /** @description There is no such run, or session. */
+        /** @description There is no such run or session. */
         Error404: {
             headers: {
                 [name: string]: unknown;
@@ -2518,7 +2527,7 @@ export interface components {
                 "application/json": components["schemas"]["ErrorAnswer"];
             };
         };
-        /** @description Understood, but it cannot be answered. */
+        /** @description The head understands the request but cannot answer it; the message says why. */
         Error422: {
             headers: {
                 [name: string]: unknown;
@@ -2527,7 +2536,7 @@ export interface components {
                 "application/json": components["schemas"]["ErrorAnswer"];
             };
         };
-        /** @description The store cannot be read now. */
+        /** @description The head cannot read its store now; try again later. */
         Error503: {
             headers: {
                 [name: string]: unknown;
@@ -2553,7 +2562,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Who asks */
+            /** @description What the caller may do and see */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2572,9 +2581,9 @@ export interface operations {
     audit: {
         parameters: {
             query?: {
-                /** @description only older ones, in nanoseconds since the epoch */
+                /** @description only lines before this time, in nanoseconds since the epoch */
                 before?: number;
-                /** @description the most to list */
+                /** @description list at most this many */
                 limit?: number;
             };
             header?: never;
@@ -2732,7 +2741,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Runs that were deleted */
+            /** @description Deleted runs */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2760,7 +2769,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Undo a deletion */
+            /** @description Restore a deleted run */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2783,15 +2792,15 @@ export interface operations {
             query?: {
                 /** @description only devices of these hosts */
                 host?: string[];
-                /** @description the most to list */
+                /** @description list at most this many */
                 limit?: number;
-                /** @description how many to leave out first */
+                /** @description how many entries to skip */
                 offset?: number;
                 /** @description only devices of this run, by its id or name */
                 run?: string;
                 /** @description the order */
                 sort?: "hurt" | "host" | "run" | "utilization" | "memory" | "power" | "temperature";
-                /** @description only devices that were sampled in the last so many seconds */
+                /** @description only devices with a sample in the last so many seconds */
                 within?: number;
             };
             header?: never;
@@ -2800,7 +2809,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Every accelerator now, those first that hurt */
+            /** @description Every accelerator now, those with the worst troubles first */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2827,7 +2836,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What is sampled of accelerators: names, units, meanings */
+            /** @description The metrics of accelerators: names, units, meanings */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2846,17 +2855,17 @@ export interface operations {
     goodput: {
         parameters: {
             query?: {
-                /** @description also summed for each of these */
+                /** @description add the sum of each of these */
                 by?: "group" | "user" | "week";
                 /** @description only runs of this group */
                 group?: string;
-                /** @description the most to list */
+                /** @description list at most this many */
                 limit?: number;
-                /** @description what an accelerator costs in an hour, if not what the head was told */
+                /** @description the price of an accelerator per hour, instead of the head's own setting */
                 price_per_device_hour?: number;
-                /** @description only from here on, in nanoseconds since the epoch */
+                /** @description the window's start, in nanoseconds since the epoch */
                 since?: number;
-                /** @description only up to here, in nanoseconds since the epoch */
+                /** @description the window's end, in nanoseconds since the epoch */
                 until?: number;
                 /** @description only runs of this user */
                 user?: string;
@@ -2867,7 +2876,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What the time of several runs went into, together */
+            /** @description How the time of several runs together was spent */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2893,7 +2902,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What time can go into: names, words, meanings, colours */
+            /** @description The classes of time: names, words, meanings, colours */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2918,7 +2927,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description How the head is */
+            /** @description The head's health */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2937,9 +2946,9 @@ export interface operations {
     live: {
         parameters: {
             query?: {
-                /** @description follow this run, points included */
+                /** @description follow only this run, and its points */
                 run?: string;
-                /** @description off: messages say that points came, and leave their values out */
+                /** @description off: a message says that new points came, but leaves out their values */
                 values?: "on" | "off";
             };
             header?: never;
@@ -2948,7 +2957,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Server-sent events: hello, run (RunInfo), points (LivePoints) */
+            /** @description Live changes, as server-sent events: hello, run (RunInfo), points (LivePoints) */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2969,9 +2978,9 @@ export interface operations {
     profiles: {
         parameters: {
             query?: {
-                /** @description the most to list */
+                /** @description list at most this many */
                 limit?: number;
-                /** @description how many to leave out first */
+                /** @description how many entries to skip */
                 offset?: number;
             };
             header?: never;
@@ -3031,7 +3040,7 @@ export interface operations {
     profiles_run_session_delete: {
         parameters: {
             query?: {
-                /** @description 1 confirms */
+                /** @description 1: you are sure */
                 yes?: number;
             };
             header?: never;
@@ -3103,17 +3112,17 @@ export interface operations {
             query?: {
                 /** @description only runs of this group */
                 group?: string;
-                /** @description the most to list */
+                /** @description list at most this many */
                 limit?: number;
-                /** @description also the newest of these */
+                /** @description add the newest point of these metrics */
                 metrics?: string[];
                 /** @description only runs of this name */
                 name?: string;
-                /** @description how many to leave out first */
+                /** @description how many entries to skip */
                 offset?: number;
-                /** @description by what; - is descending */
+                /** @description sort by this; - is descending */
                 order?: "-started" | "started" | "-last" | "last" | "-name" | "name" | "-state" | "state" | "-group" | "group" | "-hosts" | "hosts" | "-last_step" | "last_step" | "-devices" | "devices" | "-goodput" | "goodput";
-                /** @description only those with this in name, id or group, in any case */
+                /** @description only runs with this text in name, id or group, in any case */
                 search?: string;
                 /** @description only runs in these states */
                 state?: ("running" | "completed" | "failed" | "killed" | "lost")[];
@@ -3173,11 +3182,11 @@ export interface operations {
     runs_run_delete: {
         parameters: {
             query?: {
-                /** @description 1: though it is running */
+                /** @description 1: delete the run even while it is running */
                 force?: number;
-                /** @description so long it can be restored; 0: its records go at once */
+                /** @description days during which the run can be restored; 0: purge its records at once */
                 keep_days?: number;
-                /** @description 1 confirms */
+                /** @description 1: you are sure */
                 yes?: number;
             };
             header?: never;
@@ -3189,7 +3198,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Delete it */
+            /** @description Delete a run */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3212,7 +3221,7 @@ export interface operations {
             query: {
                 /** @description how many buckets */
                 buckets?: number;
-                /** @description the window's end (not part of it), in nanoseconds since the epoch */
+                /** @description the window's end (exclusive), in nanoseconds since the epoch */
                 end?: number;
                 /** @description the metrics to draw */
                 metric: string[];
@@ -3228,7 +3237,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Metrics over time, all their series together */
+            /** @description Metrics over time, with all series of a metric together */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3362,7 +3371,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What it was told, and what it ran on */
+            /** @description A run's configuration, software and system */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3433,13 +3442,13 @@ export interface operations {
     runs_run_events: {
         parameters: {
             query?: {
-                /** @description the window's end (not part of it), in nanoseconds since the epoch */
+                /** @description the window's end (exclusive), in nanoseconds since the epoch */
                 end?: number;
                 /** @description only events of these kinds */
                 kind?: string[];
-                /** @description the most to list */
+                /** @description list at most this many */
                 limit?: number;
-                /** @description the newest first */
+                /** @description list the newest events first */
                 newest_first?: boolean;
                 /** @description the window's start, in nanoseconds since the epoch */
                 start?: number;
@@ -3453,7 +3462,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What happened */
+            /** @description A run's events */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3479,7 +3488,7 @@ export interface operations {
                 attempt?: number[];
                 /** @description only series of these devices */
                 device?: string[];
-                /** @description the window's end (not part of it), in nanoseconds since the epoch */
+                /** @description the window's end (exclusive), in nanoseconds since the epoch */
                 end?: number;
                 /** @description the file's format */
                 format?: "csv" | "json" | "parquet" | "perfetto";
@@ -3528,7 +3537,7 @@ export interface operations {
             query?: {
                 /** @description only those taken by this command */
                 command?: string;
-                /** @description the window's end (not part of it), in nanoseconds since the epoch */
+                /** @description the window's end (exclusive), in nanoseconds since the epoch */
                 end?: number;
                 /** @description the file's format */
                 format?: "speedscope" | "collapsed";
@@ -3570,19 +3579,19 @@ export interface operations {
     runs_run_goodput: {
         parameters: {
             query?: {
-                /** @description also in so many equal parts */
+                /** @description add this many equal parts */
                 buckets?: number;
-                /** @description START/END, both in nanoseconds since the epoch; this time is not counted */
+                /** @description START/END, both in nanoseconds since the epoch: leave this time out of the account */
                 exclude?: string[];
-                /** @description also as at most so many */
+                /** @description add at most this many intervals */
                 intervals?: number;
-                /** @description what an accelerator costs in an hour, if not what the head was told */
+                /** @description the price of an accelerator per hour, instead of the head's own setting */
                 price_per_device_hour?: number;
-                /** @description also how much of its accelerators it used */
+                /** @description add how well it used its accelerators */
                 program?: boolean;
-                /** @description only from here on, in nanoseconds since the epoch */
+                /** @description the window's start, in nanoseconds since the epoch */
                 since?: number;
-                /** @description only up to here, in nanoseconds since the epoch */
+                /** @description the window's end, in nanoseconds since the epoch */
                 until?: number;
             };
             header?: never;
@@ -3594,7 +3603,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What its time went into */
+            /** @description How a run's time was spent */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3616,11 +3625,11 @@ export interface operations {
     runs_run_goodput_entries: {
         parameters: {
             query?: {
-                /** @description what `next` said the last time */
+                /** @description the `next` of the last answer */
                 after?: string;
-                /** @description the most to list */
+                /** @description list at most this many */
                 limit?: number;
-                /** @description only of the log with this name */
+                /** @description only entries of the log with this name */
                 logger?: string;
             };
             header?: never;
@@ -3632,7 +3641,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What its GoodputRecorder recorded, as log entries */
+            /** @description The log entries of a run's GoodputRecorder */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3666,7 +3675,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Why an instant of it is in its class */
+            /** @description Why an instant of a run is in its class */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3688,17 +3697,17 @@ export interface operations {
     runs_run_heatmap: {
         parameters: {
             query: {
-                /** @description at most so many */
+                /** @description at most this many columns */
                 columns?: number;
-                /** @description the window's end (not part of it), in nanoseconds since the epoch */
+                /** @description the window's end (exclusive), in nanoseconds since the epoch */
                 end?: number;
-                /** @description of each device */
+                /** @description the metric to draw for each device */
                 metric: string;
-                /** @description at most so many; neighbours then share one */
+                /** @description at most this many rows; neighbouring devices then share one */
                 rows?: number;
                 /** @description the window's start, in nanoseconds since the epoch */
                 start?: number;
-                /** @description of what is in a cell */
+                /** @description how to reduce the values of a cell */
                 statistic?: "mean" | "minimum" | "maximum";
             };
             header?: never;
@@ -3710,7 +3719,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A metric of all its devices over time */
+            /** @description A metric of all devices of a run over time */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3741,7 +3750,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Metrics that its devices have */
+            /** @description The metrics of a run's devices */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3874,7 +3883,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What would go if it were deleted */
+            /** @description What a run's deletion would remove */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3904,7 +3913,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What is recorded of it and around it */
+            /** @description The metrics of a run and of its hosts */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3935,7 +3944,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Its processes and how each stands */
+            /** @description A run's processes and their states */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3956,9 +3965,9 @@ export interface operations {
     runs_run_profiles: {
         parameters: {
             query?: {
-                /** @description the most to list */
+                /** @description list at most this many */
                 limit?: number;
-                /** @description how many to leave out first */
+                /** @description how many entries to skip */
                 offset?: number;
             };
             header?: never;
@@ -3997,11 +4006,11 @@ export interface operations {
                 device?: string[];
                 /** @description only series of these hosts */
                 host?: string[];
-                /** @description the most to list */
+                /** @description list at most this many */
                 limit?: number;
                 /** @description only series of these metrics */
                 metric?: string[];
-                /** @description how many to leave out first */
+                /** @description how many entries to skip */
                 offset?: number;
                 /** @description only series of these ranks */
                 rank?: number[];
@@ -4036,9 +4045,9 @@ export interface operations {
     runs_run_spans: {
         parameters: {
             query?: {
-                /** @description the window's end (not part of it), in nanoseconds since the epoch */
+                /** @description the window's end (exclusive), in nanoseconds since the epoch */
                 end?: number;
-                /** @description the most to list */
+                /** @description list at most this many */
                 limit?: number;
                 /** @description the window's start, in nanoseconds since the epoch */
                 start?: number;
@@ -4052,7 +4061,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Steps and spans */
+            /** @description A run's steps and spans */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4148,11 +4157,11 @@ export interface operations {
     runs_run_timeline: {
         parameters: {
             query?: {
-                /** @description the window's end (not part of it), in nanoseconds since the epoch */
+                /** @description the window's end (exclusive), in nanoseconds since the epoch */
                 end?: number;
-                /** @description at most so many events */
+                /** @description list at most this many events */
                 events?: number;
-                /** @description merge what is shorter than the window / this */
+                /** @description merge pieces shorter than the window divided by this */
                 pixels?: number;
                 /** @description the window's start, in nanoseconds since the epoch */
                 start?: number;
@@ -4166,7 +4175,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description All that its timeline shows of a window */
+            /** @description A run's timeline in a window */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4245,7 +4254,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description a session's id, or its name: then the newest of it */
+                /** @description a session's id, or a name: the newest session of that name */
                 session: string;
             };
             cookie?: never;
@@ -4272,21 +4281,21 @@ export interface operations {
     sessions_session_export: {
         parameters: {
             query?: {
-                /** @description in the units and types of */
+                /** @description use the units and types of this tool */
                 compat?: "gswarm";
                 /** @description the file's format */
                 format?: "json" | "parquet";
             };
             header?: never;
             path: {
-                /** @description a session's id, or its name: then the newest of it */
+                /** @description a session's id, or a name: the newest session of that name */
                 session: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description All its frames */
+            /** @description All frames of a session */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4309,7 +4318,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description a session's id, or its name: then the newest of it */
+                /** @description a session's id, or a name: the newest session of that name */
                 session: string;
             };
             cookie?: never;
@@ -4343,7 +4352,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description a session's id, or its name: then the newest of it */
+                /** @description a session's id, or a name: the newest session of that name */
                 session: string;
             };
             cookie?: never;
@@ -4380,7 +4389,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Links that were shared */
+            /** @description Shared links */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4410,7 +4419,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Make a link for looking */
+            /** @description Make a read-only link */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4468,7 +4477,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Tokens that work */
+            /** @description Valid tokens */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4554,7 +4563,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Change the head's own token */
+            /** @description Renew the main token */
             200: {
                 headers: {
                     [name: string]: unknown;
