@@ -1,4 +1,4 @@
-"""Entries of a goodput log among the records of a journal, and what each says in our words.
+"""Entries of a goodput log in a journal, and what each means in Runwatch's terms.
 
 Programs for ml-goodput-measurement write such a log (`compat/goodput`); journals and stores hold it
 as it was written.  A point `goodput.<time field>` says when something began or ended: its value is
@@ -37,7 +37,7 @@ _SPANS: Final[Mapping[str, str]] = {
 
 
 def begins(field: str) -> bool:
-    """Whether something begins then: the job, a step or a span."""
+    """Whether the field is the time at which the job, a step or a span begins."""
     return field.endswith(_BEGIN)
 
 
@@ -68,7 +68,7 @@ class Checkpoint(NamedTuple):
 
 
 def checkpoint(entry: Mapping[str, Any]) -> Checkpoint | None:
-    """None for an entry about something else, or one whose fields are not what they must be."""
+    """None for an entry about something else, or one with missing or wrong fields."""
     is_save = entry.get("event_type") == "save"
     if not is_save and entry.get("event_type") not in ("restore", "emergency_restore"):
         return None

@@ -1,6 +1,6 @@
-"""What a store gives back, and views take in.
+"""The rows that a store returns and views read.
 
-Apart from `record.py`, so that a training process need not load it.
+They are not in `record/`, so that a training process need not load them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ProcessRow:
     process_start_ticks: int
     role: str
     last_ns: int
-    """Time of the newest record of this journal that is stored."""
+    """Time of the journal's newest record in the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class SpanRow:
 
 
 class Latest(NamedTuple):
-    """A tuple, because they are made by the ten thousand."""
+    """A series' newest point.  A tuple, because stores make tens of thousands of them."""
 
     series: int
     time_ns: int

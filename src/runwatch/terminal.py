@@ -1,8 +1,8 @@
 """Makes recorded text safe for a terminal.
 
 A terminal obeys what is printed to it: an escape sequence in an exception's text can hide lines,
-set a title, or type for whoever looks.  So control characters are shown as their Unicode pictures,
-and marks that change the reading direction are left out.
+set a title, or type in the reader's name.  So control characters are shown as their Unicode
+pictures, and marks that change the reading direction are left out.
 """
 
 from __future__ import annotations

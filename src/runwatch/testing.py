@@ -138,7 +138,7 @@ class Story:
         return [e.body for e in self.events if e.kind == kind]
 
     def config(self, part: str) -> Mapping[str, Any]:
-        """As recorded last."""
+        """The values that were recorded last."""
         values: Mapping[str, Any] = [b for b in self.bodies(Config.KIND) if b["part"] == part][-1]
         return values["values"]  # type: ignore[no-any-return]
 

@@ -134,7 +134,7 @@ def test_the_store_knows_whose_device_it_is(root: Path, recording: Path) -> None
         ({"RUNWATCH_DEVICE_HZ": "-1"}, "from 0 (off) to 20"),
         ({"RUNWATCH_DEVICE_HZ": "often"}, "not a float"),
         ({"RUNWATCH_DEVICE_REPLAY": "/no/such/file"}, "cannot read the recording"),
-        ({"RUNWATCH_DEVICE_REPLAY_SPEED": "0"}, "a speed above 0"),
+        ({"RUNWATCH_DEVICE_REPLAY_SPEED": "0"}, "the speed must be above 0"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_in_words(

@@ -135,7 +135,7 @@ def test_a_head_killed_in_the_middle_never_has_half_a_file(cluster: Cluster) -> 
         (f"{SESSION}/a\0b", 1, b"a", "not a profile's place"),
         (f"{SESSION}/short", 9, b"a", "1 bytes, but its header says 9"),
         (f"{SESSION}/long", 1, b"abc", "longer than its header says"),
-        (f"{SESSION}/huge", 1 << 60, b"", "more than a profile may have"),
+        (f"{SESSION}/huge", 1 << 60, b"", "a profile may have at most"),
     ],
 )
 def test_what_is_no_profile_is_refused(

@@ -75,7 +75,7 @@ class Keeping:
 
     def _check_room(self, header: pb.FileHeader) -> None:
         if header.bytes > MAX_BYTES:
-            raise UsageError(f"{header.bytes} bytes: a profile may have at most ({MAX_BYTES})")
+            raise UsageError(f"{header.bytes} bytes: a profile may have at most {MAX_BYTES}")
         private(self._root)
         free = os.statvfs(self._root)
         if free.f_bavail * free.f_frsize < header.bytes + SPARE_BYTES:

@@ -1,11 +1,10 @@
-"""Every shape that travels: what a journal holds and the wire carries.  What a store gives back is
-in `rows.py`.
+"""Every shape that a journal holds and the wire carries.  `rows.py` has what a store returns.
 
 All are frozen or column-wise, units are in the names, and nothing here does any I/O.
 
 Times are nanoseconds since the epoch (`_ns`), taken from the producer's monotonic clock and
 anchored once per process to its wall clock, so that a clock step never reorders a process's own
-records.  A step that is absent is `NO_STEP`; a value that could not be read is simply not there.
+records.  An absent step is `NO_STEP`; a value that could not be read has no record.
 """
 
 from __future__ import annotations
@@ -159,8 +158,8 @@ class Spans:
 class Batch:
     """A stretch [start, end) of one journal, decoded.  The unit of shipping and of exactly-once.
 
-    `skipped_records` counts what can no longer be had between `start` and `end`: dropped by
-    retention or damaged.  It is stated, so that a gap is never silent.
+    `skipped_records` counts the records between `start` and `end` that are lost: dropped by
+    retention or damaged.  So a gap is never silent.
     """
 
     origin: Origin
@@ -185,7 +184,7 @@ class Verdict:
     position: Position
     accepted: bool
     why: str = ""
-    """Why it is not taken now, and will not be when it is sent again at once."""
+    """Why the store refused the batch; sending it again at once would not help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,4 +196,4 @@ class Command:
     body: Mapping[str, Any] = field(default_factory=dict)
     issued_ns: int = 0
     expires_ns: int = 0
-    """By the node's clock; one that arrives later is not carried out.  0: never."""
+    """By the node's clock.  The agent ignores a command that arrives later.  0: never."""
