@@ -89,8 +89,8 @@ def _productive(at: _Instant) -> Iterator[str]:
         return
     yield (
         "The time of a step is productive, unless a span claims it or the step took far longer "
-        "than the steps around it. Time between steps is productive while the device still works on "
-        "earlier steps."
+        "than the steps around it. Time between steps is productive while the device still works "
+        "on earlier steps."
     )
 
 

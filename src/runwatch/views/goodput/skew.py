@@ -83,16 +83,16 @@ class Skew:
             return {}
         believed = list(columns.values())[: 1 if len(columns) == 2 else None]
         middle = {step: _middle([column[step] for column in believed]) for step in steps}
-        found: dict[str, int] = {}
+        clearly_ahead: dict[str, int] = {}
         for host, column in columns.items():
             apart = [column[step] - middle[step] for step in steps]
             ahead = _middle(apart)
             spread = _middle([abs(each - ahead) for each in apart])
             if abs(ahead) >= max(LEAST_NS, _SURE * spread):
-                found[host] = ahead
+                clearly_ahead[host] = ahead
             elif spread * _SURE > LEAST_NS and abs(ahead) > LEAST_NS:
                 return {}  # they do not train together
-        return found
+        return clearly_ahead
 
     def drifted_ns(self, tracks: Mapping[str, Track], steps: int) -> int:
         """The most time in this many steps that may be booked wrongly because clocks drifted after
@@ -140,12 +140,12 @@ class Skew:
 def _by_host(
     ends: Mapping[str, Mapping[int, int]], tracks: Mapping[str, Track]
 ) -> dict[str, dict[int, int]]:
-    found: dict[str, dict[int, int]] = {}
+    by_host: dict[str, dict[int, int]] = {}
     for key, track in sorted(tracks.items(), key=lambda item: item[1].rank):
-        column = found.setdefault(track.host or key, {})
+        column = by_host.setdefault(track.host or key, {})
         for step, end_ns in ends.get(key, {}).items():
             column[step] = max(column.get(step, end_ns), end_ns)
-    return {host: column for host, column in found.items() if column}
+    return {host: column for host, column in by_host.items() if column}
 
 
 def _common(columns: Sequence[Mapping[int, int]]) -> list[int]:

@@ -157,8 +157,8 @@ class Timeline:
             return self.classes.tobytes()
         lengths = np.diff(column(self.ends), prepend=self.start_ns)
         other = np.uint8(spent ^ 1)
-        found: bytes = np.where(lengths < least_ns, other, self.classes).tobytes()
-        return found
+        classes: bytes = np.where(lengths < least_ns, other, self.classes).tobytes()
+        return classes
 
     # ── saved ─────────────────────────────────────────────────────────────────────────────────
 

@@ -152,8 +152,8 @@ class Held:
     def drop(self, count: int) -> None:
         for numbers in self._columns:
             del numbers[:count]
-        self.gaps = {at - count: found for at, found in self.gaps.items() if at >= count}
-        self.insides = {at - count: found for at, found in self.insides.items() if at >= count}
+        self.gaps = {at - count: pieces for at, pieces in self.gaps.items() if at >= count}
+        self.insides = {at - count: pieces for at, pieces in self.insides.items() if at >= count}
 
     def copy(self) -> Held:
         laps, steps, begins, ends, ranks, waits = (numbers[:] for numbers in self._columns)
@@ -167,13 +167,13 @@ class Held:
             return Took(self.steps.tolist(), plain, [0] * len(plain))
         if self.has_columns and abs(since_ns) < SANE_NS:
             return self._took_at_once(since_ns)
-        found = Took()
+        took = Took()
         for at, (step, begin, end) in enumerate(
             zip(self.steps, self.begins, self.ends, strict=True)
         ):
-            found.add(step, *self._took(at, since_ns, begin, end))
+            took.add(step, *self._took(at, since_ns, begin, end))
             since_ns = max(end, begin, since_ns)
-        return found
+        return took
 
     def _took(self, at: int, since_ns: int, begin_ns: int, end_ns: int) -> tuple[int, int]:
         """The step's own time, and the unclaimed time before it."""
@@ -219,8 +219,8 @@ class Held:
     def _unclaimed(self, since: Column, begins: Column) -> Column:
         np = numpy()
         waited = np.maximum(column(self.begins) - np.maximum(column(self.waits), since), 0)
-        found: Column = begins - since - waited
-        return found
+        unclaimed: Column = begins - since - waited
+        return unclaimed
 
     def _is_back_to_back(self, since_ns: int) -> bool:
         """Whether each step begins where the one before it ended, and nothing else is known."""

@@ -393,24 +393,24 @@ def _stretches(total: Sequence[int]) -> list[int]:
     ]
     base = sorted(smooth)[len(smooth) // 2]
     least = max(SLOW_FACTOR * base, base + LEAST_EXCESS_NS)
-    found: list[range] = []
+    stretches: list[range] = []
     at = 0
     while at < len(smooth):
         run = at
         while run < len(smooth) and smooth[run] > least:
             run += 1
         if run > at:
-            found.append(_trimmed(total, range(at, run), least))
+            stretches.append(_trimmed(total, range(at, run), least))
         at = max(run, at + 1)
     slow = [
         run
-        for run in found
+        for run in stretches
         if FEW <= len(run) <= LONGEST_STRETCH
         and run.start >= SETTLED
         and len(total) - run.stop >= SETTLED
         and sum(total[at] <= least for at in run) <= len(run) // 8
     ]
-    if len(found) > 2 or len(slow) != len(found):
+    if len(stretches) > 2 or len(slow) != len(stretches):
         return []  # it comes and goes, or it stays: this run is like that
     return [at for run in slow for at in run]
 

@@ -106,13 +106,13 @@ class Meetings(MutableMapping[At, Meeting]):
     """One line for each of the columns above, with room for more rows than there are."""
 
     def __getitem__(self, at: At) -> Meeting:
-        found = self.odd.get(at)
-        if found is None:
+        meeting = self.odd.get(at)
+        if meeting is None:
             row = self._row(at)
             if row is None:
                 raise KeyError(at)
-            found = self._meeting(row)
-        return found
+            meeting = self._meeting(row)
+        return meeting
 
     def __setitem__(self, at: At, meeting: Meeting) -> None:
         self._leave(at)
@@ -135,23 +135,23 @@ class Meetings(MutableMapping[At, Meeting]):
     def join(self, generation: int, stride: Stride, rank: int) -> At:
         """A rank did a step."""
         at = generation, stride.step
-        found = self.odd.get(at)
-        if found is not None:
-            found.join(stride, rank)
+        meeting = self.odd.get(at)
+        if meeting is not None:
+            meeting.join(stride, rank)
         elif not self._join_row(at, stride, rank):
-            found = self.get(at)
-            if found is None:
+            meeting = self.get(at)
+            if meeting is None:
                 self[at] = Meeting.of(stride, rank)
             else:
-                found.join(stride, rank)
-                self[at] = found
+                meeting.join(stride, rank)
+                self[at] = meeting
         return at
 
     def merge(self, at: At, meeting: Meeting) -> None:
-        found = self.get(at)
-        if found is not None:
-            found.merge(meeting)
-        self[at] = found or meeting
+        known = self.get(at)
+        if known is not None:
+            known.merge(meeting)
+        self[at] = known or meeting
 
     def join_all(self, generation: int, strides: Strides, rank: int) -> None:
         """A rank did all these steps; the same as `join` for each."""
@@ -229,11 +229,11 @@ class Meetings(MutableMapping[At, Meeting]):
         return True
 
     def _larger(self, np: Any, before: int, room: int) -> Table:
-        made: Table = np.empty((len(_NOBODY), room), np.int64)
-        made[:] = np.array(_NOBODY, np.int64)[:, None]
+        table: Table = np.empty((len(_NOBODY), room), np.int64)
+        table[:] = np.array(_NOBODY, np.int64)[:, None]
         if self.rows:
-            made[:, before : before + self.rows] = self.table[:, : self.rows]
-        return made
+            table[:, before : before + self.rows] = self.table[:, : self.rows]
+        return table
 
     # ── rows ──────────────────────────────────────────────────────────────────────────────────
 
@@ -241,8 +241,8 @@ class Meetings(MutableMapping[At, Meeting]):
         """Rows that at least one rank joined."""
         if not self.rows:
             return []
-        found: list[int] = self.table[_RANKS, : self.rows].nonzero()[0].tolist()
-        return found
+        rows: list[int] = self.table[_RANKS, : self.rows].nonzero()[0].tolist()
+        return rows
 
     def _row(self, at: At) -> int | None:
         row = at[1] - self.first
@@ -273,20 +273,20 @@ class Meetings(MutableMapping[At, Meeting]):
 
     def taken(self, until: At, most: int = BEYOND) -> list[Taken]:
         """Removes and returns the first steps, in order, up to `until`."""
-        found: list[Taken] = []
+        taken: list[Taken] = []
         odd = sorted(at for at in self.odd if at <= until)
         while most > 0:
             row = self._first_row(until)
             if row is not None and (not odd or (self.generation, self.first + row) < odd[0]):
-                found.append(self._taken_rows(row, until, odd[0] if odd else None, most))
+                taken.append(self._taken_rows(row, until, odd[0] if odd else None, most))
             elif odd:
                 at = odd.pop(0)
-                found.append(_taken(at, self.odd.pop(at)))
+                taken.append(_taken(at, self.odd.pop(at)))
             else:
                 break
-            cells = found[-1][0]
+            cells = taken[-1][0]
             most -= 1 if isinstance(cells, Cell) else len(cells)
-        return found
+        return taken
 
     def _first_row(self, until: At) -> int | None:
         if not self.rows or (self.generation, self.first) > until:

@@ -145,14 +145,14 @@ class Muster:
 
     def passed(self, present: Iterable[str]) -> At | None:
         """The step that every present rank has reached; None if one has not begun."""
-        found: At = (self.generation, BEYOND)
+        least: At = (self.generation, BEYOND)
         for key in present:
             place = self.places.get(key)
             if place is None:
                 return None
             if not place.apart and place.peak is not None:
-                found = min(found, (self.generation, place.peak))
-        return found
+                least = min(least, (self.generation, place.peak))
+        return least
 
     def copy(self) -> Muster:
         places = {key: place.copy() for key, place in self.places.items()}

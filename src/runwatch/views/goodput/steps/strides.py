@@ -133,7 +133,7 @@ class Waits:
         np = numpy()
         at, times = self._at, column(self._times)
         until = at + int(np.searchsorted(times[at:], ends[-1], "right"))
-        found: Column = begins.copy()
+        waited: Column = begins.copy()
         if until > at:
             times, rows = times[at:until], column(self._steps)[at:until] - first
             seconds = np.frombuffer(self._seconds, np.float64)[at:until]
@@ -142,9 +142,9 @@ class Waits:
             since = np.concatenate((np.array([since_ns], np.int64), ends[:-1]))
             begun = begins[rows]
             asked = begun - np.rint(seconds * 1e9).astype(np.int64)
-            found[rows] = np.minimum(np.maximum(asked, since[rows]), begun)
+            waited[rows] = np.minimum(np.maximum(asked, since[rows]), begun)
         self._go_on(until)
-        return found
+        return waited
 
     def _are_plain(self, rows: Column, times: Column, seconds: Any, ends: Column) -> bool:
         """Whether each step has at most one wait, recorded at its end or soon after, with sane

@@ -208,17 +208,17 @@ class Track:
         """The lap of a step that begins now."""
         return self.lap + (self._last is not None and step <= self._last)
 
-    def strides(self, found: Strides) -> None:
+    def strides(self, steps: Strides) -> None:
         """Takes many steps that begin and end, while it `is_between`: more than are kept back."""
-        self.lap, self._last, self._closed, self._floor = found.lap, found.last, False, 0
-        self._begin = int(found.begins[-1])
-        self.since_ns = self.now_ns = self._turned = int(found.ends[-1])
-        self.steps += len(found)
-        self.own_ns += int((found.ends - found.begins).sum())
-        whole = found.behind(self._done)
+        self.lap, self._last, self._closed, self._floor = steps.lap, steps.last, False, 0
+        self._begin = int(steps.begins[-1])
+        self.since_ns = self.now_ns = self._turned = int(steps.ends[-1])
+        self.steps += len(steps)
+        self.own_ns += int((steps.ends - steps.begins).sum())
+        whole = steps.behind(self._done)
         if whole is None:
             self.flush()
-            whole = found
+            whole = steps
         kept = len(whole) - LATE_STEPS
         self._done = list(whole.between(kept, len(whole)).each())
         whole = whole.between(0, kept)
@@ -433,6 +433,6 @@ class Track:
             setattr(track, name, [tuple(item) for item in state[name]])
         track._open = [_Open(*span) for span in state["_open"]]
         for lap, step, since, begin, end, *pieces in state["_done"]:
-            gap, inside = ([tuple(piece) for piece in found] for found in pieces)
+            gap, inside = ([tuple(piece) for piece in some] for some in pieces)
             track._done.append(Stride(lap, step, since, begin, end, gap, inside))
         return track
