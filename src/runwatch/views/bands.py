@@ -1,4 +1,4 @@
-"""What all series of a metric did together, bucket by bucket; and spans, made of their edges."""
+"""Draws all series of a metric as one band, bucket by bucket; and pairs the edges of spans."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from runwatch.record import BEGIN
 from runwatch.rows import Curve, SeriesRow, SpanRow
 
 About = Literal["run", "process", "device", "host"]
-"""Whose numbers they are: what the program logged, or what was seen of it and around it."""
+"""What the numbers describe: what the program logged, or what was measured of the process, its
+devices or its host."""
 Floats = npt.NDArray[np.float64]
 _DIGITS: Final = 7
 
 
 class Band(NamedTuple):
-    """None where nothing was recorded."""
+    """A bucket without a point holds None."""
 
     minimum: list[float | None]
     maximum: list[float | None]
@@ -66,7 +67,7 @@ def _floats(values: Sequence[float | None]) -> Floats:
 
 
 def _listed(values: Floats, absent: npt.NDArray[np.bool_]) -> list[float | None]:
-    """Rounded to what can be seen: it makes the answer half as long."""
+    """Seven digits are all that a chart can show; rounding halves the answer."""
     sizes = np.abs(np.where(absent | (values == 0), 1.0, values))
     places = _DIGITS - 1 - np.floor(np.log10(sizes))
     scale = 10.0 ** np.clip(places, -300, 300)
@@ -80,16 +81,16 @@ def _listed(values: Floats, absent: npt.NDArray[np.bool_]) -> list[float | None]
 
 
 def paired(edges: Iterable[SpanRow], start_ns: int | None) -> list[SpanPair]:
-    """Begins and ends put together.  An end without a begin has begun before the window."""
+    """Pairs begins with ends.  A span whose begin is missing began before the window."""
     begun: dict[tuple[str, str, int], SpanRow] = {}
-    found: list[SpanPair] = []
+    pairs: list[SpanPair] = []
     for edge in edges:
         key = edge.journal, edge.name, edge.span
         if edge.edge == BEGIN:
             begun[key] = edge
         elif (begin := begun.pop(key, None)) is not None:
-            found.append(SpanPair(begin, begin.time_ns, edge.time_ns))
+            pairs.append(SpanPair(begin, begin.time_ns, edge.time_ns))
         elif start_ns is not None:
-            found.append(SpanPair(edge, start_ns, edge.time_ns))
-    found += [SpanPair(begin, begin.time_ns, None) for begin in begun.values()]
-    return sorted(found, key=lambda pair: (pair.start_ns, pair.row.rank))
+            pairs.append(SpanPair(edge, start_ns, edge.time_ns))
+    pairs += [SpanPair(begin, begin.time_ns, None) for begin in begun.values()]
+    return sorted(pairs, key=lambda pair: (pair.start_ns, pair.row.rank))

@@ -1,4 +1,4 @@
-"""What a run was told and what it ran on, merged from the config events of all its processes."""
+"""The settings of a run and what it ran on, merged from the config events of all its processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Configs:
 
 
 def merge_configs(events: Iterable[EventRow]) -> Configs:
-    """Newest wins, key by key in each part; at equal times the lower rank has the last word."""
+    """The newest value of each key wins.  At equal times the lower rank's value wins."""
     parts: dict[str, dict[str, Any]] = {part: {} for part in PARTS}
     configs = [event for event in events if event.kind == Config.KIND]
     for event in sorted(configs, key=lambda event: (event.time_ns, -event.rank)):

@@ -1,7 +1,7 @@
-"""How every accelerator stands now, and what hurts.
+"""The state of every accelerator now, and its troubles.
 
-A device is what its newest samples and its recent notices say.  It keeps its identity (the
-board's own, where it has one) through changes of owner, restarts of its agent and renumbering.
+A device's newest samples and recent notices tell its state.  A device keeps its identity (the
+board's own, where it has one) when its owner changes, its agent restarts or it gets another number.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ NOTICES: Final = (
     DeviceLost.KIND, DeviceAdded.KIND, DeviceUnreadable.KIND, GpuXid.KIND, CollectorStuck.KIND,
     CollectorResumed.KIND, AgentEnd.KIND,
 )  # fmt: skip
-"""The events that tell something of devices."""
+"""The events that say something about devices."""
 
 SILENT_SECONDS: Final = 30.0
 FRESH_SECONDS: Final = 60.0
-"""A number that is so much older than its device's newest is no longer true: whoever wrote it has
-stopped to.  Some are read only every 30 s."""
+"""A number is out of date when it is this much older than its device's newest: its writer has
+stopped.  Some numbers are read only every 30 s."""
 XID_SECONDS: Final = 3600.0
-"""For so long an error hurts; after that it is only told."""
+"""An error counts as a trouble for this long.  Later it is only shown."""
 FULL_PERCENT: Final = 95.0
 IDLE_PERCENT: Final = 5.0
 _SAME_MOMENT_NS: Final = 5 * 10**9
@@ -103,16 +103,16 @@ _FLAGS: Final = {
 }
 _ECC: Final = "gpu_ecc_errors_total"
 METRICS: Final = (*_NUMBERS, *_FLAGS, _ECC)
-"""What a device is made of."""
+"""All metrics that a device's state is read from."""
 _METRICS: Final = frozenset(METRICS)
 TELLING: Final = tuple(
     metric
     for metric, name in _NUMBERS.items()
     if name.startswith(("sm_", "dram_", "power_limit", "temperature", "memory_temp", "memory_clo"))
 )
-"""Those that are only told …"""
+"""Metrics that are only shown."""
 JUDGING: Final = tuple(metric for metric in METRICS if metric not in TELLING)
-"""… and those that say what hurts, or go into totals."""
+"""Metrics that tell troubles or go into totals."""
 
 
 class Trouble(NamedTuple):
@@ -127,9 +127,9 @@ class Xid(NamedTuple):
     meaning: str
 
 
-@dataclass(slots=True)  # not frozen: that makes making them, by the thousand, three times as dear
+@dataclass(slots=True)  # not frozen: thousands are made, and a frozen one takes three times as long
 class Device:
-    """One accelerator.  A number is None when it was not read of late: absent is not zero."""
+    """One accelerator.  A number is None when it was not read recently: absent is not zero."""
 
     host: str
     device: str
@@ -137,7 +137,7 @@ class Device:
     name: str
     uuid: str
     run: RunId
-    """Whose it is; empty when it is nobody's, or several runs'."""
+    """The run that holds it; empty when no run does, or several do."""
     run_name: str
     rank: int | None
     state: State
@@ -145,7 +145,7 @@ class Device:
     """Of its newest sample."""
     age_seconds: float | None
     heard_ns: int
-    """When there was last any word of it, an notice included."""
+    """When a sample or a notice of it last came."""
     utilization_percent: float | None = None
     tensor_percent: float | None = None
     sm_activity_percent: float | None = None
@@ -172,22 +172,22 @@ class Device:
 # ── finding them ───────────────────────────────────────────────────────────────────────────────
 
 Key = tuple[str, str]
-"""Host, and what tells a device from the host's others."""
+"""The host, and a name that no other device of the host has."""
 
 
 def key_of(row: SeriesRow) -> Key:
-    """The board's own identity; else its name, which two clients of one host may both give."""
+    """The board's own identity; else its name, which two clients of one host may both use."""
     labels = row.labels
     return row.host, labels.get("uuid") or labels.get("client", "") + row.device
 
 
 def count_devices(series: Iterable[SeriesRow]) -> int:
-    """How many devices these tell of."""
+    """How many devices these series describe."""
     return len({key_of(row) for row in series if row.device and row.metric in _METRICS})
 
 
 @dataclass(slots=True)
-class _Found:
+class _Heard:
     """All that was heard of one device."""
 
     row: SeriesRow | None = None
@@ -195,9 +195,9 @@ class _Found:
     numbers: dict[str, float] = field(default_factory=dict)
     flags: dict[str, float] = field(default_factory=dict)
     times_ns: dict[str, int] = field(default_factory=dict)
-    """Of both."""
+    """Of numbers and flags."""
     notices: dict[str, EventRow] = field(default_factory=dict)
-    """Kind -> the newest."""
+    """Kind -> the newest notice of it."""
 
 
 class _Host(NamedTuple):
@@ -208,10 +208,10 @@ class _Host(NamedTuple):
 
 
 class Board:
-    """Add samples (of METRICS) and then notices (of NOTICES); ask for devices."""
+    """Add samples (of METRICS), then notices (of NOTICES); then ask for devices."""
 
     def __init__(self) -> None:
-        self._found: dict[Key, _Found] = {}
+        self._heard: dict[Key, _Heard] = {}
         self._hosts: dict[str, _Host] = {}
 
     def add(self, samples: Iterable[tuple[SeriesRow, Latest]]) -> None:
@@ -219,15 +219,15 @@ class Board:
             self.add_metric(metric, of_metric)
 
     def add_metric(self, metric: str, samples: Iterable[tuple[SeriesRow, Latest]]) -> None:
-        """One long loop: a cluster has tens of thousands of these."""
-        found, is_number = self._found, metric in _NUMBERS
+        """One long loop, because a cluster has tens of thousands of samples."""
+        heard_of, is_number = self._heard, metric in _NUMBERS
         known = _NUMBERS.get(metric) or _FLAGS.get(metric)
         for row, (_, time_ns, _, value) in samples:
             labels = row.labels
             key = (row.host, labels.get("uuid") or labels.get("client", "") + row.device)
-            heard = found.get(key)
+            heard = heard_of.get(key)
             if heard is None:
-                heard = found[key] = _Found()
+                heard = heard_of[key] = _Heard()
             if time_ns > heard.newest_ns:
                 heard.newest_ns, heard.row = time_ns, row
             name = known or labels.get("errors", "")
@@ -245,16 +245,17 @@ class Board:
             if not notice.device:
                 continue
             key = (event.host, notice.uuid or notice.device)
-            heard = self._found.get(key) or (None if notice.uuid else by_name.get(key))
+            heard = self._heard.get(key) or (None if notice.uuid else by_name.get(key))
             if heard is None:
-                heard = self._found[key] = _Found()
-            # Of what cannot be read only a whole device counts: one number less is no trouble.
+                heard = self._heard[key] = _Heard()
+            # A missing number is no trouble.  A device that cannot be read at all is one.
             if event.kind != DeviceUnreadable.KIND or notice.metric == "device":
                 heard.notices[event.kind] = event
 
-    def _by_name(self) -> dict[Key, _Found]:
-        """For who could not ask a device for its identity; of two the one heard of last."""
-        newest_last = sorted(self._found.values(), key=lambda heard: heard.newest_ns)
+    def _by_name(self) -> dict[Key, _Heard]:
+        """For notices without the device's identity.  Of two devices, the one heard of last
+        counts."""
+        newest_last = sorted(self._heard.values(), key=lambda heard: heard.newest_ns)
         return {(h.row.host, h.row.device): h for h in newest_last if h.row is not None}
 
     def devices(
@@ -265,17 +266,17 @@ class Board:
         name_of: Callable[[RunId], str] = str,
         clock_offset_ns: Mapping[str, int] | None = None,
     ) -> dict[Key, Device]:
-        """`name_of` a run; `clock_offset_ns`: how far a host's clock is ahead of `now_ns`'s."""
+        """`name_of` names a run; `clock_offset_ns`: how far a host's clock is ahead of `now_ns`."""
         offsets, hosts, unheard = clock_offset_ns or {}, self._hosts, _Host()
         return {
             key: _device(
                 key[0],
-                self._found[key],
+                self._heard[key],
                 hosts.get(key[0], unheard),
                 now_ns + offsets.get(key[0], 0),
                 name_of,
             )
-            for key in (self._found if only is None else only)
+            for key in (self._heard if only is None else only)
         }
 
 
@@ -298,7 +299,7 @@ def _hosts(in_order: Iterable[EventRow]) -> dict[str, _Host]:
 
 
 def _device(
-    host: str, heard: _Found, of_host: _Host, now_ns: int, name_of: Callable[[RunId], str]
+    host: str, heard: _Heard, of_host: _Host, now_ns: int, name_of: Callable[[RunId], str]
 ) -> Device:
     row, newest = heard.row, None
     if heard.notices:
@@ -334,10 +335,10 @@ def _device(
     )
 
 
-def _state(heard: _Found, host: _Host, now_ns: int) -> State:
+def _state(heard: _Heard, host: _Host, now_ns: int) -> State:
     lost, added = heard.notices.get(DeviceLost.KIND), heard.notices.get(DeviceAdded.KIND)
     added_ns = added.time_ns if added else 0
-    # A new agent says nothing of its return; its samples do.
+    # A new agent does not announce the device's return; its samples show it.
     if lost and lost.time_ns > max(added_ns, heard.newest_ns - _SAME_MOMENT_NS):
         return "lost"
     last_ns = max(heard.newest_ns, added_ns)
@@ -346,8 +347,8 @@ def _state(heard: _Found, host: _Host, now_ns: int) -> State:
     return "ended" if host.ended_ns > last_ns - _SAME_MOMENT_NS else "silent"
 
 
-def _current(heard: _Found, state: State) -> tuple[dict[str, float], dict[str, float]]:
-    """Numbers and flags that hold now."""
+def _current(heard: _Heard, state: State) -> tuple[dict[str, float], dict[str, float]]:
+    """The numbers and flags that are true now."""
     numbers, flags, times = heard.numbers, heard.flags, heard.times_ns
     if state != "reporting":
         return {name: numbers[name] for name in _LASTING if name in numbers}, {}
@@ -362,9 +363,9 @@ def _current(heard: _Found, state: State) -> tuple[dict[str, float], dict[str, f
 
 
 def _mask(flags: Mapping[str, float]) -> int:
-    told = flags.get("reasons")
-    if told is not None:
-        return int(told)
+    bits = flags.get("reasons")
+    if bits is not None:
+        return int(bits)
     return (
         _THERMAL * bool(flags.get("thermal"))
         | _HARDWARE * bool(flags.get("hardware"))
@@ -382,17 +383,17 @@ def _count(value: float | None) -> int | None:
 
 
 def _xid(event: EventRow | None) -> Xid | None:
-    told = None if event is None else GpuXid.of(event.body)
-    if event is None or told is None or told.xid is None:
+    notice = None if event is None else GpuXid.of(event.body)
+    if event is None or notice is None or notice.xid is None:
         return None
-    return Xid(told.xid, event.time_ns, told.meaning)
+    return Xid(notice.xid, event.time_ns, notice.meaning)
 
 
 # ── what hurts ─────────────────────────────────────────────────────────────────────────────────
 
 
 def _troubles(
-    heard: _Found,
+    heard: _Heard,
     host: _Host,
     state: State,
     numbers: Mapping[str, float],
@@ -421,7 +422,7 @@ def _troubles(
         yield Trouble("idle", "idle while its run goes on")
 
 
-def _absence(heard: _Found, host: _Host, state: State) -> Iterator[Trouble]:
+def _absence(heard: _Heard, host: _Host, state: State) -> Iterator[Trouble]:
     if state == "lost":
         lost = heard.notices[DeviceLost.KIND]
         why = DeviceNotice.of(lost.body).why or ""
@@ -436,7 +437,7 @@ def _absence(heard: _Found, host: _Host, state: State) -> Iterator[Trouble]:
 
 
 def _memory_errors(flags: Mapping[str, float]) -> Iterator[Trouble]:
-    """Corrected ones are what the correction is for."""
+    """Corrected errors are no trouble: correction is there for them."""
     if flags.get("remapping_failed"):
         yield Trouble("memory_errors", "a bad memory row cannot be replaced")
     elif flags.get("remapping_pending"):
@@ -452,7 +453,7 @@ _RANK: Final = {hurt: place for place, hurt in enumerate(HURTS)}
 
 
 def how_bad(device: Device) -> int:
-    """0 is the worst; what has ended comes last."""
+    """0 is the worst; devices that have ended come last."""
     if device.troubles:
         return _RANK[device.troubles[0].hurt]
     return len(HURTS) + (device.state == "ended")
@@ -473,8 +474,8 @@ def _place(device: Device) -> Any:
 
 def _most_first(value: Callable[[Device], float | None]) -> Callable[[Device], Any]:
     def key(device: Device) -> Any:
-        found = value(device)
-        return (0, -found) if found is not None else (1, 0.0)
+        number = value(device)
+        return (0, -number) if number is not None else (1, 0.0)
 
     return key
 
@@ -490,24 +491,24 @@ _ORDERS: Final[dict[str, Callable[[Device], Any]]] = {
 }
 ORDERS: Final = tuple(_ORDERS)
 TELLING_ORDERS: Final = ("temperature",)
-"""Those that need more than JUDGING."""
+"""Orders that need more metrics than JUDGING."""
 
 
-def ordered(found: Mapping[Key, Device], order: str = "hurt") -> list[Key]:
-    """Then by host and index."""
-    in_place = sorted(found, key=lambda key: _place(found[key]))
-    return sorted(in_place, key=lambda key: _ORDERS[order](found[key]))
+def ordered(devices: Mapping[Key, Device], order: str = "hurt") -> list[Key]:
+    """Devices of equal place are in order of host and index."""
+    in_place = sorted(devices, key=lambda key: _place(devices[key]))
+    return sorted(in_place, key=lambda key: _ORDERS[order](devices[key]))
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Over the devices that report; means over those that have the number."""
+    """Counts over all devices; sums and means over those that report the number."""
 
     devices: int
     reporting: int
     hosts: int
     hurting: Mapping[Hurt, int]
-    """By what hurts a device most."""
+    """By each device's worst trouble."""
     utilization_percent: float | None
     tensor_percent: float | None
     memory_used_bytes: float | None
@@ -516,14 +517,14 @@ class Totals:
 
 
 def totals(devices: Iterable[Device]) -> Totals:
-    found = list(devices)
-    here = [device for device in found if device.state == "reporting"]
-    hurting = Counter(device.troubles[0].hurt for device in found if device.troubles)
+    known = list(devices)
+    here = [device for device in known if device.state == "reporting"]
+    hurting = Counter(device.troubles[0].hurt for device in known if device.troubles)
     sized = [device for device in here if device.memory_used_bytes is not None]
     return Totals(
-        devices=len(found),
+        devices=len(known),
         reporting=len(here),
-        hosts=len({device.host for device in found}),
+        hosts=len({device.host for device in known}),
         hurting={hurt: hurting[hurt] for hurt in HURTS if hurting[hurt]},
         utilization_percent=_mean(device.utilization_percent for device in here),
         tensor_percent=_mean(device.tensor_percent for device in here),

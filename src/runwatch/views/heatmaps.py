@@ -35,7 +35,7 @@ def index_of(row: SeriesRow) -> str:
 
 
 def grouped(devices: int, most: int) -> list[int]:
-    """The row of each device; rows hold as many neighbours as each other, give or take one."""
+    """The row of each device.  The rows hold equally many neighbours, give or take one."""
     return [place if devices <= most else place * most // devices for place in range(devices)]
 
 
@@ -44,19 +44,19 @@ class Scale:
     low: float | None
     high: float | None
 
-    def levels(self, found: Floats) -> bytes:
+    def levels(self, values: Floats) -> bytes:
         if self.low is None or self.high is None:
-            return bytes(found.size)
+            return bytes(values.size)
         width = (self.high - self.low) or 1.0
-        levels = 1 + np.rint(np.clip((found - self.low) / width, 0, 1) * 254)
+        levels = 1 + np.rint(np.clip((values - self.low) / width, 0, 1) * 254)
         return np.where(np.isnan(levels), 0, levels).astype(np.uint8).tobytes()
 
 
-def scale_of(found: Floats, unit: str) -> Scale:
-    """A percentage is always seen against 0 to 100, so that pictures can be compared."""
-    if np.isnan(found).all():
+def scale_of(values: Floats, unit: str) -> Scale:
+    """The scale of a percentage is always 0 to 100, so that pictures can be compared."""
+    if np.isnan(values).all():
         return Scale(None, None)
-    low, high = float(np.nanmin(found)), float(np.nanmax(found))
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
     if unit in PERCENT and low >= 0 and high <= 100:
         low, high = 0.0, 100.0
     return Scale(low, high)

@@ -1,6 +1,6 @@
-"""How a process stands: its own last word and what its agent saw, combined.
+"""The state of a process: what the process said last, combined with what its agent saw.
 
-The rules, in their order, are in `_state`.  Nothing else in the product decides a state.
+`_state` has the rules in their order.  Nothing else in the product decides a state.
 """
 
 from __future__ import annotations
@@ -25,31 +25,32 @@ LIFE_KINDS: Final = (
 )  # fmt: skip
 """The events that `process_states` reads."""
 
-# After `run_end` a closing journal may add a word about itself, and the process waits for all of it
-# to be sent, for five seconds at most; that is no sign of life.
+# After `run_end` a closing journal may still add records.  The process then waits up to five
+# seconds until all are sent.  Such records are no sign of life.
 _LAST_WORDS_NS: Final = 7_000_000_000
 
 UNSEEN: Final = "ended normally as far as is known: nobody saw its exit code"
 
-# What launchers send to those that are left when one has failed.
+# Launchers send these to the remaining ranks when one has failed.
 _ASKED_TO_GO: Final = ("SIGTERM", "SIGINT", "SIGHUP")
 
 Key = tuple[JournalId, RunId]
 
 
 def heirs(rows: Iterable[ProcessRow], forks: Iterable[EventRow]) -> dict[JournalId, ProcessRow]:
-    """Which child goes on for a process that ended: a program that puts itself into the background
-    leaves a child with a session of its own.  Of several children, the one heard of last."""
-    told = {event.journal: Fork.of(event.body) for event in forks}
+    """The child that goes on for each process that ended.  A program that puts itself into the
+    background leaves a child with a session of its own.  Of several children, the one heard of last
+    counts."""
+    forked = {event.journal: Fork.of(event.body) for event in forks}
     children = {row.journal: row for row in rows if row.role == "child"}
-    detached = {journal for journal, fork in told.items() if fork.detached}
+    detached = {journal for journal, fork in forked.items() if fork.detached}
     heirs: dict[JournalId, ProcessRow] = {}
     for journal in detached & children.keys():
-        parent = JournalId(told[journal].parent_journal)
-        for _ in range(len(told)):  # the parent may be a child itself; a wrong record may be a ring
+        parent = JournalId(forked[journal].parent_journal)
+        for _ in range(len(forked)):  # the parent may be a child too; a wrong record may be a ring
             if parent not in children:
                 break
-            parent = JournalId(told[parent].parent_journal if parent in told else "")
+            parent = JournalId(forked[parent].parent_journal if parent in forked else "")
         known, child = heirs.get(parent), children[journal]
         if parent and (known is None or known.last_ns < child.last_ns):
             heirs[parent] = child
@@ -57,25 +58,25 @@ def heirs(rows: Iterable[ProcessRow], forks: Iterable[EventRow]) -> dict[Journal
 
 
 class End(NamedTuple):
-    """A process's last word about a run, and when it was said."""
+    """What a process said when it ended its run, and when."""
 
     time_ns: int
-    told: RunEnd
+    event: RunEnd
 
 
 class Exit(NamedTuple):
     """How a process ended, as its agent saw it."""
 
     time_ns: int
-    told: ProcessExit
+    event: ProcessExit
 
     @property
     def lived_until_ns(self) -> int:
-        return self.time_ns if self.told.lived_ns is None else self.told.lived_ns
+        return self.time_ns if self.event.lived_ns is None else self.event.lived_ns
 
     @property
     def signal(self) -> str | None:
-        number = self.told.signal
+        number = self.event.signal
         if isinstance(number, str) or not number:
             return number or None
         try:
@@ -86,15 +87,15 @@ class Exit(NamedTuple):
     @property
     def fault(self) -> str:
         """The signal of the fault whose stacks the process wrote itself; "" if it wrote none."""
-        return self.told.fault or ""
+        return self.event.fault or ""
 
     @property
     def is_explained(self) -> bool:
-        return self.signal is not None or self.told.code is not None or bool(self.fault)
+        return self.signal is not None or self.event.code is not None or bool(self.fault)
 
 
 def said_done(end: End | None) -> bool | None:
-    return end.told.done if end is not None and end.told.is_completed else False
+    return end.event.done if end is not None and end.event.is_completed else False
 
 
 # ── what is known of the processes ─────────────────────────────────────────────────────────────
@@ -102,15 +103,15 @@ def said_done(end: End | None) -> bool | None:
 
 @dataclass(slots=True)
 class Evidence:
-    """What is known about the life of the processes asked for."""
+    """All that is known about the lives of these processes."""
 
     starts: dict[Key, list[int]] = field(default_factory=lambda: defaultdict(list))
     first_words: dict[Key, RunStart] = field(default_factory=dict)
-    """What each process told when it began first."""
+    """What each process said when it first began."""
     ends: dict[Key, list[End]] = field(default_factory=lambda: defaultdict(list))
     exits: dict[JournalId, Exit] = field(default_factory=dict)
     queues: dict[JournalId, tuple[int, JobQueued]] = field(default_factory=dict)
-    """What a scheduler told first of its job, and when."""
+    """The first word of a scheduler about each job, and when it came."""
     alive: frozenset[JournalId] = frozenset()
     gone: frozenset[JournalId] = frozenset()
     forks: list[EventRow] = field(default_factory=list)
@@ -132,9 +133,9 @@ class Evidence:
             self.forks.append(event)
 
     def _add_exit(self, exit: Exit) -> None:
-        journal = JournalId(exit.told.journal)
+        journal = JournalId(exit.event.journal)
         known = self.exits.get(journal)
-        # An agent that was restarted may say "gone" after its predecessor said "SIGKILL".
+        # A restarted agent may say "gone" after its predecessor said "SIGKILL".
         if known is None or not known.is_explained and exit.is_explained:
             self.exits[journal] = exit
 
@@ -151,7 +152,7 @@ class Evidence:
         return self.first_words.get((row.journal, row.run)) or RunStart()
 
     def queued_at_ns(self, row: ProcessRow) -> int | None:
-        """What the process says itself comes first: somebody may have told it better."""
+        """The process's own word comes first: its user may know better than the scheduler."""
         own = self.start(row).queued_at_ns
         return self._queue(row).queued_at_ns if own is None else own
 
@@ -162,11 +163,11 @@ class Evidence:
         return self.queues[row.journal][1] if row.journal in self.queues else JobQueued()
 
     def end(self, row: ProcessRow) -> End | None:
-        """Its last word, unless it opened the run again after that; `finish()` is decisive."""
+        """The process's last word, unless it opened the run again later.  `finish()` decides."""
         key = row.journal, row.run
         reopened = max(self.starts.get(key, [row.start_ns]))
         ends = [end for end in self.ends.get(key, ()) if end.time_ns >= reopened]
-        explicit = [end for end in ends if end.told.explicit]
+        explicit = [end for end in ends if end.event.explicit]
         if explicit:
             return min(explicit, key=lambda end: end.time_ns)
         return max(ends, key=lambda end: end.time_ns, default=None)
@@ -187,7 +188,7 @@ class Ending:
 
 
 def ending(row: ProcessRow, evidence: Evidence, now_ns: int, window_ns: int) -> tuple[Ending, int]:
-    """How it stands, and when it was last heard of."""
+    """The state of the process, and when it was last heard of."""
     last_ns = max(row.last_ns, row.start_ns)
     if row.journal in evidence.alive:
         last_ns = max(last_ns, now_ns)
@@ -202,15 +203,15 @@ def _state(
     end: End | None, process_exit: Exit | None, last_ns: int, recent: bool, gone: bool
 ) -> Ending:
     """The rules, strongest first."""
-    if end is not None and end.told.explicit:
+    if end is not None and end.event.explicit:
         return _from_run_end(end)
     if process_exit is not None and process_exit.signal is not None:
         return _from_signal(process_exit)
-    if process_exit is not None and process_exit.told.code is not None:
+    if process_exit is not None and process_exit.event.code is not None:
         return _from_exit_code(end, process_exit)
     if end is not None:
-        # The interpreter said goodbye.  Should the process live on (an exit handler that hangs,
-        # a thread that still trains), it says or its agent says so afterwards.
+        # The interpreter ended.  The process may live on: an exit handler hangs, or a thread still
+        # trains.  Then later records, or its agent, show it.
         lives_on = recent and process_exit is None and last_ns > end.time_ns + _LAST_WORDS_NS
         return Ending("running") if lives_on else _from_run_end(end)
     if process_exit is not None and (fault := process_exit.fault):
@@ -224,38 +225,38 @@ def _state(
 
 
 def _from_run_end(end: End) -> Ending:
-    told, exception, reason = end.told, end.told.exception_text, end.told.reason or ""
-    if exception and not told.explicit:
-        if told.status == "killed":  # Ctrl-C
+    event, exception, reason = end.event, end.event.exception_text, end.event.reason or ""
+    if exception and not event.explicit:
+        if event.status == "killed":  # Ctrl-C
             return Ending("killed", f"interrupted ({exception})", end.time_ns)
         return Ending("failed", exception, end.time_ns)
-    if told.status == "failed":
+    if event.status == "failed":
         return Ending("failed", reason or exception or "said it failed", end.time_ns)
-    if told.status == "killed":
+    if event.status == "killed":
         return Ending("killed", reason or "said it was killed", end.time_ns)
-    return Ending("completed", reason or ("" if told.explicit else UNSEEN), end.time_ns)
+    return Ending("completed", reason or ("" if event.explicit else UNSEEN), end.time_ns)
 
 
 def _from_signal(process_exit: Exit) -> Ending:
-    name, fault, told = process_exit.signal, process_exit.fault, process_exit.told
+    name, fault, event = process_exit.signal, process_exit.fault, process_exit.event
     reason = f"killed by {name}"
     if fault and fault != name:
-        # The first is the cause.  The second came while stacks of running threads were read.
+        # The first signal is the cause.  The second came while stacks of running threads were read.
         name, reason = fault, f"killed by {fault} (then {name} while its stacks were written)"
-    if told.oom:
+    if event.oom:
         reason += ", out of memory"
-    if told.core_dumped:
+    if event.core_dumped:
         reason += ", core dumped"
     time_ns = process_exit.time_ns
     lived_ns = time_ns if name in _ASKED_TO_GO else process_exit.lived_until_ns
-    return Ending("killed", reason, time_ns, None, name, bool(told.oom), lived_ns)
+    return Ending("killed", reason, time_ns, None, name, bool(event.oom), lived_ns)
 
 
 def _from_exit_code(end: End | None, process_exit: Exit) -> Ending:
-    code, time_ns = process_exit.told.code, process_exit.time_ns
-    exception = end.told.exception_text if end else ""
+    code, time_ns = process_exit.event.code, process_exit.time_ns
+    exception = end.event.exception_text if end else ""
     if not code and not exception:
-        return Ending("completed", (end.told.reason or "") if end else "", time_ns, code)
+        return Ending("completed", (end.event.reason or "") if end else "", time_ns, code)
     reason = f"{exception} (exit code {code})" if exception else f"exit code {code}"
     lived_ns = end.time_ns if end and exception else process_exit.lived_until_ns
     return Ending("failed", reason, time_ns, code, lived_ns=lived_ns)

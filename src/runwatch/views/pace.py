@@ -1,7 +1,7 @@
 """How long a step may take before a person would say that the run stands still.
 
-One rule, for whoever watches a run that goes on (`diagnosis/progress.py`) and for whoever accounts
-for its time afterwards (`goodput/`): a pause is a stall when it is longer than `stall_ns` says.
+There is one rule: a pause longer than `stall_ns` is a stall.  `diagnosis/progress.py` applies it
+while a run goes on, `goodput/` when the time is accounted for afterwards.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 PAUSE_MARGIN: Final = 1.5
-"""A pause that went well may take this much longer the next time."""
+"""A pause may last this much longer than the longest one after which the run went on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,29 +18,30 @@ class Limits:
     """How long is too long."""
 
     factor: float = 5.0
-    """Times the usual."""
+    """A pause may be this many times the usual step."""
     floor_seconds: float = 10.0
-    """Never less, however short the steps are."""
+    """A pause may always be this long, however short the steps are."""
     span_floor_seconds: float = 600.0
-    """The same for spans that are known to take long, or were never seen to end."""
+    """The same for spans that are known to take long, and for spans that were never seen to end."""
     start_seconds: float = 900.0
-    """Until a rank has taken three steps."""
+    """The limit until a rank has taken three steps."""
     silence_seconds: float = 45.0
-    """A rank that is known to send heartbeats and sends none is out of reach, not stalled."""
+    """A rank that is known to send heartbeats is out of reach, not stalled, after this long
+    without."""
     doubt_seconds: float = 60.0
-    """So long a stall whose stacks do not decide is left in doubt (`severity.py`)."""
+    """A stall whose stacks do not decide is in doubt for this long (`severity.py`)."""
     patience_seconds: float = 600.0
-    """So long a compile, a checkpoint, an evaluation or anything else at work may take."""
+    """A compile, a checkpoint, an evaluation or other work may take this long."""
 
 
 LIMITS: Final = Limits()
 
 
 def stall_ns(usual_ns: int, longest_pause_ns: int = 0, limits: Limits = LIMITS) -> int:
-    """From one progress to the next, with no span open: what is longer is a stall.
+    """The limit from one step to the next while no span is open.  A longer pause is a stall.
 
-    `usual_ns` is what a step of this run usually takes at most; `longest_pause_ns` the longest of
-    its pauses after which it went on.
+    `usual_ns` is the most that a step of this run usually takes.  `longest_pause_ns` is the longest
+    pause after which the run went on.
     """
     pause_ns = min(longest_pause_ns * PAUSE_MARGIN, nanoseconds(limits.span_floor_seconds))
     return int(max(nanoseconds(limits.floor_seconds), limits.factor * usual_ns, pause_ns))

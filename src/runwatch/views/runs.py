@@ -1,6 +1,6 @@
-"""How processes, attempts and runs stand, read from what was recorded about them.
+"""The states of processes, attempts and runs, read from what was recorded about them.
 
-`life.py` says how one process stands.
+`life.py` decides the state of one process.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from runwatch.views.times import to_the_second
 
 ALIVE_WINDOW_SECONDS: Final = 30.0
 
-# Who is heard of so long after a process began, and began before it, goes on beside it.
+# A rank that began before a process, and is still heard of this long after, goes on beside it.
 _GOES_ON_NS: Final = 10_000_000_000
 
 _TICK_NS: Final = 10_000_000
-# A program has begun to record within this time of its own start, as a rule: less is no clock.
+# A program usually records within this time of its own start: a smaller difference is no clock
+# change.
 _STARTING_NS: Final = 30_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessState:
-    """One process's part in one run, and how it stands."""
+    """One process's part in one run, and its state."""
 
     journal: JournalId
     run: RunId
@@ -44,26 +45,26 @@ class ProcessState:
     started_ns: int
     ended_ns: int | None
     last_ns: int
-    """When it was last heard of."""
+    """When the process was last heard of."""
     exit_code: int | None = None
     signal: str | None = None
     out_of_memory: bool = False
     ahead_ns: int = 0
-    """How far the clock of its host had been moved since the run's first process there began."""
+    """How far its host's clock was moved since the run's first process there began."""
     done: bool | None = False
-    """It said that it had done all there was to do, which exit code 0 does not say; None: it came
-    to the end of its `with` block, as a program also does that is told to stop."""
+    """The process said that all its work was done, which exit code 0 does not say.  None: its
+    `with` block ended, which also happens when a program is told to stop."""
     lived_ns: int | None = None
-    """It surely lived until then: who went down first is told by this, since `ended_ns` is when
-    its agent found it gone, and a busy agent finds several gone at once."""
+    """The process surely lived until then.  This tells which rank went down first.  `ended_ns` does
+    not: a busy agent finds several processes gone at once."""
     user: str = ""
-    """Whose it is, as it said itself."""
+    """The user, as the process named them."""
     queued_at_ns: int | None = None
-    """From when on its job was wanted, where somebody told it: the process, or a scheduler."""
+    """Since when the job was wanted, where the process or a scheduler said so."""
     granted_at_ns: int | None = None
-    """When its job had its machines, as a scheduler told."""
+    """When the job got its machines, as a scheduler said."""
     born_ns: int = 0
-    """When the process began, by its own clock; it may open a run later."""
+    """When the process began, by its own clock.  It may open a run later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class AttemptSummary:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """A run as its newest attempt leaves it; `started_ns` is that of its first attempt."""
+    """A run, in the state of its newest attempt; `started_ns` is that of its first attempt."""
 
     run: RunId
     name: str
@@ -98,7 +99,7 @@ class RunSummary:
     processes: Mapping[State, int]
     """How many processes of the newest attempt are in each state."""
     stalled: bool = False
-    """It stands still; `reason` says why, as far as that is known."""
+    """The run stands still; `reason` says why, as far as that is known."""
     user: str = ""
 
 
@@ -108,11 +109,11 @@ class RunSummary:
 def attempts(processes: Iterable[ProcessRow]) -> dict[Key, int]:
     """The attempt, counted from 1 in each run, that each (journal, run) belongs to.
 
-    Processes that share a non-empty `attempt_key` share an attempt.  Without a key, a rank that
-    is already there means that the run was started again.  A process that takes the place of one
-    that is gone, or comes in addition, while others of the attempt go on, belongs to it whatever
-    its key: the job is elastic.  A forked child belongs to the attempt of its time, and has no say
-    in it.
+    Processes that share a non-empty `attempt_key` share an attempt.  Without a key, a rank that is
+    already there means that the run was started again.  In an elastic job, a process replaces one
+    that is gone, or is added, while others of the attempt go on.  It belongs to their attempt,
+    whatever its key.  A forked child belongs to the attempt that ran when it was forked, and never
+    begins one.
     """
     numbers: dict[Key, int] = {}
     for rows in _by_run(processes).values():
@@ -125,7 +126,7 @@ def _attempts_of_run(rows: Sequence[ProcessRow]) -> dict[Key, int]:
     by_key: dict[str, int] = {}
     newest = 0
     members: dict[int, ProcessRow] = {}
-    """Of the newest attempt, by rank: who has it now."""
+    """Rank -> the process that has this rank now, in the newest attempt."""
     for row in rows:
         if row.role == "child":
             numbers[row.journal, row.run] = max(newest, 1)
@@ -145,12 +146,12 @@ def _attempts_of_run(rows: Sequence[ProcessRow]) -> dict[Key, int]:
 
 
 def _joins(row: ProcessRow, members: Mapping[int, ProcessRow]) -> bool:
-    """Whether it belongs to the attempt that is there."""
+    """Whether the process belongs to the newest attempt, which has these members."""
     before = members.get(row.rank)
     if before is None and not row.attempt_key:
         return True
     if before is not None and before.last_ns >= row.start_ns:
-        return False  # it is still there: this is another job
+        return False  # the rank still runs: this is another job
     return any(
         other.last_ns > row.start_ns + _GOES_ON_NS
         for rank, other in members.items()
@@ -159,32 +160,32 @@ def _joins(row: ProcessRow, members: Mapping[int, ProcessRow]) -> bool:
 
 
 def _by_run(processes: Iterable[ProcessRow]) -> dict[RunId, list[ProcessRow]]:
-    """Processes by run in order of start.  Agents only report; a process without a run has none.
+    """Processes by run, in order of start.  Agents are left out, and processes without a run.
 
     A process that opened the same run twice is one process.
     """
     unique = {(row.journal, row.run): row for row in processes if row.run and row.role != "agent"}
     rows = list(unique.values())
     moved = clock_moves(rows)
-    found: dict[RunId, list[ProcessRow]] = defaultdict(list)
+    by_run: dict[RunId, list[ProcessRow]] = defaultdict(list)
     for row in sorted(rows, key=lambda r: (r.start_ns - moved.get(r.journal, 0), r.journal)):
-        found[row.run].append(row)
-    return found
+        by_run[row.run].append(row)
+    return by_run
 
 
 def clock_moves(rows: Iterable[ProcessRow]) -> dict[JournalId, int]:
-    """Where a host's clock was set between the starts of two processes: by how much it was put
-    forward since the first.  How long the host runs tells the time that really passed."""
+    """By how much each host's clock was set forward since its first process began.  The uptime of
+    the host shows how much time really passed."""
     first: dict[tuple[str, str], int] = {}
-    found: dict[JournalId, int] = {}
+    moved: dict[JournalId, int] = {}
     for row in sorted(rows, key=lambda row: row.process_start_ticks):
         if not row.boot or not row.process_start_ticks:
             continue
         booted_ns = row.start_ns - row.process_start_ticks * _TICK_NS
         moved_ns = booted_ns - first.setdefault((row.host, row.boot), booted_ns)
         if abs(moved_ns) > _STARTING_NS:
-            found[row.journal] = moved_ns
-    return found
+            moved[row.journal] = moved_ns
+    return moved
 
 
 # ── processes ──────────────────────────────────────────────────────────────────────────────────
@@ -201,15 +202,16 @@ def process_states(
 ) -> list[ProcessState]:
     """Every process by run, attempt and rank.
 
-    `events` must hold the LIFE_KINDS of these processes, also those that agents wrote about them;
-    others are ignored, repeats are harmless.
-    `alive` names the journals whose processes were seen alive at `now_ns`, `gone` those whose
-    processes are known to be no more, and whose every record is here.
+    `events` must hold the LIFE_KINDS of these processes, including those that agents wrote about
+    them. Other kinds are ignored, and repeated events change nothing.
+
+    `alive` names the journals whose processes were seen alive at `now_ns`.  `gone` names those
+    whose processes have ended and whose records have all arrived.
     """
     evidence = Evidence(alive=frozenset(alive), gone=frozenset(gone))
     for event in events:
         evidence.add(event)
-    everyone = [row for found in _by_run(processes).values() for row in found]
+    everyone = [row for members in _by_run(processes).values() for row in members]
     evidence.heirs = heirs(everyone, evidence.forks)
     numbers = attempts(everyone)
     moved = clock_moves(everyone)
@@ -233,9 +235,9 @@ def _process_state(
     now, last_ns = ending(row, evidence, now_ns, window_ns)
     child = evidence.heirs.get(row.journal)
     end = evidence.end(row)
-    is_quiet = now.state in ("completed", "lost") and not (end and end.told.explicit)
+    is_quiet = now.state in ("completed", "lost") and not (end and end.event.explicit)
     if child is not None and is_quiet:
-        # It has put itself into the background: how that stands is how this stands.
+        # The process put itself into the background, so its child's state is its state.
         end = evidence.end(child)
         now, child_ns = ending(child, evidence, now_ns, window_ns)
         last_ns = max(last_ns, child_ns)
@@ -276,10 +278,10 @@ def summarise_attempts(states: Iterable[ProcessState]) -> dict[RunId, list[Attem
     grouped: dict[tuple[RunId, int], list[ProcessState]] = defaultdict(list)
     for state in states:
         grouped[state.run, state.attempt].append(state)
-    found: dict[RunId, list[AttemptSummary]] = defaultdict(list)
+    summaries: dict[RunId, list[AttemptSummary]] = defaultdict(list)
     for run, number in sorted(grouped):
-        found[run].append(_attempt(number, grouped[run, number]))
-    return dict(found)
+        summaries[run].append(_attempt(number, grouped[run, number]))
+    return dict(summaries)
 
 
 def _attempt(number: int, members: Sequence[ProcessState]) -> AttemptSummary:
@@ -299,12 +301,12 @@ def _attempt(number: int, members: Sequence[ProcessState]) -> AttemptSummary:
 
 
 def _verdict(members: Sequence[ProcessState]) -> tuple[State, str]:
-    """The state, and who ended badly first: the others usually went down because of it."""
+    """The state, and the rank that ended badly first: it usually took the others down."""
     bad = [member for member in members if member.state in ("failed", "killed", "lost")]
     running = sum(member.state == "running" for member in members)
     if not bad:
-        said = next((m.reason for m in members if m.state == "running" and m.reason), "")
-        return ("running" if running else "completed"), said
+        reason = next((m.reason for m in members if m.state == "running" and m.reason), "")
+        return ("running" if running else "completed"), reason
     first = min(bad, key=lambda member: (member.lived_ns or 0, member.rank))
     reason = _cause(first)
     if running:
@@ -323,30 +325,30 @@ def _cause(process: ProcessState) -> str:
 
 
 def runs_of(states: Iterable[ProcessState], last_steps: Mapping[RunId, int]) -> list[RunSummary]:
-    """Every run, the one started last first."""
+    """Every run; the one started last comes first."""
     by_run: dict[RunId, list[ProcessState]] = defaultdict(list)
     for state in states:
         by_run[state.run].append(state)
-    summaries = [_summary(run, found, last_steps.get(run)) for run, found in by_run.items()]
+    summaries = [_summary(run, members, last_steps.get(run)) for run, members in by_run.items()]
     return sorted(summaries, key=lambda run: (-run.started_ns, run.run))
 
 
 def group_of(members: Iterable[tuple[int, JournalId, str]]) -> str:
-    """A run's group, by when each of its processes began, its journal, and the group it named.
+    """A run's group, from the start, the journal and the named group of each of its processes.
 
-    The youngest process that named one decides.  The group is also the run's project, so lists and
-    whoever decides who may see a run ask here.
+    The youngest process that named a group decides.  The group is also the run's project: run lists
+    and access checks both ask here.
     """
     return max((member for member in members if member[2]), default=(0, "", ""))[2]
 
 
 def project_of(parts: Iterable[ProcessRow]) -> str | None:
-    """The project of the run that these take part in; None: nobody does.  Agents only report, and
-    a forked child has no say unless nobody else is known."""
+    """The project of the run that these processes take part in; None without such a process.
+    Agents do not count.  Forked children count only if no other process is known."""
     known = {row.journal: row for row in parts if row.run and row.role != "agent"}
     grown = [row for row in known.values() if row.role != "child"]
-    said = grown or list(known.values())
-    return group_of((row.start_ns, row.journal, row.group) for row in said) if said else None
+    voters = grown or list(known.values())
+    return group_of((row.start_ns, row.journal, row.group) for row in voters) if voters else None
 
 
 def _summary(run: RunId, members: Sequence[ProcessState], last_step: int | None) -> RunSummary:

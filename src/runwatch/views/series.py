@@ -1,4 +1,4 @@
-"""Which series answer a question, what to call their curves, which one number to show first."""
+"""Chooses the series that answer a question, names their curves, picks a run's headline."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Headline:
 
 
 def attempt_of(series: SeriesRow, attempts: AttemptOf) -> int | None:
-    """None when it belongs to none, as a host's own numbers do.
+    """The attempt that a series belongs to; None for a host's own numbers.
 
-    What an agent reports about a process carries that process's journal as a label.
+    An agent's numbers about a process carry that process's journal as a label.
     """
     own = attempts.get((series.journal, series.run))
     if own is not None:
@@ -46,7 +46,7 @@ def attempt_of(series: SeriesRow, attempts: AttemptOf) -> int | None:
 
 
 def choose(series: Iterable[SeriesRow], question: Question, attempts: AttemptOf) -> list[SeriesRow]:
-    """Those that answer the question, in an order that a legend can use."""
+    """The series that answer the question, in the order of a legend."""
     chosen = [row for row in series if _answers(row, question, attempts)]
     return sorted(
         chosen,
@@ -72,7 +72,7 @@ def _answers(row: SeriesRow, question: Question, attempts: AttemptOf) -> bool:
 
 
 def curve_labels(series: Sequence[SeriesRow], attempts: AttemptOf) -> dict[int, str]:
-    """The metric and whatever tells these curves apart: `loss · rank 3 · attempt 2`."""
+    """The metric and the labels that tell these curves apart: `loss · rank 3 · attempt 2`."""
     parts = {row.series: _parts(row, attempts) for row in series}
     columns = list(zip(*parts.values(), strict=True))
     tells_apart = [len(set(column)) > 1 for column in columns]

@@ -24,7 +24,7 @@ KINDS: Final = (SessionStart.KIND, SessionStop.KIND, SessionResume.KIND, Session
 
 LONGEST_NAME: Final = 200
 _LONGEST_FILE: Final = 240
-"""In bytes: with a suffix it is still a name that every file system takes."""
+"""In bytes: every file system takes such a name, even with a suffix."""
 PERIOD_NS: Final = 1_000_000_000
 
 
@@ -36,7 +36,7 @@ class BadName(UsageError):
 class Stretch:
     start_ns: int
     end_ns: int | None = None
-    """None while it goes on."""
+    """None while the session goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,13 @@ class Session:
     id: str
     name: str
     stretches: tuple[Stretch, ...]
-    """Ascending; more than one when it was stopped and resumed."""
+    """Ascending; more than one when the session was stopped and resumed."""
     period_ns: int = PERIOD_NS
-    """How far apart its frames are meant to be."""
+    """The intended time between two frames."""
     bandwidth: bool = True
     nvlink: bool = True
     metrics: tuple[str, ...] = ()
-    """What was asked for by name; nothing is left out for it."""
+    """The metrics that were asked for by name.  The others are kept too."""
     clocks: Mapping[str, int] = field(default_factory=dict)
     """Host -> how many nanoseconds its clock is ahead of the head's."""
 
@@ -72,7 +72,7 @@ class Session:
 
 
 def check_name(name: str) -> str:
-    """The name, if a file may be called so; else BadName says what is wrong."""
+    """The name, if a file may have it.  Otherwise BadName says what is wrong with it."""
     if not name or not name.strip():
         raise BadName("a session needs a name that is not empty")
     if len(name) > LONGEST_NAME or len(name.encode("utf-8", "replace")) > _LONGEST_FILE:
@@ -90,7 +90,8 @@ def check_name(name: str) -> str:
 def fold(
     events: Iterable[EventRow], known: Mapping[str, Session] | None = None
 ) -> dict[str, Session]:
-    """Sessions by id, in the order of their starts; what makes no sense changes nothing."""
+    """Sessions by id, in the order of their starts.  Events that contradict the rest change
+    nothing."""
     sessions = dict(known or {})
     for event in sorted(events, key=lambda event: event.time_ns):
         if event.kind == SessionClock.KIND:
@@ -141,7 +142,7 @@ def _know_clock(sessions: dict[str, Session], clock: SessionClock) -> None:
 
 
 def find(sessions: Mapping[str, Session], key: str) -> Session | None:
-    """By id, or else the newest of that name."""
+    """The session with this id, or else the newest with this name."""
     if key in sessions:
         return sessions[key]
     return next((s for s in reversed(list(sessions.values())) if s.name == key), None)

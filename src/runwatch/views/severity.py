@@ -1,4 +1,4 @@
-"""How loud an incident is, by what was seen and for how long nothing moved: one table.
+"""How loud an incident is: one table of what was seen and how long nothing moved.
 
 `note`: shown, and no alarm.  `warning`: somebody should look.  `incident`: the run stands still.
 """
@@ -13,8 +13,8 @@ from runwatch.record.stacks import Severity
 from runwatch.views.pace import Limits, nanoseconds
 
 Bearing = Literal["stuck", "unsure", "busy", "idle"]
-"""How ranks that make no progress look: stuck; cannot tell; at work, or in what has its time; at
-a prompt that waits for a person."""
+"""How ranks without progress look.  stuck: they wait in vain.  unsure: their stacks do not decide.
+busy: they work, or do something that may take long.  idle: a prompt waits for a person."""
 
 Seconds = Callable[[Limits], float]
 
@@ -35,29 +35,30 @@ TABLE: Final[Mapping[Bearing, Rises]] = {
     ),
     "idle": Rises(None, None),
 }
-"""With the usual limits: at once and after a minute; a minute and ten; ten minutes and thirty."""
+"""With the usual limits.  stuck: a warning at once, an incident after a minute.  unsure: after one
+and ten minutes.  busy: after ten and thirty minutes."""
 
 
 def severity(bearing: Bearing, past_limit_ns: int, limits: Limits) -> Severity:
-    """`past_limit_ns`: how long the stall has been one."""
-    found: Severity = "note"
+    """`past_limit_ns`: how long the stall has lasted beyond its limit."""
+    loudest: Severity = "note"
     for name, time_ns in _rises(bearing, limits):
         if past_limit_ns >= time_ns:
-            found = name
-    return found
+            loudest = name
+    return loudest
 
 
 def next_rise_ns(bearing: Bearing, past_limit_ns: int, limits: Limits) -> int | None:
-    """How long until it becomes louder if nothing changes; None: it does not."""
+    """How long until the incident becomes louder if nothing changes; None: it does not."""
     later = [t - past_limit_ns for _, t in _rises(bearing, limits) if t > past_limit_ns]
     return min(later, default=None)
 
 
 def _rises(bearing: Bearing, limits: Limits) -> list[tuple[Severity, int]]:
     rises = TABLE[bearing]
-    found: list[tuple[Severity, int]] = []
+    steps: list[tuple[Severity, int]] = []
     if rises.warning is not None:
-        found.append(("warning", nanoseconds(rises.warning(limits))))
+        steps.append(("warning", nanoseconds(rises.warning(limits))))
     if rises.incident is not None:
-        found.append(("incident", nanoseconds(rises.incident(limits))))
-    return found
+        steps.append(("incident", nanoseconds(rises.incident(limits))))
+    return steps

@@ -1,4 +1,4 @@
-"""Nanoseconds as people and their tools read them."""
+"""Nanoseconds as text for people and their tools."""
 
 from __future__ import annotations
 

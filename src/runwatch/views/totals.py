@@ -1,4 +1,4 @@
-"""How many steps a run is going to make, if its configuration says so."""
+"""How many steps a run will do, if its configuration says so."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ NAMES: Final = (
     "num_train_steps", "training_steps", "total_training_steps", "num_training_steps", "n_steps",
     "max_iters", "max_iterations", "num_iterations", "total_iterations", "train_iters", "steps",
 )  # fmt: skip
-"""What people call it, the clearest first."""
+"""The names that people use, the clearest first."""
 
 
 def total_steps(config: Mapping[str, Any]) -> int | None:
-    """At the top, or one level below it; of several names the clearest counts."""
-    found: dict[str, int] = {}
+    """Looks at the top level and one level below.  Of several names the clearest counts."""
+    by_name: dict[str, int] = {}
     for name, value in _values(config):
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            found.setdefault(name.lower().replace("-", "_"), value)
-    return next((found[name] for name in NAMES if name in found), None)
+            by_name.setdefault(name.lower().replace("-", "_"), value)
+    return next((by_name[name] for name in NAMES if name in by_name), None)
 
 
 def _values(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -1,7 +1,7 @@
-"""Which frames tell what a thread waits for: one line per pattern.
+"""The frames that show what a thread waits for: one line per pattern.
 
-A Python pattern must match the whole name of a function, a native one any part of it; both any
-part of its file.  `what` is what a person is told; if it is empty, the function's own name.
+A Python pattern must match the whole name of a function, a native pattern any part of it; both may
+match any part of the file name.  People read `what`; if it is empty, the function's own name.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class Pattern:
-    """Compiled when first looked for: most programs that import this look at no stack."""
+    """Compiled when first used: most programs that import this look at no stack."""
 
     kind: Kind
     what: str
@@ -91,7 +91,7 @@ _EVALUATORS = r"-packages/(transformers|keras|accelerate|lm_eval|evaluate)/"
 _LIGHTNING = r"-packages/(pytorch_)?lightning/.*(evaluation|prediction)_loop\.py"
 
 PYTHON: Final[tuple[Pattern, ...]] = (
-    # A cell that runs is the user's program; what called it says nothing.
+    # A running cell is the user's program; the frames that called it say nothing.
     _python(
         "running", "a cell", r"run_code|run_cell\w*|_run_cell|do_execute|execute_request", _IPYTHON
     ),
@@ -105,7 +105,7 @@ PYTHON: Final[tuple[Pattern, ...]] = (
     _python(
         "idle", "a prompt", r"interact|mainloop|prompt_for_code", r"-packages/IPython/terminal"
     ),
-    _python("idle", "a notebook kernel without a cell", r"start|launch_\w+|main", _KERNEL),
+    _python("idle", "a notebook kernel that runs no cell", r"start|launch_\w+|main", _KERNEL),
     _python("peer", "", r"i?send|i?recv|(send|recv)_object_list|batch_isend_irecv", _C10D),
     _python("collective", "rendezvous", r"init_process_group|_store_based_barrier", _C10D),
     _python("collective", "rendezvous", r".*", _RENDEZVOUS),
@@ -152,7 +152,7 @@ PYTHON: Final[tuple[Pattern, ...]] = (
     _python("subprocess", "a child process", r"wait|poll|join", _PROCESS),
     _python("backward", "backward", r"_engine_run_backward|backward", _AUTOGRAD),
 )
-"""Python functions that tell a purpose."""
+"""Python functions that show a purpose."""
 
 NATIVE: Final[tuple[Pattern, ...]] = (
     _native("collective", "gradient all_reduce", r"c10d::Reducer::"),
@@ -175,7 +175,7 @@ NATIVE: Final[tuple[Pattern, ...]] = (
     _native("data", "tf.data", r"tensorflow::data::"),
     _native("backward", "backward", r"THPEngine_run_backward"),
 )
-"""Native functions that tell a purpose."""
+"""Native functions that show a purpose."""
 
 HOW_NATIVE: Final[tuple[Pattern, ...]] = (
     _native("sleep", "sleep", r"nanosleep|^usleep|^time_sleep$|pysleep"),
@@ -196,7 +196,7 @@ HOW_NATIVE: Final[tuple[Pattern, ...]] = (
     _native("lock", "a condition", r"pthread_cond_(timed|clock)?wait|condition_variable"),
     _native("lock", "the GIL", r"take_gil"),
 )
-"""How a thread waits, from native frames."""
+"""How a thread waits, seen in native frames."""
 
 HOW_PYTHON: Final[tuple[Pattern, ...]] = (
     _python("await", "a task to sleep", r"sleep", r"/asyncio/tasks\.py$"),
@@ -215,7 +215,7 @@ HOW_PYTHON: Final[tuple[Pattern, ...]] = (
     _python("socket", "TLS", r"read|recv.*|send.*|do_handshake", r"/ssl\.py$"),
     _python("pipe", "select", r"select", r"/selectors\.py$"),
 )
-"""The same from Python frames."""
+"""How a thread waits, seen in Python frames."""
 
 BY_NAME: Final[tuple[Pattern, ...]] = (
     _python(
@@ -228,4 +228,4 @@ BY_NAME: Final[tuple[Pattern, ...]] = (
     _python("transfer", "", r"\w*(down|up)load\w*"),
     _python("compile", "", r"\w*(re)?compile\w*|warm_?up"),
 )
-"""What people call their own functions: a hint where nothing else tells what a thread is at."""
+"""Common names of users' own functions: a hint where nothing else shows what a thread does."""

@@ -1,4 +1,4 @@
-"""A hang in words: one sentence that a person reads first, and what to look at next."""
+"""A hang in words: the sentence that a person reads first, and what to look at next."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from runwatch.views.diagnosis.frames import HOLDS_GIL, Wait
 from runwatch.views.diagnosis.progress import ranks_in_words
 
 MOST_GROUPS: Final = 4
-"""A sentence names so many groups; the rest are "elsewhere"."""
+"""A sentence names this many groups; the rest are "elsewhere"."""
 A_THREAD: Final = "a thread to end"
 _ONE: Final[Mapping[str, str]] = {"wait": "waits", "are": "is", "sleep": "sleeps", "run": "runs"}
-"""A verb for several ranks → the same for one."""
+"""A verb for several ranks → the verb for one."""
 
 
 def at(time_ns: int) -> str:
-    """`14:02:11`, UTC as every time here is."""
+    """`14:02:11`; all times here are UTC."""
     return datetime.fromtimestamp(time_ns // 1_000_000_000, UTC).strftime("%H:%M:%S")
 
 
 def doing(wait: Wait, one: bool = True) -> str:
-    """`waits in all_reduce (train.py:88)`; `wait in …` of several ranks."""
+    """`waits in all_reduce (train.py:88)`; `wait in …` for several ranks."""
     if wait.kind == "running" and wait.detail == HOLDS_GIL:
         return f"{'is' if one else 'are'} in native code, {HOLDS_GIL}{wait.place}"
     verb, rest = _doing(wait)
@@ -32,7 +32,7 @@ def doing(wait: Wait, one: bool = True) -> str:
 
 
 def _doing(wait: Wait) -> tuple[str, str]:
-    """The verb, and what follows it."""
+    """The verb, and the words after it."""
     what, place = wait.what, wait.place
     if wait.kind in ("collective", "peer"):
         return "wait", f"in {what}{place}"
@@ -49,7 +49,7 @@ def _doing(wait: Wait) -> tuple[str, str]:
     if wait.kind == "running":
         return "run", what + _within(wait)
     if wait.kind == "unknown":
-        return "are", ("in " + what if what else "somewhere that its stack does not tell") + place
+        return "are", ("in " + what if what else "in a place that the stack does not show") + place
     return "are", f"in {what}{place}"
 
 
@@ -60,7 +60,7 @@ def _within(wait: Wait) -> str:
 
 
 def seats_in_words(seats: Sequence[Seat], *, since: bool = False) -> str:
-    """Ranks that are at the same place: `ranks 0–6 wait in all_reduce (train.py:88)`."""
+    """Ranks in the same place: `ranks 0–6 wait in all_reduce (train.py:88)`."""
     first, one = seats[0], len(seats) == 1
     words = f"{ranks_in_words(seat.rank for seat in seats)} {_state(first, one)}"
     times = [seat.evidence.since_ns for seat in seats if seat.evidence.since_ns is not None]
@@ -75,7 +75,7 @@ def _state(seat: Seat, one: bool) -> str:
         return f"{ended.words} at {at(ended.time_ns)}" if one else ended.words_of_many
     verb = "is" if one else "are"
     if seat.is_gone:
-        return f"{verb} dead, and nobody has collected the process (state {seat.state})"
+        return f"{verb} dead, but its parent has not collected it (state {seat.state})"
     if seat.is_stopped:
         return f"{verb} stopped (state {seat.state}: SIGSTOP or a debugger)"
     if seat.wait is None:
@@ -84,7 +84,7 @@ def _state(seat: Seat, one: bool) -> str:
 
 
 def _more(seat: Seat) -> str:
-    """What else is known of a rank: its worker processes, its other threads."""
+    """More about a rank: its worker processes, its other threads."""
     words = ""
     if seat.wait is not None and seat.wait.kind in ("data", "subprocess", "pipe"):
         for pid, wait in child_waits(seat)[:2]:
@@ -99,7 +99,7 @@ def _child(wait: Wait) -> str:
 
 
 def _inside(wait: Wait) -> str:
-    """A worker always loads data: what a person wants to know is the line of the dataset."""
+    """A worker always loads data, so a person wants to know the line of the dataset."""
     if wait.kind != "data" or wait.where is None:
         return doing(wait)
     how = f", in {wait.detail}" if wait.detail else ""

@@ -1,6 +1,6 @@
 """The account of a run: every nanosecond from its first start to now or its end, in one class.
 
-`drawing.py` makes a `Goodput`; here are its shapes, and the answers to questions about any window.
+`drawing.py` makes a `Goodput`.  Here are its shapes, and the answers about any window of time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from runwatch.views.goodput.timeline import Interval, Timeline
 Range = tuple[int, int]
 
 DOUBTFUL: Final = (Spent.STALL, Spent.SLOW_STEPS, Spent.UNATTRIBUTED)
-"""What is judged idle by nothing having been told."""
+"""Classes that were judged idle only because nothing was recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +31,18 @@ class Life:
     start_ns: int
     end_ns: int | None = None
     ok: bool = True
-    """Whether it ended well, if it ended."""
+    """Whether the process ended well, if it ended."""
     cause: str = ""
-    """In words, if it did not."""
+    """Why it ended badly, in words."""
     exact: bool = True
-    """False: when it ended is not known, and `end_ns` is when it was last heard of."""
+    """False: the end was not seen, and `end_ns` is when the process was last heard of."""
     key: str = ""
-    """Of its track."""
+    """The key of its track."""
     lived_ns: int | None = None
-    """Until then it surely lived; None: until `end_ns`."""
+    """The process surely lived until then; None: until `end_ns`."""
     done: bool | None = True
-    """It said that all was done, if it ended well, which exit code 0 does not; None: perhaps."""
+    """The process ended well and said that all work was done, which exit code 0 does not say.
+    None: perhaps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Disruption:
     time_ns: int
     cause: str
     hung: bool
-    """It was stalled when it was stopped."""
+    """The attempt was stalled when it was stopped."""
     lost_steps: int
     """Completed steps that had to be done again."""
     wasted_ns: int
@@ -61,16 +62,16 @@ class Disruption:
     back_ns: int | None
     """Until the next attempt's first step began."""
     hang_ns: int = 0
-    """How long it had hung by then."""
+    """How long the attempt had hung when it was stopped."""
     warm_up_ns: int | None = None
-    """From the next attempt's start to where its steps count again: its startup, preparation,
+    """From the next attempt's start until its steps count again: its startup, preparation and
     restore.  None: not known, or not yet."""
 
     @property
     def cost_ns(self) -> int:
-        """All that it cost: the hang, the work lost, the recovery, the warm-up after it.
+        """The whole cost: the hang, the lost work, the recovery and the warm-up after it.
 
-        Where the warm-up is not known, it is at least the way to the first step.
+        An unknown warm-up counts as the time to the first step, which is the least that it can be.
         """
         warm_up_ns = self.warm_up_ns
         if warm_up_ns is None and self.back_ns is not None:
@@ -83,18 +84,18 @@ class AttemptAccount:
     attempt: int
     start_ns: int
     stop_ns: int
-    """When it ended or was stopped; now, if it goes on."""
+    """When the attempt ended or was stopped; now, if it goes on."""
     steps: int
     first_step: int | None
     last_step: int | None
     ideal_step_ns: int | None
     stall_limit_ns: int | None = None
-    """A longer pause is a stall, as of its last steps."""
+    """A pause longer than this is a stall, judged by the attempt's last steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Work from `start_ns` to `end_ns` was done again, from `back_ns` on, beginning with `step`."""
+    """Work from `start_ns` to `end_ns` was done again from `back_ns` on, beginning with `step`."""
 
     start_ns: int
     end_ns: int
@@ -104,7 +105,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class RankShare:
-    """What one rank's steps were like, and how long the others waited for it."""
+    """The steps of one rank, and how long the other ranks waited for it."""
 
     rank: int
     steps: int
@@ -120,7 +121,7 @@ class Account:
     start_ns: int
     end_ns: int
     spent_ns: Mapping[str, int]
-    """By class name; every known class is there, custom ones if they occur."""
+    """By class name.  Every known class is there; custom classes only if they occur."""
 
     @property
     def total_ns(self) -> int:
@@ -128,12 +129,12 @@ class Account:
 
     @property
     def counted_ns(self) -> int:
-        """What goodput is a share of: all but what was excluded."""
+        """The time that goodput is a share of: all but excluded time."""
         return self.total_ns - self.spent_ns["excluded"]
 
     @property
     def goodput(self) -> float | None:
-        """Productive share of the counted time, 0 to 1; None when there is none to share."""
+        """Productive share of the counted time, 0 to 1; None when no time is counted."""
         return self.spent_ns["productive"] / self.counted_ns if self.counted_ns else None
 
 
@@ -146,7 +147,7 @@ class Stretch:
 
 @dataclass(slots=True)
 class Goodput:
-    """The account of a whole run, to be asked; made by `draw_up`."""
+    """The account of a whole run; `draw_up` makes it, the methods answer questions."""
 
     names: ClassNames
     start_ns: int
@@ -166,34 +167,34 @@ class Goodput:
     _redone: Sequence[Range]
     _starts: Sequence[int] = field(default_factory=tuple)
     worked: Sequence[Range] = ()
-    """Where devices were seen at work while nothing was told: no time of these was idle.  In order,
-    without overlap."""
+    """Where devices were seen at work while the program recorded nothing: this time was not idle.
+    In order, without overlap."""
     turns: Sequence[Turn] = ()
-    """Where the run went back to an earlier step, and what that took back."""
+    """Where the run went back to an earlier step, and which work was lost by that."""
     laps: Sequence[Lap] = ()
     """All steps, in order of time."""
 
     def step_at(self, time_ns: int) -> tuple[int | None, int | None, int | None]:
-        """The step that had begun last by then, when it began, and when the next did."""
-        found = [lap for lap in self.laps if lap.begins[0] <= time_ns]
-        if not found:
+        """The last step that began by `time_ns`, when it began, and when the next step began."""
+        begun = [lap for lap in self.laps if lap.begins[0] <= time_ns]
+        if not begun:
             return None, None, None
-        lap, after = found[-1], self.laps[len(found) : len(found) + 1]
+        lap, after = begun[-1], self.laps[len(begun) : len(begun) + 1]
         at = bisect_right(lap.begins, time_ns) - 1
         if at + 1 < len(lap):
             return lap.step_at(at), lap.begins[at], lap.begins[at + 1]
         return lap.step_at(at), lap.begins[at], after[0].begins[0] if after else None
 
     def stretch_around(self, time_ns: int) -> tuple[int, int]:
-        """From when to when the class of this instant lasts, as far as a minute before and after
-        tell, or longer if it is all one."""
+        """The interval of one class that `time_ns` lies in.  The search begins a minute before and
+        after, and widens until it sees both ends."""
         reach = 60_000_000_000
         while True:
             low, high = time_ns - reach, time_ns + reach
-            found = next(i for i in self.intervals(low, high) if i[0] <= time_ns < i[1])
-            whole = found[0] > max(low, self.start_ns) or low <= self.start_ns
-            if whole and (found[1] < min(high, self.end_ns) or high >= self.end_ns):
-                return found[0], found[1]
+            interval = next(i for i in self.intervals(low, high) if i[0] <= time_ns < i[1])
+            whole = interval[0] > max(low, self.start_ns) or low <= self.start_ns
+            if whole and (interval[1] < min(high, self.end_ns) or high >= self.end_ns):
+                return interval[0], interval[1]
             reach *= 8
 
     def account(
@@ -203,7 +204,7 @@ class Goodput:
         *,
         exclude: Iterable[Range] = (),
     ) -> Account:
-        """How the window was spent; it is clipped to the run."""
+        """How the window was spent.  The window is clipped to the run."""
         start = (
             self.start_ns if since_ns is None else min(max(since_ns, self.start_ns), self.end_ns)
         )
@@ -218,9 +219,9 @@ class Goodput:
         return Account(start, end, self._named(totals))
 
     def each(self, edges: Sequence[int]) -> Iterator[Account]:
-        """Of every stretch between two edges, which ascend and lie within the run.
+        """The account of each stretch between two edges.  Edges ascend and lie within the run.
 
-        The same as `account` of each, for half the work.
+        The same as `account` of each stretch, for half the work.
         """
         known = self._known()
         before = self._until(edges[0], known)
@@ -246,19 +247,19 @@ class Goodput:
         *,
         exclude: Iterable[Range] = (),
     ) -> Iterator[tuple[int, int, str]]:
-        """The intervals themselves: (start, end, class name), without gap or overlap."""
+        """The intervals (start, end, class name), without gap or overlap."""
         start = self.start_ns if since_ns is None else max(since_ns, self.start_ns)
         end = self.end_ns if until_ns is None else min(until_ns, self.end_ns)
-        found = _overlaid(self._plain(start, end), self._redone, _waste)
-        found = _overlaid(found, normalised(exclude), _exclude)
-        for a, b, spent in _merged(found):
+        intervals = _overlaid(self._plain(start, end), self._redone, _waste)
+        intervals = _overlaid(intervals, normalised(exclude), _exclude)
+        for a, b, spent in _merged(intervals):
             yield a, b, self.names.name(spent)
 
     def of_class(
         self, spent: Spent, since_ns: int, until_ns: int, least_ns: int = 0
     ) -> Iterator[Interval]:
-        """The intervals of a class that is rare, or that last so long, quickly; not of productive
-        or wasted time."""
+        """The intervals of one class that last `least_ns` or longer.  Quick for a rare class or for
+        few long intervals; not for productive or wasted time."""
         for stretch in self._stretches[self._first(since_ns) :]:
             if stretch.start_ns >= until_ns:
                 return
@@ -288,7 +289,7 @@ class Goodput:
                 totals[Spent.WASTED_PROGRESS] += raw[spent]
 
     def _known(self) -> list[list[int]]:
-        """What was spent before each stretch."""
+        """The time in each class before each stretch."""
         known = [[0] * len(self.names)]
         for stretch in self._stretches:
             totals = known[-1].copy()
@@ -310,10 +311,10 @@ class Goodput:
 
     def _light(self, totals: list[int], start: int, end: int) -> None:
         for a, b in _within(self.worked, start, end):
-            told = self._told_totals(a, b)
+            recorded = self._told_totals(a, b)
             for spent in DOUBTFUL:
-                totals[spent] -= told[spent]
-                totals[Spent.PRODUCTIVE] += told[spent]
+                totals[spent] -= recorded[spent]
+                totals[Spent.PRODUCTIVE] += recorded[spent]
 
     def _told_totals(self, start: int, end: int) -> list[int]:
         totals = [0] * len(self.names)
@@ -346,16 +347,16 @@ class Goodput:
 
 
 def normalised(ranges: Iterable[Range]) -> list[Range]:
-    """In order, without overlap; those that are empty or run backwards are left out."""
-    found: list[Range] = []
+    """In order, without overlap; ranges that are empty or run backwards are left out."""
+    merged: list[Range] = []
     for start, end in sorted(ranges):
         if start >= end:
             continue
-        if found and start <= found[-1][1]:
-            found[-1] = found[-1][0], max(end, found[-1][1])
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
         else:
-            found.append((start, end))
-    return found
+            merged.append((start, end))
+    return merged
 
 
 def _within(ranges: Sequence[Range], start: int, end: int) -> Iterator[Range]:
@@ -397,19 +398,19 @@ def _overlaid(
 
 def _merged(intervals: Iterable[Interval]) -> Iterator[Interval]:
     last: Interval | None = None
-    for found in intervals:
-        if last is not None and last.spent == found.spent and last.end_ns == found.start_ns:
-            last = Interval(last.start_ns, found.end_ns, found.spent)
+    for interval in intervals:
+        if last is not None and last.spent == interval.spent and last.end_ns == interval.start_ns:
+            last = Interval(last.start_ns, interval.end_ns, interval.spent)
             continue
         if last is not None:
             yield last
-        last = found
+        last = interval
     if last is not None:
         yield last
 
 
 def mean_time_between_failures_ns(goodput: Goodput) -> int | None:
-    """Time during which the run was not recovering, per disruption."""
+    """The mean time per disruption in which the run was not recovering."""
     if not goodput.disruptions:
         return None
     recovering = goodput.account().spent_ns["infrastructure_recovery"]
@@ -417,6 +418,6 @@ def mean_time_between_failures_ns(goodput: Goodput) -> int | None:
 
 
 def mean_time_to_recovery_ns(goodput: Goodput) -> int | None:
-    """From a disruption to the first step after it, on average over those that have one."""
+    """The mean time from a disruption to the first step after it, where such a step exists."""
     times = [d.back_ns for d in goodput.disruptions if d.back_ns is not None]
     return sum(times) // len(times) if times else None

@@ -1,9 +1,9 @@
-"""When values of steps had arrived: the thread that waits for them tells.
+"""When values of steps arrived, as recorded by the thread that waits for them.
 
 A program may log values that its device has yet to compute.  The point `device_lag_seconds` of a
-step says how long after that its last one was there: by then the device had done what it was handed
-before, and 25 ms earlier it had not.  So it is known, and need not be thought, how far the device
-was behind.  Programs that log no such values, and journals from before, tell nothing here.
+step says how long after the log call its last value arrived.  By then the device had done all work
+handed to it before that call; 25 ms earlier it had not.  So it is known, not guessed, how far the
+device was behind.  Programs that log no such values, and older journals, have no such points.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from runwatch.views.goodput.steps.judging import FEW, Excess, Took, is_plain, ju
 
 DEVICE_LAG: Final = "device_lag_seconds"
 KNOWN_NS: Final = 25_000_000
-"""So long before a value was seen it was not there yet; of others nothing is recorded."""
+"""A value was certainly not there this long before it was seen.  Nothing is recorded of other
+values."""
 SEEN_NS: Final = 5_000_000
 """How long a value has usually been there when it is seen."""
 LATE: Final = 2
@@ -28,21 +29,21 @@ _LATE_IN_STEP: Final = 0.2
 
 if TYPE_CHECKING:
     Columns = tuple[array[int], array[int], array[int]]
-    """Of which step, when it was logged, when it was there."""
+    """The step, when its value was logged, when its value was there."""
 
 
 class Arrived(NamedTuple):
-    """By step, 0 where nothing tells: when its last value was there …"""
+    """By step: when the last value of the step arrived; 0 if that is not known."""
 
     values: list[int]
-    """… so that the device had something to do until shortly before, …"""
+    """The device had work until shortly before this time."""
     steps: list[int]
-    """… and, if it is logged where steps end, was done with the step.  If it usually is before, the
-    rest is yet to be handed over: a backward pass, for one."""
+    """The device was done with the step.  Only known where values are logged at the end of steps: a
+    value logged earlier leaves work to be handed over, such as a backward pass."""
 
 
 class Arrivals:
-    """Of an attempt, by process, each in the order of time."""
+    """The arrivals of an attempt, by process, each in the order of time."""
 
     __slots__ = ("_told",)
 
@@ -53,7 +54,7 @@ class Arrivals:
         return bool(self._told)
 
     def tell(self, key: str, points: Points, series: Collection[int]) -> None:
-        """What a process recorded of them."""
+        """Adds the arrivals that a process recorded."""
         for number, time_ns, step, seconds in zip(
             points.series, points.time_ns, points.step, points.value, strict=True
         ):
@@ -68,9 +69,10 @@ class Arrivals:
     def of(
         self, steps: Sequence[int], begins: Sequence[int], ends: Sequence[int], alone: bool
     ) -> Arrived:
-        """What is said of a step by its number is believed if it was logged before the next one
-        began and, if there is but one process, since it began: people count in other ways, too."""
-        found = Arrived([0] * len(steps), [0] * len(steps))
+        """Arrivals of these steps.  A value counts for a step if it was logged before the next step
+        began and, with a single process, after the step began: people also count steps in other
+        ways."""
+        arrived = Arrived([0] * len(steps), [0] * len(steps))
         place = {step: at for at, step in enumerate(steps)}
         rest: list[int] = []
         took: list[int] = []
@@ -85,15 +87,15 @@ class Arrivals:
                 early = there < begins[at] or (alone and logged < begins[at])
                 if late or early:
                     continue
-                found.values[at] = max(found.values[at], there)
+                arrived.values[at] = max(arrived.values[at], there)
                 rest.append(ends[at] - logged)
                 took.append(ends[at] - begins[at])
         if rest and _middle(rest) <= _LATE_IN_STEP * _middle(took):
-            return Arrived(found.values, found.values)
-        return found
+            return Arrived(arrived.values, arrived.values)
+        return arrived
 
     def forget(self, before_ns: int) -> None:
-        """What was logged before then is of no use any more."""
+        """Drops values logged before then: they are no longer needed."""
         for columns in self._told.values():
             _, logged, _ = columns
             count = next((at for at, ns in enumerate(logged) if ns >= before_ns), len(logged))
@@ -101,11 +103,11 @@ class Arrivals:
                 del numbers[:count]
 
     def copy(self) -> Arrivals:
-        """To be asked, not told."""
-        made = Arrivals()
+        """A copy to ask; nothing is added to it."""
+        copy = Arrivals()
         for key, (steps, logged, there) in self._told.items():
-            made._told[key] = steps[:], logged[:], there[:]
-        return made
+            copy._told[key] = steps[:], logged[:], there[:]
+        return copy
 
     # ── saved ─────────────────────────────────────────────────────────────────────────────────
 
@@ -114,10 +116,10 @@ class Arrivals:
 
     @classmethod
     def of_state(cls, state: Sequence[Sequence[Any]]) -> Arrivals:
-        made = cls()
+        arrivals = cls()
         for key, steps, logged, there in state:
-            made._told[key] = array("q", steps), array("q", logged), array("q", there)
-        return made
+            arrivals._told[key] = array("q", steps), array("q", logged), array("q", there)
+        return arrivals
 
 
 def _middle(values: Sequence[int]) -> int:
@@ -125,7 +127,7 @@ def _middle(values: Sequence[int]) -> int:
 
 
 def is_behind(there: Sequence[int], ends: Sequence[int]) -> bool:
-    """Whether steps were seen to end before their work was done."""
+    """Whether steps were seen to end before the device had done their work."""
     late = 0
     for arrived, end in zip(there, ends, strict=True):
         late += arrived - KNOWN_NS > end
@@ -133,21 +135,22 @@ def is_behind(there: Sequence[int], ends: Sequence[int]) -> bool:
 
 
 def longest_silence(there: Sequence[int], start_ns: int, end_ns: int) -> int:
-    """Of a stretch of time: the longest in which nothing arrived; `there` ascends."""
+    """The longest time between `start_ns` and `end_ns` in which nothing arrived; `there`
+    ascends."""
     within = [ns for ns in there if start_ns < ns < end_ns]
     return max(b - a for a, b in pairwise([start_ns, *within, end_ns]))
 
 
 def usual_distance(there: Sequence[int]) -> int:
-    """From one arrival to the next; the middle of them."""
+    """The median time from one arrival to the next."""
     return _middle([b - a for a, b in pairwise(there)]) if len(there) > 1 else 0
 
 
 def long_on_device(
     steps: Sequence[int], begins: Sequence[int], there: Sequence[int]
 ) -> dict[int, Excess]:
-    """Steps that the device took out of line for: those of which it is known, by the same rule as
-    steps of a program that waits for each."""
+    """Steps that took the device far longer than others.  Only steps with known arrivals are
+    judged, by the rule for programs that wait for each step."""
     rows: list[int] = []
     took = Took()
     for at, arrived in enumerate(there):
@@ -156,5 +159,5 @@ def long_on_device(
             took.add(steps[at], max(0, arrived - max(there[at - 1], begins[at])), 0)
     if len(took) <= FEW or is_plain(took, 0, len(took)):
         return {}
-    found = judge(took, 0, (), len(took)).excess
-    return {rows[row]: over for row, over in found.items() if over.spent != Spent.PRODUCTIVE}
+    excess = judge(took, 0, (), len(took)).excess
+    return {rows[row]: over for row, over in excess.items() if over.spent != Spent.PRODUCTIVE}

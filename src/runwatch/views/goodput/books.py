@@ -1,9 +1,8 @@
-"""The steps of one attempt, booked in their order: what was productive, and what was not.
+"""The steps of one attempt, booked in their order: which time was productive, and which not.
 
-Steps are booked when enough later ones are known to judge them by (`judging.py`); until then they
-are held, and whoever asks has them judged by what is known.  What the first step took longer than
-the next ones is program startup, unless it was recorded that something was compiled for it: then
-that is.
+A step is booked once enough later steps are known to judge it by (`judging.py`).  Until then it is
+held; a question judges held steps by what is known.  The first step's excess over the next ones is
+program startup.  If a compile was recorded for the first step, only the compile is.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ from runwatch.views.goodput.steps.track import Piece
 from runwatch.views.goodput.timeline import Timeline
 
 WARM_UP_STEPS: Final = 16
-"""So many steps after the first say how long it should have taken."""
+"""This many steps after the first say how long it should have taken."""
 _RESTORING: Final = frozenset(
     (
         Spent.CHECKPOINT_RESTORE,
@@ -63,11 +62,11 @@ _RESTORING: Final = frozenset(
     )
 )
 AT_ONCE: Final = 1024
-"""Steps that are judged and booked together, once `AROUND` more are known."""
+"""This many steps are judged and booked together, once `AROUND` more are known."""
 
 
 class _At(NamedTuple):
-    """When a device was done with a step; as in `Busy`."""
+    """When the device was done with a step; the fields are those of `Busy`."""
 
     until: int
     at_least: int
@@ -75,11 +74,11 @@ class _At(NamedTuple):
 
 
 Quotas = Sequence[tuple[int, int]]
-"""How unclaimed time is spent, in order: so many nanoseconds, class; the last has no limit."""
+"""How unclaimed time is spent, in order: (nanoseconds, class).  The last has no limit."""
 
 
 def fill(timeline: Timeline, pieces: Iterable[Piece], end_ns: int, quotas: Quotas) -> None:
-    """Go on to `end_ns`: pieces have their class, the rest is given out as `quotas` says."""
+    """Extends the timeline to `end_ns`.  Pieces keep their class; `quotas` share out the rest."""
     if len(quotas) == 1:
         spent = quotas[0][1]
         for start, end, claimed in pieces:
@@ -120,32 +119,32 @@ class Books:
         self.arrivals = Arrivals()
         self.laps: list[Lap] = []
         self.pace = Pace()
-        """As of the last settling."""
+        """As of the last `settle`."""
         self.capacity = 1
-        """The most ranks that did a step so far, here or in the attempt that this one goes on."""
+        """The most ranks that did a step, here or in the attempt that this one continues."""
         self.synchronous = False
-        """It is known that a step's work is done when it ends."""
+        """A step's work is known to be done when the step ends."""
         self.on_device = False
-        """It is known that work is handed to a device …"""
+        """Work is known to be handed to a device."""
         self.on_gpu = False
-        """… and that this is a GPU."""
+        """The device is known to be a GPU."""
         self.asynchronous = False
-        """Steps were seen to only hand work over to a device."""
+        """Steps were seen that only hand work to a device."""
         self.steps = 0
         self.inferred_ns = 0
-        """How much of what was booked is a guess: the most by which a class can be wrong."""
+        """The most by which a class can be wrong, because booked time was guessed."""
         self._lap = -1
         self._begun = False
         self._held = Held()
         self._past = Took()
         self._pauses: list[Pause] = []
         self.busy_ns = 0
-        """Until when the device was busy with the last step that is booked …"""
+        """The device was busy with the last booked step until then."""
         self.knows_busy = False
-        """… as told by how long others took that were waited for."""
+        """Whether `busy_ns` is known from other steps that the program waited for."""
         self._degraded = False
         self._hand_over_ns = 0
-        """How long the GPU idles in steps that are being booked, if it was waited for before."""
+        """How long the GPU idles at the begin of a step, if the program waited for it before."""
 
     @property
     def end_ns(self) -> int:
@@ -169,12 +168,12 @@ class Books:
             self._book(AT_ONCE)
 
     def take(self, cells: Cell | Cells) -> tuple[int, int]:
-        """One or many; the last of them."""
+        """Takes one step or many, and returns the lap and number of the last."""
         if isinstance(cells, Cell):
             self.add(cells)
             return cells.lap, cells.step
         begun = 0
-        while begun < len(cells):  # as few at a time as if they came singly
+        while begun < len(cells):  # in portions, booked as if they came one by one
             until = begun + AT_ONCE + AROUND - len(self._held)
             self._held.extend_with(cells.between(begun, until))
             begun = until
@@ -183,20 +182,20 @@ class Books:
         return cells.lap, cells.last
 
     def extend(self, lap: int, step: int, times: array[int]) -> None:
-        """Plain steps from `step` on, each lasting until the next time."""
+        """Takes plain steps from `step` on.  Each lasts until the next time."""
         self._held.extend(lap, step, times)
         if len(self._held) >= AT_ONCE + AROUND:
             self._book(AT_ONCE)
 
     def settle(self, prior: Pace, *, only_begun: bool = False) -> None:
-        """Book all that is held, by what is known; `prior` is the pace of another attempt.
+        """Books all held steps by what is known; `prior` is the pace of another attempt.
 
-        `only_begun`: it was stopped, so that a first step alone shows no more than that it began.
+        `only_begun`: the attempt was stopped, so a lone first step shows only that it began.
         """
         self._book(len(self._held), prior, only_begun)
 
     def fork(self) -> Books:
-        """Books that go on where these end, to be thrown away."""
+        """A copy that continues where these books end, to be thrown away after a question."""
         copy = Books(self.end_ns)
         copy.asynchronous, copy.synchronous = self.asynchronous, self.synchronous
         copy.on_device, copy.on_gpu = self.on_device, self.on_gpu
@@ -244,17 +243,17 @@ class Books:
             self.pace = pace_of(self._past, self._pauses, prior)
 
     def _there(self) -> Arrived | None:
-        """When values of the steps that are held had arrived; None if nothing tells."""
+        """When values of the held steps arrived; None if no arrival is known."""
         if not self.arrivals or self.synchronous:
             return None
         held = self._held
-        found = self.arrivals.of(held.steps, held.begins, held.ends, alone=max(held.ranks) == 1)
-        self.asynchronous = self.asynchronous or is_behind(found.values, held.ends)
-        return found if any(found.values) else None
+        arrived = self.arrivals.of(held.steps, held.begins, held.ends, alone=max(held.ranks) == 1)
+        self.asynchronous = self.asynchronous or is_behind(arrived.values, held.ends)
+        return arrived if any(arrived.values) else None
 
     def _by_arrivals(self, judged: Judgement, first: int, there: Sequence[int]) -> Judgement:
-        """Not out of line is a pause in which values kept arriving; out of line is a step that the
-        device took long for, wherever that was waited for."""
+        """Corrects the judgement by arrivals.  A pause in which values kept arriving is not out of
+        line.  A step that took the device long is, wherever the program waited for it."""
         held, arrived = self._held, sorted(filter(None, there))
         silence = max(LEAST_EXCESS_NS, SLOW_FACTOR * usual_distance(arrived))
         for row in [row for row in judged.excess if row > first]:
@@ -274,7 +273,7 @@ class Books:
     def _judged(self, whole: Took, first: int, count: int, prior: Pace) -> Judgement:
         if not self._begun:  # the first step is no measure
             shifted = self._judged_from(whole.between(1, len(whole)), 0, count - 1, prior)
-            excess = {at + 1: found for at, found in shifted.excess.items()}
+            excess = {at + 1: over for at, over in shifted.excess.items()}
             return Judgement(excess, shifted.pauses)
         return self._judged_from(whole, first, count, prior)
 
@@ -292,8 +291,8 @@ class Books:
         return judge(took, first, self._pauses, first + count)
 
     def _is_plain(self, rows: range) -> bool:
-        """Whether these are steps back to back, and nothing else lies between them; what was done
-        in them has been looked at."""
+        """Whether these steps follow one another without a gap.  The caller has checked that
+        nothing else was done in them."""
         held, start, stop = self._held, rows.start, rows.stop
         if not rows or self._hand_over_ns or held.ranks[stop - 1] > 1 or self.capacity > 1:
             return False
@@ -306,7 +305,7 @@ class Books:
         return not (self.laps and self._is_new_lap(lap, step))
 
     def _book_run(self, rows: range) -> None:
-        """Plain steps, one after the other."""
+        """Books plain steps as one stretch."""
         held, start, count = self._held, rows.start, rows.stop
         end = held.ends[count - 1]
         self.timeline.append(end, Spent.PRODUCTIVE)
@@ -323,7 +322,7 @@ class Books:
     def _book_each(
         self, rows: range, took: Took, judged: Judgement, first: int, busy: Busy | None
     ) -> None:
-        """Step by step, but for those between others that are out of line."""
+        """Books odd steps one by one, and the steps between them together."""
         odd, begun = self._held.odd | {row - first for row in judged.excess}, rows.start
         for at in sorted(odd.intersection(rows)):
             self._book_some(range(begun, at), took, busy)
@@ -360,8 +359,8 @@ class Books:
     def _busy(
         self, took: Took, judged: Judgement, first: int, start: int, there: Arrived | None
     ) -> Busy:
-        """When the device was at each of the steps that are held; those before `start` tell nothing
-        about the others."""
+        """When the device was done with each held step.  Steps before `start` say nothing about
+        others."""
         held = self._held
         handed = [max(begin, self.end_ns) for begin in held.begins]
         waits, ends = took.own, held.ends.tolist()
@@ -369,7 +368,7 @@ class Books:
             handed[at] = _handed(pieces, handed[at])
             for piece in reversed(pieces):
                 if piece[1] >= ends[at]:
-                    ends[at] = piece[0]  # what it does last, it does after it has waited
+                    ends[at] = piece[0]  # the last piece comes after the wait for the device
         if waits_outside(took.between(start, len(took))):
             after = [*took.rest[1:], 0]
             waits, ends = list(map(add, waits, after)), list(map(add, ends, after))
@@ -377,8 +376,8 @@ class Books:
         return busy_until(handed, ends, waits, odd, start, there)
 
     def _covered(self, at: int, took: Took, busy: Busy) -> tuple[list[Piece], list[Piece], int]:
-        """What is claimed before a step and in it, as far as the device had nothing to do; and how
-        much of the time before it that nobody claims the device had."""
+        """The pieces before the step and in it, less the time in which the device was busy; and how
+        much of the unclaimed time before the step the device was busy."""
         held = self._held
         before = _At(self.busy_ns, 0, self.busy_ns)
         if at:
@@ -391,10 +390,10 @@ class Books:
             first = piece[1] <= busy.handed[at]
             then, beside = (before, queued) if first else (now, True)
             if beside and piece[2] == Spent.PROGRAM_STARTUP:
-                then = then._replace(at_most=piece[1])  # it takes from a device what they share
-            found, hidden = uncovered([piece], *then)
+                then = then._replace(at_most=piece[1])  # compiling slows the device down
+            pieces, hidden = uncovered([piece], *then)
             doubt += hidden
-            inside += found
+            inside += pieces
         self.inferred_ns += doubt
         working = max(0, before.until - self.end_ns)
         self.inferred_ns += min(working, took.rest[at], max(0, before.until - before.at_least))
@@ -432,7 +431,7 @@ class Books:
         self._count(at, begin)
 
     def _idle_ns(self, at: int, begin_ns: int, busy: Busy | None) -> int:
-        """How long the GPU had nothing to do when a step had begun."""
+        """How long the GPU had nothing to do after a step had begun."""
         if busy is None:
             return self._hand_over_ns
         until_ns = busy.until[at - 1] if at else self.busy_ns
@@ -441,7 +440,7 @@ class Books:
         return max(0, self._hand_over_ns - max(0, until_ns - begin_ns))
 
     def _book_some(self, rows: range, took: Took, busy: Busy | None) -> None:
-        """Steps that are in line, with nothing around them but waits for data."""
+        """Books steps that are in line, with nothing but waits for data around them."""
         if busy is None and len(rows) > LEAST_STEPS and self._is_plain(rows):
             self._book_run(rows)
             return
@@ -458,14 +457,14 @@ class Books:
                 self._book_one(at, took, None, busy)
 
     def _goes_on(self, at: int) -> bool:
-        """Whether a step is the one after the last."""
+        """Whether this step directly follows the last one booked."""
         held = self._held
         if not self.laps or held.laps[at] != self._lap:
             return False
         return held.steps[at] == self.laps[-1].last_step + 1
 
     def _is_even(self, rows: range) -> bool:
-        """Whether all ranks did all of these steps, which follow one another."""
+        """Whether all ranks did all of these steps, and their numbers are consecutive."""
         held, first, last = self._held, rows[0], rows[-1]
         ranks = set(held.ranks[first : last + 1])
         if len(ranks) > 1 or min(ranks) < self.capacity or held.laps[first] != held.laps[last]:
@@ -473,7 +472,7 @@ class Books:
         return held.steps[last] - held.steps[first] == last - first
 
     def _book_columns(self, rows: range) -> None:
-        """As `_book_one` would, each."""
+        """Does the same as `_book_one` for each step."""
         held, np = self._held, numpy()
         since, begins, ends = held.walked(self.end_ns, rows)
         waits = np.maximum(column(held.waits)[rows.start : rows.stop], since)
@@ -497,8 +496,8 @@ class Books:
         self.capacity, self._degraded = held.ranks[rows[0]], False
 
     def _missing_share(self, at: int) -> float:
-        """Of the ranks that were there before, how many are not; for a step or two, nobody is
-        missing: ranks end one after the other."""
+        """The share of ranks that were there before and are missing now.  Ranks end one after the
+        other, so nobody counts as missing for a step or two."""
         ranks = self._held.ranks
         most = self.capacity = max(self.capacity, ranks[at])
         if ranks[at] >= most:
@@ -563,8 +562,8 @@ class Books:
 
 
 def _handed(pieces: Sequence[Piece], begin_ns: int) -> int:
-    """When a step was handed over that began then: it had to have its data first, and to be
-    compiled."""
+    """When a step that began at `begin_ns` was handed over: after its data had come and its compile
+    was over."""
     handed = begin_ns
     for at, (start, end, spent) in enumerate(pieces):
         compiled = spent == Spent.PROGRAM_STARTUP and not at
@@ -575,16 +574,16 @@ def _handed(pieces: Sequence[Piece], begin_ns: int) -> int:
 
 
 def _rest_quotas(over: Excess | None, rest_ns: int, working_ns: int, queued: bool) -> Quotas:
-    """How the time before a step is given out that nothing claims; `queued`: what the device had
-    to do meanwhile is known."""
+    """How the unclaimed time before a step is shared out; `queued`: the device's work in this time
+    is known."""
     if over is None or not over.rest_ns or over.spent == Spent.PRODUCTIVE:
-        found = [(working_ns, int(Spent.PRODUCTIVE)), (REST, int(Spent.UNATTRIBUTED))]
+        quotas = [(working_ns, int(Spent.PRODUCTIVE)), (REST, int(Spent.UNATTRIBUTED))]
     else:
         usual = max(rest_ns - over.rest_ns, 0)
         working_ns = min(working_ns, rest_ns if queued else usual)
-        found = [
+        quotas = [
             (working_ns, int(Spent.PRODUCTIVE)),
             (0 if queued else usual - working_ns, int(Spent.UNATTRIBUTED)),
             (REST, int(over.spent)),
         ]
-    return [quota for quota in found if quota[0]]
+    return [quota for quota in quotas if quota[0]]

@@ -1,8 +1,8 @@
-"""What an instant of a run can be spent on, and the spans that say so.
+"""The classes of a run's time, and the spans that claim them.
 
-Inside the fold a class is a small number; everywhere else it is its name.  A span whose name is
-not in `SPAN_CLASSES` is a class of its own, `custom:<name>`.  What a class is called and
-how it looks is next door in `looks.py`.
+Inside the fold a class is a small number; everywhere else it is its name.  A span whose name is not
+in `SPAN_CLASSES` is a class of its own, `custom:<name>`.  `looks.py` has the words and colours of
+the classes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 
 class Spent(IntEnum):
-    """The classes that rules know; numbers from `FIRST_CUSTOM` on are custom spans."""
+    """The classes that rules know.  Numbers from `FIRST_CUSTOM` on are custom spans."""
 
     PRODUCTIVE = 0
     PROGRAM_STARTUP = 1
@@ -37,14 +37,14 @@ class Spent(IntEnum):
 
 FIRST_CUSTOM: Final = len(Spent)
 MOST_CLASSES: Final = 250
-"""A class fits a byte; custom names beyond this many share one class."""
+"""A class fits in a byte.  Custom names beyond this many share one class."""
 OTHER_CUSTOM: Final = "other"
 _ELASTIC: Final = frozenset(
     (Spent.ELASTIC_SLICE_DOWN, Spent.ELASTIC_SCALE_UP, Spent.ELASTIC_REINITIALIZATION)
 )
 
 WORK: Final = (Spent.PRODUCTIVE, Spent.DEGRADED_CAPACITY)
-"""Time in which steps are worked on: wasted, if they are done again."""
+"""Time in which steps are worked on.  It is wasted if the steps are done again."""
 
 Kind = Literal[
     "accelerator_init",
@@ -58,7 +58,7 @@ Kind = Literal[
     "elastic_scale_up",
     "elastic_reinitialization",
 ]
-"""Span names with a meaning of their own …"""
+"""Span names with a fixed meaning."""
 SPAN_CLASSES: Final[Mapping[str, int]] = {
     "compile": Spent.PROGRAM_STARTUP,
     "accelerator_init": Spent.ACCELERATOR_INIT,
@@ -71,7 +71,7 @@ SPAN_CLASSES: Final[Mapping[str, int]] = {
     "elastic_scale_up": Spent.ELASTIC_SCALE_UP,
     "elastic_reinitialization": Spent.ELASTIC_REINITIALIZATION,
 }
-"""… and the class that each is counted in."""
+"""The class of each such name."""
 
 
 def is_elastic(spent: int) -> bool:
@@ -83,7 +83,8 @@ def is_custom(spent: int) -> bool:
 
 
 class ClassNames:
-    """The numbers and names of the classes of one run; custom ones are numbered as they come."""
+    """The numbers and names of the classes of one run.  Custom classes are numbered as they
+    appear."""
 
     def __init__(self, custom: tuple[str, ...] = ()) -> None:
         self._numbers: dict[str, int] = {}

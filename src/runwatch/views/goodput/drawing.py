@@ -2,16 +2,16 @@
 
 The rules, beside those of `track.py` and `books.py`:
 
-* an attempt begins with its first process and lasts until the next begins;
-* one that said that it was done was complete: its work stands, and the time until the next attempt
-  is not the run's (excluded); that it ended well does not say so;
-* a rank that dies and after whose death no step is done stopped the attempt there; from then on
-  until the next attempt begins is infrastructure recovery (while others live, an open step that
-  began after the death has the benefit of the doubt until it is a stall);
+* an attempt begins with its first process and lasts until the next attempt begins;
+* an attempt that said that its work was done is complete: its work stands, and the time until the
+  next attempt is excluded; an attempt that just ended well is not thereby complete;
+* a rank's death stops the attempt if no step is done after it; the time from then until the next
+  attempt begins is infrastructure recovery (while others live, an open step that began after the
+  death may still be done, until it is a stall);
 * a step that was cut short is wasted progress, unless the run went on with the step after it; if it
-  was longer than a pause may be, what it took beyond the usual is a stall; a first step that was
-  never done is program startup;
-* numbers that begin anew in one process, with nothing restored, are the next epoch's;
+  was longer than a pause may be, the time beyond the usual is a stall; a first step that was never
+  done is program startup;
+* step numbers that begin anew in one process, with nothing restored, are the next epoch's;
 * work that is done again is wasted progress in the place where it was first done, from the step
   that the run went back to; this is the one rule by which booked time changes its class;
 * before an attempt's first step, time that nothing claims is training preparation; elsewhere it is
@@ -47,7 +47,7 @@ from runwatch.views.pace import LIMITS, nanoseconds
 
 @dataclass(slots=True)
 class _Scene:
-    """What one attempt is drawn from."""
+    """All that is known of one attempt before it is drawn."""
 
     attempt: Attempt | None
     lives: Sequence[Life]
@@ -56,9 +56,9 @@ class _Scene:
     """When the next attempt began."""
     now_ns: int
     goes_on_at: int | None
-    """The first step that is done after this attempt."""
+    """The first step that a later attempt does."""
     has_steps: bool
-    """Whether the run does steps at all."""
+    """Whether any attempt of the run does steps."""
     prior: Pace = Pace()
     """How long a step took in the attempts before."""
 
@@ -72,9 +72,10 @@ class _Scene:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the run does not go on behind it, but begins again (or does no steps at all).
+        """Whether the next attempt begins anew rather than going on behind this one.  Always so if
+        no attempt does steps.
 
-        While the next attempt has done none, it is thought to go on.
+        While the next attempt has done no step, it is thought to go on.
         """
         first = None if self.attempt is None else self.attempt.first_step
         if self.goes_on_at is None or first is None:
@@ -99,12 +100,12 @@ class _Scene:
 
 @dataclass(slots=True)
 class _Ending:
-    """How an attempt came to its end."""
+    """How an attempt ended."""
 
     stop_ns: int
-    """When it stopped doing anything."""
+    """When the attempt stopped working."""
     close_ns: int
-    """Up to when its time is its own: the next attempt's start, the run's end, or now."""
+    """The attempt owns the time until then: the next attempt's start, the run's end, or now."""
     broken: bool
     """Stopped, rather than finished or going on."""
     cause: str = ""
@@ -112,7 +113,7 @@ class _Ending:
     over: bool = True
     """Finished or stopped."""
     complete: bool = False
-    """Finished, and what comes after it is another go."""
+    """Finished, and the next attempt is a new job."""
 
 
 @dataclass(slots=True)
@@ -121,7 +122,7 @@ class _Drawn:
 
     start_ns: int
     done_ns: int
-    """End of its last completed step."""
+    """The end of its last completed step."""
     ending: _Ending
     laps: list[Lap]
     pace: Pace
@@ -129,9 +130,9 @@ class _Drawn:
     asynchronous: bool = False
     synchronous: bool = False
     busy_ns: int | None = None
-    """Until when the device was at its last completed step, if that is known."""
+    """The device was busy with the last completed step until then; None: not known."""
     hang_ns: int = 0
-    """How long it had hung when it was stopped."""
+    """How long the attempt had hung when it was stopped."""
     wasted_open_ns: int = 0
     inferred_ns: int = 0
     stretches: list[Stretch] = field(default_factory=list)
@@ -149,30 +150,30 @@ class _Drawn:
 
 
 def draw_up(ledger: Ledger, lives: Iterable[Life], now_ns: int) -> Goodput | None:
-    """The account as of `now_ns`; None if nothing has begun by then."""
+    """The account as of `now_ns`; None if no attempt has begun by then."""
     scenes = _scenes(ledger, lives, now_ns)
     drawn: list[_Drawn] = []
     prior = Pace()
     later = _later_paces(scenes)
     for scene, next_pace in zip(scenes, later, strict=True):
         scene.prior = prior if prior.usual_ns is not None else next_pace
-        found = _draw(scene)
-        prior = found.pace if found.pace.usual_ns is not None else prior
-        drawn.append(found)
+        attempt = _draw(scene)
+        prior = attempt.pace if attempt.pace.usual_ns is not None else prior
+        drawn.append(attempt)
     return _assemble(ledger, drawn, scenes[-1].lives) if drawn else None
 
 
 def _later_paces(scenes: Sequence[_Scene]) -> list[Pace]:
-    """For each attempt, how long a step took in the next that tells: for those at the beginning
-    that did too few."""
-    found: list[Pace] = []
+    """For each attempt, the pace of the next attempt that has one.  The first attempts may have
+    done too few steps to have a pace of their own."""
+    paces: list[Pace] = []
     pace = Pace()
     known = next((at for at, s in enumerate(scenes) if s.attempt and s.attempt.has_pace), 0)
     for scene in reversed(scenes[: known + 1]):
-        found.append(pace)
+        paces.append(pace)
         if scene.attempt is not None and pace.usual_ns is None:
             pace = scene.attempt.tail(Pace()).books.pace
-    return [*reversed(found), *(Pace() for _ in scenes[known + 1 :])]
+    return [*reversed(paces), *(Pace() for _ in scenes[known + 1 :])]
 
 
 def _scenes(ledger: Ledger, lives: Iterable[Life], now_ns: int) -> list[_Scene]:
@@ -203,16 +204,16 @@ def _draw(scene: _Scene) -> _Drawn:
     start, limit = scene.start_ns, scene.limit_ns
     if scene.attempt is None:
         ending = _ending(scene, start, start, scene.prior)
-        found = _Drawn(start, start, ending, [], scene.prior, 0)
+        drawn = _Drawn(start, start, ending, [], scene.prior, 0)
     else:
-        found = _draw_steps(scene, scene.attempt, start, limit)
-    _draw_open(scene, found)
-    timeline = Timeline(found.ending.stop_ns)
-    after = Spent.EXCLUDED if found.ending.complete else Spent.INFRASTRUCTURE_RECOVERY
-    timeline.append(found.ending.close_ns, after)
-    found.lay(timeline, found.ending.close_ns)
-    found.inferred_ns += found.ending.inferred_ns
-    return found
+        drawn = _draw_steps(scene, scene.attempt, start, limit)
+    _draw_open(scene, drawn)
+    timeline = Timeline(drawn.ending.stop_ns)
+    after = Spent.EXCLUDED if drawn.ending.complete else Spent.INFRASTRUCTURE_RECOVERY
+    timeline.append(drawn.ending.close_ns, after)
+    drawn.lay(timeline, drawn.ending.close_ns)
+    drawn.inferred_ns += drawn.ending.inferred_ns
+    return drawn
 
 
 def _draw_steps(scene: _Scene, attempt: Attempt, start: int, limit: int) -> _Drawn:
@@ -221,7 +222,7 @@ def _draw_steps(scene: _Scene, attempt: Attempt, start: int, limit: int) -> _Dra
     laps = attempt.books.laps + tail.books.laps
     done = min(max(tail.books.end_ns, start), limit)
     last_begin = laps[-1].begins[-1] if laps else start
-    found = _Drawn(
+    drawn = _Drawn(
         start,
         done,
         _ending(scene, done, last_begin, pace),
@@ -234,18 +235,18 @@ def _draw_steps(scene: _Scene, attempt: Attempt, start: int, limit: int) -> _Dra
         awaited=tail.awaited,
     )
     before = Timeline(start)
-    before.append(attempt.start_ns, _idle(scene, found))
+    before.append(attempt.start_ns, _idle(scene, drawn))
     for timeline in (before, attempt.books.timeline, tail.books.timeline):
-        found.lay(timeline, done)
-    found.inferred_ns = attempt.books.inferred_ns + tail.books.inferred_ns
-    found.inferred_ns += sum(track.inferred_ns for track in scene.tracks)
-    found.inferred_ns += attempt.skew.drifted_ns(attempt.tracks, found.steps)
-    return found
+        drawn.lay(timeline, done)
+    drawn.inferred_ns = attempt.books.inferred_ns + tail.books.inferred_ns
+    drawn.inferred_ns += sum(track.inferred_ns for track in scene.tracks)
+    drawn.inferred_ns += attempt.skew.drifted_ns(attempt.tracks, drawn.steps)
+    return drawn
 
 
-def _idle(scene: _Scene, found: _Drawn) -> Spent:
-    """What time is that nothing claims, outside steps."""
-    if found.laps or not scene.has_steps:
+def _idle(scene: _Scene, drawn: _Drawn) -> Spent:
+    """The class of unclaimed time outside steps."""
+    if drawn.laps or not scene.has_steps:
         return Spent.UNATTRIBUTED
     return Spent.TRAINING_PREPARATION
 
@@ -283,11 +284,12 @@ def _ending(scene: _Scene, done_ns: int, last_begin_ns: int, pace: Pace) -> _End
 
 
 def _broken_off(scene: _Scene, close_ns: int) -> tuple[str, int]:
-    """It ended well, and was not the last: in words, and what may be wrong about it."""
+    """The cause for an attempt that ended well but was not the last, and the most time that may be
+    booked wrongly."""
     first = None if scene.attempt is None else scene.attempt.first_step
     if scene.goes_on_at is None or first is None or scene.goes_on_at > first:
         return "ended and was started again", 0
-    # Was it complete, and this is another go?  It did not say so.
+    # The attempt may have been complete and the next a new job; it did not say so.
     words = (
         f"ended without saying that it was done, and was started again at step {scene.goes_on_at}"
     )
@@ -295,19 +297,19 @@ def _broken_off(scene: _Scene, close_ns: int) -> tuple[str, int]:
 
 
 def _went_first(fatal: Iterable[tuple[int, int, Life]]) -> Life:
-    """The one that took the others along, as far as can be told."""
+    """The process that took the others down, as far as can be told."""
     return min(fatal, key=lambda item: (item[2].lived_ns or item[0], item[1]))[2]
 
 
 def _unseen_ns(scene: _Scene, stop_ns: int, close_ns: int) -> int:
-    """What may be wrong because nobody saw it end: when that was; and, if the run then begins
-    again, whether its work was redone or complete."""
+    """The most time that may be booked wrongly because the end was not seen.  If the run then
+    begins anew, it is also open whether the work was redone or complete."""
     return close_ns - (scene.start_ns if scene.is_complete else stop_ns)
 
 
 def _unsure_ns(scene: _Scene, stop_ns: int) -> int:
-    """How much earlier than thought an attempt may have stopped: a rank whose end was not seen may
-    have died right after its last sign of life."""
+    """How much earlier the attempt may have stopped: a rank whose end was not seen may have died
+    right after its last sign of life."""
     seen = {life.key for life in scene.lives if life.end_ns is not None and life.exact}
     last = [track.now_ns for track in scene.tracks if track.key not in seen]
     return max(0, stop_ns - min(last, default=stop_ns))
@@ -322,8 +324,8 @@ def _goes_on(scene: _Scene, died_ns: int, pace: Pace) -> bool:
 
 
 def _furthest_behind(scene: _Scene, before_first: bool) -> Track | None:
-    """The rank that the others wait for: the one with the fewest steps done, and among those the
-    one that is not in the next step yet (still busy with something, or else heard of last), or
+    """The rank that the others wait for: the one with the fewest steps done.  Of several, one that
+    has not begun the next step (first a busy one, then the one heard of last), or the one that
     began it last."""
     done = {life.key for life in scene.lives if life.ok and life.end_ns is not None}
     tracks = [track for track in scene.tracks if track.key not in done] or scene.tracks
@@ -340,87 +342,88 @@ def _furthest_behind(scene: _Scene, before_first: bool) -> Track | None:
     return min(stepping, key=behind, default=None)
 
 
-def _draw_open(scene: _Scene, found: _Drawn) -> None:
-    """From the last completed step to where the attempt stopped, as the slowest rank tells it."""
-    stop, idle = found.ending.stop_ns, _idle(scene, found)
-    track = _furthest_behind(scene, not found.laps)
-    timeline = Timeline(found.done_ns)
+def _draw_open(scene: _Scene, drawn: _Drawn) -> None:
+    """Draws the time from the last completed step to the attempt's stop, as its slowest rank
+    recorded it."""
+    stop, idle = drawn.ending.stop_ns, _idle(scene, drawn)
+    track = _furthest_behind(scene, not drawn.laps)
+    timeline = Timeline(drawn.done_ns)
     if track is None:
         timeline.append(stop, idle)
-        found.lay(timeline, stop)
+        drawn.lay(timeline, stop)
         return
     state = track.opened(stop)
     begin = stop if state.begin_ns is None else min(state.begin_ns, stop)
     if idle == Spent.TRAINING_PREPARATION:
-        since = max(found.done_ns, found.start_ns)
-        found.inferred_ns += max(0, begin - since - claimed_ns(state.gap, since, begin))
-    fill(timeline, state.gap, begin, _gap_quotas(found, state, begin, idle))
+        since = max(drawn.done_ns, drawn.start_ns)
+        drawn.inferred_ns += max(0, begin - since - claimed_ns(state.gap, since, begin))
+    fill(timeline, state.gap, begin, _gap_quotas(drawn, state, begin, idle))
     begin = max(begin, timeline.end_ns)
     own = max(0, stop - begin) - claimed_ns(state.inside, begin, stop)
-    kept = not found.ending.broken
+    kept = not drawn.ending.broken
     step = track.step
-    if step is not None and found.ending.broken and scene.goes_on_at is not None:
+    if step is not None and drawn.ending.broken and scene.goes_on_at is not None:
         kept = scene.goes_on_at > step
     if begin < stop:
         compiled = any(p[2] == Spent.PROGRAM_STARTUP for p in (*state.gap, *state.inside))
-        fill(timeline, state.inside, stop, _open_quotas(scene, found, own, kept, compiled))
-    if found.ending.over:
-        found.inferred_ns += track.unended_ns(stop)
-    found.lay(timeline, stop)
-    if step is not None and kept and found.ending.broken and begin < stop:
+        fill(timeline, state.inside, stop, _open_quotas(scene, drawn, own, kept, compiled))
+    if drawn.ending.over:
+        drawn.inferred_ns += track.unended_ns(stop)
+    drawn.lay(timeline, stop)
+    if step is not None and kept and drawn.ending.broken and begin < stop:
         lap = Lap()
         lap.add(step, begin, stop)
-        found.laps.append(lap)
-        found.steps += 1
+        drawn.laps.append(lap)
+        drawn.steps += 1
 
 
-def _gap_quotas(found: _Drawn, state: OpenState, begin_ns: int, idle: Spent) -> Quotas:
-    """After the last completed step, with nothing open that claims the time."""
-    since = max(found.done_ns, found.start_ns)
+def _gap_quotas(drawn: _Drawn, state: OpenState, begin_ns: int, idle: Spent) -> Quotas:
+    """The unclaimed time after the last completed step, with no step open."""
+    since = max(drawn.done_ns, drawn.start_ns)
     rest = max(0, begin_ns - since - claimed_ns(state.gap, since, begin_ns))
-    usual = found.pace.usual_ns
-    if not found.laps or usual is None:
+    usual = drawn.pace.usual_ns
+    if not drawn.laps or usual is None:
         return [(REST, idle)]
     quotas: list[tuple[int, int]] = []
-    if found.asynchronous:  # the device does what it was handed
-        known = None if found.busy_ns is None else max(0, found.busy_ns - since)
+    if drawn.asynchronous:  # the device works through its queue
+        known = None if drawn.busy_ns is None else max(0, drawn.busy_ns - since)
         behind = min(QUEUED * usual if known is None else known, rest)
-        found.inferred_ns += behind
+        drawn.inferred_ns += behind
         quotas += [(behind, Spent.PRODUCTIVE)] if behind else []
         rest -= behind
-    if not found.synchronous or found.pace.is_stall(rest):
-        found.inferred_ns += rest  # a device may have been at work
-    if not found.pace.is_stall(rest):
+    if not drawn.synchronous or drawn.pace.is_stall(rest):
+        drawn.inferred_ns += rest  # the device may have been at work
+    if not drawn.pace.is_stall(rest):
         return [*quotas, (REST, idle)]
-    if found.ending.over and not found.ending.broken:
-        return [*quotas, (REST, idle)]  # after its last step: what it did then is not told
-    found.hang_ns = rest
+    if drawn.ending.over and not drawn.ending.broken:
+        return [*quotas, (REST, idle)]  # after the last step: nothing says what the program did
+    drawn.hang_ns = rest
     return [*quotas, (REST, Spent.STALL)]
 
 
-def _open_quotas(scene: _Scene, found: _Drawn, own_ns: int, kept: bool, compiled: bool) -> Quotas:
-    pace, spent = found.pace, Spent.PRODUCTIVE if kept else Spent.WASTED_PROGRESS
+def _open_quotas(scene: _Scene, drawn: _Drawn, own_ns: int, kept: bool, compiled: bool) -> Quotas:
+    pace, spent = drawn.pace, Spent.PRODUCTIVE if kept else Spent.WASTED_PROGRESS
     usual = pace.usual_ns
-    if not found.laps and not compiled:
-        return _first_quotas(found, own_ns, spent)
+    if not drawn.laps and not compiled:
+        return _first_quotas(drawn, own_ns, spent)
     if usual is None or not pace.is_stall(own_ns):
-        found.inferred_ns += own_ns if usual is None else 0
-        found.wasted_open_ns = 0 if kept else own_ns
+        drawn.inferred_ns += own_ns if usual is None else 0
+        drawn.wasted_open_ns = 0 if kept else own_ns
         return [(REST, spent)]
-    found.hang_ns = own_ns - usual
-    found.inferred_ns += own_ns
-    found.wasted_open_ns = 0 if kept else usual
+    drawn.hang_ns = own_ns - usual
+    drawn.inferred_ns += own_ns
+    drawn.wasted_open_ns = 0 if kept else usual
     return [(usual, spent), (REST, Spent.STALL)] if usual else [(REST, Spent.STALL)]
 
 
-def _first_quotas(found: _Drawn, own_ns: int, spent: Spent) -> Quotas:
-    """A first step that was never done: it compiled, loaded and allocated, unless it hung."""
-    usual = min(found.pace.usual_ns or 0, own_ns)
-    found.inferred_ns += own_ns
-    found.wasted_open_ns = usual if spent == Spent.WASTED_PROGRESS else 0
+def _first_quotas(drawn: _Drawn, own_ns: int, spent: Spent) -> Quotas:
+    """The first step was never done: it compiled, loaded and allocated, unless it hung."""
+    usual = min(drawn.pace.usual_ns or 0, own_ns)
+    drawn.inferred_ns += own_ns
+    drawn.wasted_open_ns = usual if spent == Spent.WASTED_PROGRESS else 0
     before = Spent.PROGRAM_STARTUP
     if own_ns - usual > nanoseconds(LIMITS.start_seconds):
-        before, found.hang_ns = Spent.STALL, own_ns - usual
+        before, drawn.hang_ns = Spent.STALL, own_ns - usual
     return [*([(own_ns - usual, before)] if own_ns > usual else []), (REST, spent)]
 
 
@@ -447,8 +450,8 @@ class _Redone:
 def _redone(
     drawn: Sequence[_Drawn], turns: list[Turn]
 ) -> tuple[list[Range], list[_Redone], list[_Kept], list[Range]]:
-    """All that was done again; of that, what each attempt's end cost; what stands; and what may
-    have been done again, but is not thought to."""
+    """All ranges that were done again; those that each attempt's end cost; the laps that stand; and
+    ranges that may have been done again but probably were not."""
     stands: list[_Kept] = []
     kept: list[_Kept] = []
     everything: list[Range] = []
@@ -463,8 +466,8 @@ def _redone(
                 continue
             again = _go_back(kept, lap.first_step)
             everything += again.ranges
-            turns += [Turn(*found, lap.begins[0], lap.first_step) for found in again.ranges]
-            if not number and stopped is not None:  # later laps went back of their own accord
+            turns += [Turn(*redone, lap.begins[0], lap.first_step) for redone in again.ranges]
+            if not number and stopped is not None:  # later laps went back without a restart
                 cost[stopped] = again
             kept.append(_Kept(lap, len(lap), lap.end_ns))
         if attempt.laps:
@@ -475,13 +478,13 @@ def _redone(
 
 
 def _is_new_epoch(before: Lap, lap: Lap) -> bool:
-    """Steps are numbered from the same number again, in the same process, and nothing was restored:
-    they are the next epoch's, rather than done again."""
+    """The same process numbers its steps from the same number again and restored nothing: this is
+    the next epoch, not work done again."""
     return lap.first_step == before.first_step and not lap.restored
 
 
 def _go_back(kept: list[_Kept], step: int) -> _Redone:
-    """Take back what was kept from `step` on."""
+    """Removes the kept work from `step` on."""
     again = _Redone()
     while kept and kept[-1].lap.index(step) < kept[-1].steps:
         last = kept[-1]
@@ -543,8 +546,8 @@ def _ranks(ledger: Ledger, drawn: Sequence[_Drawn]) -> list[RankShare]:
             steps[track.rank] = steps.get(track.rank, 0) + track.steps
             own[track.rank] = own.get(track.rank, 0) + track.own_ns
     waits: dict[int, Awaited] = {}
-    for found in drawn:
-        for rank, awaited in found.awaited.items():
+    for attempt_drawn in drawn:
+        for rank, awaited in attempt_drawn.awaited.items():
             mine = waits.setdefault(rank, Awaited())
             mine.steps += awaited.steps
             mine.nanoseconds += awaited.nanoseconds
@@ -563,7 +566,7 @@ def _ranks(ledger: Ledger, drawn: Sequence[_Drawn]) -> list[RankShare]:
 def _disruptions(
     goodput: Goodput, drawn: Sequence[_Drawn], cost: Sequence[_Redone]
 ) -> list[Disruption]:
-    found = []
+    disruptions = []
     for at, attempt in enumerate(drawn):
         if not attempt.ending.broken:
             continue
@@ -572,7 +575,7 @@ def _disruptions(
         backs = [a.first_begin_ns for a in drawn[at + 1 : at + 2] if a.first_begin_ns is not None]
         lost_ns = sum(goodput.productive_ns(a, b) for a, b in cost[at].ranges)
         warm_up_ns = None if after is None else _warm_up_ns(goodput, after)
-        found.append(
+        disruptions.append(
             Disruption(
                 attempt=at + 1,
                 time_ns=stop,
@@ -586,11 +589,11 @@ def _disruptions(
                 warm_up_ns=warm_up_ns,
             )
         )
-    return found
+    return disruptions
 
 
 def _warm_up_ns(goodput: Goodput, after: _Drawn) -> int | None:
-    """From an attempt's start to where its steps count; None while it has done none."""
+    """From the attempt's start until its steps count; None while it has done none."""
     if not after.laps:
         return None
     begins = after.laps[0].begins

@@ -1,7 +1,7 @@
 """Why an instant of a run is in its class: the rule, and the figures that it went by.
 
-What is said comes from the account itself and not from the records, so it is about this very
-judgement: the step that the instant lies in, what steps took around it, what stopped the attempt.
+The sentences come from the account itself, not from the records, so they explain this very
+judgement: the step of the instant, the steps around it, the cause that stopped the attempt.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Explanation:
     """The class."""
     start_ns: int
     end_ns: int
-    """The whole stretch of it."""
+    """The whole interval of this class."""
     attempt: int
     step: int | None
     """The step that had begun last."""
@@ -55,8 +55,10 @@ class _Instant:
         if self.begun_ns is None:
             return ""
         until = self.attempt.stop_ns if self.next_ns is None else self.next_ns
-        said = f"From its begin to the next one's it took {_length(until - self.begun_ns)}"
-        return f"{said}; a step usually takes {_length(usual)}." if usual else f"{said}."
+        words = (
+            f"From its begin to the begin of the next step it took {_length(until - self.begun_ns)}"
+        )
+        return f"{words}; a step usually takes {_length(usual)}." if usual else f"{words}."
 
 
 def explain(goodput: Goodput, time_ns: int) -> Explanation | None:
@@ -83,12 +85,12 @@ def _productive(at: _Instant) -> Iterator[str]:
     yield f"The run worked on a step whose work was kept: it is {at.where}."
     yield at.took
     if any(start <= at.time_ns < end for start, end in at.goodput.worked):
-        yield "Its devices were seen at work as before, though the program told nothing."
+        yield "The program recorded nothing, but its devices were seen at work as before."
         return
     yield (
-        "What a step took is productive unless a span claims it, unless it is far out of line with "
-        "the steps around it, and also between steps while the device was still busy with what it "
-        "had been handed."
+        "The time of a step is productive, unless a span claims it or the step took far longer "
+        "than the steps around it. Time between steps is productive while the device still works "
+        "on earlier steps."
     )
 
 
@@ -97,7 +99,7 @@ def _recorded(what: str) -> Callable[[_Instant], Iterator[str]]:
         yield f"It was recorded: {what}."
         yield f"The instant is {at.where}."
         if at.step is not None:
-            yield "The rank that the others waited for tells what the time went into."
+            yield "The rank that the others waited for decides the class."
 
     return rule
 
@@ -105,11 +107,11 @@ def _recorded(what: str) -> Callable[[_Instant], Iterator[str]]:
 def _startup(at: _Instant) -> Iterator[str]:
     yield "The program was starting: a compile was recorded, or the first step took longer."
     yield at.took
-    yield "What a first step takes longer than those after it is its compiling and loading."
+    yield "The first step's extra time counts as compiling and loading."
 
 
 def _preparation(at: _Instant) -> Iterator[str]:
-    yield f"Attempt {at.attempt.attempt} had not begun its first step, and nothing else claims it."
+    yield f"Attempt {at.attempt.attempt} had not begun its first step, and no span claims it."
 
 
 def _stall(at: _Instant) -> Iterator[str]:
@@ -121,15 +123,15 @@ def _stall(at: _Instant) -> Iterator[str]:
             f"A pause of more than {_length(limit)} is a stall in this attempt: ten seconds, five "
             "times a long step, or half as much again as the longest pause that went well."
         )
-    yield "The usual time of a step is not counted as stall."
+    yield "The usual time of a step does not count as a stall."
 
 
 def _slow(at: _Instant) -> Iterator[str]:
     yield f"A step took far longer than those around it, but went on: {at.where}."
     yield at.took
     yield (
-        "It is out of line by more than three times and a second, does not recur every so many "
-        "steps, and was too short for a stall. Only what it took beyond the usual is counted here."
+        "It took more than three times the usual and at least a second more, does not recur at a "
+        "fixed distance, and was too short for a stall. Only its extra time is counted here."
     )
 
 
@@ -158,22 +160,22 @@ def _stopped(at: _Instant) -> Iterator[str]:
 
 def _degraded(at: _Instant) -> Iterator[str]:
     yield f"Ranks that had been there were missing: {at.where}."
-    yield "The share of the working time that they would have had is counted here."
+    yield "Their share of the working time is counted here."
 
 
 def _excluded(at: _Instant) -> Iterator[str]:
-    yield "It is not counted: it lies between two complete goes, or you said so."
+    yield "This time is not counted: it lies between two complete jobs, or you excluded it."
 
 
 def _unattributed(at: _Instant) -> Iterator[str]:
     if at.begun_ns is not None and at.end_ns - at.begun_ns <= HAND_OVER_NS:
         yield f"The GPU had nothing to do yet: the instant is {at.where}."
         yield (
-            "A GPU that was waited for idles until the next step is handed over to it. How long is "
-            "not recorded: half a millisecond is taken for it, or a twentieth of a short step."
+            "The program waited for the GPU, which then idles until the next step reaches it. How "
+            "long is not recorded: half a millisecond is assumed, or a twentieth of a short step."
         )
         return
-    yield f"Nothing that was recorded says what it was: {at.where}."
+    yield f"No record says what this time went into: {at.where}."
     yield "It is between steps, or after the last, and too short or too ordinary for a stall."
 
 

@@ -1,9 +1,9 @@
-"""What was recorded, as steps and spans of a ledger.
+"""Turns records into steps and spans of a ledger.
 
-Two ways to tell the story of a process are understood, also in one journal: Runwatch's own (span
-edges, waits for data) and the entries of `GoodputRecorder` (points `goodput.*`, whose value is the
-time they speak of; `runwatch/entries.py` knows their fields).  A process that records starts of its
-own has its attempts told by them.
+Records have two forms, which one journal may mix: Runwatch's own (span edges, waits for data) and
+the entries of `GoodputRecorder` (points `goodput.*`, whose value is the time that they mean;
+`runwatch/entries.py` knows their fields).  A process that records its own starts has one attempt
+for each start.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ from runwatch.views.runs import ProcessState
 STEP: Final = "step"
 DATA_WAIT: Final = "data_wait_seconds"
 BACKGROUND: Final = "/background"
-"""Ends the name of a span in a thread that takes no steps: nobody waits for it."""
+"""The name of a span in a thread that takes no steps ends so: no step waits for it."""
 USEFUL: Final = "/useful"
-"""Ends the name of a span that does what the run is for, though it is no step."""
+"""The name of a span that does the run's real work outside steps ends so."""
 ENTRY_PREFIX: Final = PREFIX
 _SANE_SECONDS: Final = 4e9
 
@@ -63,7 +63,7 @@ SAME_START_NS: Final = 10_000_000_000
 
 
 def nanoseconds(seconds: float) -> int:
-    """Whole microseconds kept exact: a float of today's epoch seconds holds no more."""
+    """Exact to the microsecond: a float of today's epoch seconds holds no more."""
     return round(seconds * 1_000_000) * 1_000
 
 
@@ -72,23 +72,23 @@ def nanoseconds(seconds: float) -> int:
 
 @dataclass(slots=True)
 class _Sitting:
-    """One start of a program that says itself when it starts."""
+    """One start of a program that records its own starts."""
 
     attempt: AttemptKey
     rank: int
     start_ns: int
     track: Track
     said: bool
-    """Whether the program said that it starts; else it just began to record."""
+    """Whether the program recorded this start; False: it just began to record."""
     end_ns: int | None = None
 
 
 class Diary:
     """One process's entries, in order.
 
-    A start that follows another at once, with nothing recorded in between, is the same start: two
-    wrote it down.  Entries before the first start belong to it.  `native` is the track of a process
-    that has recorded steps or spans before its first entry: then its attempt is told by its life.
+    Two starts in quick succession with nothing recorded between them are one start, written down
+    twice.  Entries before the first start belong to it.  `native` is the track of a process that
+    recorded steps or spans before its first entry: then the process's life decides its attempt.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class Diary:
         return (self.sittings[-1] if self.sittings else self._sit(time_ns)).track
 
     def checkpoint(self, entry: Mapping[str, Any]) -> None:
-        """A save or a restore as Orbax tells it: a start and how long it blocked."""
+        """A save or a restore as Orbax records it: its start, and how long it blocked."""
         known = checkpoint(entry)
         if known is None:
             return
@@ -168,7 +168,8 @@ class Diary:
         return sitting
 
     def lives(self, process: ProcessState | None = None) -> list[Life]:
-        """When the program said it ran; how it ended, if its process tells what it did not."""
+        """When the program said that it ran.  If it did not say how it ended, its process's state
+        does."""
         return [
             self._life(sitting, process if sitting is self.sittings[-1] else None)
             for sitting in self.sittings
@@ -177,7 +178,7 @@ class Diary:
     def _life(self, sitting: _Sitting, process: ProcessState | None) -> Life:
         plain = (sitting.attempt, sitting.rank, sitting.start_ns)
         key = sitting.track.key
-        if sitting.end_ns is not None:  # as one also says who is told to stop
+        if sitting.end_ns is not None:  # a program that is told to stop also records its end
             return Life(*plain, sitting.end_ns, key=key, done=None)
         if self.imported and sitting is self.sittings[-1]:
             return Life(*plain, sitting.track.now_ns, False, "the log ends here", False, key)
@@ -200,22 +201,22 @@ class _Journal:
     attempt: int
     rank: int
     ahead_ns: int = 0
-    """How far its clock is ahead."""
+    """How far its host's clock is ahead."""
     scopes: set[int] = field(default_factory=set)
     names: dict[int, int] = field(default_factory=dict)
     """Class of each span name of this run; `_STEP` for steps."""
     waits: set[int] = field(default_factory=set)
-    """Series of waits for data."""
+    """The series that hold waits for data."""
     lags: set[int] = field(default_factory=set)
-    """Series of how long values were on their way."""
+    """The series that hold how long values took to arrive."""
     entries: dict[int, tuple[str, str]] = field(default_factory=dict)
-    """Series of entries: their time field and type."""
+    """The series that hold entries: their time field and type."""
     diary: Diary | None = None
     imported: bool = False
 
 
 _Fact = tuple[int, int, tuple[Any, ...]]
-"""When it was recorded, its form, and what it says."""
+"""(When it was recorded, its form, its content)."""
 
 _STEP: Final = -1
 _EDGE, _WAIT, _ENTRY, _TOLD = range(4)
@@ -224,8 +225,8 @@ _EDGE, _WAIT, _ENTRY, _TOLD = range(4)
 class Scribe:
     """Feeds the batches of one run's journals into a ledger, each journal's in order.
 
-    Processes are announced first, each with its attempt (`views.runs.attempts`); what a journal
-    that was not announced holds is not this run's.
+    Processes are announced first, each with its attempt (`views.runs.attempts`).  Batches of
+    journals that were not announced are ignored: they belong to other runs.
     """
 
     def __init__(self, run: RunId, ledger: Ledger) -> None:
@@ -243,7 +244,7 @@ class Scribe:
         host: str = "",
         ahead_ns: int = 0,
     ) -> None:
-        """Announce a process; known ones are left alone.  `Stale` if it comes too late.
+        """Announces a process; a known one stays as it is.  Raises `Stale` if it comes too late.
 
         `ahead_ns` is how far the clock of its host is ahead.
         """
@@ -265,17 +266,17 @@ class Scribe:
             batch = by_our_clock(batch, journal.ahead_ns)
         if journal.lags and journal.diary is None:
             self.ledger.arrived((journal.attempt, 0), journal.track.key, batch.points, journal.lags)
-        told = [e for e in batch.events if e.scope in journal.scopes]
-        told = [e for e in told if e.kind in TOLD_KINDS]
-        kinds = {event.kind for event in told}
-        if journal.entries or GoodputEntry.KIND in kinds or (told and journal.diary is not None):
-            self._in_order(journal, batch, told)
+        events = [e for e in batch.events if e.scope in journal.scopes]
+        events = [e for e in events if e.kind in TOLD_KINDS]
+        kinds = {event.kind for event in events}
+        if journal.entries or GoodputEntry.KIND in kinds or (events and journal.diary is not None):
+            self._in_order(journal, batch, events)
         else:
-            self._edges(journal, batch, sorted(told, key=_when))
+            self._edges(journal, batch, sorted(events, key=_when))
 
     def lives(self, states: Iterable[ProcessState]) -> list[Life]:
-        """What `draw_up` needs to know of the run's processes."""
-        found = []
+        """The lives of the run's processes, for `draw_up`."""
+        lives = []
         for state in states:
             journal = self._journals.get(state.journal)
             if journal is not None and journal.ahead_ns:
@@ -284,10 +285,10 @@ class Scribe:
                 self.ledger.end([state.journal])
             diary = None if journal is None else journal.diary
             if diary is not None and diary.native is None:
-                found += diary.lives(state)
+                lives += diary.lives(state)
             elif state.run == self.run:
-                found.append(life_of(state))
-        return found
+                lives.append(life_of(state))
+        return lives
 
     # ── inside ────────────────────────────────────────────────────────────────────────────────
 
@@ -318,7 +319,7 @@ class Scribe:
             journal.entries[series.id] = what, series.labels.get(TYPE, "")
 
     def _diary(self, journal: _Journal) -> Diary:
-        """Made with the first entry."""
+        """The journal's diary, made with its first entry."""
         if journal.diary is None:
             track = journal.track
             native = None if track.is_blank else track
@@ -329,7 +330,7 @@ class Scribe:
         return journal.diary
 
     def _waits(self, journal: _Journal, points: Points) -> Iterator[tuple[int, int, int]]:
-        """When it was said, of which step, how many nanoseconds its data was waited for."""
+        """(When it was recorded, the step, how many nanoseconds the step waited for its data)."""
         waits = journal.waits
         if not waits:
             return
@@ -338,12 +339,12 @@ class Scribe:
             if series in waits and abs(value) < _SANE_SECONDS:
                 yield time_ns, step, round(value * 1e9)
 
-    def _edges(self, journal: _Journal, batch: Batch, told: list[Event]) -> None:
-        """Edges and waits, and what was told between them, which is in the order of time."""
+    def _edges(self, journal: _Journal, batch: Batch, events: list[Event]) -> None:
+        """Takes edges and waits, with the events between them, which are in order of time."""
         track, spans = journal.track, batch.spans
         waits = Waits(batch.points, journal.waits)
         done = 0
-        for event in told:
+        for event in events:
             until = _first_behind(spans, done, event.time_ns)
             self._some_edges(journal, spans, range(done, until), waits)
             waits.tell(track, event.time_ns + 1)
@@ -367,7 +368,7 @@ class Scribe:
         self._one_by_one(journal, spans, range(done, some.stop), waits)
 
     def _at_once(self, track: Track, spans: Spans, run: range, waits: Waits) -> int:
-        """How many of these edges, of plain steps, were taken: all or none."""
+        """Takes these edges of plain steps at once.  Returns how many were taken: all or none."""
         times = column(spans.time_ns)[run.start : run.stop]
         begins, ends, first = times[0::2], times[1::2], spans.step[run.start]
         if begins[0] < track.now_ns:
@@ -385,7 +386,7 @@ class Scribe:
         columns = (spans.name, spans.span, spans.edge, spans.time_ns, spans.step)
         for name, span, edge, time_ns, step in zip(*(c[part] for c in columns), strict=True):
             if waits.next_ns <= time_ns:
-                # At one time, what was said of a step precedes the next, which begins.
+                # At the same time, a wait of the last step comes before the begin of the next step.
                 waits.tell(track, time_ns + (edge == BEGIN))
             spent = names.get(name)
             if spent is not None:
@@ -404,21 +405,21 @@ class Scribe:
         else:
             track.close(time_ns, span)
 
-    def _in_order(self, journal: _Journal, batch: Batch, told: list[Event]) -> None:
-        """The same where entries and events lie among the edges: all by the time of recording."""
-        if not told and not journal.waits and not len(batch.spans):
+    def _in_order(self, journal: _Journal, batch: Batch, events: list[Event]) -> None:
+        """Takes edges, entries, waits and events in the order in which they were recorded."""
+        if not events and not journal.waits and not len(batch.spans):
             self._entries(journal, batch.points)
             return
-        said = self._said(journal, batch)
+        facts = self._said(journal, batch)
         asides: list[_Fact] = [
             (wait[0], _WAIT, wait) for wait in self._waits(journal, batch.points)
         ]
-        asides += [(event.time_ns, _TOLD, (event,)) for event in told]
-        for fact in _woven(said, sorted(asides, key=_moment)):
+        asides += [(event.time_ns, _TOLD, (event,)) for event in events]
+        for fact in _woven(facts, sorted(asides, key=_moment)):
             self._take(journal, *fact)
 
     def _said(self, journal: _Journal, batch: Batch) -> list[_Fact]:
-        """Edges and entries; each of them in its own order, which time alone does not tell."""
+        """Edges and entries.  Each kind keeps its own order, which equal times would not show."""
         spans, points, marks = batch.spans, batch.points, journal.entries
         edges: list[_Fact] = [
             (time_ns, _EDGE, (journal.names[name], span, edge, time_ns, step))
@@ -502,7 +503,7 @@ def _when(event: Event) -> int:
 
 
 def _first_behind(spans: Spans, at: int, time_ns: int) -> int:
-    """The first edge from `at` on before which something was told then; as in `_woven`."""
+    """The first edge from `at` on that an event at `time_ns` comes before; as in `_woven`."""
     while at < len(spans):
         edge_ns = spans.time_ns[at]
         if time_ns < edge_ns or (time_ns == edge_ns and spans.edge[at] == BEGIN):
@@ -512,9 +513,9 @@ def _first_behind(spans: Spans, at: int, time_ns: int) -> int:
 
 
 def _is_synchronous(software: Any) -> bool | None:
-    """Whether a program with these libraries has done its work when a call returns.
+    """Whether a step's work is done when the call returns, judged by the program's libraries.
 
-    A PyTorch for accelerators may run without one; JAX hands work over to a CPU, too.
+    A PyTorch built for accelerators may run without one.  JAX hands work over even to a CPU.
     """
     versions = software.get("versions") if isinstance(software, Mapping) else None
     if not isinstance(versions, Mapping):
@@ -536,11 +537,12 @@ def _begins(fact: _Fact) -> bool:
     return bool(what[2] == BEGIN if form == _EDGE else what[0].endswith("_start_time"))
 
 
-def _woven(said: Iterable[_Fact], asides: Iterable[_Fact]) -> Iterator[_Fact]:
-    """All by time; at one time an aside, which speaks of what is over, precedes what begins."""
+def _woven(facts: Iterable[_Fact], asides: Iterable[_Fact]) -> Iterator[_Fact]:
+    """All facts by time.  At equal times a wait or event, which is about the past, comes before a
+    begin."""
     waiting = iter(asides)
     aside = next(waiting, None)
-    for fact in said:
+    for fact in facts:
         while aside is not None and (aside[0] < fact[0] or (aside[0] == fact[0] and _begins(fact))):
             yield aside
             aside = next(waiting, None)

@@ -40,11 +40,11 @@ WITNESSES: Final = (
     "gpu_utilization_percent", "gpu_memory_used_bytes", "gpu_power_watts",
     "tpu_duty_cycle_percent", "tpu_hbm_used_bytes",
 )  # fmt: skip
-"""Of these every device has one at least: enough to count them."""
+"""Every device has at least one of these metrics: enough to count devices."""
 PARTS: Final = ("scheduling", "runtime", "program")
 
 CountedBy = Literal["accelerators", "ranks", "both"]
-"""Both: in some attempts devices were seen, in others ranks had to stand for them."""
+"""Mixed: in some attempts devices were seen, in others ranks stood for them."""
 
 
 # ── devices ────────────────────────────────────────────────────────────────────────────────────
@@ -52,21 +52,21 @@ CountedBy = Literal["accelerators", "ranks", "both"]
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """From when on how many devices were held; until the next one, also while nothing ran."""
+    """How many devices were held from `start_ns` until the next holding, also while nothing ran."""
 
     start_ns: int
     devices: int
     seen: bool
-    """The devices were seen to be the run's; else each of its ranks counts as one."""
+    """True: the devices were seen to be the run's.  False: each rank counts as one device."""
 
 
 def holdings(states: Iterable[ProcessState], series: Iterable[SeriesRow]) -> list[Holding]:
-    """One for each attempt, in order: the accelerators that are tied to its ranks on their hosts.
+    """One holding for each attempt, in order: the accelerators of its ranks on their hosts.
 
-    `series` are the run's of WITNESSES.  What an earlier attempt held on another host is not
-    counted; nor is anything while the job was in a scheduler's queue again.  Where the agent of a
-    node goes by another name than the containers of the ranks, a rank's node is not known: the one
-    with most of its devices stands for all.
+    `series` are the run's series of WITNESSES.  Devices that an earlier attempt held on another
+    host are not counted, nor are any while the job was back in a scheduler's queue.  A node's agent
+    may have another name than the containers of its ranks.  Then a rank's node is not known, and
+    the node with most of the rank's devices stands for all.
     """
     tied: dict[tuple[str, int], set[tuple[str, str]]] = {}
     for row in series:
@@ -78,25 +78,25 @@ def holdings(states: Iterable[ProcessState], series: Iterable[SeriesRow]) -> lis
     members: dict[int, list[ProcessState]] = {}
     for state in states:
         members.setdefault(state.attempt, []).append(state)
-    found: list[Holding] = []
+    held: list[Holding] = []
     for _, mine in sorted(members.items()):
         places = {(member.host, member.rank) for member in mine}
         ranks = {member.rank for member in mine}
         seen = len(set().union(*(tied.get(place, ()) for place in places)))
         seen = seen or sum(most.get(rank, 0) for rank in ranks)
         start_ns = min(member.started_ns for member in mine)
-        if found and (away := _away(mine, found[-1].start_ns, start_ns)):
-            found.append(Holding(away[0], 0, found[-1].seen))
+        if held and (away := _away(mine, held[-1].start_ns, start_ns)):
+            held.append(Holding(away[0], 0, held[-1].seen))
             start_ns = away[1]
-        found.append(Holding(start_ns, seen or len(ranks), bool(seen)))
-    return found
+        held.append(Holding(start_ns, seen or len(ranks), bool(seen)))
+    return held
 
 
 def _away(mine: Sequence[ProcessState], before_ns: int, start_ns: int) -> Range | None:
-    """While the job of a later attempt was in the queue, and held nothing.
+    """The time in which the job of a later attempt was in the queue and held nothing.
 
-    Only if it was put there after the attempt before it, at `before_ns`, had begun: who starts
-    again within one go of a job keeps its machines.
+    This counts only if the job was queued after the attempt before it began, at `before_ns`: a
+    restart within one job keeps its machines.
     """
     queued = [at for member in mine if (at := member.queued_at_ns) is not None and at > before_ns]
     if not queued:
@@ -121,19 +121,20 @@ def device_ns(
     *,
     exclude: Sequence[Range] = (),
 ) -> dict[str, int]:
-    """By class, device-nanoseconds: exact, so that they sum to what the intervals do."""
-    found: dict[str, int] = {}
+    """Device-nanoseconds by class.  They are exact, so they sum to what the intervals do."""
+    by_class: dict[str, int] = {}
     for start_ns, end_ns, devices in _stretches(held, since_ns, until_ns):
         part = goodput.account(start_ns, end_ns, exclude=exclude)
         for name, ns in part.spent_ns.items():
-            found[name] = found.get(name, 0) + ns * devices
-    return found
+            by_class[name] = by_class.get(name, 0) + ns * devices
+    return by_class
 
 
 def _stretches(
     held: Sequence[Holding], since_ns: int, until_ns: int
 ) -> Iterable[tuple[int, int, int]]:
-    """The window, cut where another number of devices is held; before the first, as many as it."""
+    """The window, cut where the number of devices changes.  Before the first holding, its number
+    counts."""
     for at, holding in enumerate(held):
         start = since_ns if not at else max(holding.start_ns, since_ns)
         end = until_ns if at + 1 == len(held) else min(held[at + 1].start_ns, until_ns)
@@ -142,12 +143,12 @@ def _stretches(
 
 
 def counted(spent: Mapping[str, int]) -> int:
-    """All but what was excluded: the one denominator of every share."""
+    """All but excluded time: the one denominator of every share."""
     return sum(ns for name, ns in spent.items() if name != EXCLUDED)
 
 
 def shares(spent: Mapping[str, int]) -> dict[str, float]:
-    """Of what is counted; classes without time are left out, and what is excluded."""
+    """Each class's share of the counted time, without excluded time and classes without time."""
     whole = counted(spent)
     return {name: ns / whole for name, ns in spent.items() if ns and name != EXCLUDED}
 
@@ -161,17 +162,20 @@ def hours(spent: Mapping[str, int]) -> dict[str, float]:
 
 
 def queued_ns(states: Iterable[ProcessState], start_ns: int) -> int | None:
-    """How long the first attempt was waited for; None: nobody told.
+    """How long the job waited for its first attempt; None: not recorded.
 
-    Until it had its machines, if that was told, too: who holds machines and has not begun yet is
-    not waiting for a scheduler.  Else until the run began.  Later attempts wait within the run.
+    The wait ends when the job got its machines, if that was recorded: a job that holds machines and
+    has not begun does not wait for a scheduler.  Otherwise it ends when the run began.  Later
+    attempts wait within the run.
     """
     first = [state for state in states if state.attempt == 1]
-    told = [state.queued_at_ns for state in first if state.queued_at_ns is not None]
-    if not told:
+    queued = [state.queued_at_ns for state in first if state.queued_at_ns is not None]
+    if not queued:
         return None
-    granted = [at for state in first if (at := state.granted_at_ns) is not None and at >= min(told)]
-    return max(0, min([start_ns, *granted]) - min(told))
+    granted = [
+        at for state in first if (at := state.granted_at_ns) is not None and at >= min(queued)
+    ]
+    return max(0, min([start_ns, *granted]) - min(queued))
 
 
 def share(part: int, whole: int) -> float | None:
@@ -185,7 +189,7 @@ def ettr(account: Account, queue_ns: int | None) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """Scheduling × runtime × program goodput; None is not known."""
+    """Scheduling × runtime × program goodput; None: not known."""
 
     scheduling: float | None = None
     runtime: float | None = None
@@ -193,7 +197,7 @@ class Product:
 
     @property
     def overall(self) -> float | None:
-        """Of those that are known; None without any."""
+        """The product of the known factors; None without any."""
         known = [part for part in (self.scheduling, self.runtime, self.program) if part is not None]
         product = 1.0
         for part in known:
@@ -213,7 +217,7 @@ def product(account: Account, queue_ns: int | None, program: float | None = None
 
 @dataclass(slots=True)
 class Mean:
-    """Of samples in buckets of time, each as heavy as the productive time in its bucket."""
+    """The mean of samples in buckets of time, weighted by the productive time in each bucket."""
 
     weighed: float = 0.0
     weight: int = 0
@@ -233,10 +237,10 @@ class Mean:
 def while_productive(
     goodput: Goodput, values: Sequence[float], start_ns: int, width_ns: int
 ) -> Mean:
-    """`values`: one for each bucket from `start_ns` on; NaN where nothing was sampled.
+    """`values` has one value for each bucket from `start_ns` on; NaN where nothing was sampled.
 
-    A bucket that was only partly productive would tell too little.  So those count that were
-    nearly all productive; only where there is none, all do.
+    A bucket that was only partly productive shows too little.  So only buckets that were nearly all
+    productive count; if there is none, all count.
     """
     pure, any_of_them = Mean(), Mean()
     for at, value in enumerate(values):
@@ -255,7 +259,7 @@ def of_percent(mean: Mean) -> float | None:
 
 
 def of_mfu(mean: Mean) -> float | None:
-    """Programs log 0.42 or 42 and mean the same; no program does more than everything."""
+    """Programs log 0.42 or 42 and mean the same; no program uses more than 100 %."""
     if mean.value is None:
         return None
     return of_percent(mean) if mean.largest > 1 else max(mean.value, 0.0)
@@ -266,25 +270,25 @@ def of_mfu(mean: Mean) -> float | None:
 
 def summed(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Device-nanoseconds of several runs; productive first, then the largest."""
-    found: dict[str, int] = {}
+    by_class: dict[str, int] = {}
     for part in parts:
         for name, ns in part.items():
-            found[name] = found.get(name, 0) + ns
-    order = sorted(found, key=lambda name: (name != "productive", -found[name], name))
-    return {name: found[name] for name in order}
+            by_class[name] = by_class.get(name, 0) + ns
+    order = sorted(by_class, key=lambda name: (name != "productive", -by_class[name], name))
+    return {name: by_class[name] for name in order}
 
 
 def largest_loss(spent: Mapping[str, int]) -> str:
-    """The class that took most of what was not productive; "" if nothing was lost."""
+    """The unproductive class that took most time; "" if no time was lost."""
     lost = {name: ns for name, ns in spent.items() if name not in ("productive", EXCLUDED) and ns}
     return min(lost, key=lambda name: (-lost[name], name), default="")
 
 
 def weeks(start_ns: int, end_ns: int) -> Iterator[tuple[str, int, int]]:
-    """The weeks that a stretch of time lies in, each with its name (2026-W46) and its part of it.
+    """The weeks of a stretch of time, each with its name (2026-W46) and its part of the stretch.
 
-    They begin on Mondays at midnight UTC, as ISO 8601 counts them: a head and a command line that
-    are asked in different places give the same.
+    Weeks begin on Mondays at midnight UTC, as ISO 8601 counts them: a head and a command line in
+    different places then give the same answer.
     """
     while start_ns < end_ns:
         begin_ns = (start_ns - _MONDAY_NS) // WEEK_NS * WEEK_NS + _MONDAY_NS

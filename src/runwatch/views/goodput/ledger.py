@@ -1,13 +1,12 @@
-"""All processes of a run, folded: what is recorded goes in, attempts come out.
+"""The fold of a run's records: records go in, attempts come out.
 
-State plus new records gives the next state, so a question after a hundred new steps costs a
-hundred steps.  Ranks meet step by step (`muster.py`): the run goes at the pace of its slowest.  A
+The old state plus new records gives the new state, so a question after a hundred new steps costs a
+hundred steps.  Ranks meet step by step (`muster.py`): the run is as fast as its slowest rank.  A
 step is booked once every rank that does steps has passed it.
 
-Booked steps stay as they are.  Should a rank be heard of late that may change one, `Stale` is
-raised: whoever keeps the records folds them again, with all processes known and in the order of
-their time, which is `lenient`: what then still comes late (a rank that does steps the others have
-long done) has no say.
+Booked steps never change.  A late record that might change one raises `Stale`.  The caller then
+folds all records again, `lenient`: with all processes known and in order of time.  Records that
+still come late (a rank does steps that the others did long ago) are then ignored.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ __all__ = ["Attempt", "AttemptKey", "Awaited", "Ledger", "Stale", "Tail"]
 STATE_VERSION: Final = 5
 
 AttemptKey = tuple[int, int]
-"""The attempt that a process belongs to, and within it the how-manieth start that it recorded
-itself (0 if it records none): a program that starts over in place makes two attempts."""
+"""The attempt of a process, and which of its own recorded starts this is (0 if it records none): a
+program that starts over in place makes two attempts."""
 
 HELD_STEPS: Final = 64
-"""Steps not booked yet while a process of the attempt may still begin to do steps, too."""
+"""This many steps may wait to be booked while a process of the attempt has not begun its steps."""
 
 if TYPE_CHECKING:
     Takers = tuple[
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Awaited:
-    """How long the first rank at a step waited for this one, the last, to begin it."""
+    """How long the first rank at a step waited for this rank, the last, to begin it."""
 
     steps: int = 0
     nanoseconds: int = 0
@@ -86,7 +85,7 @@ class Attempt:
 
     @property
     def first_step(self) -> int | None:
-        """The first step that it began."""
+        """The first step that the attempt began."""
         if self.booked is not None:
             return self.books.first_step
         strides = [t.pending[0] for t in self.tracks.values() if t.pending]
@@ -97,7 +96,7 @@ class Attempt:
 
     @property
     def has_pace(self) -> bool:
-        """Whether it did enough steps to tell how long one takes."""
+        """Whether the attempt did enough steps to tell how long one takes."""
         return any(track.steps > FEW for track in self.tracks.values())
 
     @property
@@ -115,7 +114,7 @@ class Attempt:
 
     @property
     def takers(self) -> Takers:
-        """What a track hands its steps on to."""
+        """The functions that a track passes its steps to."""
         return self.take, self.take_run, self.take_strides
 
     def take(self, track: Track, stride: Stride) -> None:
@@ -131,7 +130,7 @@ class Attempt:
                 raise Stale(f"rank {track.rank} told of step {step} after it was booked")
 
     def take_strides(self, track: Track, strides: Strides) -> None:
-        """As many steps, taken at once where they are nothing out of the ordinary."""
+        """Takes many steps, at once where they are plain."""
         if self.is_alone:
             self.booked = self.books.take(Cells.of(strides))
             return
@@ -147,7 +146,8 @@ class Attempt:
         self.muster.take_strides(track, rest)
 
     def take_run(self, step: int, times: array[int]) -> int:
-        """Steps from `step` on, each lasting until the next; how many of them could be booked."""
+        """Takes plain steps from `step` on, each lasting until the next time; returns how many
+        could be booked."""
         if not self.is_alone or self.booked is None:
             return 0
         lap, last = self.booked
@@ -159,10 +159,10 @@ class Attempt:
         return booked
 
     def book(self) -> None:
-        """Book what every rank has passed."""
+        """Books the steps that every rank has passed."""
         for track in self.tracks.values():
             if track.ended and not self.is_alone:
-                # Nobody waits for it any more, so its last step is handed on now.
+                # No rank waits for this one any more, so its last step can go on.
                 track.flush() if self.lenient else track.close_step()
         muster = self.muster
         muster.settle(self.tracks)
@@ -183,7 +183,7 @@ class Attempt:
         return [key for key, track in self.tracks.items() if not track.ended]
 
     def tail(self, prior: Pace, *, only_begun: bool = False) -> Tail:
-        """The rest, booked in books that go on where ours end; ours stay as they are."""
+        """The steps not yet booked, booked in a copy of the books; the books stay as they are."""
         books = self.books.fork()
         awaited = {rank: Awaited(a.steps, a.nanoseconds) for rank, a in self.awaited.items()}
         if self.is_alone:
@@ -201,7 +201,8 @@ class Attempt:
         return Tail(books, awaited)
 
     def _mustered(self) -> Muster:
-        """With what is still kept back; a last step that is not done is left out."""
+        """The muster with the steps that tracks still keep back, without a last step that is not
+        done."""
         muster = self.muster.copy()
         for track in self.tracks.values():
             for stride in track.pending:
@@ -212,8 +213,8 @@ class Attempt:
         return muster
 
     def _is_done(self, last: int) -> bool:
-        """Whether the last step that a rank ended is done: no rank is still in it, or one is in
-        the next.  (A rank that fails leaves its step, too.)"""
+        """Whether the last step that a rank ended is done: no rank is still in it, or one is in the
+        next.  (A rank that fails also leaves its step.)"""
         at = [track.step for track in self.tracks.values() if track.step is not None]
         return last not in at or max(at) > last
 
@@ -261,44 +262,44 @@ class Ledger:
         self.attempts: dict[AttemptKey, Attempt] = {}
         self.names = ClassNames()
         self.fresh: set[int] = set()
-        """Attempts that go on from nothing: those before them were complete."""
+        """Attempts that begin anew: the attempt before each was complete."""
         self._announced: dict[int, set[str]] = {}
 
     def announce(self, attempt: int, key: str) -> None:
-        """This process belongs to the attempt; the others' steps wait for it for a while."""
+        """Announces a process of the attempt.  The other ranks' steps wait for it for a while."""
         known = self._announced.setdefault(attempt, set())
         known.add(key)
-        for (number, _), found in self.attempts.items():
+        for (number, _), folded in self.attempts.items():
             if number == attempt:
-                found.expected = len(known)
+                folded.expected = len(known)
 
     def track(
         self, key: str, *, attempt: AttemptKey, rank: int, start_ns: int, host: str = ""
     ) -> Track:
-        """The track of a process; made when it is new.  `Stale` if it comes too late."""
-        found = self.attempts.get(attempt)
-        if found is None:
+        """The track of a process, made if it is new.  Raises `Stale` if it comes too late."""
+        folded = self.attempts.get(attempt)
+        if folded is None:
             expected = len(self._announced.get(attempt[0], ()))
-            found = Attempt(attempt, Books(start_ns), lenient=self.lenient, expected=expected)
-            self.attempts[attempt] = found
-        known = found.tracks.get(key)
+            folded = Attempt(attempt, Books(start_ns), lenient=self.lenient, expected=expected)
+            self.attempts[attempt] = folded
+        known = folded.tracks.get(key)
         if known is None:
-            known = found.enter(key, rank, start_ns)
+            known = folded.enter(key, rank, start_ns)
             known.host = host
         return known
 
     def ahead_ns(self) -> dict[int, dict[str, int]]:
-        """By attempt and host: how far a clock is ahead of the others' beyond what is known of it;
-        nothing for hosts that go with the others."""
-        found: dict[int, dict[str, int]] = {}
+        """By attempt and host: how far the host's clock is ahead, beyond what is already
+        corrected.  Hosts whose clocks agree are left out."""
+        by_attempt: dict[int, dict[str, int]] = {}
         for (number, _), attempt in self.attempts.items():
             if len(attempt.tracks) > 1 and (ahead := attempt.skew.ahead_ns(attempt.tracks)):
-                found[number] = ahead
-        return found
+                by_attempt[number] = ahead
+        return by_attempt
 
     def dispatches(self, track: Track, synchronous: bool | None) -> None:
-        """Whether a step's work is done when the call returns that began it (None: not known); if
-        it is for all ranks, nothing can hide behind a device."""
+        """Says whether a step's work is done when the call that began it returns (None: not
+        known).  If so for all ranks, no device works in the background."""
         track.synchronous = synchronous is True
         for attempt in self.attempts.values():
             if attempt.tracks.get(track.key) is track:
@@ -310,19 +311,19 @@ class Ledger:
     def arrived(
         self, attempt: AttemptKey, key: str, points: Points, series: Collection[int]
     ) -> None:
-        """When values of a process's steps were there."""
-        found = self.attempts.get(attempt)
-        if found is not None:
-            found.books.arrivals.tell(key, points, series)
+        """Adds the arrivals of values of a process's steps."""
+        folded = self.attempts.get(attempt)
+        if folded is not None:
+            folded.books.arrivals.tell(key, points, series)
 
     def forget(self, attempt: AttemptKey, key: str) -> None:
-        """A process that was expected to tell its own story does not."""
-        found = self.attempts.get(attempt)
-        if found is not None and found.tracks.pop(key, None) is not None and not found.tracks:
+        """Forgets the track of a process that records its own starts: it gets other tracks."""
+        folded = self.attempts.get(attempt)
+        if folded is not None and folded.tracks.pop(key, None) is not None and not folded.tracks:
             del self.attempts[attempt]
 
     def settle(self) -> None:
-        """Book what can be booked; call it after each batch."""
+        """Books all steps that can be booked; to be called after each batch."""
         before = 1
         for key in sorted(self.attempts):
             attempt = self.attempts[key]
@@ -332,7 +333,7 @@ class Ledger:
             before = len({t.rank for t in attempt.tracks.values() if t.steps}) or before
 
     def end(self, keys: Iterable[str]) -> None:
-        """These processes are gone: nobody need wait for them."""
+        """These processes have ended: no rank waits for them."""
         gone = set(keys)
         for attempt in self.attempts.values():
             for key in gone & attempt.tracks.keys():
@@ -341,7 +342,7 @@ class Ledger:
     # ── saved ─────────────────────────────────────────────────────────────────────────────────
 
     def state(self) -> dict[str, Any]:
-        """The whole of it, to go on from later: plain values, but for columns of numbers."""
+        """The whole state, to go on from later: plain values, and columns of numbers."""
         return {
             "version": STATE_VERSION,
             "custom": self.names.custom,
@@ -353,7 +354,7 @@ class Ledger:
 
     @classmethod
     def of_state(cls, state: Any) -> Ledger:
-        """Raises ValueError for what is not a state of this version."""
+        """Raises ValueError for a state of another version."""
         if not isinstance(state, dict) or state.get("version") != STATE_VERSION:
             raise ValueError(f"not a goodput state of version {STATE_VERSION}")
         ledger = cls(lenient=state["lenient"])
@@ -366,7 +367,7 @@ class Ledger:
         return ledger
 
     def save(self) -> bytes:
-        """As JSON, with its columns packed; `saving.py` has a quicker way for long runs."""
+        """The state as JSON, with packed columns; `saving.py` is quicker for long runs."""
         return json.dumps(self.state(), default=_packed).encode()
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What the classes of an account are called, and how they look: on the page and in the terminal.
+"""The words and colours of the classes of an account, for the page and the terminal.
 
 A class is a member of `Spent` (`classes.py`) and an entry here.  `/api/v1/goodput/classes` serves
 the table, and `make types` writes it for the page.
@@ -14,15 +14,15 @@ class ClassLook(NamedTuple):
     words: str
     meaning: str
     light: str
-    """Its colour on a light page."""
+    """The colour on a light page."""
     dark: str
-    """… and on a dark one."""
+    """The colour on a dark page."""
     style: str
-    """Its colour in a terminal, as rich names it."""
+    """The colour in a terminal, as rich names it."""
     sign: str
-    """Tells it apart where there is no colour."""
+    """The character that shows the class where there is no colour."""
     recorded: str = ""
-    """Of a class that a span claims: what the span shows, after "It was recorded:"."""
+    """For a class that spans claim: what the span shows, after "It was recorded:"."""
 
 
 LOOKS: Final = (
@@ -125,7 +125,7 @@ LOOKS: Final = (
         "#c3c8d0", "#565d69", "white", "░",
     ),
 )  # fmt: skip
-"""In the order in which people are told of them."""
+"""In the order in which people see them."""
 
 CUSTOM_STYLE: Final = "bright_white"
 CUSTOM_SIGN: Final = "≡"
@@ -133,5 +133,5 @@ _BY_NAME: Final = {look.name: look for look in LOOKS}
 
 
 def look_of(name: str) -> ClassLook | None:
-    """None: a span that the program has named."""
+    """None for a span that the program has named."""
     return _BY_NAME.get(name)

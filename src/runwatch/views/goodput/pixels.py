@@ -1,4 +1,4 @@
-"""An account drawn on so many pixels, without losing a nanosecond of it."""
+"""An account drawn on a number of pixels, without losing a nanosecond of it."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class Piece:
     end_ns: int
     name: str
     spent_ns: Sums
-    """By class; sums to its length exactly."""
+    """By class; the sum is exactly the length of the stretch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
     exact: bool
-    """The pieces are the account's own intervals; else each lasts a pixel or several."""
+    """True: the pieces are the account's own intervals.  False: each lasts one or more pixels."""
     pieces: list[Piece]
 
 
 def drawn(goodput: Goodput, start_ns: int, end_ns: int, pixels: int) -> Drawn:
-    """The part of [start_ns, end_ns) that is in the run, in at most `pixels` pieces or so.
+    """The part of [start_ns, end_ns) that is in the run, in about `pixels` pieces at most.
 
     Without gap or overlap; neighbours of one class are one piece.
     """
@@ -51,7 +51,8 @@ def _pixels(goodput: Goodput, edges: Sequence[int]) -> Iterator[Piece]:
 
 
 def _joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """Neighbours of one class alone are one piece; shares of several are kept, each by itself."""
+    """Joins neighbours that have one and the same class.  Pieces with several classes stay
+    single."""
     held: Piece | None = None
     for piece in pieces:
         if held is not None and held.spent_ns.keys() == piece.spent_ns.keys() == {held.name}:

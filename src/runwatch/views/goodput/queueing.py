@@ -1,9 +1,10 @@
-"""How long a device was busy with the steps that it was handed, where it is waited for later.
+"""How long a device was busy with the steps handed to it, where the program waits for it later.
 
 A program that hands work over and goes on may wait for data, or save, while the device still works:
-that costs nothing.  What is known is when each step was handed over and when the device was last
-waited for.  Between two such waits the steps are taken to be equally long: with `h` the time at
-which step i of n was handed over and `D` the end of the wait, the device was done at
+that costs nothing.  Known are the time at which each step was handed over and the time at which the
+program last waited for the device.  Between two such waits the steps count as equally long: with
+`h` the time at which step i of n was handed over and `D` the end of the wait, the device was done
+at
 
     D = max over i of h[i] + (n - i + 1) * x
 
@@ -20,17 +21,17 @@ from runwatch.views.goodput.classes import Spent
 from runwatch.views.goodput.steps.track import Piece
 
 DRAINED: Final = 0.5
-"""Of the longest waits around it: what comes close to them was a wait for all that was handed
-over; shorter ones just let the program not run too far ahead."""
+"""As a share of the longest waits nearby.  A wait above it was for all work handed over; a shorter
+wait only kept the program from running too far ahead."""
 SHORT: Final = 0.35
-"""Of the mean: a step so short only hands work over.  Two after a wait show that nothing was left
-to wait for; one may be by chance, where lengths vary."""
+"""As a share of the mean.  A step below it only hands work over.  Two such steps after a wait show
+that no work was left; a single one may be chance, where lengths vary."""
 _EMPTIED: Final = 0.3
-"""Of the wait in which most waiting is done: a shorter one is a hand-over that took its time."""
+"""As a share of the wait in which most waiting is done.  A shorter wait is a slow hand-over."""
 NEAR: Final = 256
 _AT_MOST: Final = 3.0
 _AT_MOST_IF_ODD: Final = 1.5
-"""Times what steps usually take: a device that hangs does not work."""
+"""As multiples of the usual step: a device that hangs does not work."""
 _OWN_TIME: Final = frozenset(
     (
         Spent.ACCELERATOR_INIT,
@@ -40,35 +41,36 @@ _OWN_TIME: Final = frozenset(
         Spent.ELASTIC_REINITIALIZATION,
     )
 )
-"""Nothing that was handed over before is thought to go on in these."""
+"""Earlier work of the device does not go on during these."""
 
 
 class Busy(NamedTuple):
-    """When a device was at the steps that it was handed."""
+    """When a device was busy with the steps handed to it."""
 
     handed: list[int]
-    """When each step was handed over …"""
+    """When each step was handed over."""
     until: list[int]
-    """… when the device was done with it, …"""
+    """When the device was done with the step."""
     at_least: list[int]
-    """… at the earliest, as far as anything was recorded of it, else 0, …"""
+    """The earliest end that records allow; 0 where nothing was recorded."""
     at_most: list[int]
-    """… and at the latest, had it taken as long as the longest of the others."""
+    """The latest end: as if the step had taken as long as the longest of the others."""
     drained: list[bool]
-    """Whether it was waited for: then nothing was left to do."""
+    """Whether the program waited for the step: then no work was left."""
     is_known: bool
-    """Whether anything says how long the last steps took, which nobody has waited for yet."""
+    """Whether anything shows how long the last steps took, which the program has not waited for
+    yet."""
 
 
 class _Window(NamedTuple):
-    """Steps up to one of which it is known when the device was done with it."""
+    """Consecutive steps; the end of the last one on the device is known."""
 
     first: int
     last: int
     done_ns: int | None
-    """None: nobody has waited for it yet."""
+    """None: the program has not waited for it yet."""
     arrived_ns: int = 0
-    """When its value was there, if that was recorded."""
+    """When the last step's value arrived, if that was recorded."""
 
 
 def busy_until(
@@ -81,13 +83,13 @@ def busy_until(
 ) -> Busy:
     """When the device was done with each step.
 
-    `handed` is when it was handed over, `waited_until` when the program went on after it, having
-    waited for `waits`; `odd` are those that say nothing about the usual, nor do waits before
-    `start`.  `there` is when values of it were, where that is known.
+    `handed` is when each step was handed over.  `waited_until` is when the program went on after
+    it, having waited for `waits`.  `odd` steps say nothing about the usual, nor do waits before
+    `start`. `there` is when values of the steps arrived, where that is known.
     """
     arrived = there.steps if there is not None else ()
     left_out = set(odd)
-    found = Busy([*handed], [], [], [], [], False)
+    busy = Busy([*handed], [], [], [], [], False)
     waited_for = list(_windows(waits, left_out | set(range(start))))
     windows = list(_cut(waited_for, waited_until, arrived))
     lengths = _lengths(windows, handed, waited_until)
@@ -97,43 +99,44 @@ def busy_until(
     ]
     plain = sorted(
         (x, window.last + 1 - window.first)
-        for x, window, told in zip(lengths, windows, is_plain, strict=True)
-        if told and window.done_ns is not None
+        for x, window, plain_window in zip(lengths, windows, is_plain, strict=True)
+        if plain_window and window.done_ns is not None
     )
     usual = _middle(plain) if plain else None
     longest = min(plain[-1][0], _AT_MOST * usual) if usual is not None else 0.0
-    for x, window, told in zip(lengths, windows, is_plain, strict=True):
+    for x, window, plain_window in zip(lengths, windows, is_plain, strict=True):
         if usual is not None:
-            x = _within_reason(x, window, told, usual)
+            x = _within_reason(x, window, plain_window, usual)
         for at in range(window.first, window.last + 1):
-            begun = max(found.until[-1], handed[at]) if at else handed[at]
-            latest = max(found.at_most[-1], handed[at]) if at else handed[at]
-            found.until.append(int(begun + x))
-            found.at_least.append(0)
-            found.at_most.append(int(latest + max(x, longest)))
-            found.drained.append(window.done_ns is not None and at == window.last)
+            begun = max(busy.until[-1], handed[at]) if at else handed[at]
+            latest = max(busy.at_most[-1], handed[at]) if at else handed[at]
+            busy.until.append(int(begun + x))
+            busy.at_least.append(0)
+            busy.at_most.append(int(latest + max(x, longest)))
+            busy.drained.append(window.done_ns is not None and at == window.last)
             if window.done_ns is not None:
                 if at == window.last:  # and not a rounding error later
-                    found.until[-1] = min(found.until[-1], max(window.done_ns, handed[at]))
+                    busy.until[-1] = min(busy.until[-1], max(window.done_ns, handed[at]))
                 most = max(window.done_ns, window.arrived_ns)
-                found.at_most[-1] = max(found.until[-1], min(found.at_most[-1], most))
-            if there is not None and told and there.values[at]:
-                found.at_least[-1] = there.values[at] - KNOWN_NS
-                found.until[-1] = max(found.until[-1], found.at_least[-1])
-                found.at_most[-1] = max(found.at_most[-1], found.until[-1])
-        if window.arrived_ns and told:
-            found.until[-1] = min(found.until[-1], window.arrived_ns)
-            found.at_most[-1] = window.arrived_ns
-    # Where every step waits, the device may be behind by as much as a program may be ahead.
+                busy.at_most[-1] = max(busy.until[-1], min(busy.at_most[-1], most))
+            if there is not None and plain_window and there.values[at]:
+                busy.at_least[-1] = there.values[at] - KNOWN_NS
+                busy.until[-1] = max(busy.until[-1], busy.at_least[-1])
+                busy.at_most[-1] = max(busy.at_most[-1], busy.until[-1])
+        if window.arrived_ns and plain_window:
+            busy.until[-1] = min(busy.until[-1], window.arrived_ns)
+            busy.at_most[-1] = window.arrived_ns
+    # Where every step waits, the device may lag by as much as a program may run ahead.
     several = sum(weight for _, weight in plain if weight > 1)
     known = there is not None or 2 * several > sum(weight for _, weight in plain)
-    return found._replace(is_known=known)
+    return busy._replace(is_known=known)
 
 
 def _cut(
     windows: Sequence[tuple[int, int, bool]], waited_until: Sequence[int], arrived: Sequence[int]
 ) -> Iterator[_Window]:
-    """Also where values arrived; those also say whether waits were what they seem."""
+    """Also cuts the windows where values arrived.  Arrivals also show whether the waits really were
+    waits for the device."""
     if not any(arrived):
         for first, last, drained in windows:
             yield _Window(first, last, waited_until[last] if drained else None)
@@ -159,25 +162,25 @@ def _lengths(
     windows: Iterable[_Window], handed: Sequence[int], waited_until: Sequence[int]
 ) -> list[float]:
     """How long a step of each window took."""
-    found: list[float] = []
+    lengths: list[float] = []
     since = 0
     for first, last, done, _ in windows:
         begun = [max(ns, since) for ns in handed[first : last + 1]]
-        found.append(_step_ns(begun, waited_until[last] if done is None else done))
+        lengths.append(_step_ns(begun, waited_until[last] if done is None else done))
         since = done or since
-    return found
+    return lengths
 
 
-def _within_reason(x: float, window: _Window, told: bool, usual: float) -> float:
+def _within_reason(x: float, window: _Window, plain_window: bool, usual: float) -> float:
     if window.done_ns is None:
         return usual
-    if not told:
+    if not plain_window:
         return min(x, _AT_MOST_IF_ODD * usual)
     return x if window.arrived_ns else min(x, _AT_MOST * usual)
 
 
 def _middle(weighted: Sequence[tuple[float, int]]) -> float:
-    """The value that half of all steps lie below."""
+    """The weighted median."""
     half = sum(weight for _, weight in weighted) / 2
     for value, weight in weighted:
         half -= weight
@@ -187,7 +190,8 @@ def _middle(weighted: Sequence[tuple[float, int]]) -> float:
 
 
 def _windows(waits: Sequence[int], odd: set[int]) -> Iterable[tuple[int, int, bool]]:
-    """From one wait for the device to the next, inclusive; False: nobody has waited yet."""
+    """(First step, last step, whether the program waited): from one wait for the device to the
+    next."""
     if not waits:
         return
     plain = [0 if at in odd else wait for at, wait in enumerate(waits)]
@@ -207,8 +211,8 @@ def _windows(waits: Sequence[int], odd: set[int]) -> Iterable[tuple[int, int, bo
 
 
 def _weighty(waits: Sequence[int]) -> int:
-    """How long the wait is in which half of all waiting is done: where few steps wait and most just
-    hand over, however unevenly, it is a wait and no hand-over."""
+    """The length of the wait in which half of all waiting is done.  Where few steps wait and most
+    just hand over, however unevenly, this is a real wait."""
     half = sum(waits) / 2
     for wait in sorted(waits):
         half -= wait
@@ -225,18 +229,18 @@ def _step_ns(handed: Sequence[int], done_ns: int) -> float:
 def uncovered(
     pieces: Iterable[Piece], busy_ns: int, at_least_ns: int = 0, at_most_ns: int = 0
 ) -> tuple[list[Piece], int]:
-    """The same time, of which the device's is productive; and how much that is, or might be, less
-    what is known."""
-    found: list[Piece] = []
+    """The same pieces, with the device's busy time as productive; and how much of that time is a
+    guess."""
+    split: list[Piece] = []
     doubt_ns = 0
     for start, end, spent in pieces:
         if spent in _OWN_TIME or spent == Spent.PRODUCTIVE:
-            found.append((start, end, spent))
+            split.append((start, end, spent))
             continue
         until = max(start, min(end, busy_ns))
         doubt_ns += max(until, min(end, at_most_ns)) - max(start, min(until, at_least_ns))
         if start < until:
-            found.append((start, until, Spent.PRODUCTIVE))
+            split.append((start, until, Spent.PRODUCTIVE))
         if until < end:
-            found.append((until, end, spent))
-    return found, doubt_ns
+            split.append((until, end, spent))
+    return split, doubt_ns

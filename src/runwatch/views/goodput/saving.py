@@ -1,11 +1,11 @@
-"""The fold of a run as bytes, and back: what a head keeps so as not to begin afresh.
+"""The fold of a run as bytes, and back: a head saves it and later goes on from it.
 
     4 bytes   how long the text is, the least byte first
     text      JSON; a column of numbers is {"column": type code, "bytes": how many}
     columns   one after the other, in the order of the text, the least byte first
 
-A ledger says itself what its state is (`state`, `of_state`); here is that of a scribe beside it.
-What other rules than these made cannot be gone on from, so every state names its rules.
+A ledger makes its own state (`state`, `of_state`); this module adds the state of a scribe.
+A fold made by other code cannot be continued, so every state names its rules.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def sources(package: Path) -> list[Path]:
 
 
 def packed(state: Any) -> bytes:
-    """Columns are taken over as they are: a million steps take a tenth of a second."""
+    """Columns are copied as bytes: a million steps take a tenth of a second."""
     columns: list[bytes] = []
 
     def column(value: object) -> dict[str, Any]:
@@ -79,10 +79,10 @@ def packed(state: Any) -> bytes:
 
 
 def unpacked(saved: bytes) -> Any:
-    """Raises ValueError for what `packed` did not make."""
+    """Raises ValueError for bytes that `packed` did not make."""
     view = memoryview(saved)
     if len(view) < _LENGTH.size:
-        raise ValueError("too short")
+        raise ValueError("too short for a saved fold")
     at = _LENGTH.size + int(_LENGTH.unpack_from(view)[0])
 
     def column(value: dict[str, Any]) -> Any:
@@ -91,15 +91,15 @@ def unpacked(saved: bytes) -> Any:
             return value
         code, size = value["column"], value["bytes"]
         if code not in _CODES or not 0 <= size <= len(view) - at:
-            raise ValueError("a column is not there")
-        made: array[int] = array(code)
-        made.frombytes(view[at : at + size])
+            raise ValueError("a column is missing or cut short")
+        numbers: array[int] = array(code)
+        numbers.frombytes(view[at : at + size])
         at += size
-        return _ordered(made)
+        return _ordered(numbers)
 
     state = json.loads(bytes(view[_LENGTH.size : at]), object_hook=column)
     if at != len(view):
-        raise ValueError("there is more than was said")
+        raise ValueError("bytes are left over after the last column")
     return state
 
 
@@ -117,16 +117,17 @@ def _ordered(column: array[int]) -> array[int]:
 def scribe_state(scribe: Scribe) -> dict[str, Any]:
     return {
         "journals": [
-            [name, _journal_state(scribe.ledger, found)] for name, found in scribe._journals.items()
+            [name, _journal_state(scribe.ledger, journal)]
+            for name, journal in scribe._journals.items()
         ]
     }
 
 
 def scribe_of_state(run: RunId, ledger: Ledger, state: dict[str, Any]) -> Scribe:
-    """Of the ledger that it wrote when it was saved."""
+    """The scribe that wrote this ledger."""
     scribe = Scribe(run, ledger)
-    for name, found in state["journals"]:
-        scribe._journals[JournalId(name)] = _journal_of_state(ledger, found)
+    for name, saved in state["journals"]:
+        scribe._journals[JournalId(name)] = _journal_of_state(ledger, saved)
     return scribe
 
 
@@ -135,7 +136,7 @@ def _journal_state(ledger: Ledger, journal: _Journal) -> dict[str, Any]:
     mine = None if attempt is None else attempt.tracks.get(journal.track.key)
     return {
         "key": journal.track.key,
-        # A process that tells its own story has a track that is nobody's.
+        # The track of a process that records its own starts belongs to no attempt.
         "loose": None if mine is journal.track else journal.track.state(),
         "attempt": journal.attempt,
         "rank": journal.rank,

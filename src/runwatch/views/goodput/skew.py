@@ -1,8 +1,8 @@
-"""How far the clocks of a job's hosts are apart, told by its steps.
+"""How far the clocks of a job's hosts are apart, measured by the job's steps.
 
-Ranks that train together leave a step together: none is done before all have done their part.  So
-where one host's ranks always end a step so much later than the others' do, it is its clock that is
-ahead.  What varies from step to step is no clock.
+Ranks that train together leave a step together: no rank is done before all have done their part. If
+one host's ranks always end a step later than the others by the same amount, its clock is ahead. A
+difference that varies from step to step is no clock.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from runwatch.views.goodput.steps.track import Track
 from runwatch.views.runs import ProcessState
 
 FIRST_STEPS: Final = 2
-"""Ranks begin one after the other, and the first steps compile."""
+"""Ranks begin one after the other, and the first steps compile, so these steps are left out."""
 MOST_STEPS: Final = 64
 FEWEST_STEPS: Final = 8
 LEAST_NS: Final = 10_000_000
-"""Less is the way of a message from host to host."""
+"""A smaller difference is the time of a message from host to host."""
 _SURE: Final = 6
-"""Times the spread from step to step: then it is no accident."""
+"""A difference of this many times the spread from step to step is no accident."""
 
 
 @dataclass(slots=True)
 class Sample:
-    """The ends of steps, few of all there are: the more come, the further apart."""
+    """The ends of a sample of steps: the more steps there are, the further apart the sample."""
 
     every: int = 1
     ends: dict[int, int] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Skew:
             self.later[key].add(step, end_ns)
 
     def saw_some(self, key: str, strides: Strides) -> None:
-        """As many at once."""
+        """Takes many steps at once."""
         most = MOST_STEPS + FIRST_STEPS - len(self.ends.get(key, ()))
         if most > 0 and not strides.lap:
             for at, end_ns in enumerate(strides.ends[:most].tolist()):
@@ -75,27 +75,28 @@ class Skew:
             at += 1
 
     def ahead_ns(self, tracks: Mapping[str, Track]) -> dict[str, int]:
-        """By host: how far its clock is ahead of the others'; those of which nothing can be said
-        are left out.  Of two hosts, that of the lower rank is believed."""
+        """By host: how far its clock is ahead of the others'.  Hosts without a clear answer are
+        left out.  Of two hosts, the one with the lower rank is right."""
         columns = self._columns(tracks)
         steps = _common(list(columns.values()))
         if len(columns) < 2 or len(steps) < FEWEST_STEPS:
             return {}
         believed = list(columns.values())[: 1 if len(columns) == 2 else None]
         middle = {step: _middle([column[step] for column in believed]) for step in steps}
-        found: dict[str, int] = {}
+        clearly_ahead: dict[str, int] = {}
         for host, column in columns.items():
             apart = [column[step] - middle[step] for step in steps]
             ahead = _middle(apart)
             spread = _middle([abs(each - ahead) for each in apart])
             if abs(ahead) >= max(LEAST_NS, _SURE * spread):
-                found[host] = ahead
+                clearly_ahead[host] = ahead
             elif spread * _SURE > LEAST_NS and abs(ahead) > LEAST_NS:
-                return {}  # they do not go together
-        return found
+                return {}  # they do not train together
+        return clearly_ahead
 
     def drifted_ns(self, tracks: Mapping[str, Track], steps: int) -> int:
-        """How much may be wrong of so many steps because clocks went apart after the first."""
+        """The most time in this many steps that may be booked wrongly because clocks drifted after
+        the first."""
         ends = {key: sample.ends for key, sample in self.later.items()}
         columns = _by_host(ends, tracks)
         common = _common(list(columns.values()))
@@ -139,12 +140,12 @@ class Skew:
 def _by_host(
     ends: Mapping[str, Mapping[int, int]], tracks: Mapping[str, Track]
 ) -> dict[str, dict[int, int]]:
-    found: dict[str, dict[int, int]] = {}
+    by_host: dict[str, dict[int, int]] = {}
     for key, track in sorted(tracks.items(), key=lambda item: item[1].rank):
-        column = found.setdefault(track.host or key, {})
+        column = by_host.setdefault(track.host or key, {})
         for step, end_ns in ends.get(key, {}).items():
             column[step] = max(column.get(step, end_ns), end_ns)
-    return {host: column for host, column in found.items() if column}
+    return {host: column for host, column in by_host.items() if column}
 
 
 def _common(columns: Sequence[Mapping[int, int]]) -> list[int]:
@@ -161,7 +162,7 @@ def _middle(values: Sequence[int]) -> int:
 
 
 def by_our_clock(batch: Batch, ahead_ns: int) -> Batch:
-    """As its host would have recorded it, had its clock been right."""
+    """The batch as its host would have recorded it with a right clock."""
     points, spans = batch.points, Spans()
     spans.name, spans.span, spans.edge = batch.spans.name, batch.spans.span, batch.spans.edge
     spans.step, spans.time_ns = batch.spans.step, shifted(batch.spans.time_ns, ahead_ns)

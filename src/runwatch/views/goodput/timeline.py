@@ -35,7 +35,7 @@ class Timeline:
         self.ends = array("q")
         self.classes = array("B")
         self._running: list[int] = []
-        """Time in each class in all intervals but the last, which may still grow."""
+        """The time in each class in all intervals but the last, which may still grow."""
         self._marks: list[list[int]] = []
         """`_running` when interval 0, 512, 1024 … had just begun."""
 
@@ -47,7 +47,8 @@ class Timeline:
         return len(self.ends)
 
     def append(self, end_ns: int, spent: int) -> None:
-        """Go on to `end_ns` in class `spent`; an end that does not lie ahead adds nothing."""
+        """Extends the timeline to `end_ns` in class `spent`; an `end_ns` that is not ahead adds
+        nothing."""
         ends = self.ends
         if ends:
             last = ends[-1]
@@ -71,12 +72,12 @@ class Timeline:
             self._running.extend([0] * (spent + 1 - len(self._running)))
 
     def extend(self, ends: Column, classes: Column) -> None:
-        """As many intervals; each ends behind the one before it."""
+        """Appends many intervals; each ends after the one before it."""
         np = numpy()
         last = np.ones(len(classes), bool)
         np.not_equal(classes[1:], classes[:-1], out=last[:-1])  # neighbours of one class are one
         ends, classes = ends[last], classes[last]
-        self.append(int(ends[0]), int(classes[0]))  # it may go on with the last one
+        self.append(int(ends[0]), int(classes[0]))  # the first may continue the last interval
         ends, classes = ends[1:], classes[1:]
         if not len(ends):
             return
@@ -84,7 +85,7 @@ class Timeline:
         self._widen(int(classes.max()))
         starts = np.concatenate((np.array([self._since, self.end_ns], np.int64), ends[:-1]))
         lengths = starts[1:] - starts[:-1]
-        # Each mark is of what lies before it, its own row included: that is of the one before.
+        # Row i has the length of the interval before i: the totals before a mark include its row.
         marks = range(-len(self.ends) % MARK_EVERY, len(ends), MARK_EVERY)
         cuts = [0, *(at + 1 for at in marks if at + 1 < len(ends))]
         sums: dict[int, list[int]] = {}
@@ -137,7 +138,7 @@ class Timeline:
     def of_class(
         self, spent: int, start_ns: int, end_ns: int, least_ns: int = 0
     ) -> Iterator[Interval]:
-        """Those of one class that last so long; the others are not walked through."""
+        """The intervals of one class that last `least_ns` or longer; the others are skipped."""
         classes = self._lasting(spent, least_ns) if least_ns else self.classes.tobytes()
         at = bisect_right(self.ends, max(start_ns, self.start_ns))
         while (at := classes.find(spent, at)) >= 0:
@@ -150,19 +151,20 @@ class Timeline:
             at += 1
 
     def _lasting(self, spent: int, least_ns: int) -> bytes:
-        """The classes, as if shorter intervals of this one were of another."""
+        """The classes, with shorter intervals of this one counted as another."""
         np = numpy()
         if np is None or not self.ends:
             return self.classes.tobytes()
         lengths = np.diff(column(self.ends), prepend=self.start_ns)
         other = np.uint8(spent ^ 1)
-        found: bytes = np.where(lengths < least_ns, other, self.classes).tobytes()
-        return found
+        classes: bytes = np.where(lengths < least_ns, other, self.classes).tobytes()
+        return classes
 
     # ── saved ─────────────────────────────────────────────────────────────────────────────────
 
     def state(self) -> dict[str, Any]:
-        """With the running totals, since to add up millions of intervals again takes a second."""
+        """The running totals are saved too: adding up millions of intervals again takes a
+        second."""
         width = len(self._running)
         marks = array("q")
         for mark in self._marks:

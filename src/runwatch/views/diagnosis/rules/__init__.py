@@ -1,8 +1,8 @@
 """Rules that name the rank which keeps the others waiting: one file each, one line each in `RULES`.
 
-A rule is a file with a function `blame(scene)` (`Rule` in `blame.py`).  It answers with a `Blame`,
-in words of its own, or with None when it does not apply.  Rules know nothing of each other: what
-several compare is next door in `comparing.py`.
+A rule is a file with a function `blame(scene)` (`Rule` in `blame.py`).  It returns a `Blame` in its
+own words, or None when it does not apply.  Rules do not know each other: comparisons that several
+rules need are in `comparing.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from runwatch.views.diagnosis.blame import Blame, Rule
 from runwatch.views.diagnosis.scene import Scene
 
 RULES: Final = (
-    # The first that answers decides: the strongest evidence comes first.
+    # The first rule that answers decides, so the strongest evidence comes first.
     "stopped",
     "ended",
     "alone",

@@ -1,4 +1,4 @@
-"""A run of one process: there is nobody else to blame, unless it waits for another rank."""
+"""A run of one process: no other rank can be to blame, unless the process waits for one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No rank is in a collective that we know, and one is not where all the others are."""
+"""No rank is in a known collective, and one rank is not where all the others are."""
 
 from __future__ import annotations
 

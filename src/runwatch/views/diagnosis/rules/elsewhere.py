@@ -25,6 +25,6 @@ def _is_clear(scene: Scene) -> bool:
     together = len(grouped(scene.elsewhere)) == 1
     surely = any(s.waits_for.kind in ("collective", "peer") for s in scene.waiting)
     outnumbered = len(scene.elsewhere) < len(scene.waiting)
-    # A rank that nobody saw may be the one, where those that were seen are at work.
+    # Where the ranks that were seen are at work, a rank that was not seen may be the culprit.
     at_work = bool(scene.unseen) and all(s.moves for s in scene.elsewhere)
     return together and (outnumbered or surely) and not at_work

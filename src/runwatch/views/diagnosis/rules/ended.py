@@ -12,18 +12,18 @@ from runwatch.views.diagnosis.scene import Scene
 from runwatch.views.diagnosis.standing import Standing
 
 FEW_STEPS: Final = 3
-"""Others that went on for so many steps did not wait for a rank that had ended."""
+"""Ranks that did this many more steps did not wait for a rank that had ended."""
 CLEARLY_FIRST_NS: Final = 1_000_000_000
-"""Clocks of hosts differ; who ended this much earlier ended first."""
+"""Clocks of hosts differ: a rank ended first only if it ended this much earlier."""
 LONG_AFTER_NS: Final = 60_000_000_000
 _FATAL: Final = frozenset(("SIGKILL", "SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGSYS"))
-"""Signals that nobody sends to clean up after another rank's failure, as a rule."""
+"""Signals that are rarely sent to clean up after another rank's failure."""
 _OF_A_PEER: Final = (
     "closed by peer", "reset by peer", "read error", "write error", "broken pipe", "timed out",
     "timeout", "watchdog", "remote process exited", "remote error", "communicator was aborted",
     "ncclremoteerror", "ncclsystemerror", "connection refused", "socket closed",
 )  # fmt: skip
-"""Words of an error that another rank's end causes."""
+"""Words in errors that another rank's end causes."""
 
 
 def blame(scene: Scene) -> Blame | None:
@@ -34,7 +34,7 @@ def blame(scene: Scene) -> Blame | None:
     causes = [seat for seat in bad if len(bad) == 1 or not _was_told_to_end(seat)]
     causes = [seat for seat in causes if not _died_of_another(seat)]
     if not causes and scene.seen:
-        return None  # they went down with somebody else
+        return None  # another rank took these ranks down
     first = _first_to_end(causes)
     if first is None or _is_doubtful(first, scene):
         return _unclear(scene, bad)
@@ -43,7 +43,7 @@ def blame(scene: Scene) -> Blame | None:
 
 
 def _gone_lately(scene: Scene) -> list[Seat]:
-    """Without those that ended steps ago: the others went on without them."""
+    """Without ranks that ended steps ago: the others went on without them."""
     steps = [seat.evidence.last_step for seat in scene.seats]
     newest = max((step for step in steps if step is not None), default=None)
     return [seat for seat in scene.gone if not _left_long_ago(seat, newest)]
@@ -58,7 +58,7 @@ def _left_long_ago(seat: Seat, newest: int | None) -> bool:
 
 
 def _first_to_end(causes: Sequence[Seat]) -> Seat | None:
-    """The only one that no other can have caused, or the one that was clearly first."""
+    """The only rank that no other rank can have taken down, or the one that clearly ended first."""
     fatal = [seat for seat in causes if _is_fatal(seat)]
     for candidates in (fatal, causes):
         if len(candidates) == 1:
@@ -75,7 +75,7 @@ def _clearly_first(seats: Sequence[Seat]) -> Seat | None:
 
 
 def _is_doubtful(first: Seat, scene: Scene) -> bool:
-    """A watchdog ends ranks that wait, and people end runs that hang."""
+    """Watchdogs end ranks that wait, and people end runs that hang."""
     elsewhere = [seat for seat in scene.elsewhere if not seat.moves and seat.waits_for.where]
     if _is_fatal(first):
         return bool(elsewhere) and _stood_still_before(first, elsewhere)
@@ -122,7 +122,7 @@ def _finished_early(scene: Scene, gone: Sequence[Seat]) -> Blame | None:
 
 def _unclear(scene: Scene, bad: Sequence[Seat]) -> Blame:
     who = ranks_in_words(seat.rank for seat in bad)
-    words = f"{who} ended badly; which of them first is not clear"
+    words = f"{who} ended badly; it is not clear which ended first"
     if scene.elsewhere:
         others = ranks_in_words(seat.rank for seat in scene.elsewhere)
         words = f"{who} ended badly, and {others} did not wait for it"

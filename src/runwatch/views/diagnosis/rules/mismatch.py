@@ -1,4 +1,4 @@
-"""All ranks are in collectives, and some in another one than the others."""
+"""All ranks are in collectives, but not all in the same one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def blame(scene: Scene) -> Blame | None:
 
 
 def _differ(most: Group, odd: Sequence[Seat]) -> bool:
-    """The same collective, called from another line, is no mismatch; in another step it is."""
+    """The same collective called from another line is no mismatch; in another step it is one."""
     if most.first.waits_for.what != odd[0].waits_for.what:
         return True
     steps = {seat.step for seat in most.seats}

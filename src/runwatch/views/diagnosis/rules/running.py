@@ -1,4 +1,5 @@
-"""The stacks of all ranks change, or of some in a collective: the run is slow, not stuck."""
+"""The stacks of all ranks change, or those of some ranks in a collective: the run is slow, not
+stuck."""
 
 from __future__ import annotations
 

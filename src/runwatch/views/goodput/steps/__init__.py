@@ -1,1 +1,1 @@
-"""The steps of a run, rank by rank: told, brought together, judged."""
+"""The steps of a run: recorded rank by rank, brought together, judged."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Cell(NamedTuple):
-    """One step of the run: as the last rank to begin it and the last to end it saw it."""
+    """One step of the run, from the begin of its last rank to the end of its last rank."""
 
     lap: int
     step: int
@@ -28,12 +28,12 @@ class Cell(NamedTuple):
     end_ns: int
     inside: list[Piece]
     ranks: int = 1
-    """How many did it."""
+    """How many ranks did the step."""
 
 
 class Cells:
-    """Consecutive steps, before which nothing but data was waited for and in which nothing else was
-    done, as columns."""
+    """Consecutive steps as columns.  Ranks waited only for data before them, and nothing else was
+    done in them."""
 
     __slots__ = ("begins", "ends", "first", "lap", "ranks", "waits")
 
@@ -44,7 +44,7 @@ class Cells:
         self.first = first
         self.begins = begins
         self.waits = waits
-        """Since when; the begin if not at all."""
+        """Since when the step waited for data; its begin if it did not."""
         self.ends = ends
         self.ranks = ranks
 
@@ -89,11 +89,11 @@ class Held:
     ends: array[int] = field(default_factory=lambda: array("q"))
     ranks: array[int] = field(default_factory=lambda: array("q"))
     waits: array[int] = field(default_factory=lambda: array("q"))
-    """Since when the data of a step was waited for; its begin if not at all, or in `gaps`."""
+    """Since when the step waited for data; its begin if it did not, or if the wait is in `gaps`."""
     gaps: dict[int, list[Piece]] = field(default_factory=dict)
     insides: dict[int, list[Piece]] = field(default_factory=dict)
     sane: bool = True
-    """Whether all times are such that sums of them are no trouble."""
+    """Whether all times are small enough to be summed safely."""
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -117,7 +117,7 @@ class Held:
         self.sane = self.sane and -SANE_NS < low_ns < SANE_NS and -SANE_NS < high_ns < SANE_NS
 
     def extend(self, lap: int, step: int, times: array[int]) -> None:
-        """Plain steps from `step` on, each lasting until the next time."""
+        """Adds plain steps from `step` on.  Each lasts until the next time."""
         self._check(times[0], times[-1])
         count = len(times) - 1
         self.laps.extend(array("q", [lap]) * count)
@@ -139,7 +139,7 @@ class Held:
             mine.frombytes(more.tobytes())
 
     def gap(self, at: int) -> Sequence[Piece]:
-        """What is claimed of the time before a step."""
+        """The pieces that claim the time before a step."""
         since, begin = self.waits[at], self.begins[at]
         if since < begin:
             return ((since, begin, int(Spent.DATA_LOADING)),)
@@ -152,8 +152,8 @@ class Held:
     def drop(self, count: int) -> None:
         for numbers in self._columns:
             del numbers[:count]
-        self.gaps = {at - count: found for at, found in self.gaps.items() if at >= count}
-        self.insides = {at - count: found for at, found in self.insides.items() if at >= count}
+        self.gaps = {at - count: pieces for at, pieces in self.gaps.items() if at >= count}
+        self.insides = {at - count: pieces for at, pieces in self.insides.items() if at >= count}
 
     def copy(self) -> Held:
         laps, steps, begins, ends, ranks, waits = (numbers[:] for numbers in self._columns)
@@ -161,22 +161,22 @@ class Held:
         return Held(laps, steps, begins, ends, ranks, waits, *pieces, self.sane)
 
     def took(self, since_ns: int) -> Took:
-        """How long each took; the one before the first ended at `since_ns`."""
+        """How long each step took; the one before the first ended at `since_ns`."""
         if self._is_back_to_back(since_ns):
             plain = list(map(sub, self.ends, self.begins))
             return Took(self.steps.tolist(), plain, [0] * len(plain))
         if self.has_columns and abs(since_ns) < SANE_NS:
             return self._took_at_once(since_ns)
-        found = Took()
+        took = Took()
         for at, (step, begin, end) in enumerate(
             zip(self.steps, self.begins, self.ends, strict=True)
         ):
-            found.add(step, *self._took(at, since_ns, begin, end))
+            took.add(step, *self._took(at, since_ns, begin, end))
             since_ns = max(end, begin, since_ns)
-        return found
+        return took
 
     def _took(self, at: int, since_ns: int, begin_ns: int, end_ns: int) -> tuple[int, int]:
-        """What a step took itself, and what before it nobody claims."""
+        """The step's own time, and the unclaimed time before it."""
         begin = max(begin_ns, since_ns)
         end = max(end_ns, begin)
         own, rest = end - begin, begin - since_ns
@@ -188,7 +188,7 @@ class Held:
 
     @property
     def has_columns(self) -> bool:
-        """Whether they can be reckoned with as such."""
+        """Whether the steps can be computed as columns."""
         return self.sane and numpy() is not None
 
     def _took_at_once(self, since_ns: int) -> Took:
@@ -201,12 +201,12 @@ class Held:
 
     @property
     def odd(self) -> set[int]:
-        """Those before or in which something else was done than to wait for data."""
+        """Steps with something other than waits for data before or in them."""
         return {*self.gaps, *self.insides}
 
     def walked(self, since_ns: int, rows: range) -> tuple[Column, Column, Column]:
-        """Where each step began to be the run's, where it began and where it ended: time does not
-        go back."""
+        """Since when each step is the run's, where it began and where it ended; times never go
+        back."""
         np = numpy()
         some = slice(rows.start, rows.stop)
         begins, ends = column(self.begins)[some], column(self.ends)[some]
@@ -219,8 +219,8 @@ class Held:
     def _unclaimed(self, since: Column, begins: Column) -> Column:
         np = numpy()
         waited = np.maximum(column(self.begins) - np.maximum(column(self.waits), since), 0)
-        found: Column = begins - since - waited
-        return found
+        unclaimed: Column = begins - since - waited
+        return unclaimed
 
     def _is_back_to_back(self, since_ns: int) -> bool:
         """Whether each step begins where the one before it ended, and nothing else is known."""

@@ -1,11 +1,13 @@
-"""Which steps are out of line, told by the steps around them.
+"""Finds the steps that are out of line with the steps around them.
 
-A step is judged in a window, not by itself.  Where work is handed to a device and waited for later,
-nine steps take microseconds and the tenth takes all the time: together they are the pace.  So is
-what recurs: every third step that is longer, lengths that vary, a pace that changes and stays.
-What is left is out of line: three times as long as what is shorter among its neighbours, and by a
-second at least, where that is true of one step in twenty at most.  It is *slow* if the run went on
-before a person would have said that it hangs, and a *stall* if not (`views/pace.py`).
+A step is judged in a window, not by itself.  Where a program hands work to a device and waits for
+it later, nine steps take microseconds and the tenth takes all the time: together they are the pace.
+Recurring patterns are the pace too: every third step longer, lengths that vary, a pace that changes
+and stays.
+
+A step is out of line if it takes three times as long as the shorter steps nearby, and at least a
+second more, and at most one step in twenty does so.  It is *slow* if the run went on before a
+person would have said that it hangs, and a *stall* if not (`views/pace.py`).
 """
 
 from __future__ import annotations
@@ -20,22 +22,22 @@ from runwatch.views.goodput.classes import Spent
 from runwatch.views.pace import stall_ns
 
 AROUND: Final = 256
-"""So many steps before and after a step tell what is usual for it."""
+"""This many steps before and after a step tell what is usual for it."""
 FEW: Final = 3
 """With fewer other steps than this, nothing is known yet."""
 FEW_STEPS: Final = 40
-"""Among fewer than this, two may hang."""
+"""Among fewer steps than this, two may hang."""
 SLOW_FACTOR: Final = 3
 LEAST_EXCESS_NS: Final = 1_000_000_000
 SMOOTH: Final = 9
 LONGEST_STRETCH: Final = 64
-"""Slower for longer than this is another pace."""
+"""A slower stretch longer than this is another pace."""
 SETTLED: Final = 16
-"""So many steps at the usual pace, before and after, make a slow stretch an exception."""
+"""This many steps at the usual pace, before and after, make a slow stretch an exception."""
 MOST_PAUSES: Final = 64
 SAME_SIZE: Final = 2.0
 QUEUED: Final = 64
-"""The most steps that a device is thought to be behind its program."""
+"""A device is never thought to be more steps than this behind its program."""
 DISPATCH_SHARE: Final = 0.35
 DEVICE_SHARE: Final = 0.6
 """The same where the program's library is known to hand work over."""
@@ -46,12 +48,12 @@ _MOST: Final = 0.5
 
 
 class Excess(NamedTuple):
-    """What a step, and the time before it, took beyond the usual."""
+    """The time of a step, and of the gap before it, beyond the usual."""
 
     own_ns: int
     rest_ns: int
     spent: Spent
-    """PRODUCTIVE: it is long, but in line with others."""
+    """PRODUCTIVE: the step is long, but in line with others."""
 
 
 class Pause(NamedTuple):
@@ -61,7 +63,7 @@ class Pause(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What a step usually takes, and from when on it stands still."""
+    """How long a step usually takes, and how long a pause may be before it is a stall."""
 
     usual_ns: int | None = None
     limit_ns: int = 0
@@ -76,7 +78,7 @@ class Pace:
 
 @dataclass(slots=True)
 class Took:
-    """Columns, a row a step: its number, what it took itself, and what before it nobody claims."""
+    """Columns, one row for each step: its number, its own time, the unclaimed time before it."""
 
     step: list[int] = field(default_factory=list)
     own: list[int] = field(default_factory=list)
@@ -110,26 +112,26 @@ class Judgement:
     excess: dict[int, Excess] = field(default_factory=dict)
     """By row."""
     pauses: list[Pause] = field(default_factory=list)
-    """Those that are out of line, whatever they are called."""
+    """The steps that are out of line, slow or stalled."""
 
 
 def judge(took: Took, first: int, pauses: Sequence[Pause], last: int) -> Judgement:
-    """Rows from `first` up to `last`, by all of `took`, which lies around them.
+    """Judges the rows from `first` up to `last` by all rows of `took`.
 
-    `pauses` are those of this attempt that were out of line before.
+    `pauses` are the steps of this attempt that were out of line before.
     """
-    found = Judgement()
+    judgement = Judgement()
     if _are_alike(took, first, last):
-        return found
+        return judgement
     for start in range(first, last, AROUND):
         stop = min(start + AROUND, last)
         window = range(max(0, start - AROUND), min(len(took), stop + AROUND))
-        _judge_some(took, range(start, stop), window, pauses, found)
-    return found
+        _judge_some(took, range(start, stop), window, pauses, judgement)
+    return judgement
 
 
 def _are_alike(took: Took, first: int, last: int) -> bool:
-    """Whether no row can be a second longer than another, so that none is out of line."""
+    """Whether no row is a second longer than another, so that none is out of line."""
     own = took.own[max(0, first - AROUND) : last + AROUND]
     rest = took.rest[max(0, first - AROUND) : last + AROUND]
     return max(own) + max(rest) - min(own) - min(rest) < LEAST_EXCESS_NS
@@ -152,29 +154,30 @@ def pace_of(took: Took, pauses: Sequence[Pause], prior: Pace) -> Pace:
     odd = {pause.step for pause in pauses}
     plain = [ns for step, ns in zip(recent.step, total, strict=True) if step not in odd] or total
     middle_ns, high_ns = _usual(plain)
-    if took.asynchronous:  # the long ones are no exceptions: there the device is waited for
+    if took.asynchronous:  # long steps are no exceptions: the program waits for the device in them
         middle_ns, high_ns = sum(plain) // len(plain), max(plain)
     return Pace(middle_ns, stall_ns(high_ns, max((p.took_ns for p in pauses), default=0)))
 
 
 def by_prior(took: Took, prior: Pace) -> Judgement:
-    """Of a step or two nothing can be said but by how long steps took before."""
-    found = Judgement()
+    """Judges one or two steps, by the pace of earlier steps alone."""
+    judgement = Judgement()
     usual = prior.usual_ns
     for row, (own, rest) in enumerate(zip(took.own, took.rest, strict=True)):
         if usual is not None and own + rest > prior.limit_ns:
             over = own + rest - usual
             own_over = min(max(own - usual, 0), over)
-            found.excess[row] = Excess(own_over, over - own_over, Spent.STALL)
-    return found
+            judgement.excess[row] = Excess(own_over, over - own_over, Spent.STALL)
+    return judgement
 
 
 def is_asynchronous(took: Took, share: float = DISPATCH_SHARE) -> bool:
-    """Whether steps only hand work over, as far as their lengths tell: many take next to nothing,
-    now or at first, or far less than the time between them that nobody claims.
+    """Whether steps only hand work over, judged by their lengths: many take next to nothing, now or
+    at first, or far less than the unclaimed time between them.
 
-    The longest has no say: beside one long hang, every step is next to nothing.  `share` of the
-    mean is next to nothing."""
+    The longest step does not count: beside one long hang, every step is next to nothing.  Less than
+    `share` of the mean is next to nothing.
+    """
     if len(took) <= FEW + 1 or _are_work(took, share):
         return False
     took = _but_the_longest(took, hangs=share < DEVICE_SHARE)
@@ -193,11 +196,11 @@ def is_asynchronous(took: Took, share: float = DISPATCH_SHARE) -> bool:
 
 
 def _are_work(took: Took, share: float) -> bool:
-    """Whether no step takes next to nothing: then there is no need to look any closer."""
+    """Whether no step takes next to nothing: then a closer look is not needed."""
     total = list(map(add, took.own, took.rest))
     at, (second_ns, _) = total.index(max(total)), sorted(total)[-2:]
     if second_ns > stall_ns(sorted(total)[len(total) // 2]):
-        return False  # what is left without the hangs is another matter
+        return False  # the hangs must be left out first
     inside, outside = sum(took.own) - took.own[at], sum(took.rest) - took.rest[at]
     if outside >= _OUTSIDE * inside:
         return False
@@ -206,23 +209,23 @@ def _are_work(took: Took, share: float) -> bool:
 
 
 def _but_the_longest(took: Took, hangs: bool) -> Took:
-    """`hangs`: nor with others that a person would have called one, beside steps that take longer
-    than to hand something over does."""
+    """Without the longest step.  `hangs`: also without others that are as long as a stall, if steps
+    usually take longer than a hand-over."""
     total = list(map(add, took.own, took.rest))
     at = total.index(max(total))
     middle_ns = sorted(total)[len(total) // 2]
     if hangs and middle_ns >= HAND_OVER_NS:
-        most, found = stall_ns(middle_ns), Took()
+        most, others = stall_ns(middle_ns), Took()
         for row, ns in enumerate(total):
             if ns <= most and row != at:
-                found.add(took.step[row], took.own[row], took.rest[row])
-        return found
+                others.add(took.step[row], took.own[row], took.rest[row])
+        return others
     return took.between(0, at).then(took.between(at + 1, len(took)))
 
 
 def waits_outside(took: Took) -> bool:
-    """Whether the device is waited for between steps rather than in them: most time is there; or
-    whenever steps take nothing, a pause between steps came before them."""
+    """Whether the program waits for the device between steps, not in them: most time is between
+    steps, or a pause comes before most runs of very short steps."""
     inside, outside = sum(took.own), sum(took.rest)
     if not outside:
         return False
@@ -242,8 +245,8 @@ def waits_outside(took: Took) -> bool:
 
 
 def _runs_ahead(own: Sequence[int], mean: float) -> bool:
-    """Whether several steps in a row took nothing, more than once: right after the device was
-    waited for, until it is as far behind as it may be."""
+    """Whether several steps in a row took nothing, more than once: the program runs ahead after
+    each wait, until the device is as far behind as it may be."""
     runs = length = 0
     for ns in own:
         length = length + 1 if ns < _NOTHING * mean else 0
@@ -252,7 +255,7 @@ def _runs_ahead(own: Sequence[int], mean: float) -> bool:
 
 
 def _judge_some(
-    took: Took, rows: range, window: range, pauses: Sequence[Pause], found: Judgement
+    took: Took, rows: range, window: range, pauses: Sequence[Pause], judgement: Judgement
 ) -> None:
     own, rest = took.own[window.start : window.stop], took.rest[window.start : window.stop]
     total = list(map(add, own, rest))
@@ -270,8 +273,8 @@ def _judge_some(
         return
     plain_own = _without(own, odd)
     known = [Pause(took.step[window.start + at], total[at]) for at in sorted(odd)]
-    everyone = {*pauses, *found.pauses, *known}
-    if took.asynchronous:  # where the device is waited for, many steps are
+    everyone = {*pauses, *judgement.pauses, *known}
+    if took.asynchronous:  # where the program waits for the device, many steps are long
         middle_ns = _mean_of_long(_without(total, odd))
         usual_own = _mean_of_long(plain_own)
     else:
@@ -281,7 +284,7 @@ def _judge_some(
         if row not in rows:
             continue
         pause = Pause(took.step[row], total[at])
-        longest = max((p.took_ns for p in (*pauses, *found.pauses)), default=0)
+        longest = max((p.took_ns for p in (*pauses, *judgement.pauses)), default=0)
         spent = odd[at]
         if at in spikes and _recurs(pause, everyone):
             spent = Spent.PRODUCTIVE
@@ -292,14 +295,14 @@ def _judge_some(
             expected_ns = max(middle_ns, _expected_wait(total, at))
             over_ns = pause.took_ns - expected_ns
             if over_ns < LEAST_EXCESS_NS or pause.took_ns <= SLOW_FACTOR * expected_ns:
-                continue  # so long it takes until the device has done what it was handed
+                continue  # the device needs this long to finish its queue
         own_ns = min(max(own[at] - usual_own, 0), over_ns)
-        found.pauses.append(pause)
-        found.excess[row] = Excess(own_ns, over_ns - own_ns, spent)
+        judgement.pauses.append(pause)
+        judgement.excess[row] = Excess(own_ns, over_ns - own_ns, spent)
 
 
 def _usual(total: Sequence[int]) -> tuple[int, int]:
-    """The mean of what is in line, and the longest of it but for the longest twentieth."""
+    """The mean of the steps in line, and the longest of them without the longest twentieth."""
     ordered = sorted(total)
     count = len(ordered)
     high = ordered[max(0, min(count * 19 // 20, count - 2))]
@@ -309,8 +312,8 @@ def _usual(total: Sequence[int]) -> tuple[int, int]:
 
 
 def _expected_wait(total: Sequence[int], at: int) -> int:
-    """How long the device should have been waited for: as many steps as were handed over since it
-    had nothing to do, at the pace of the others, less the time since."""
+    """How long the program should have waited for the device: the steps handed over since the
+    device was idle, at the pace of the others, less the time since."""
     short = DISPATCH_SHARE * sum(total) / len(total)
     first = at
     while first and not (total[first - 1] >= short > total[first]):
@@ -321,13 +324,13 @@ def _expected_wait(total: Sequence[int], at: int) -> int:
         return 0
     pace = sum(others) / len(others)
     long = sorted(ns for ns in others if ns >= short)
-    if len(long) * 5 >= len(others):  # many steps wait for one that was handed over before
+    if len(long) * 5 >= len(others):  # many steps wait for an earlier one
         pace = max(pace, long[len(long) // 2])
     return max(0, int(count * pace - since))
 
 
 def _mean_of_long(values: Sequence[int]) -> int:
-    """Of those that come close to the longest."""
+    """The mean of the values that come close to the longest."""
     least = max(values, default=0) // 2
     long = [ns for ns in values if ns >= least]
     return sum(long) // len(long) if long else 0
@@ -338,9 +341,9 @@ def _without(values: Sequence[int], odd: Collection[int]) -> Sequence[int]:
 
 
 def _spikes(total: Sequence[int], odd: Collection[int], asynchronous: bool) -> Iterator[int]:
-    """Steps far above the others; not a whole run of them, which is a pace.
+    """Steps far above the others, but not a whole run of them, which is a pace.
 
-    Where steps only hand work over, those count in which the device is waited for.
+    Where steps only hand work over, the steps that wait for the device are compared.
     """
     others = _without(total, odd)
     mean = sum(others) / len(others) if asynchronous else 0
@@ -363,8 +366,8 @@ def _spikes(total: Sequence[int], odd: Collection[int], asynchronous: bool) -> I
 
 
 def _leap(ordered: Sequence[int]) -> int | None:
-    """Among the longest twentieth, what is three times as long as the next shorter one: lengths
-    that merely vary have no such leap.  The more they vary, the more it takes."""
+    """Among the longest twentieth, the steps three times as long as the next shorter one: lengths
+    that merely vary have no such leap.  The more they vary, the larger the leap must be."""
     count = len(ordered)
     first = max(0, min(count * 19 // 20, count - 2))
     if count < 2:
@@ -378,7 +381,7 @@ def _leap(ordered: Sequence[int]) -> int | None:
 
 
 def _stretches(total: Sequence[int]) -> list[int]:
-    """Steps of a stretch that was slower than before it and after it."""
+    """Steps of a stretch that was slower than the steps before and after it."""
     if len(total) < 2 * SETTLED + FEW or not _may_be_slow(total):
         return []
     half = SMOOTH // 2
@@ -390,30 +393,31 @@ def _stretches(total: Sequence[int]) -> list[int]:
     ]
     base = sorted(smooth)[len(smooth) // 2]
     least = max(SLOW_FACTOR * base, base + LEAST_EXCESS_NS)
-    found: list[range] = []
+    stretches: list[range] = []
     at = 0
     while at < len(smooth):
         run = at
         while run < len(smooth) and smooth[run] > least:
             run += 1
         if run > at:
-            found.append(_trimmed(total, range(at, run), least))
+            stretches.append(_trimmed(total, range(at, run), least))
         at = max(run, at + 1)
     slow = [
         run
-        for run in found
+        for run in stretches
         if FEW <= len(run) <= LONGEST_STRETCH
         and run.start >= SETTLED
         and len(total) - run.stop >= SETTLED
         and sum(total[at] <= least for at in run) <= len(run) // 8
     ]
-    if len(found) > 2 or len(slow) != len(found):
-        return []  # it comes and goes, or it stays: the shape of this run
+    if len(stretches) > 2 or len(slow) != len(stretches):
+        return []  # it comes and goes, or it stays: this run is like that
     return [at for run in slow for at in run]
 
 
 def _may_be_slow(total: Sequence[int]) -> bool:
-    """Whether several near each other are as long as a slow stretch takes: else there is none."""
+    """Whether several steps near each other are as long as in a slow stretch; else there is
+    none."""
     shortest = min(total)
     least = max(SLOW_FACTOR * shortest, shortest + LEAST_EXCESS_NS)
     long = [at for at, ns in enumerate(total) if ns > least]
@@ -421,7 +425,7 @@ def _may_be_slow(total: Sequence[int]) -> bool:
 
 
 def _trimmed(total: Sequence[int], run: range, least: int) -> range:
-    """Smoothing blurs the edges: up to the first and last step that is slow itself."""
+    """Smoothing blurs the edges, so the stretch is cut to its first and last slow step."""
     half = SMOOTH // 2
     low, high = max(0, run.start - half), min(len(total), run.stop + half)
     slow = [at for at in range(low, high) if total[at] > least]
@@ -429,7 +433,7 @@ def _trimmed(total: Sequence[int], run: range, least: int) -> range:
 
 
 def _recurs(pause: Pause, pauses: Collection[Pause]) -> bool:
-    """Whether it comes every so many steps: two others of its size at the same distance."""
+    """Whether the step recurs: two others of its size lie at the same distance."""
     alike = {
         other.step
         for other in pauses
@@ -438,7 +442,7 @@ def _recurs(pause: Pause, pauses: Collection[Pause]) -> bool:
     for other in alike:
         apart = other - pause.step
         if pause.step % abs(apart) not in (0, 1, abs(apart) - 1):
-            continue  # `if step % 100 == 0`: so people write what they do now and then
+            continue  # people write `if step % 100 == 0` for work that they do now and then
         if {pause.step - apart, pause.step + 2 * apart} & alike:
             return True
     return False

@@ -14,14 +14,14 @@ class Lap:
 
     def __init__(self, restored: bool = False) -> None:
         self.restored = restored
-        """Whether a state was restored for it, or ranks came or went."""
+        """Whether a state was restored before the lap, or ranks came or went."""
         self.begins = array("q")
         self.end_ns = 0
         self.last_step = 0
         self._first: list[int] = []
-        """The first step of each run of consecutive steps …"""
+        """The first step of each run of consecutive steps."""
         self._at: list[int] = []
-        """… and where in `begins` it is."""
+        """Where in `begins` each such run starts."""
 
     def add(self, step: int, begin_ns: int, end_ns: int) -> None:
         if step != self.last_step + 1 or not self._first:
@@ -32,7 +32,7 @@ class Lap:
         self.end_ns = end_ns
 
     def extend(self, begins: array[int], end_ns: int) -> None:
-        """More steps, consecutive to the last."""
+        """Adds steps that follow the last one."""
         self.begins.extend(begins)
         self.last_step += len(begins)
         self.end_ns = end_ns

@@ -1,7 +1,7 @@
-"""The steps of a run, each as far as its ranks were heard: by object, or by the column.
+"""The steps of a run, each with the ranks heard so far: as objects, or as rows of columns.
 
-Most are plain: all ranks just did them, having waited for data at most.  Those are rows of columns,
-so that a rank with a thousand steps joins in one go.  What is said of others is kept by the step.
+Most steps are plain: all ranks just did them, and waited for data at most.  Plain steps are rows of
+columns, so that a rank with a thousand steps joins at once.  Other steps are kept as objects.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ At = tuple[int, int]
 """Generation and step."""
 BEYOND: Final = 1 << 62
 MOST_ROWS: Final = 1 << 17
-"""Ranks that are further apart than this meet by object."""
+"""Ranks that are further apart than this meet as objects."""
 _BEGIN, _BEGUN_LAST, _WAIT, _END, _ENDED_LAST, _BEGUN_FIRST, _ENDED_FIRST, _RANKS = range(8)
 _NOBODY: Final = (-BEYOND, BEYOND, 0, -BEYOND, BEYOND, BEYOND, BEYOND, 0)
-"""A row that nobody has joined yet."""
+"""Marks a row that no rank has joined yet."""
 
 
 @dataclass(slots=True)
 class Meeting:
-    """One step, as far as ranks were heard."""
+    """One step, with the ranks heard so far."""
 
     begin_ns: int
     begun_last: int
@@ -52,7 +52,7 @@ class Meeting:
         return cls(begin, rank, stride.gap, end, rank, stride.inside, begin, end)
 
     def join(self, stride: Stride, rank: int) -> None:
-        # Ties go to the lower rank, so that the order of arrival never shows.
+        # The lower rank wins a tie, so the order of arrival makes no difference.
         begin, end = stride.begin_ns, stride.end_ns
         if begin > self.begin_ns or (begin == self.begin_ns and rank < self.begun_last):
             self.begin_ns, self.gap, self.begun_last = begin, stride.gap, rank
@@ -65,7 +65,7 @@ class Meeting:
         self.ranks += 1
 
     def merge(self, other: Meeting) -> None:
-        """Both are of the same step."""
+        """Adds another meeting of the same step."""
         if (other.begin_ns, -other.begun_last) > (self.begin_ns, -self.begun_last):
             self.begin_ns, self.gap = other.begin_ns, other.gap
             self.begun_last = other.begun_last
@@ -81,37 +81,38 @@ class Meeting:
 
     @property
     def awaited(self) -> tuple[int, int]:
-        """The rank that the others waited for, and how long the first of them did."""
+        """The rank that the others waited for, and how long the first of them waited."""
         began, ended = self.begin_ns - self.begun_first_ns, self.end_ns - self.ended_first_ns
         return (self.begun_last, began) if began >= ended else (self.ended_last, ended)
 
 
 Awaiting = list[tuple[int, int, int]]
-"""Ranks that were waited for: in how many steps, and how long."""
+"""Ranks that the others waited for: in how many steps, and how long."""
 Taken = tuple[Cell | Cells, Awaiting]
 
 
 @dataclass(slots=True)
 class Meetings(MutableMapping[At, Meeting]):
-    """By generation and step.  What is got of a row is a copy: change it by `join` and `merge`."""
+    """Meetings by generation and step.  A row is returned as a copy: `join` and `merge` change
+    it."""
 
     odd: dict[At, Meeting] = field(default_factory=dict)
-    """Not plain, or of another generation than the rows."""
+    """Steps that are not plain, or of another generation than the rows."""
     generation: int = 0
     first: int = 0
     """The step of the first row."""
     rows: int = 0
     table: Any = None
-    """A line for each of the above; it has room for more rows than there are."""
+    """One line for each of the columns above, with room for more rows than there are."""
 
     def __getitem__(self, at: At) -> Meeting:
-        found = self.odd.get(at)
-        if found is None:
+        meeting = self.odd.get(at)
+        if meeting is None:
             row = self._row(at)
             if row is None:
                 raise KeyError(at)
-            found = self._meeting(row)
-        return found
+            meeting = self._meeting(row)
+        return meeting
 
     def __setitem__(self, at: At, meeting: Meeting) -> None:
         self._leave(at)
@@ -134,26 +135,26 @@ class Meetings(MutableMapping[At, Meeting]):
     def join(self, generation: int, stride: Stride, rank: int) -> At:
         """A rank did a step."""
         at = generation, stride.step
-        found = self.odd.get(at)
-        if found is not None:
-            found.join(stride, rank)
+        meeting = self.odd.get(at)
+        if meeting is not None:
+            meeting.join(stride, rank)
         elif not self._join_row(at, stride, rank):
-            found = self.get(at)
-            if found is None:
+            meeting = self.get(at)
+            if meeting is None:
                 self[at] = Meeting.of(stride, rank)
             else:
-                found.join(stride, rank)
-                self[at] = found
+                meeting.join(stride, rank)
+                self[at] = meeting
         return at
 
     def merge(self, at: At, meeting: Meeting) -> None:
-        found = self.get(at)
-        if found is not None:
-            found.merge(meeting)
-        self[at] = found or meeting
+        known = self.get(at)
+        if known is not None:
+            known.merge(meeting)
+        self[at] = known or meeting
 
     def join_all(self, generation: int, strides: Strides, rank: int) -> None:
-        """A rank did all these steps; `join` would do the same with each."""
+        """A rank did all these steps; the same as `join` for each."""
         begun = 0
         for step in [*self._odd_between(generation, strides), strides.last + 1]:
             until = step - strides.first
@@ -193,7 +194,7 @@ class Meetings(MutableMapping[At, Meeting]):
         table[_RANKS] += 1
 
     def _join_row(self, at: At, stride: Stride, rank: int) -> bool:
-        """Whether there are rows, and this is one of them or the next."""
+        """Whether there are rows, and this step is one of them or the next."""
         step = at[1] - self.first
         if not self.rows or at[0] != self.generation or not 0 <= step <= self.rows:
             return False
@@ -228,20 +229,20 @@ class Meetings(MutableMapping[At, Meeting]):
         return True
 
     def _larger(self, np: Any, before: int, room: int) -> Table:
-        made: Table = np.empty((len(_NOBODY), room), np.int64)
-        made[:] = np.array(_NOBODY, np.int64)[:, None]
+        table: Table = np.empty((len(_NOBODY), room), np.int64)
+        table[:] = np.array(_NOBODY, np.int64)[:, None]
         if self.rows:
-            made[:, before : before + self.rows] = self.table[:, : self.rows]
-        return made
+            table[:, before : before + self.rows] = self.table[:, : self.rows]
+        return table
 
     # ── rows ──────────────────────────────────────────────────────────────────────────────────
 
     def _present(self) -> list[int]:
-        """Rows that somebody joined."""
+        """Rows that at least one rank joined."""
         if not self.rows:
             return []
-        found: list[int] = self.table[_RANKS, : self.rows].nonzero()[0].tolist()
-        return found
+        rows: list[int] = self.table[_RANKS, : self.rows].nonzero()[0].tolist()
+        return rows
 
     def _row(self, at: At) -> int | None:
         row = at[1] - self.first
@@ -255,14 +256,14 @@ class Meetings(MutableMapping[At, Meeting]):
         return Meeting(begin, last, gap, end, ended, [], *rest)
 
     def _leave(self, at: At) -> bool:
-        """Whether it was a row; now it is none."""
+        """Turns a row into an object; returns whether it was a row."""
         row = self._row(at)
         if row is not None:
             self.table[:, row] = _NOBODY
         return row is not None
 
     def _let_go(self) -> None:
-        """Rows become objects."""
+        """Turns all rows into objects."""
         for row in self._present():
             self.odd[self.generation, self.first + row] = self._meeting(row)
         self.table[:, : self.rows] = numpy().array(_NOBODY)[:, None]
@@ -271,21 +272,21 @@ class Meetings(MutableMapping[At, Meeting]):
     # ── leaving ───────────────────────────────────────────────────────────────────────────────
 
     def taken(self, until: At, most: int = BEYOND) -> list[Taken]:
-        """The first of them, in order, up to `until`; they are no longer here."""
-        found: list[Taken] = []
+        """Removes and returns the first steps, in order, up to `until`."""
+        taken: list[Taken] = []
         odd = sorted(at for at in self.odd if at <= until)
         while most > 0:
             row = self._first_row(until)
             if row is not None and (not odd or (self.generation, self.first + row) < odd[0]):
-                found.append(self._taken_rows(row, until, odd[0] if odd else None, most))
+                taken.append(self._taken_rows(row, until, odd[0] if odd else None, most))
             elif odd:
                 at = odd.pop(0)
-                found.append(_taken(at, self.odd.pop(at)))
+                taken.append(_taken(at, self.odd.pop(at)))
             else:
                 break
-            cells = found[-1][0]
+            cells = taken[-1][0]
             most -= 1 if isinstance(cells, Cell) else len(cells)
-        return found
+        return taken
 
     def _first_row(self, until: At) -> int | None:
         if not self.rows or (self.generation, self.first) > until:
@@ -297,7 +298,8 @@ class Meetings(MutableMapping[At, Meeting]):
         return row
 
     def _taken_rows(self, row: int, until: At, before: At | None, most: int) -> Taken:
-        """From a row on: as many as follow one another, up to `until` and `before` the next odd."""
+        """Consecutive rows from one row on, up to `until` and `before` the next step kept as an
+        object."""
         stop = min(self.rows, row + most)
         if until[0] == self.generation:
             stop = min(stop, until[1] + 1 - self.first)
@@ -313,7 +315,7 @@ class Meetings(MutableMapping[At, Meeting]):
         return Cells(self.generation, first, *columns), _awaiting(table)
 
     def _drop(self, rows: int) -> None:
-        """The first of them; those behind move up."""
+        """Removes and returns the first rows; those behind move up."""
         left = self.rows - rows
         self.table[:, :left] = self.table[:, rows : self.rows]
         self.table[:, left : self.rows] = numpy().array(_NOBODY)[:, None]
@@ -353,7 +355,7 @@ def _taken(at: At, meeting: Meeting) -> Taken:
 
 
 def _awaiting(table: Table) -> Awaiting:
-    """As `Meeting.awaited` of each."""
+    """The same as `Meeting.awaited` for each row."""
     np = numpy()
     began, ended = table[_BEGIN] - table[_BEGUN_FIRST], table[_END] - table[_ENDED_FIRST]
     waited = np.maximum(began, ended)

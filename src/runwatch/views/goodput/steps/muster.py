@@ -1,12 +1,12 @@
-"""The ranks of an attempt, brought together step by step.
+"""Brings the ranks of an attempt together, step by step.
 
 A step of the run is a *meeting*: it lasts from when the last rank began it until the last rank
-ended it, and the time before it is told by the rank that began it last.  What is taken is a maximum
-over ranks, so the order in which ranks are heard does not matter.
+ended it.  The rank that began it last decides what the time before it was.  All of these are maxima
+over ranks, so the order in which ranks are heard makes no difference.
 
-Ranks come and go.  The run goes back to an earlier step when all ranks that are there do: then a
-new *generation* of steps begins.  A rank that goes back alone (it was replaced, or lost its state)
-catches up with the others; the steps that it does again meanwhile are nobody's but its own.
+Ranks come and go.  The run goes back to an earlier step when all present ranks do: then a new
+*generation* of steps begins.  A rank that goes back alone (it was replaced, or lost its state)
+catches up with the others; the steps that it repeats meanwhile do not count for the run.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from runwatch.views.goodput.steps.track import Stride, Track
 
 @dataclass(slots=True)
 class Place:
-    """Where a rank is."""
+    """How far a rank has come."""
 
     lap: int
     since_ns: int
-    """When it began its first step."""
+    """When the rank began its first step."""
     peak: int | None = None
-    """The last step that it did in this generation; None: it has done none."""
+    """The last step that the rank did in this generation; None: it has done none."""
     apart: list[list[tuple[Stride, int]]] = field(default_factory=list)
-    """It has gone back, or come in behind the others, who have not gone back with it yet: what it
-    did since, and as which rank; one list for each time."""
+    """What the rank did since it went back, or came in behind the others, which have not gone back;
+    with its rank number.  One list for each time."""
 
     def copy(self) -> Place:
         return replace(self, apart=[list(strides) for strides in self.apart])
@@ -46,9 +46,9 @@ class Muster:
     """When the first step began."""
 
     def take(self, track: Track, stride: Stride, reached: At | None) -> At | None:
-        """A rank completed a step; `reached` is the last one that is booked.
+        """A rank completed a step; `reached` is the last booked step.
 
-        Where it was put; None while that is not known.
+        Returns where the step was put; None while that is not known.
         """
         key, rank = track.key, track.rank
         place = self.places.get(key)
@@ -68,19 +68,19 @@ class Muster:
         return None
 
     def is_plain(self, track: Track, strides: Strides, reached: At | None) -> bool:
-        """Whether the rank just goes on with these steps, which are none of those booked."""
+        """Whether the rank just goes on with these steps, and none of them is booked."""
         place = self.places.get(track.key)
         if place is None or place.apart or place.lap != strides.lap:
             return False
         return reached is None or (self.generation, strides.first) > reached
 
     def take_strides(self, track: Track, strides: Strides) -> None:
-        """As many that are plain."""
+        """Takes many plain steps of a rank at once."""
         self.places[track.key].peak = strides.last
         self.meetings.join_all(self.generation, strides, track.rank)
 
     def _is_behind(self, track: Track, stride: Stride, reached: At | None) -> bool:
-        """Whether it came when the others had done this step already."""
+        """Whether the rank came after the others had done this step."""
         if self.begun_ns is None or track.start_ns <= self.begun_ns:
             return False
         if reached is not None and stride.step <= reached[1]:
@@ -89,13 +89,13 @@ class Muster:
         return met is not None and met.ended_first_ns <= track.start_ns
 
     def settle(self, tracks: Mapping[str, Track]) -> None:
-        """If all who were there have gone back, a new generation begins; who went back alone, and
-        does a step again while the others do it, goes on with them."""
+        """Begins a new generation if all present ranks have gone back.  A rank that went back alone
+        rejoins the others once it does a step while they do it."""
         while self._settle(tracks):
             pass
 
     def _settle(self, tracks: Mapping[str, Track]) -> bool:
-        """Whether anything changed."""
+        """Returns whether anything changed."""
         apart = [place for place in self.places.values() if place.apart]
         if not apart:
             return False
@@ -117,11 +117,11 @@ class Muster:
         return False
 
     def is_apart(self, present: Iterable[str]) -> bool:
-        """Whether somebody is."""
+        """Whether one of these ranks is apart from the others."""
         return any(key in self.places and self.places[key].apart for key in present)
 
     def _begin_again(self, turned_ns: int) -> None:
-        """What newcomers did since then is of the new generation, too, up to the next turn."""
+        """Steps of newcomers since then also belong to the new generation, up to the next turn."""
         turns = [place.apart[1] for place in self.places.values() if len(place.apart) > 1]
         next_ns = min((strides[0][0].begin_ns for strides in turns), default=BEYOND)
         newer = [
@@ -144,15 +144,15 @@ class Muster:
             self.meetings.join(self.generation, stride, rank)
 
     def passed(self, present: Iterable[str]) -> At | None:
-        """Up to where every rank that is there has come; None if one has not begun."""
-        found: At = (self.generation, BEYOND)
+        """The step that every present rank has reached; None if one has not begun."""
+        least: At = (self.generation, BEYOND)
         for key in present:
             place = self.places.get(key)
             if place is None:
                 return None
             if not place.apart and place.peak is not None:
-                found = min(found, (self.generation, place.peak))
-        return found
+                least = min(least, (self.generation, place.peak))
+        return least
 
     def copy(self) -> Muster:
         places = {key: place.copy() for key, place in self.places.items()}

@@ -1,11 +1,10 @@
-"""Plain steps as columns: a loop does the same again and again, and most of a journal is that.
+"""Plain steps as columns: a loop repeats itself, and most of a journal is such steps.
 
-Where steps follow one another by number, with nothing recorded between them but how long their data
-was waited for, a step is a row of a few columns rather than an object, and a thousand are one
-operation.  This is a short cut and nothing else: step by step (`track.py`, `muster.py`) the same
-account comes out.
+Where step numbers are consecutive, and only waits for data are recorded between the steps, a step
+is a row of a few columns, not an object, and a thousand steps are one operation.  This is only a
+short cut: step by step (`track.py`, `muster.py`) the same account comes out.
 
-It is taken where numpy is there already (`vectors.py`).
+The short cut is taken where numpy is already loaded (`vectors.py`).
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ if TYPE_CHECKING:
     from runwatch.vectors import Column
 
 LEAST_STEPS: Final = 8
-"""Fewer are quicker one by one."""
+"""Fewer steps are quicker one by one."""
 SANE_NS: Final = 1 << 61
-"""Times and waits beyond this are looked at one by one."""
+"""Times and waits beyond this are handled one by one."""
 _SANE_SECONDS: Final = 4e9
 _NEVER: Final = 1 << 63
 
 
 class Strides:
-    """Consecutive steps of one process, complete."""
+    """Consecutive completed steps of one process."""
 
     __slots__ = ("begins", "ends", "first", "lap", "since_ns", "waits")
 
@@ -46,7 +45,7 @@ class Strides:
         self.begins = begins
         self.ends = ends
         self.waits = waits
-        """Since when the data of each was waited for; its begin if it was not."""
+        """Since when each step waited for its data; its begin if it did not."""
 
     def __len__(self) -> int:
         return len(self.begins)
@@ -72,7 +71,7 @@ class Strides:
             since, step = end, step + 1
 
     def behind(self, done: Sequence[Stride]) -> Strides | None:
-        """With these before them; None if those are not plain, or others."""
+        """With these steps before them; None if those are not plain or not consecutive."""
         if not done:
             return self
         first = self.first - len(done)
@@ -94,7 +93,7 @@ class Strides:
 
 
 def waited_since(begin_ns: int, gap: Sequence[Piece]) -> int | None:
-    """Since when data was waited for, if nothing else is claimed of the time before a step."""
+    """Since when a step waited for data, if nothing else claims the time before it."""
     if not gap:
         return begin_ns
     start, end, spent = gap[0]
@@ -103,7 +102,7 @@ def waited_since(begin_ns: int, gap: Sequence[Piece]) -> int | None:
 
 
 class Waits:
-    """Waits for data in the order in which they were said: when, of which step, how long."""
+    """Waits for data in the order of recording: when, which step, how long."""
 
     __slots__ = ("next_ns", "_at", "_seconds", "_steps", "_times")
 
@@ -113,10 +112,12 @@ class Waits:
         self.next_ns = self._times[0] if self._times else _NEVER
 
     def tell(self, track: Track, before_ns: int) -> None:
-        """All that was said before then."""
+        """Passes on all waits recorded before then."""
         while self.next_ns < before_ns:
             seconds = self._seconds[self._at]
-            if abs(seconds) < _SANE_SECONDS:  # a number, too: who records says what he likes
+            if (
+                abs(seconds) < _SANE_SECONDS
+            ):  # a step number may be anything: programs record what they like
                 track.waited(self._steps[self._at], round(seconds * 1e9))
             self._go_on(self._at + 1)
 
@@ -128,11 +129,11 @@ class Waits:
         self.next_ns = self._times[at] if at < len(self._times) else _NEVER
 
     def of(self, first: int, since_ns: int, begins: Column, ends: Column) -> Column | None:
-        """Since when the data of these steps was waited for; None if that is not plain to see."""
+        """Since when these steps waited for their data; None if the waits are not plain."""
         np = numpy()
         at, times = self._at, column(self._times)
         until = at + int(np.searchsorted(times[at:], ends[-1], "right"))
-        found: Column = begins.copy()
+        waited: Column = begins.copy()
         if until > at:
             times, rows = times[at:until], column(self._steps)[at:until] - first
             seconds = np.frombuffer(self._seconds, np.float64)[at:until]
@@ -141,12 +142,13 @@ class Waits:
             since = np.concatenate((np.array([since_ns], np.int64), ends[:-1]))
             begun = begins[rows]
             asked = begun - np.rint(seconds * 1e9).astype(np.int64)
-            found[rows] = np.minimum(np.maximum(asked, since[rows]), begun)
+            waited[rows] = np.minimum(np.maximum(asked, since[rows]), begun)
         self._go_on(until)
-        return found
+        return waited
 
     def _are_plain(self, rows: Column, times: Column, seconds: Any, ends: Column) -> bool:
-        """One of a step at most, said when it was over and soon after; as numbers go."""
+        """Whether each step has at most one wait, recorded at its end or soon after, with sane
+        numbers."""
         np = numpy()
         if rows[0] < 0 or rows[-1] >= len(ends) or not (np.abs(seconds) < _SANE_SECONDS).all():
             return False
@@ -171,8 +173,8 @@ def _of_series(points: Points, series: set[int]) -> tuple[array[int], array[int]
 
 
 def plain_runs(spans: Spans, some: range, names: Sequence[int]) -> Iterator[range]:
-    """Where, among some edges, whole steps follow one another, in time and by number; `names` are
-    those of steps."""
+    """The ranges of edges in which whole steps follow one another, in time and by number; `names`
+    are those of steps."""
     np = numpy()
     if np is None or len(some) < 2 * LEAST_STEPS or len(names) != 1:
         return

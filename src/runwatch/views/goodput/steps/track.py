@@ -1,14 +1,14 @@
-"""One process's records, in their order, as steps and what the time around them was spent on.
+"""One process's records, in their order, as steps and the time around them.
 
-A track knows which spans are open.  The most recently begun one has the time, except that all of
-an elastic re-initialisation is that.  Rules for what programs get wrong:
+A track knows which spans are open.  The span begun last claims the time, except that an elastic
+re-initialisation claims all of its own.  Rules for programs that record wrongly:
 
-* a step that begins while another is open ends that one: recorders that only say when a step
-  begins are read so; a second beginning of the open step says nothing new;
-* a span of a known kind that is still open when a step begins ended there; one with a name of the
-  user's own encloses steps;
-* an end without a beginning is nothing; a time before the one said before counts as that one;
-* a step number that is not higher than the one before goes back: from there a new lap is counted.
+* a step that begins while another is open ends that one, because some recorders only record
+  begins; a second begin of the open step is ignored;
+* a span of a known kind that is still open when a step begins ended there; a span with a name of
+  the user's own encloses steps;
+* an end without a begin is ignored; a time before the last recorded one counts as that one;
+* a step number that is not higher than the one before goes back: a new lap begins there.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Piece = tuple[int, int, int]
 
 RUN_STEPS: Final = 256
 LATE_STEPS: Final = 4
-"""A save is told when it is over, and a wait for data with the step's end: so many completed steps
-are kept back, for what is still to be said of them."""
+"""A save is recorded when it is over, and a wait for data at the step's end.  So this many
+completed steps are kept back, for what is still to be recorded about them."""
 
 
 class Stale(Exception):
-    """The fold cannot take this any more: fold everything again, in order of time."""
+    """The fold cannot take this record any more: fold everything again, in order of time."""
 
 
 class Stride(NamedTuple):
@@ -45,9 +45,9 @@ class Stride(NamedTuple):
     begin_ns: int
     end_ns: int
     gap: list[Piece]
-    """What is claimed of [since, begin)."""
+    """The pieces that claim [since, begin)."""
     inside: list[Piece]
-    """What is claimed of [begin, end)."""
+    """The pieces that claim [begin, end)."""
 
 
 class _Open:
@@ -60,14 +60,14 @@ class _Open:
         self.key = key
         self.since_ns = since_ns
         self.stretched_ns = stretched_ns
-        """What it has had since a step began in it; -1 before that."""
+        """The time that the span had since a step began in it; -1 before that."""
 
     def state(self) -> list[Any]:
         return [self.spent, self.key, self.since_ns, self.stretched_ns]
 
 
 class OpenState(NamedTuple):
-    """Where a track is when it is asked: after its last completed step."""
+    """The state of a track after its last completed step."""
 
     since_ns: int
     begin_ns: int | None
@@ -77,7 +77,7 @@ class OpenState(NamedTuple):
 
 
 def insert(pieces: list[Piece], start: int, end: int, spent: int) -> None:
-    """Claim [start, end) as far as no piece has it; keeps the list in order."""
+    """Claims the parts of [start, end) that no piece has; keeps the list in order."""
     if start >= end:
         return
     if not pieces or pieces[-1][1] <= start:
@@ -118,7 +118,7 @@ class Track:
         self.host = ""
         self.synchronous = False
         self.has_gpu = False
-        """Its machine has."""
+        """Whether the process's machine has a GPU."""
         self.start_ns = self.since_ns = self.now_ns = start_ns
         """End of the last completed step; at first, when the process began."""
         self.lap = 0
@@ -130,14 +130,14 @@ class Track:
         self.steps = self.own_ns = 0
         """Completed steps, and the time in them that no span claimed."""
         self.inferred_ns = 0
-        """Claimed by spans whose end is not known."""
+        """Time claimed by spans whose end is not known."""
         self._last: int | None = None
         self._begin = 0
         self._gap: list[Piece] = []
         self._inside: list[Piece] = []
         self._open: list[_Open] = []
         self._floor = 0
-        """How many of the open spans were open when the step began: they have no say in it."""
+        """How many of the open spans were open when the step began: they claim no time in it."""
         self._turned = start_ns
         self._done: list[Stride] = []
         self._closed = False
@@ -164,10 +164,10 @@ class Track:
         self._floor = len(self._open)
 
     def begins(self, times: array[int], numbers: array[int]) -> None:
-        """As many `begin`s, quickly where nothing but plain steps follow one another."""
+        """The same as many `begin`s, quickly where only plain steps follow one another."""
         at, count = 0, len(times)
         while at < count:
-            if self._gap or self._inside:  # of the open step; what follows may be plain again
+            if self._gap or self._inside:  # ends the open step; the following steps may be plain
                 self.begin(times[at], numbers[at])
                 at += 1
                 continue
@@ -181,7 +181,7 @@ class Track:
             at += booked
 
     def _run(self, times: array[int], numbers: array[int]) -> int:
-        """How many of these steps were booked at once: each ends the one before."""
+        """Books these steps at once, each ending the one before; returns how many."""
         step, first = self.step, self._begin
         if self._on_run is None or step is None or self._open or self._gap or self._inside:
             return 0
@@ -201,24 +201,24 @@ class Track:
 
     @property
     def is_between(self) -> bool:
-        """Whether nothing is going on, and nothing has been since the last step."""
+        """Whether no step or span is open, and none was since the last step."""
         return self.step is None and not (self._open or self._gap)
 
     def lap_of(self, step: int) -> int:
-        """The lap that a step is of which begins now."""
+        """The lap of a step that begins now."""
         return self.lap + (self._last is not None and step <= self._last)
 
-    def strides(self, found: Strides) -> None:
-        """As many steps that begin and end, while it `is_between`: more than are kept back."""
-        self.lap, self._last, self._closed, self._floor = found.lap, found.last, False, 0
-        self._begin = int(found.begins[-1])
-        self.since_ns = self.now_ns = self._turned = int(found.ends[-1])
-        self.steps += len(found)
-        self.own_ns += int((found.ends - found.begins).sum())
-        whole = found.behind(self._done)
+    def strides(self, steps: Strides) -> None:
+        """Takes many steps that begin and end, while it `is_between`: more than are kept back."""
+        self.lap, self._last, self._closed, self._floor = steps.lap, steps.last, False, 0
+        self._begin = int(steps.begins[-1])
+        self.since_ns = self.now_ns = self._turned = int(steps.ends[-1])
+        self.steps += len(steps)
+        self.own_ns += int((steps.ends - steps.begins).sum())
+        whole = steps.behind(self._done)
         if whole is None:
             self.flush()
-            whole = found
+            whole = steps
         kept = len(whole) - LATE_STEPS
         self._done = list(whole.between(kept, len(whole)).each())
         whole = whole.between(0, kept)
@@ -236,11 +236,11 @@ class Track:
 
     @property
     def next_step(self) -> int:
-        """For a step whose number was not said."""
+        """The number for a step that was recorded without one."""
         return 0 if self._last is None else self._last + 1
 
     def end(self, time_ns: int, number: int | None = None) -> None:
-        """The open step is over; of another than the open one nothing is said by its end."""
+        """Ends the open step.  The end of any other step is ignored."""
         step = self.step
         if step is None or (number is not None and number != step):
             return
@@ -261,7 +261,7 @@ class Track:
         self._floor = 0
 
     def waited(self, step: int, wait_ns: int) -> None:
-        """The data of the step that was just completed was waited for until it began."""
+        """The step that was just completed waited for its data until it began."""
         for done in reversed(self._done):
             if done.step == step:
                 start = max(done.begin_ns - wait_ns, done.since_ns)
@@ -287,7 +287,7 @@ class Track:
                 return
 
     def elapsed(self, time_ns: int, nanoseconds: int, spent: int) -> None:
-        """Something that is known when it is over.  It has the time that no ended span has."""
+        """A stretch recorded when it is over.  It claims the time that no ended span has."""
         start = time_ns - max(nanoseconds, 0)
         if self._closed and start < self.since_ns:
             raise Stale(f"rank {self.rank} told of a step after it was handed on")
@@ -310,12 +310,12 @@ class Track:
         insert(pieces, max(start, within[0]), min(end, within[1]), spent)
 
     def close_step(self) -> None:
-        """As `flush`, though something may still be said about the step; if so, that is `Stale`."""
+        """The same as `flush`, though more may be recorded about the step: that is then `Stale`."""
         self._closed = self._closed or bool(self._done)
         self.flush()
 
     def flush(self) -> None:
-        """Hand all completed steps on; until then something may still be said of them."""
+        """Hands all completed steps on; until then more may be recorded about them."""
         done, self._done = self._done, []
         for stride in done:
             self._hand_on(stride)
@@ -326,11 +326,11 @@ class Track:
 
     @property
     def pending(self) -> Sequence[Stride]:
-        """Completed, and not handed on yet."""
+        """Steps that are completed and not handed on yet."""
         return self._done
 
     def opened(self, until_ns: int) -> OpenState:
-        """What has been going on since the last completed step, as of `until_ns`."""
+        """What happened after the last completed step, as of `until_ns`."""
         gap, inside = list(self._gap), list(self._inside)
         span = self._claimant()
         if span is not None and until_ns > self._turned:
@@ -338,10 +338,10 @@ class Track:
         return OpenState(self.since_ns, None if self.step is None else self._begin, gap, inside)
 
     def unended_ns(self, until_ns: int) -> int:
-        """How much spans may have too much, should they have been over before `until_ns`.
+        """How much time open spans may claim too much, if they ended before `until_ns`.
 
-        One of a journal that is open when its process ends was cut short there; of one that a
-        program names, or that steps were done in, the end may just not have been said.
+        A span that is open when its process ends was cut short there.  But the end of a span that
+        the program named, or that steps were done in, may just not have been recorded.
         """
         unended = 0
         for span in self._open:
@@ -353,7 +353,7 @@ class Track:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a span has the time now."""
+        """Whether an open span claims the time now."""
         return self._claimant() is not None
 
     @property
@@ -364,7 +364,7 @@ class Track:
     # ── inside ────────────────────────────────────────────────────────────────────────────────
 
     def _claimant(self) -> _Open | None:
-        """The span that has the time now."""
+        """The span that claims the time now."""
         open_spans = self._open
         if len(open_spans) <= (self._floor if self.step is not None else 0):
             return None
@@ -384,7 +384,8 @@ class Track:
             self._turned = now
 
     def _cut(self, now: int) -> None:
-        """A step begins: known kinds that are still open were never ended, others enclose it."""
+        """A step begins: open spans of known kinds were never ended; other spans enclose the
+        step."""
         enclosing = []
         for span in self._open:
             if is_custom(span.spent) or span.spent == Spent.PRODUCTIVE:
@@ -432,6 +433,6 @@ class Track:
             setattr(track, name, [tuple(item) for item in state[name]])
         track._open = [_Open(*span) for span in state["_open"]]
         for lap, step, since, begin, end, *pieces in state["_done"]:
-            gap, inside = ([tuple(piece) for piece in found] for found in pieces)
+            gap, inside = ([tuple(piece) for piece in some] for some in pieces)
             track._done.append(Stride(lap, step, since, begin, end, gap, inside))
         return track
