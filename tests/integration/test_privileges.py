@@ -249,7 +249,7 @@ def test_without_one_it_says_what_it_cannot_do_and_goes_on(
     until(lambda: "own" in runs_at(cluster), 60, cluster.words())
     words = until(lambda: w if "is set aside" in (w := cluster.words()) else None, 60)
     assert f"cannot act as them (CAP_{missing.upper()} missing)" in words
-    assert "give the agent CAP_SETUID and CAP_SETGID" in words
+    assert "give it CAP_SETUID and CAP_SETGID" in words
     assert f"belongs to user {ALICE}, and we cannot act as that user" in words
     aside = until(lambda: bodies(shared, "journal_aside"), 60, cluster.words())
     assert "cannot act as that user" in aside[0]["why"]
