@@ -134,24 +134,24 @@ class StatusNote:
         self._progress_ns = now_ns + int(PROGRESS_SECONDS * 1e9)
         newest = sorted(reached, reverse=True)[:MOST_JOURNALS]
         kept = {name: reached[name] for name in newest}
-        body = {"version": VERSION, **asdict(replace(now, reached=kept, written_ns=wall_ns))}
+        written = {"version": VERSION, **asdict(replace(now, reached=kept, written_ns=wall_ns))}
         with suppress(OSError), shelf(self._root, FOLDER) as folder:
-            folder.write(self._name, json.dumps(body).encode())
+            folder.write(self._name, json.dumps(written).encode())
 
 
 def read_note(folder: Folder, host: str, owners: Collection[int]) -> AgentNote | None:
     """The last note of the host's agent; None if there is none, or it cannot be understood."""
     try:
-        body = json.loads(folder.read(note_name(host), MOST_BYTES, owners=owners))
-        return _note(body) if isinstance(body, dict) else None
+        written = json.loads(folder.read(note_name(host), MOST_BYTES, owners=owners))
+        return _note(written) if isinstance(written, dict) else None
     except (OSError, ValueError, LookupError, TypeError, ArithmeticError, RecursionError):
         return None
 
 
-def _note(body: Mapping[str, Any]) -> AgentNote:
+def _note(written: Mapping[str, Any]) -> AgentNote:
     """Ignores fields that a later version added."""
     known = {
-        name: type(fresh)(body.get(name, fresh))
+        name: type(fresh)(written.get(name, fresh))
         for name, fresh in asdict(_EMPTY).items()
         if name not in ("aside", "reached")
     }
@@ -162,9 +162,9 @@ def _note(body: Mapping[str, Any]) -> AgentNote:
             int(each["since_ns"]),
             bool(each.get("by_head", False)),
         )
-        for each in _objects(body.get("aside", ()))
+        for each in _objects(written.get("aside", ()))
     )
-    reached = dict(body.get("reached", {}))
+    reached = dict(written.get("reached", {}))
     return AgentNote(
         **known,
         aside=aside,

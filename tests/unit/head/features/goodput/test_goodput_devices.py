@@ -51,7 +51,7 @@ def test_where_tensor_cores_went_on_it_was_work(world: World) -> None:
     assert all(part["goodput"] in (None, 1.0) for part in buckets["over_time"][1:])
     assert "stall" not in buckets["intervals"]["name"]
     why = world.get("/runs/a/goodput/explain", time=world.clock.wall_ns() - int(7110e9))
-    assert why["name"] == "productive" and "Its devices were seen at work" in " ".join(why["why"])
+    assert why["name"] == "productive" and "its devices were seen at work" in " ".join(why["why"])
 
 
 def test_where_they_stood_still_it_is_a_stall(world: World) -> None:
