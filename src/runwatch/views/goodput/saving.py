@@ -34,9 +34,19 @@ _CODES: Final = frozenset("qB")
 def rules() -> str:
     """Changes whenever the code does that makes accounts: their numbers might then be others."""
     found = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py*")):
-        found.update(path.name.encode() + b"\0" + path.read_bytes())
+    for name, path in sorted(_sources(Path(__file__).parent).items()):
+        found.update(name.encode() + b"\0" + path.read_bytes())
     return found.hexdigest()
+
+
+def _sources(folder: Path) -> dict[str, Path]:
+    """Of the rooms below, too; what Python keeps beside them says nothing new."""
+    paths = [path for path in folder.rglob("*.py*") if path.is_file()]
+    return {
+        path.relative_to(folder).as_posix(): path
+        for path in paths
+        if "__pycache__" not in path.relative_to(folder).parts
+    }
 
 
 # ── bytes ──────────────────────────────────────────────────────────────────────────────────────

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from runwatch.views.goodput import saving
 from runwatch.views.goodput.account import Goodput
 from runwatch.views.goodput.drawing import draw_up
 from runwatch.views.goodput.facts import Scribe
@@ -82,6 +84,15 @@ def test_what_was_not_packed_is_refused() -> None:
 def test_rules_are_named_by_the_code() -> None:
     assert len(rules()) == 64
     assert rules() == rules()
+
+
+def test_the_code_is_all_of_it(tmp_path: Path) -> None:
+    """Rooms below count, too; what Python keeps beside its sources does not."""
+    for name in ("ledger.py", "steps/track.py", "__pycache__/ledger.cpython-312.pyc"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert sorted(saving._sources(tmp_path)) == ["ledger.py", "steps/track.py"]
+    assert "steps/track.py" in saving._sources(Path(saving.__file__).parent)
 
 
 # ── scribes ────────────────────────────────────────────────────────────────────────────────────
