@@ -110,9 +110,9 @@ REST: Final = 1 << 62
 
 class Books:
     __slots__ = (
-        "arrivals", "asynchronous", "busy_ns", "capacity", "inferred_ns", "knows_busy", "laps",
-        "on_device", "on_gpu", "pace", "steps", "synchronous", "timeline", "_begun", "_degraded",
-        "_hand_over_ns", "_held", "_lap", "_past", "_pauses",
+        "arrivals", "asynchronous", "busy_ns", "capacity", "capacity_before", "inferred_ns",
+        "knows_busy", "laps", "on_device", "on_gpu", "pace", "steps", "synchronous", "timeline",
+        "_begun", "_degraded", "_hand_over_ns", "_held", "_lap", "_past", "_pauses",
     )  # fmt: skip
 
     def __init__(self, start_ns: int) -> None:
@@ -122,7 +122,9 @@ class Books:
         self.pace = Pace()
         """As of the last settling."""
         self.capacity = 1
-        """The most ranks that did a step so far, here or in the attempt that this one goes on."""
+        """The most ranks that did a step so far …"""
+        self.capacity_before = 1
+        """… and how many did in the attempt that this one goes on, as far as is known by now."""
         self.synchronous = False
         """It is known that a step's work is done when it ends."""
         self.on_device = False
@@ -150,6 +152,10 @@ class Books:
     @property
     def end_ns(self) -> int:
         return self.timeline.end_ns
+
+    @property
+    def most_ranks(self) -> int:
+        return max(self.capacity, self.capacity_before)
 
     @property
     def first_step(self) -> int | None:
@@ -208,6 +214,7 @@ class Books:
         copy._pauses = self._pauses
         copy.busy_ns = self.busy_ns
         copy.capacity, copy._degraded = self.capacity, self._degraded
+        copy.capacity_before = self.capacity_before
         return copy
 
     # ── booking ───────────────────────────────────────────────────────────────────────────────
@@ -295,7 +302,7 @@ class Books:
         """Whether these are steps back to back, and nothing else lies between them; what was done
         in them has been looked at."""
         held, start, stop = self._held, rows.start, rows.stop
-        if not rows or self._hand_over_ns or held.ranks[stop - 1] > 1 or self.capacity > 1:
+        if not rows or self._hand_over_ns or held.ranks[stop - 1] > 1 or self.most_ranks > 1:
             return False
         begins, ends = held.begins[start:stop], held.ends[start:stop]
         if begins[0] != self.end_ns or begins[1:] != ends[:-1] or held.waits[start:stop] != begins:
@@ -468,7 +475,7 @@ class Books:
         """Whether all ranks did all of these steps, which follow one another."""
         held, first, last = self._held, rows[0], rows[-1]
         ranks = set(held.ranks[first : last + 1])
-        if len(ranks) > 1 or min(ranks) < self.capacity or held.laps[first] != held.laps[last]:
+        if len(ranks) > 1 or min(ranks) < self.most_ranks or held.laps[first] != held.laps[last]:
             return False
         return held.steps[last] - held.steps[first] == last - first
 
@@ -500,7 +507,8 @@ class Books:
         """Of the ranks that were there before, how many are not; for a step or two, nobody is
         missing: ranks end one after the other."""
         ranks = self._held.ranks
-        most = self.capacity = max(self.capacity, ranks[at])
+        self.capacity = max(self.capacity, ranks[at])
+        most = self.most_ranks
         if ranks[at] >= most:
             self._degraded = False
             return 0.0
@@ -538,7 +546,7 @@ class Books:
             "held": self._held.state(),
             "past": self._past.state(),
             "pauses": self._pauses,
-            "ranks": [self.capacity, self._degraded],
+            "ranks": [self.capacity, self.capacity_before, self._degraded],
             "busy": self.busy_ns,
             "arrivals": self.arrivals.state(),
         }
@@ -556,7 +564,7 @@ class Books:
         step, own, rest = (list(column) for column in state["past"])
         books._past = Took(step, own, rest)
         books._pauses = [Pause(*pause) for pause in state["pauses"]]
-        books.capacity, books._degraded = state["ranks"]
+        books.capacity, books.capacity_before, books._degraded = state["ranks"]
         books.busy_ns = state["busy"]
         books.arrivals = Arrivals.of_state(state["arrivals"])
         return books

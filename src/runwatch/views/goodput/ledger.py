@@ -330,8 +330,8 @@ class Ledger:
         before = 1
         for key in sorted(self.attempts):
             attempt = self.attempts[key]
-            if key[0] not in self.fresh:
-                attempt.books.capacity = max(attempt.books.capacity, before)
+            # Not the most that was ever thought: an attempt in between may have done no steps yet.
+            attempt.books.capacity_before = 1 if key[0] in self.fresh else before
             attempt.book()
             before = len({t.rank for t in attempt.tracks.values() if t.steps}) or before
 

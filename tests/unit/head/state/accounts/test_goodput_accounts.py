@@ -252,6 +252,25 @@ def test_a_rank_that_came_when_another_had_done_its_step(
     assert (16 * SECOND, 183 * SECOND) in [(start, end) for start, end, _ in found["intervals"]]
 
 
+def test_ranks_are_missing_by_the_attempt_before(head: Head) -> None:
+    """Attempt 2 did its steps with one rank; it is heard of when attempt 3 is known already."""
+    first = [Notebook(rank).steps(0, *range(1, 8)).killed(9) for rank in (0, 1)]
+    second = Notebook(0, 2, 100).steps(0, *range(101, 108)).killed(109)
+    third = Notebook(0, 3, 200).steps(0, *range(201, 208))
+    for book in first:
+        head.record(book)
+        head.exit(book)
+    head.record(second, 1)
+    head.exit(second)
+    head.record(third)
+    assert head.kept() == head.afresh()
+    head.record(second)
+    found = head.kept()
+    assert found == head.afresh()
+    assert found is not None
+    assert (201 * SECOND, 207 * SECOND, "productive") in found["intervals"]
+
+
 def test_a_process_that_shifts_the_attempts(head: Head) -> None:
     later = Notebook(0, 2, 100).steps(0, *range(101, 120))
     head.record(later)
