@@ -109,9 +109,9 @@ REST: Final = 1 << 62
 
 class Books:
     __slots__ = (
-        "arrivals", "asynchronous", "busy_ns", "capacity", "inferred_ns", "knows_busy", "laps",
-        "on_device", "on_gpu", "pace", "steps", "synchronous", "timeline", "_begun", "_degraded",
-        "_hand_over_ns", "_held", "_lap", "_past", "_pauses",
+        "arrivals", "asynchronous", "busy_ns", "capacity", "capacity_before", "inferred_ns",
+        "knows_busy", "laps", "on_device", "on_gpu", "pace", "steps", "synchronous", "timeline",
+        "_begun", "_degraded", "_hand_over_ns", "_held", "_lap", "_past", "_pauses",
     )  # fmt: skip
 
     def __init__(self, start_ns: int) -> None:
@@ -121,7 +121,9 @@ class Books:
         self.pace = Pace()
         """As of the last `settle`."""
         self.capacity = 1
-        """The most ranks that did a step, here or in the attempt that this one continues."""
+        """The most ranks that did a step so far."""
+        self.capacity_before = 1
+        """How many ranks did a step in the attempt that this one continues, as known by now."""
         self.synchronous = False
         """A step's work is known to be done when the step ends."""
         self.on_device = False
@@ -149,6 +151,10 @@ class Books:
     @property
     def end_ns(self) -> int:
         return self.timeline.end_ns
+
+    @property
+    def most_ranks(self) -> int:
+        return max(self.capacity, self.capacity_before)
 
     @property
     def first_step(self) -> int | None:
@@ -207,6 +213,7 @@ class Books:
         copy._pauses = self._pauses
         copy.busy_ns = self.busy_ns
         copy.capacity, copy._degraded = self.capacity, self._degraded
+        copy.capacity_before = self.capacity_before
         return copy
 
     # ── booking ───────────────────────────────────────────────────────────────────────────────
@@ -294,7 +301,7 @@ class Books:
         """Whether these steps follow one another without a gap.  The caller has checked that
         nothing else was done in them."""
         held, start, stop = self._held, rows.start, rows.stop
-        if not rows or self._hand_over_ns or held.ranks[stop - 1] > 1 or self.capacity > 1:
+        if not rows or self._hand_over_ns or held.ranks[stop - 1] > 1 or self.most_ranks > 1:
             return False
         begins, ends = held.begins[start:stop], held.ends[start:stop]
         if begins[0] != self.end_ns or begins[1:] != ends[:-1] or held.waits[start:stop] != begins:
@@ -467,7 +474,7 @@ class Books:
         """Whether all ranks did all of these steps, and their numbers are consecutive."""
         held, first, last = self._held, rows[0], rows[-1]
         ranks = set(held.ranks[first : last + 1])
-        if len(ranks) > 1 or min(ranks) < self.capacity or held.laps[first] != held.laps[last]:
+        if len(ranks) > 1 or min(ranks) < self.most_ranks or held.laps[first] != held.laps[last]:
             return False
         return held.steps[last] - held.steps[first] == last - first
 
@@ -499,7 +506,8 @@ class Books:
         """The share of ranks that were there before and are missing now.  Ranks end one after the
         other, so nobody counts as missing for a step or two."""
         ranks = self._held.ranks
-        most = self.capacity = max(self.capacity, ranks[at])
+        self.capacity = max(self.capacity, ranks[at])
+        most = self.most_ranks
         if ranks[at] >= most:
             self._degraded = False
             return 0.0
@@ -537,7 +545,7 @@ class Books:
             "held": self._held.state(),
             "past": self._past.state(),
             "pauses": self._pauses,
-            "ranks": [self.capacity, self._degraded],
+            "ranks": [self.capacity, self.capacity_before, self._degraded],
             "busy": self.busy_ns,
             "arrivals": self.arrivals.state(),
         }
@@ -555,7 +563,7 @@ class Books:
         step, own, rest = (list(column) for column in state["past"])
         books._past = Took(step, own, rest)
         books._pauses = [Pause(*pause) for pause in state["pauses"]]
-        books.capacity, books._degraded = state["ranks"]
+        books.capacity, books.capacity_before, books._degraded = state["ranks"]
         books.busy_ns = state["busy"]
         books.arrivals = Arrivals.of_state(state["arrivals"])
         return books

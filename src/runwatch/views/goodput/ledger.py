@@ -33,7 +33,7 @@ from runwatch.views.goodput.steps.track import Stale, Stride, Track
 
 __all__ = ["Attempt", "AttemptKey", "Awaited", "Ledger", "Stale", "Tail"]
 
-STATE_VERSION: Final = 5
+STATE_VERSION: Final = 6
 
 AttemptKey = tuple[int, int]
 """The attempt of a process, and which of its own recorded starts this is (0 if it records none): a
@@ -123,11 +123,13 @@ class Attempt:
             self.booked = self.books.take(Cell(lap, step, begin, gap, end, inside))
             return
         self.skew.saw(track.key, lap, step, end)
-        at = self.muster.take(track, stride, self.booked)
+        at = self.muster.take(track, stride, self.booked, self.tracks.values())
         if at is not None and self.booked is not None and at <= self.booked:
             del self.muster.meetings[at]
             if not self.lenient:
                 raise Stale(f"rank {track.rank} told of step {step} after it was booked")
+        if not self.lenient and self.muster.is_out_of_order(track, stride, self.tracks):
+            raise Stale(f"rank {track.rank} told of step {step} after one that came behind it")
 
     def take_strides(self, track: Track, strides: Strides) -> None:
         """Takes many steps, at once where they are plain."""
@@ -165,7 +167,9 @@ class Attempt:
                 # No rank waits for this one any more, so its last step can go on.
                 track.flush() if self.lenient else track.close_step()
         muster = self.muster
-        muster.settle(self.tracks)
+        if all(key in muster.places or not t.pending for key, t in self.tracks.items()):
+            # Else a rank has yet to say whether it went back with the others, or stayed.
+            muster.settle(self.tracks)
         if not muster.meetings:
             return
         passed = muster.passed(self._present)
@@ -206,7 +210,7 @@ class Attempt:
         muster = self.muster.copy()
         for track in self.tracks.values():
             for stride in track.pending:
-                muster.take(track, stride, self.booked)
+                muster.take(track, stride, self.booked, self.tracks.values())
         muster.settle(self.tracks)
         if muster.meetings and not self._is_done(max(muster.meetings)[1]):
             del muster.meetings[max(muster.meetings)]
@@ -327,8 +331,8 @@ class Ledger:
         before = 1
         for key in sorted(self.attempts):
             attempt = self.attempts[key]
-            if key[0] not in self.fresh:
-                attempt.books.capacity = max(attempt.books.capacity, before)
+            # Not the most that was ever thought: an attempt in between may have done no steps yet.
+            attempt.books.capacity_before = 1 if key[0] in self.fresh else before
             attempt.book()
             before = len({t.rank for t in attempt.tracks.values() if t.steps}) or before
 

@@ -240,7 +240,7 @@ class Fold:
         told = 0
         for stretch in replay:
             self._telling = told, replay.records
-            self._take(_heeded(stretch))
+            self._take(_heeded(sorted(stretch, key=_first_ns)))
             told += sum(batch.records for batch in stretch)
             del stretch  # before the next is read
             if 0 < told < replay.records:
@@ -406,6 +406,13 @@ def _heeded(stretch: Iterable[Batch]) -> Iterator[Batch]:
     for batch in stretch:
         look()
         yield batch
+
+
+def _first_ns(batch: Batch) -> int:
+    """When its first record was made.  Who did steps before another began is to be heard first."""
+    columns = (batch.points.time_ns, batch.spans.time_ns)
+    firsts = [int(times[0]) for times in columns if len(times)]
+    return min([*firsts, *(event.time_ns for event in batch.events[:1])], default=LOWEST)
 
 
 def _journal(key: str) -> str:

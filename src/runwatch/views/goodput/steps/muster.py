@@ -11,7 +11,7 @@ catches up with the others; the steps that it repeats meanwhile do not count for
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,6 +29,8 @@ class Place:
     """When the rank began its first step."""
     peak: int | None = None
     """The last step that the rank did in this generation; None: it has done none."""
+    joined_at: int | None = None
+    """The rank's first step, if it did that step with the others; None: it came in behind them."""
     apart: list[list[tuple[Stride, int]]] = field(default_factory=list)
     """What the rank did since it went back, or came in behind the others, which have not gone back;
     with its rank number.  One list for each time."""
@@ -44,20 +46,29 @@ class Muster:
     places: dict[str, Place] = field(default_factory=dict)
     begun_ns: int | None = None
     """When the first step began."""
+    newest_start_ns: int = -BEYOND
+    """When the newest of the ranks was started that did not come in behind the others."""
 
-    def take(self, track: Track, stride: Stride, reached: At | None) -> At | None:
+    def take(
+        self, track: Track, stride: Stride, reached: At | None, tracks: Iterable[Track] = ()
+    ) -> At | None:
         """A rank completed a step; `reached` is the last booked step.
 
+        `tracks`: all ranks, with the steps that they keep back.
         Returns where the step was put; None while that is not known.
         """
         key, rank = track.key, track.rank
         place = self.places.get(key)
         if place is None:
+            pending = [other.pending for other in tracks if other.key != key and other.pending]
+            begins = [stride.begin_ns, *(strides[0].begin_ns for strides in pending)]
+            self.begun_ns = min(begins if self.begun_ns is None else [self.begun_ns, *begins])
             place = self.places[key] = Place(stride.lap, stride.begin_ns)
-            if self._is_behind(track, stride, reached):
+            if self._is_behind(track, stride, reached, pending):
                 place.apart.append([])
-            if self.begun_ns is None:
-                self.begun_ns = stride.begin_ns
+            else:
+                place.joined_at = stride.step
+                self.newest_start_ns = max(self.newest_start_ns, track.start_ns)
         elif stride.lap != place.lap:
             place.lap = stride.lap
             place.apart.append([])
@@ -72,6 +83,8 @@ class Muster:
         place = self.places.get(track.key)
         if place is None or place.apart or place.lap != strides.lap:
             return False
+        if int(strides.ends[0]) <= self.newest_start_ns:
+            return False
         return reached is None or (self.generation, strides.first) > reached
 
     def take_strides(self, track: Track, strides: Strides) -> None:
@@ -79,11 +92,30 @@ class Muster:
         self.places[track.key].peak = strides.last
         self.meetings.join_all(self.generation, strides, track.rank)
 
-    def _is_behind(self, track: Track, stride: Stride, reached: At | None) -> bool:
+    def is_out_of_order(self, track: Track, stride: Stride, tracks: Mapping[str, Track]) -> bool:
+        """Whether another rank is thought to have joined at this step, although that rank was
+        started after the step was done: it was heard of first, and really came in behind."""
+        if stride.end_ns > self.newest_start_ns or self.begun_ns is None:
+            return False
+        begun_ns = max(stride.end_ns, self.begun_ns + 1)
+        return any(
+            place.joined_at == stride.step and key != track.key and tracks[key].start_ns >= begun_ns
+            for key, place in self.places.items()
+        )
+
+    def _is_behind(
+        self, track: Track, stride: Stride, reached: At | None, pending: Sequence[Sequence[Stride]]
+    ) -> bool:
         """Whether the rank came after the others had done this step."""
         if self.begun_ns is None or track.start_ns <= self.begun_ns:
             return False
         if reached is not None and stride.step <= reached[1]:
+            return True
+        if any(
+            other.step == stride.step and other.end_ns <= track.start_ns
+            for strides in pending
+            for other in strides
+        ):
             return True
         met = self.meetings.get((self.generation, stride.step))
         return met is not None and met.ended_first_ns <= track.start_ns
@@ -156,7 +188,9 @@ class Muster:
 
     def copy(self) -> Muster:
         places = {key: place.copy() for key, place in self.places.items()}
-        return Muster(self.generation, self.meetings.copy(), places, self.begun_ns)
+        return Muster(
+            self.generation, self.meetings.copy(), places, self.begun_ns, self.newest_start_ns
+        )
 
     # ── saved ─────────────────────────────────────────────────────────────────────────────────
 
@@ -164,17 +198,22 @@ class Muster:
         return {
             "generation": self.generation,
             "begun": self.begun_ns,
+            "newest_start": self.newest_start_ns,
             "meetings": self.meetings.state(),
-            "places": [[key, p.lap, p.since_ns, p.peak, p.apart] for key, p in self.places.items()],
+            "places": [
+                [key, p.lap, p.since_ns, p.peak, p.joined_at, p.apart]
+                for key, p in self.places.items()
+            ],
         }
 
     @classmethod
     def of_state(cls, state: dict[str, Any]) -> Muster:
         muster = cls(state["generation"], begun_ns=state["begun"])
+        muster.newest_start_ns = state["newest_start"]
         muster.meetings = Meetings.of_state(state["meetings"])
-        for key, lap, started, peak, apart in state["places"]:
+        for key, lap, started, peak, joined_at, apart in state["places"]:
             held = [[(_stride(stride), rank) for stride, rank in each] for each in apart]
-            muster.places[key] = Place(lap, started, peak, held)
+            muster.places[key] = Place(lap, started, peak, joined_at, held)
         return muster
 
 

@@ -233,6 +233,44 @@ def test_records_that_come_after_others_were_booked(head: Head) -> None:
     assert head.kept() == head.afresh()
 
 
+@pytest.mark.parametrize("steps", [1, 9])
+@pytest.mark.parametrize("early_first", [True, False])
+def test_a_rank_that_came_when_another_had_done_its_step(
+    head: Head, steps: int, early_first: bool
+) -> None:
+    """Which of the two is heard first does not show: rank 0 began behind rank 3 in truth."""
+    early = Notebook(3, start=6).step(0, 11, 16)
+    late = Notebook(0, start=121).steps(0, *range(183, 184 + steps))
+    for book in (early, late) if early_first else (late, early):
+        head.record(book)
+        assert head.kept() == head.afresh()
+    head.clock.now_ns += 61 * SECOND  # both are taken for gone, one after the other
+    found = head.kept()
+    assert found == head.afresh()
+    assert found is not None
+    assert found["steps"][0] == 1 + steps
+    assert (16 * SECOND, 183 * SECOND) in [(start, end) for start, end, _ in found["intervals"]]
+
+
+def test_ranks_are_missing_by_the_attempt_before(head: Head) -> None:
+    """Attempt 2 did its steps with one rank; it is heard of when attempt 3 is known already."""
+    first = [Notebook(rank).steps(0, *range(1, 8)).killed(9) for rank in (0, 1)]
+    second = Notebook(0, 2, 100).steps(0, *range(101, 108)).killed(109)
+    third = Notebook(0, 3, 200).steps(0, *range(201, 208))
+    for book in first:
+        head.record(book)
+        head.exit(book)
+    head.record(second, 1)
+    head.exit(second)
+    head.record(third)
+    assert head.kept() == head.afresh()
+    head.record(second)
+    found = head.kept()
+    assert found == head.afresh()
+    assert found is not None
+    assert (201 * SECOND, 207 * SECOND, "productive") in found["intervals"]
+
+
 def test_a_process_that_shifts_the_attempts(head: Head) -> None:
     later = Notebook(0, 2, 100).steps(0, *range(101, 120))
     head.record(later)
