@@ -65,7 +65,7 @@ def test_in_with_the_token_and_out_again(browser: Chromium, owner: Visitor) -> N
     owner.see("document.activeElement?.id === 'token'")
     owner.type("#token", "a guess")
     owner.click("#in button")
-    owner.sees("not known", "#said")
+    owner.sees("does not know", "#said")
 
 
 def test_a_run_is_deleted_only_when_that_is_meant(owner: Visitor) -> None:

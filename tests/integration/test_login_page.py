@@ -80,7 +80,7 @@ def complaints(page: Page) -> list[str]:
 def test_login_and_logout(head: Listening, browser: Chromium) -> None:
     with browser.open(f"{head.http}/#/run/run-1?tab=timeline") as page:
         enter(page, "wrong")
-        page.until("document.getElementById('said')?.textContent.includes('not known')")
+        page.until("document.getElementById('said')?.textContent.includes('does not know')")
         assert page.evaluate("document.querySelector('[role=alert]').checkVisibility()")
         assert complaints(page) == []
         enter(page, TOKEN)

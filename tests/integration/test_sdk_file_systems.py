@@ -13,7 +13,14 @@ import pytest
 from runwatch.testing import read_stories
 from tests.integration.file_systems import run_on
 
-_LOG = "\nfor number in range(1000):\n    run.log(loss=float(number))\n"
+# The keeper opens the control socket soon: where there is no space it would say so, now and then.
+_LOG = """
+for number in range(1000):
+    run.log(loss=float(number))
+deadline = time.monotonic() + 30
+while not (run._writer.directory / "control.sock").exists() and time.monotonic() < deadline:
+    time.sleep(0.01)
+"""
 # Thaws a disk whose program has stopped: nobody could ever unmount it.
 _GUARDIAN = """
 guardian = subprocess.Popen([sys.executable, "-c", '''
