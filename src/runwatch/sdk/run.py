@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -220,7 +221,7 @@ class Run(Intake):
                 "finish status", f"status {text_of(status)} is not one of {', '.join(STATUSES)}"
             )
             reason, status = reason or text_of(status), None
-        self._end(_ending(status or "completed", reason=reason, explicit=True, done=True))
+        self._end(RunEnd(status or "completed", True, True, reason))
 
     def __enter__(self) -> Self:
         return self
@@ -232,7 +233,7 @@ class Run(Intake):
         traceback: TracebackType | None,
     ) -> None:
         status, exception = ("completed", "") if error is None else describe(error)
-        self._end(_ending(status, exception=exception, explicit=True, done=self._is_done()))
+        self._end(RunEnd(status, True, self._is_done(), exception=exception))
 
     # ── beginning ─────────────────────────────────────────────────────────────────────────────
 
@@ -498,11 +499,11 @@ class Run(Intake):
         """Uncaught: recorded at once, since what follows (other threads, exit) may hang."""
         if (not self._is_child or self._is_detached) and not self._finished:
             status, exception = describe(error)
-            self._record_end(_ending(status, exception=exception))
+            self._record_end(RunEnd(status, exception=exception))
 
     def _on_exit(self, error: BaseException | None) -> None:
         status, exception = ("completed", "") if error is None else describe(error)
-        self._end(_ending(status, exception=exception, done=self._is_done()))
+        self._end(RunEnd(status, False, self._is_done(), exception=exception))
         farewell.wait()
 
     def _is_done(self) -> bool | None:
@@ -540,7 +541,7 @@ class Run(Intake):
         writer = self._open()
         if writer is not None:
             self._report()
-            writer.tell(end, scope=self._scope)
+            writer.tell(_cleaned(end), scope=self._scope)
 
     def _shut(self) -> None:
         self._finished = True
@@ -583,18 +584,12 @@ class Run(Intake):
             writer.close()
 
 
-def _ending(
-    status: str,
-    *,
-    reason: str | None = None,
-    exception: str = "",
-    explicit: bool = False,
-    done: bool | None = None,
-) -> RunEnd:
-    return RunEnd(
-        status,
-        explicit,
-        done if status == "completed" else None,
-        text(text_of(reason))[:2000] if reason else None,
-        text(exception) if exception else None,
+def _cleaned(end: RunEnd) -> RunEnd:
+    """Fit for a record: the user may have given any reason, and only a completed run is done."""
+    exception = end.exception_text
+    return replace(
+        end,
+        done=end.done if end.is_completed else None,
+        reason=text(text_of(end.reason))[:2000] if end.reason else None,
+        exception=text(exception) if exception else None,
     )
