@@ -213,10 +213,16 @@ class Run(Intake):
             return self._profiler
 
     @guarded("finish")
-    def finish(self, status: str | None = None, reason: str | None = None) -> None:
+    def finish(
+        self, status: str | None = None, reason: str | None = None, exit_code: int | None = None
+    ) -> None:
         """End the run's part in this process.  Takes less than a second, unless a profile is still
-        being written.  A second call does nothing.
+        being written.  A second call does nothing.  An exit code other than 0 is a failure.
         """
+        if isinstance(status, int) and exit_code is None:
+            status, exit_code = None, status  # wandb's finish(1)
+        if exit_code:
+            status, reason = status or "failed", reason or f"exit code {text_of(exit_code)[:20]}"
         if status is not None and status not in STATUSES:
             tally.count(
                 "finish status", f"status {text_of(status)} is not one of {', '.join(STATUSES)}"
