@@ -12,6 +12,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from runwatch.record import RunId
+from runwatch.sdk import auto as automatic
 from runwatch.sdk import launch
 from runwatch.sdk.guard import attempt, front, guarded, tally, text_of
 from runwatch.sdk.identity import Identity, identify, slug
@@ -58,6 +59,7 @@ def init(
     record_on_all_hosts: bool = False,
     total_steps: int | None = None,
     dir: str | os.PathLike[str] | None = None,
+    auto: bool = False,
     **others: Any,
 ) -> Run:
     """Begin this process's part in the run called `name`; every rank calls it.
@@ -65,10 +67,13 @@ def init(
     A name used before is the same run and a new attempt.  `config` is a dict, a dataclass or a
     namespace.  Only rank 0 records the values of `log`, unless `record_on_all_hosts`.  With
     `total_steps`, a process that ends before its last step is known to be incomplete.  Records go
-    to `dir`, else $RUNWATCH_DIR, else ~/.runwatch.  Never raises and never waits.
+    to `dir`, else $RUNWATCH_DIR, else ~/.runwatch.  With `auto`, hooks record what the frameworks
+    do: steps, waits for data, metrics, phases.  Never raises and never waits.
 
     wandb's arguments are understood too (`sdk/wandb_like/start.py`): `project` is the group.
     """
+    if auto:
+        automatic.begin(stays=False)
     given = {"name": name, "group": group, "config": config, "id": id, "dir": dir}
     asked = _asked_as_wandb(given, others, sys._getframe(1))
     if asked is not None:

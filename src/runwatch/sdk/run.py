@@ -19,7 +19,7 @@ from runwatch.sdk import collect, farewell, launch
 from runwatch.sdk.ending import EndWatch, describe, when_worker_ends
 from runwatch.sdk.faults import mind_faults, unwatch_faults, watch_faults
 from runwatch.sdk.guard import attempt, guarded, tally, text_of
-from runwatch.sdk.hooks.install import Hooks
+from runwatch.sdk.hooks.install import hooks_of
 from runwatch.sdk.identity import Identity
 from runwatch.sdk.kinds import DATA_LOADING, USEFUL
 from runwatch.sdk.place import open_journal
@@ -121,7 +121,7 @@ class Run(Intake):
         self._own_ids: dict[str, int] = {}
         self._collector = Collector(self._write, clock)
         self._end_watch = EndWatch(self._on_exception, self._on_exit)
-        self._hooks = Hooks(self)
+        self._hooks = hooks_of(self)
         self._control: Control | None = None
 
     def __repr__(self) -> str:
@@ -269,10 +269,10 @@ class Run(Intake):
             **attempt("find out whose run it is", dict[str, Any](), collect.circumstances),
         )
         body = {**start.body(), **mapping(self._details())}
-        writer.event(start.KIND, body, scope=self._scope)
+        writer.event(start.KIND, body, scope=self._scope, mono_ns=self._hooks.since_ns)
         if self.config:
             self._record_config()
-        self._hooks.look()
+        self._hooks.serve(self)
         self._report()
         self._ask_for_agent()
 
@@ -529,7 +529,7 @@ class Run(Intake):
             return
         self._finishing = True
         try:
-            self._hooks.remove()
+            self._hooks.remove(self)
             if self._profiler is not None:
                 self._profiler.finish()
             self._collector.finish(DRAIN_SECONDS)
