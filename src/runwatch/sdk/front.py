@@ -57,13 +57,15 @@ def init(
     record_on_all_hosts: bool = False,
     total_steps: int | None = None,
     dir: str | os.PathLike[str] | None = None,
+    console: bool | None = None,
 ) -> Run:
     """Begin this process's part in the run called `name`; every rank calls it.
 
     A name used before is the same run and a new attempt.  `config` is a dict, a dataclass or a
     namespace.  Only rank 0 records the values of `log`, unless `record_on_all_hosts`.  With
     `total_steps`, a process that ends before its last step is known to be incomplete.  Records go
-    to `dir`, else $RUNWATCH_DIR, else ~/.runwatch.  Never raises and never waits.
+    to `dir`, else $RUNWATCH_DIR, else ~/.runwatch.  With `console` (or RUNWATCH_CONSOLE=1), what
+    the program prints is recorded too.  Never raises and never waits.
     """
     called = _script() if name is None else name
 
@@ -80,7 +82,17 @@ def init(
     identity = identified or Identity(slug(text_of(called)), "run", 0, 0, 1, "", "NONE")
     nothing: dict[str, Any] = {}
     values = attempt("read the config", nothing, lambda: config_values(config))
-    return begin(identity, make, values, Run)
+    run = begin(identity, make, values, Run)
+    _listen(run, console)
+    return run
+
+
+@guarded("listen to the console")
+def _listen(run: Run, console: bool | None) -> None:
+    if console or os.environ.get("RUNWATCH_CONSOLE"):
+        from runwatch.sdk.console import wrapping  # most programs do not want it
+
+        wrapping.listen(run, console)
 
 
 def begin(
