@@ -10,18 +10,18 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from typing import Any, Final
-
-from rich.console import Group, RenderableType
-from rich.live import Live
-from rich.text import Text
+from typing import TYPE_CHECKING, Any, Final
 
 from runwatch.cli import source
 from runwatch.cli.pictures import tables
-from runwatch.cli.pictures.chart import draw
+from runwatch.cli.pictures.progress import no_progress
 from runwatch.errors import NotFound
 from runwatch.record.life import ClockJump, JournalLoss, SdkWarning
 from runwatch.record.losses import JournalGap, LimitReached
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
 
 REFRESH_SECONDS: Final = 1.0
 MOST_CURVES: Final = 4
@@ -52,7 +52,9 @@ def run(arguments: argparse.Namespace) -> int:
         if not running or arguments.once or not sys.stdout.isatty():
             out.print(picture)
             return 0
-        with Live(picture, console=out, auto_refresh=False) as live:
+        from rich.live import Live
+
+        with no_progress(), Live(picture, console=out, auto_refresh=False) as live:
             while running:
                 time.sleep(REFRESH_SECONDS)
                 head.refresh()
@@ -64,6 +66,9 @@ def run(arguments: argparse.Namespace) -> int:
 def _picture(
     head: source.Source, arguments: argparse.Namespace, width: int
 ) -> tuple[RenderableType, bool]:
+    from rich.console import Group
+    from rich.text import Text
+
     run = head.get(f"/runs/{arguments.run_name}")
     key = run["run"]
     processes = head.get(f"/runs/{key}/processes")["processes"]
@@ -73,6 +78,8 @@ def _picture(
     by_metric: dict[str, list[dict[str, Any]]] = {}
     for curve in _curves(head, run, arguments, buckets=max(20, (width - 12) * 2)):
         by_metric.setdefault(curve["metric"], []).append(curve)
+    if by_metric:
+        from runwatch.cli.pictures.chart import draw
     for curves in by_metric.values():
         axis = _axis(arguments, run)
         chart = draw(curves[:MOST_CURVES], axis, width=min(width, 110), height=14)
@@ -112,6 +119,8 @@ def _troubles(head: source.Source, run: str) -> list[str]:
 
 def _incidents(head: source.Source, run: str) -> list[RenderableType]:
     """The open incident, or the last one; `runwatch stacks` shows more."""
+    from rich.text import Text
+
     for incident in head.get(f"/runs/{run}/incidents")["incidents"][:1]:
         what = {"hang": "stood still", "crash": "went down"}[incident["kind"]]
         when = f"since {tables.time(incident['since_ns'])}"
@@ -127,6 +136,8 @@ def _incidents(head: source.Source, run: str) -> list[RenderableType]:
 
 
 def _headline(run: dict[str, Any]) -> Text:
+    from rich.text import Text
+
     line = Text.assemble((run["name"], "bold"), "  ", tables.state_of(run))
     attempt = f"attempt {run['attempts']}"
     step = "" if run["last_step"] is None else f"step {run['last_step']:,}"
