@@ -69,6 +69,15 @@ BODIES: Final[Mapping[str, Mapping[str, Any]]] = {
     "goodput_entry": {
         "logger": "l", "entry": {"job_name": "hostile", "job_start_time": 1_700_000_000.5},
     },
+    "console": {
+        "stream": "err", "lines": ["epoch 1", "epoch 2"], "after_ms": [0, 12],
+        "left_out_lines": 5, "left_out_bytes": 500,
+    },
+    "exception": {
+        "type": "ValueError", "message": "no", "text": "Traceback …\nValueError: no",
+        "thread": "MainThread", "handled": False, "frames": ["train.py:7:step"],
+        "left_out_frames": 3, "local_variables": [{"x": "1"}],
+    },
     "warning": {"what": "no journal", "count": 3},
     "clock_jump": {"seconds": 5.0},
     "journal_loss": {"dropped_records": 5, "lost_records": 1},

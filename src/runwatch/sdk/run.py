@@ -6,7 +6,6 @@ import os
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -16,7 +15,8 @@ from runwatch.journal.writer import JournalWriter
 from runwatch.record import NO_STEP, Role, RunScope
 from runwatch.record.life import Config, Fork, LogText, RunEnd, RunStart, SdkWarning
 from runwatch.sdk import collect, farewell, launch
-from runwatch.sdk.ending import EndWatch, describe, when_worker_ends
+from runwatch.sdk.console import tracebacks
+from runwatch.sdk.ending import EndWatch, cleaned, describe, when_worker_ends
 from runwatch.sdk.faults import mind_faults, unwatch_faults, watch_faults
 from runwatch.sdk.guard import attempt, guarded, tally, text_of
 from runwatch.sdk.hooks.install import Hooks
@@ -120,7 +120,8 @@ class Run(Intake):
         self._span_ids: dict[str, int] = {}
         self._own_ids: dict[str, int] = {}
         self._collector = Collector(self._write, clock)
-        self._end_watch = EndWatch(self._on_exception, self._on_exit)
+        self._end_watch = EndWatch(self._on_exception, self._on_exit, self._on_thread_exception)
+        self._told_error = 0
         self._hooks = Hooks(self)
         self._control: Control | None = None
 
@@ -212,10 +213,16 @@ class Run(Intake):
             return self._profiler
 
     @guarded("finish")
-    def finish(self, status: str | None = None, reason: str | None = None) -> None:
+    def finish(
+        self, status: str | None = None, reason: str | None = None, exit_code: int | None = None
+    ) -> None:
         """End the run's part in this process.  Takes less than a second, unless a profile is still
-        being written.  A second call does nothing.
+        being written.  A second call does nothing.  An exit code other than 0 is a failure.
         """
+        if isinstance(status, int) and exit_code is None:
+            status, exit_code = None, status  # wandb's finish(1)
+        if exit_code:
+            status, reason = status or "failed", reason or f"exit code {text_of(exit_code)[:20]}"
         if status is not None and status not in STATUSES:
             tally.count(
                 "finish status", f"status {text_of(status)} is not one of {', '.join(STATUSES)}"
@@ -232,6 +239,7 @@ class Run(Intake):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._on_error(error)
         status, exception = ("completed", "") if error is None else describe(error)
         self._end(RunEnd(status, True, self._is_done(), exception=exception))
 
@@ -498,10 +506,23 @@ class Run(Intake):
     def _on_exception(self, error: BaseException) -> None:
         """Uncaught: recorded at once, since what follows (other threads, exit) may hang."""
         if (not self._is_child or self._is_detached) and not self._finished:
+            self._on_error(error)
             status, exception = describe(error)
             self._record_end(RunEnd(status, exception=exception))
 
+    def _on_thread_exception(self, error: BaseException, thread: str) -> None:
+        """The program goes on."""
+        if not self._finished:
+            tracebacks.tell(self, error, thread)
+
+    def _on_error(self, error: BaseException | None) -> None:
+        if error is not None and not self._finished and id(error) != self._told_error:
+            self._told_error = id(error)  # and not the error, which holds all that its frames hold
+            tracebacks.tell(self, error)
+
     def _on_exit(self, error: BaseException | None) -> None:
+        if not self._is_child or self._is_detached:
+            self._on_error(error)
         status, exception = ("completed", "") if error is None else describe(error)
         self._end(RunEnd(status, False, self._is_done(), exception=exception))
         farewell.wait()
@@ -541,7 +562,7 @@ class Run(Intake):
         writer = self._open()
         if writer is not None:
             self._report()
-            writer.tell(_cleaned(end), scope=self._scope)
+            writer.tell(cleaned(end), scope=self._scope)
 
     def _shut(self) -> None:
         self._finished = True
@@ -582,14 +603,3 @@ class Run(Intake):
         self._forget_ids()
         if writer is not None:
             writer.close()
-
-
-def _cleaned(end: RunEnd) -> RunEnd:
-    """Fit for a record: the user may have given any reason, and only a completed run is done."""
-    exception = end.exception_text
-    return replace(
-        end,
-        done=end.done if end.is_completed else None,
-        reason=text(text_of(end.reason))[:2000] if end.reason else None,
-        exception=text(exception) if exception else None,
-    )

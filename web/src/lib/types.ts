@@ -117,6 +117,8 @@ export interface Client {
   hostname: string;
   gpu_count: number;
   healthy: boolean;
+  /** It said that it ends; an older head does not tell. */
+  ended?: boolean;
   /** RFC 3339 text, to the nanosecond. */
   last_seen: string;
 }

@@ -188,9 +188,9 @@ def _open(head: source.Source, words: list[str], arguments: argparse.Namespace) 
         tables.print_json(links)
         return 0
     print(f"all: {_link(head, 'viewers/')}")
-    for profile, addresses in links.items():
-        for address in addresses:
-            print(f"{profile}: {address}")
+    for session, found in links.items():
+        for link in found:
+            print(f"{session}: {link}")
     return 0
 
 
