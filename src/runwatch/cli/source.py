@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
 
 from runwatch.address import (
@@ -213,6 +213,7 @@ def refused(status: int, body: bytes) -> RunwatchError:
         message = str(json.loads(body)["error"]["message"])
     except (ValueError, KeyError, TypeError):
         message = f"the head answered {status}"
+    message = message.replace("/api/v1/profiles lists all", "`runwatch profiles` lists all")
     if status == 401:
         return UsageError(f"{message} (set RUNWATCH_TOKEN or RUNWATCH_TOKEN_FILE)")
     return NotFound(message) if status in (404, 409) else UsageError(message)
@@ -225,6 +226,42 @@ def _answer(chunks: Iterator[bytes], raw: bool) -> Any:
     return answer if raw else shown_all(answer)
 
 
+class Listed(NamedTuple):
+    """How the things of one kind are called."""
+
+    word: str
+    fields: tuple[str, ...]
+    """What a person may call one by."""
+    command: str
+    all: Mapping[str, Any] = {}
+    """Parameters of the list, so that it holds all of them."""
+
+
+LISTS: Final = {
+    "runs": Listed("run", ("name", "run"), "runwatch runs", {"limit": 10_000}),
+    "sessions": Listed("session", ("name", "id"), "runwatch session list"),
+    "deleted": Listed("deleted run", ("name", "run"), "runwatch restore"),
+    "tokens": Listed("token", ("id",), "runwatch token list"),
+    "shares": Listed("link", ("id",), "runwatch share --list"),
+}
+"""By their path, and by the field of its answer."""
+
+
+class Named(NamedTuple):
+    """What a question names."""
+
+    list: str
+    name: str
+
+
+def named(path: str, given: Mapping[str, Any]) -> Named | None:
+    _, first, *rest = path.split("/")
+    if rest and first in LISTS:
+        return Named(first, rest[0])
+    run = rest[0] if rest and first == "profiles" else given.get("run")
+    return Named("runs", run) if isinstance(run, str) else None
+
+
 class Asking:
     """The part that both sources share: parameters in, JSON out."""
 
@@ -235,17 +272,45 @@ class Asking:
         return self._answered(self.stream(path, **parameters))
 
     def stream(self, path: str, **parameters: Any) -> Iterator[bytes]:
-        return self._ask(_query(path, parameters), None)
+        return self._found(self._ask(_query(path, parameters), None), named(path, parameters))
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        return self._answered(self._ask(_query(path, {}), json.dumps(body).encode()))
+        chunks = self._ask(_query(path, {}), json.dumps(body).encode())
+        return self._answered(self._found(chunks, named(path, body)))
 
     def delete(self, path: str, **parameters: Any) -> Any:
-        return self._answered(self._ask(_query(path, parameters), None, "DELETE"))
+        chunks = self._ask(_query(path, parameters), None, "DELETE")
+        return self._answered(self._found(chunks, named(path, parameters)))
 
     def _answered(self, chunks: Iterator[bytes]) -> Any:
         with progress(f"asking {self.name}"):
             return _answer(chunks, self._raw)
+
+    def _found(self, chunks: Iterator[bytes], asked: Named | None) -> Iterator[bytes]:
+        try:
+            yield from chunks
+        except NotFound as error:
+            if asked is None or (why := self._missing(asked)) is None:
+                raise
+            raise NotFound(why) from error
+
+    def _missing(self, asked: Named) -> str | None:
+        """What to say if there is nothing of this name; None if something else was not found."""
+        about = LISTS[asked.list]
+        try:
+            answer = _answer(self._ask(_query(f"/{asked.list}", about.all), None), self._raw)
+        except RunwatchError:  # who may ask for one run need not be allowed to list all
+            return None
+        names = {str(each[field]) for each in answer[asked.list] for field in about.fields}
+        if asked.name in names:
+            return None
+        from runwatch.cli.guesses import meant
+
+        guess = meant(asked.name, names)
+        return (
+            f"there is no {about.word} {asked.name[:80]!r} in {self.name}{guess or ';'} "
+            f"`{about.command}` lists all"
+        )
 
     def _ask(self, target: str, body: bytes | None, method: str = "") -> Iterator[bytes]:
         raise NotImplementedError
