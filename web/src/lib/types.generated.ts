@@ -2053,6 +2053,11 @@ export interface components {
             ranks: number;
             reason: string;
             run: string;
+            /**
+             * @default running
+             * @enum {unknown}
+             */
+            shown_state: "completed" | "failed" | "killed" | "lost" | "running" | "stalled";
             stalled: boolean;
             started_ns: number;
             /** @enum {unknown} */
@@ -2065,6 +2070,8 @@ export interface components {
             values: {
                 [key: string]: components["schemas"]["PointInfo"];
             };
+            /** @default [] */
+            warnings: components["schemas"]["WarningInfo"][];
         };
         /** RunInfo */
         RunInfo: {
@@ -2084,6 +2091,11 @@ export interface components {
             ranks: number;
             reason: string;
             run: string;
+            /**
+             * @default running
+             * @enum {unknown}
+             */
+            shown_state: "completed" | "failed" | "killed" | "lost" | "running" | "stalled";
             stalled: boolean;
             started_ns: number;
             /** @enum {unknown} */
@@ -2096,6 +2108,8 @@ export interface components {
             values: {
                 [key: string]: components["schemas"]["PointInfo"];
             };
+            /** @default [] */
+            warnings: components["schemas"]["WarningInfo"][];
         };
         /** RunList */
         RunList: {
@@ -2481,6 +2495,17 @@ export interface components {
             hurt: "hardware" | "idle" | "lost" | "memory_errors" | "memory_full" | "power" | "silent" | "thermal" | "unreadable" | "xid";
             since_ns: number | null;
             words: string;
+        };
+        /**
+         * WarningInfo
+         * @description What a person should know of a run, whatever its state is.
+         */
+        WarningInfo: {
+            /** @enum {unknown} */
+            code: "loss_nonfinite";
+            step: number | null;
+            text: string;
+            time_ns: number;
         };
         /**
          * Where
@@ -3153,8 +3178,8 @@ export interface operations {
                 order?: "-started" | "started" | "-last" | "last" | "-name" | "name" | "-state" | "state" | "-group" | "group" | "-hosts" | "hosts" | "-last_step" | "last_step" | "-devices" | "devices" | "-goodput" | "goodput";
                 /** @description only runs with this text in name, id or group, in any case */
                 search?: string;
-                /** @description only runs in these states */
-                state?: ("running" | "completed" | "failed" | "killed" | "lost")[];
+                /** @description only runs in these states; one that is stalled is running, too */
+                state?: ("running" | "stalled" | "completed" | "failed" | "killed" | "lost")[];
             };
             header?: never;
             path?: never;
