@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -65,7 +64,6 @@ def init(
     `total_steps`, a process that ends before its last step is known to be incomplete.  Records go
     to `dir`, else $RUNWATCH_DIR, else ~/.runwatch.  Never raises and never waits.
     """
-    called = _script() if name is None else name
 
     def make(identity: Identity) -> Run:
         return Run(
@@ -76,8 +74,8 @@ def init(
             directory=dir,
         )
 
-    identified = attempt("identify the run", None, lambda: identify(called, run_id=id))
-    identity = identified or Identity(slug(text_of(called)), "run", 0, 0, 1, "", "NONE")
+    identified = attempt("identify the run", None, lambda: identify(name, run_id=id))
+    identity = identified or Identity(slug(text_of(name)), "run", 0, 0, 1, "", "NONE")
     nothing: dict[str, Any] = {}
     values = attempt("read the config", nothing, lambda: config_values(config))
     return begin(identity, make, values, Run)
@@ -242,11 +240,6 @@ def finish(status: str | None = None, reason: str | None = None) -> None:
     run = current_run()
     if run is not None:
         run.finish(status, reason)
-
-
-def _script() -> str:
-    script = os.path.basename(sys.argv[0]) if sys.argv else ""
-    return os.path.splitext(text_of(script))[0].lstrip("-") or "run"
 
 
 def _after_fork() -> None:

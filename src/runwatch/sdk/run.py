@@ -92,6 +92,7 @@ class Run(Intake):
         super().__init__()
         self.id = identity.run
         self.name = identity.name
+        group = group or os.environ.get("RUNWATCH_GROUP", "")
         self.group = text(group if isinstance(group, str) else text_of(group))[:200]
         self.rank = identity.rank
         self.local_rank = identity.local_rank
