@@ -13,7 +13,7 @@ from typing import Final
 from runwatch.record import JournalId, RunId
 from runwatch.rows import EventRow, ProcessRow
 from runwatch.views.attempts import attempts, by_run, clock_moves
-from runwatch.views.life import Evidence, State, ending, heirs, said_done
+from runwatch.views.life import Evidence, ShownState, State, ending, heirs, said_done
 from runwatch.views.times import to_the_second
 
 ALIVE_WINDOW_SECONDS: Final = 30.0
@@ -103,6 +103,10 @@ class RunSummary:
     stalled: bool = False
     """The run stands still; `reason` says why, as far as that is known."""
     user: str = ""
+
+    @property
+    def shown_state(self) -> ShownState:
+        return "stalled" if self.stalled else self.state
 
 
 # ── processes ──────────────────────────────────────────────────────────────────────────────────
