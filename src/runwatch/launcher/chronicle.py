@@ -7,7 +7,6 @@ goes over to that run and tells there again what it has told so far (`join`).
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass

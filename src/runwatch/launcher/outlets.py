@@ -103,7 +103,5 @@ def is_same_file(one: int, other: int) -> bool:
 
     libc = ctypes.CDLL(None, use_errno=True)
     me = os.getpid()
-    answer = libc.syscall(
-        *(ctypes.c_long(each) for each in (call, me, me, _FILES, one, other))
-    )
+    answer = libc.syscall(*(ctypes.c_long(each) for each in (call, me, me, _FILES, one, other)))
     return bool(answer in (0, -1))  # -1: a filter forbids the call, and we take them for one

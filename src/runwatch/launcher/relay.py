@@ -17,7 +17,7 @@ from typing import Final
 from runwatch.launcher import ptys
 from runwatch.launcher.outlets import PIPE_BYTES, Outlet
 
-READ_BYTES: Final = PIPE_BYTES
+READ_BYTES: Final = 256 << 10
 _GONE: Final = select.POLLERR | select.POLLHUP | select.POLLNVAL
 _LOOK_MS: Final = 100
 """How often a terminal's settings are compared while the command has changed them."""

@@ -26,6 +26,7 @@ from runwatch.launcher.desk import Answer, Desk
 from runwatch.launcher.environment import Options
 from runwatch.launcher.outlets import Outlet, outlet
 from runwatch.launcher.relay import Relay, drained
+from runwatch.launcher.wrapper import PASSED
 from runwatch.sdk.guard import guarded
 
 DRAIN_SECONDS: Final = 0.001
@@ -62,6 +63,8 @@ class Scribe:
         recorder.start()
         ended = self._wait()
         drained(self._all(), lambda: time.sleep(DRAIN_SECONDS))
+        with contextlib.suppress(OSError):
+            self._line.send(PASSED)
         self._closing = True
         if self._desk is not None:
             self._desk.remove()
@@ -189,7 +192,7 @@ def main(
 
 
 def _be_quiet() -> None:
-    """What goes wrong here is said only to a person: a file gets what the command wrote, no more."""
+    """What goes wrong here is said to a person only: a file gets what the command wrote."""
     if not os.isatty(2):
         log = logging.getLogger("runwatch")
         log.addHandler(logging.NullHandler())
@@ -208,5 +211,3 @@ def _forget(number: int) -> None:
 def _file(number: int) -> tuple[int, int]:
     about = os.fstat(number)
     return about.st_dev, about.st_ino
-
-
