@@ -26,6 +26,7 @@ from typing import Final, NoReturn
 
 from runwatch.launcher import outlets
 from runwatch.launcher.desk import Desk
+from runwatch.launcher.ended import Ended
 from runwatch.launcher.environment import Options, for_command, is_inside
 from runwatch.launcher.outlets import Outlet
 from runwatch.sdk.guard import attempt
@@ -226,11 +227,11 @@ class Wrapper:
     def run(self) -> NoReturn:
         status, usage = self._wait()
         killed = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
-        ended = {
-            "code": None if killed else os.WEXITSTATUS(status),
-            "signal": _signal_name(killed) if killed else None,
-            "max_rss_bytes": usage.ru_maxrss * 1024,
-        }
+        ended = Ended(
+            None if killed else os.WEXITSTATUS(status),
+            _signal_name(killed) if killed else None,
+            usage.ru_maxrss * 1024,
+        )
         with contextlib.suppress(OSError):
             self._line.send(json.dumps(ended).encode())
             self._see_scribe_off(status)
