@@ -28,6 +28,7 @@ from runwatch.launcher import outlets
 from runwatch.launcher.desk import Desk
 from runwatch.launcher.ended import Ended
 from runwatch.launcher.environment import Options, for_command, is_inside
+from runwatch.launcher.naming import needs_terminal
 from runwatch.launcher.outlets import Outlet
 from runwatch.sdk.guard import attempt
 from runwatch.sdk.launched import ADDRESS
@@ -92,6 +93,10 @@ def _prepare(options: Options, words: list[str], before: Mapping[str, str]) -> _
         undo.callback(ours.close)
         undo.callback(theirs.close)
         made = outlets.outlets() if options.console else []
+        if any(each.is_terminal for each in made) and needs_terminal(words):
+            for each in made:
+                each.close()
+            made = []
         for each in made:
             undo.callback(each.close)
         desk = _desk()
