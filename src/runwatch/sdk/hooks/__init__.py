@@ -23,4 +23,12 @@ HOOKS: Final = (
     ("jax", "compile_jax"),
 )
 
-AUTO_HOOKS: Final[tuple[tuple[str, str], ...]] = ()
+AUTO_HOOKS: Final[tuple[tuple[str, str], ...]] = (
+    ("wandb", "loggers.wandb"),
+    ("torch.utils.tensorboard", "loggers.tensorboard"),
+    ("tensorboard.summary", "loggers.tensorboard_own"),
+    ("tensorboardX", "loggers.tensorboardx"),
+    ("tensorflow", "loggers.tensorflow"),
+    ("mlflow.tracking.client", "loggers.mlflow"),
+    ("trackio", "loggers.trackio"),
+)
