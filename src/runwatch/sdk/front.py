@@ -60,6 +60,7 @@ def init(
     total_steps: int | None = None,
     dir: str | os.PathLike[str] | None = None,
     auto: bool = False,
+    console: bool | None = None,
     **others: Any,
 ) -> Run:
     """Begin this process's part in the run called `name`; every rank calls it.
@@ -68,7 +69,8 @@ def init(
     namespace.  Only rank 0 records the values of `log`, unless `record_on_all_hosts`.  With
     `total_steps`, a process that ends before its last step is known to be incomplete.  Records go
     to `dir`, else $RUNWATCH_DIR, else ~/.runwatch.  With `auto`, hooks record what the frameworks
-    do: steps, waits for data, metrics, phases.  Never raises and never waits.
+    do: steps, waits for data, metrics, phases.  With `console` (or RUNWATCH_CONSOLE=1), what the
+    program prints is recorded too.  Never raises and never waits.
 
     wandb's arguments are understood too (`sdk/wandb_like/start.py`): `project` is the group.
     """
@@ -95,10 +97,20 @@ def init(
     nothing: dict[str, Any] = {}
     values = attempt("read the config", nothing, lambda: config_values(config))
     if asked is None:
-        return begin(identity, make, values, Run)
-    run = begin(asked.numbered(identity, current_run()), make, values, kind)
-    asked.tell(run)
+        run = begin(identity, make, values, Run)
+    else:
+        run = begin(asked.numbered(identity, current_run()), make, values, kind)
+        asked.tell(run)
+    _listen(run, console)
     return run
+
+
+@guarded("listen to the console")
+def _listen(run: Run, console: bool | None) -> None:
+    if console or os.environ.get("RUNWATCH_CONSOLE"):
+        from runwatch.sdk.console import wrapping  # most programs do not want it
+
+        wrapping.listen(run, console)
 
 
 def _asked_as_wandb(

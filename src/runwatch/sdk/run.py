@@ -6,7 +6,6 @@ import os
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -16,7 +15,9 @@ from runwatch.journal.writer import JournalWriter
 from runwatch.record import NO_STEP, Role, RunScope
 from runwatch.record.life import Config, Fork, LogText, RunEnd, RunStart, SdkWarning
 from runwatch.sdk import collect, farewell, launch
-from runwatch.sdk.ending import EndWatch, describe, when_worker_ends
+from runwatch.sdk.console import tracebacks
+from runwatch.sdk.console.unheard import Unheard
+from runwatch.sdk.ending import EndWatch, cleaned, describe, when_worker_ends
 from runwatch.sdk.faults import mind_faults, unwatch_faults, watch_faults
 from runwatch.sdk.guard import attempt, guarded, tally, text_of
 from runwatch.sdk.hooks.install import hooks_of
@@ -120,7 +121,9 @@ class Run(Intake):
         self._span_ids: dict[str, int] = {}
         self._own_ids: dict[str, int] = {}
         self._collector = Collector(self._write, clock)
-        self._end_watch = EndWatch(self._on_exception, self._on_exit)
+        self._end_watch = EndWatch(self._on_exception, self._on_exit, self._on_thread)
+        self._told_error = 0
+        self._console = Unheard()
         self._hooks = hooks_of(self)
         self._control: Control | None = None
 
@@ -238,6 +241,7 @@ class Run(Intake):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        tracebacks.tell_once(self, error)
         status, exception = ("completed", "") if error is None else describe(error)
         self._end(RunEnd(status, True, self._is_done(), exception=exception))
 
@@ -429,6 +433,7 @@ class Run(Intake):
             self._listen()
         if self._caretaker is not None and not self._is_child:
             self._caretaker.look()
+        self._console.tick()
         self._mind_descriptors()
         self._report()
 
@@ -504,10 +509,16 @@ class Run(Intake):
     def _on_exception(self, error: BaseException) -> None:
         """Uncaught: recorded at once, since what follows (other threads, exit) may hang."""
         if (not self._is_child or self._is_detached) and not self._finished:
+            tracebacks.tell_once(self, error)
             status, exception = describe(error)
             self._record_end(RunEnd(status, exception=exception))
 
+    def _on_thread(self, error: BaseException, thread: str) -> None:
+        tracebacks.tell(self, error, thread)  # and the program goes on
+
     def _on_exit(self, error: BaseException | None) -> None:
+        if not self._is_child or self._is_detached:
+            tracebacks.tell_once(self, error)
         status, exception = ("completed", "") if error is None else describe(error)
         self._end(RunEnd(status, False, self._is_done(), exception=exception))
         farewell.wait()
@@ -536,6 +547,7 @@ class Run(Intake):
             if self._open() is not None:
                 self._collect()
             self._record_end(end)
+            self._console.stop()
             self._shut()
         finally:
             self._finishing = False
@@ -547,7 +559,7 @@ class Run(Intake):
         writer = self._open()
         if writer is not None:
             self._report()
-            writer.tell(_cleaned(end), scope=self._scope)
+            writer.tell(cleaned(end), scope=self._scope)
 
     def _shut(self) -> None:
         self._finished = True
@@ -577,25 +589,16 @@ class Run(Intake):
         self._opening = False
         self._hooks.forget()
         self._collector.forget()
+        self._console.forget()
         if writer is not None:
             self._parent_journal = writer.origin.journal
             writer.abandon()
 
     @guarded("close a child's journal")
     def _close_child(self) -> None:
+        self._console.flush()
         self._report()
         writer, self._writer = self._writer, None
         self._forget_ids()
         if writer is not None:
             writer.close()
-
-
-def _cleaned(end: RunEnd) -> RunEnd:
-    """Fit for a record: the user may have given any reason, and only a completed run is done."""
-    exception = end.exception_text
-    return replace(
-        end,
-        done=end.done if end.is_completed else None,
-        reason=text(text_of(end.reason))[:2000] if end.reason else None,
-        exception=text(exception) if exception else None,
-    )
