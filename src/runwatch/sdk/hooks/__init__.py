@@ -32,4 +32,11 @@ AUTO_HOOKS: Final = (
     ("pytorch_lightning.trainer.trainer", "trainers.lightning"),
     ("lightning.pytorch.trainer.trainer", "trainers.lightning"),
     ("deepspeed.runtime.engine", "trainers.deepspeed"),
+    ("wandb", "loggers.wandb"),
+    ("torch.utils.tensorboard", "loggers.tensorboard"),
+    ("tensorboard.summary", "loggers.tensorboard_own"),
+    ("tensorboardX", "loggers.tensorboardx"),
+    ("tensorflow", "loggers.tensorflow"),
+    ("mlflow.tracking.client", "loggers.mlflow"),
+    ("trackio", "loggers.trackio"),
 )
