@@ -930,6 +930,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/where": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Where agents connect */
+        get: operations["where"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -2036,6 +2053,11 @@ export interface components {
             ranks: number;
             reason: string;
             run: string;
+            /**
+             * @default running
+             * @enum {unknown}
+             */
+            shown_state: "completed" | "failed" | "killed" | "lost" | "running" | "stalled";
             stalled: boolean;
             started_ns: number;
             /** @enum {unknown} */
@@ -2048,6 +2070,8 @@ export interface components {
             values: {
                 [key: string]: components["schemas"]["PointInfo"];
             };
+            /** @default [] */
+            warnings: components["schemas"]["WarningInfo"][];
         };
         /** RunInfo */
         RunInfo: {
@@ -2067,6 +2091,11 @@ export interface components {
             ranks: number;
             reason: string;
             run: string;
+            /**
+             * @default running
+             * @enum {unknown}
+             */
+            shown_state: "completed" | "failed" | "killed" | "lost" | "running" | "stalled";
             stalled: boolean;
             started_ns: number;
             /** @enum {unknown} */
@@ -2079,6 +2108,8 @@ export interface components {
             values: {
                 [key: string]: components["schemas"]["PointInfo"];
             };
+            /** @default [] */
+            warnings: components["schemas"]["WarningInfo"][];
         };
         /** RunList */
         RunList: {
@@ -2464,6 +2495,29 @@ export interface components {
             hurt: "hardware" | "idle" | "lost" | "memory_errors" | "memory_full" | "power" | "silent" | "thermal" | "unreadable" | "xid";
             since_ns: number | null;
             words: string;
+        };
+        /**
+         * WarningInfo
+         * @description What a person should know of a run, whatever its state is.
+         */
+        WarningInfo: {
+            /** @enum {unknown} */
+            code: "loss_nonfinite";
+            step: number | null;
+            text: string;
+            time_ns: number;
+        };
+        /**
+         * Where
+         * @description Where agents connect.  Everybody may ask: an agent does before it shows its token.
+         */
+        Where: {
+            /** @default  */
+            grpc_host: string;
+            grpc_port: number | null;
+            grpc_tls: boolean;
+            /** @default  */
+            id: string;
         };
         /** XidInfo */
         XidInfo: {
@@ -3124,8 +3178,8 @@ export interface operations {
                 order?: "-started" | "started" | "-last" | "last" | "-name" | "name" | "-state" | "state" | "-group" | "group" | "-hosts" | "hosts" | "-last_step" | "last_step" | "-devices" | "devices" | "-goodput" | "goodput";
                 /** @description only runs with this text in name, id or group, in any case */
                 search?: string;
-                /** @description only runs in these states */
-                state?: ("running" | "completed" | "failed" | "killed" | "lost")[];
+                /** @description only runs in these states; one that is stalled is running, too */
+                state?: ("running" | "stalled" | "completed" | "failed" | "killed" | "lost")[];
             };
             header?: never;
             path?: never;
@@ -4577,6 +4631,31 @@ export interface operations {
             403: components["responses"]["Error403"];
             413: components["responses"]["Error413"];
             422: components["responses"]["Error422"];
+            503: components["responses"]["Error503"];
+        };
+    };
+    where: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Where agents connect */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Where"];
+                };
+            };
+            400: components["responses"]["Error400"];
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            413: components["responses"]["Error413"];
             503: components["responses"]["Error503"];
         };
     };
