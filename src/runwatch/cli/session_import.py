@@ -12,27 +12,13 @@ from pathlib import Path
 from runwatch.address import read_address, token_for
 from runwatch.agent.old_buffers import Written, write
 from runwatch.cli import source
+from runwatch.cli.local_source import LocalSource
 from runwatch.cli.pictures import tables
 from runwatch.errors import UsageError
 from runwatch.settings import runwatch_dir, token_of
-from runwatch.ship.client import Address
+from runwatch.ship.finding import find
 from runwatch.ship.once import ship_once
 from runwatch.wire import gswarm_pickle
-
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "path", type=Path, metavar="FILE|DIR",
-        help="a .pkl file of gswarm 0.4, or a folder of them: ~/.cache/gswarm/metrics",
-    )  # fmt: skip
-    parser.add_argument(
-        "--remove", action="store_true", help="remove the files once their samples are stored"
-    )
-    parser.add_argument("--dir", type=Path, help="a Runwatch directory (default $RUNWATCH_DIR)")
-    parser.add_argument("--head", help="send them to this head instead: host:8090")
-    parser.add_argument(
-        "--json", action="store_true", help="print a report of what was stored, as JSON"
-    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -71,7 +57,7 @@ def _deliver(place: Path, written: Sequence[Written], arguments: argparse.Namesp
         _ship(place, written, arguments.head, token_for(arguments.head, root, token))
         return
     with source.open_source(argparse.Namespace(dir=root, head=None)) as head:
-        if isinstance(head, source.LocalSource):
+        if isinstance(head, LocalSource):
             head.take(place)
             return
     serving = read_address(root)
@@ -80,19 +66,19 @@ def _deliver(place: Path, written: Sequence[Written], arguments: argparse.Namesp
             f"{root} is served by `runwatch ui`, which accepts no data from others: stop it, "
             "import, and start it again"
         )
-    _ship(place, written, serving.grpc, token_for(serving.grpc, root))
+    direct = serving.grpc if "://" in serving.grpc else f"grpc://{serving.grpc}"
+    _ship(place, written, direct, token_for(serving.grpc, root))
 
 
 def _ship(place: Path, written: Sequence[Written], head: str, token: str) -> None:
-    if head.startswith("http"):
-        raise UsageError(f"{head!r} is the address of the page; give the agents' one: host:8090")
-    ca = os.environ.get("RUNWATCH_CA", "")
+    file = os.environ.get("RUNWATCH_CA", "")
+    ca = Path(file).read_bytes() if file else None
     ship_once(
         place,
-        Address.parse(head),
+        find(head, ca).address,
         {each.journal: each.end for each in written},
         token=token,
-        ca=Path(ca).read_bytes() if ca else None,
+        ca=ca,
     )
 
 

@@ -20,7 +20,7 @@ from runwatch.sdk.console.unheard import Unheard
 from runwatch.sdk.ending import EndWatch, cleaned, describe, when_worker_ends
 from runwatch.sdk.faults import mind_faults, unwatch_faults, watch_faults
 from runwatch.sdk.guard import attempt, guarded, tally, text_of
-from runwatch.sdk.hooks.install import Hooks
+from runwatch.sdk.hooks.install import hooks_of
 from runwatch.sdk.identity import Identity
 from runwatch.sdk.kinds import DATA_LOADING, USEFUL
 from runwatch.sdk.place import open_journal
@@ -124,7 +124,7 @@ class Run(Intake):
         self._end_watch = EndWatch(self._on_exception, self._on_exit, self._on_thread)
         self._told_error = 0
         self._console = Unheard()
-        self._hooks = Hooks(self)
+        self._hooks = hooks_of(self)
         self._control: Control | None = None
 
     def __repr__(self) -> str:
@@ -215,10 +215,16 @@ class Run(Intake):
             return self._profiler
 
     @guarded("finish")
-    def finish(self, status: str | None = None, reason: str | None = None) -> None:
+    def finish(
+        self, status: str | None = None, reason: str | None = None, exit_code: int | None = None
+    ) -> None:
         """End the run's part in this process.  Takes less than a second, unless a profile is still
-        being written.  A second call does nothing.
+        being written.  A second call does nothing.  An exit code other than 0 is a failure.
         """
+        if isinstance(status, int) and exit_code is None:
+            status, exit_code = None, status  # wandb's finish(1)
+        if exit_code:
+            status, reason = status or "failed", reason or f"exit code {text_of(exit_code)[:20]}"
         if status is not None and status not in STATUSES:
             tally.count(
                 "finish status", f"status {text_of(status)} is not one of {', '.join(STATUSES)}"
@@ -267,10 +273,10 @@ class Run(Intake):
             **attempt("find out whose run it is", dict[str, Any](), collect.circumstances),
         )
         body = {**start.body(), **mapping(self._details())}
-        writer.event(start.KIND, body, scope=self._scope)
+        writer.event(start.KIND, body, scope=self._scope, mono_ns=self._hooks.since_ns)
         if self.config:
             self._record_config()
-        self._hooks.look()
+        self._hooks.serve(self)
         self._report()
         self._ask_for_agent()
 
@@ -534,7 +540,7 @@ class Run(Intake):
             return
         self._finishing = True
         try:
-            self._hooks.remove()
+            self._hooks.remove(self)
             if self._profiler is not None:
                 self._profiler.finish()
             self._collector.finish(DRAIN_SECONDS)

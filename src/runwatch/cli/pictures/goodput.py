@@ -10,7 +10,6 @@ from rich.table import Table
 from rich.text import Text
 
 from runwatch.cli.pictures import tables
-from runwatch.cli.pictures.chart import draw
 from runwatch.views.goodput.looks import CUSTOM_SIGN, CUSTOM_STYLE, look_of
 
 WIDEST: Final = 120
@@ -74,6 +73,8 @@ def over_time(buckets: Sequence[dict[str, Any]], width: int) -> Text:
         "position": [bucket["start_ns"] for bucket in buckets],
         "mean": [None if b["goodput"] is None else 100 * b["goodput"] for b in buckets],
     }
+    from runwatch.cli.pictures.chart import draw
+
     return Text.from_ansi(draw([curve], "time", width=min(width, 110), height=12))
 
 

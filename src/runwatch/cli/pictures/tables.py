@@ -1,19 +1,21 @@
-"""Times, numbers, states and tables for the terminal."""
+"""Times, numbers, states and tables for the terminal.
+
+The library that draws is imported by the first drawing: a command with `--json` draws nothing.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
-
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.segment import Segment
-from rich.table import Table
-from rich.text import Text
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from runwatch.cli.pictures.moments import duration as duration
 from runwatch.cli.pictures.moments import time as time
-from runwatch.terminal import shown
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
 STATE_STYLE: Final = {
     "running": "green",
@@ -28,25 +30,17 @@ STATE_MARK: Final = {
 }  # fmt: skip
 
 
-class _Plain(Console):
-    """Only Runwatch's own escape sequences reach the terminal, none from recorded texts."""
-
-    def render(
-        self, renderable: RenderableType, options: ConsoleOptions | None = None
-    ) -> Iterable[Segment]:
-        for segment in super().render(renderable, options):
-            if segment.control or segment.text.isprintable():
-                yield segment
-            else:
-                yield Segment(shown(segment.text), segment.style)
-
-
 def console() -> Console:
-    return _Plain(soft_wrap=False)
+    from runwatch.cli.pictures.plain import Plain
+
+    # Recorded texts are shown as they are: `[x]` is no style and `:x:` no picture.
+    return Plain(soft_wrap=False, markup=False, emoji=False, highlight=False)
 
 
 def table(*columns: str, right: tuple[str, ...] = (), fold: str = "") -> Table:
     """Columns are as wide as their content; only `fold` wraps when the terminal is narrow."""
+    from rich.table import Table
+
     drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns:
         drawn.add_column(
@@ -64,6 +58,8 @@ def state_of(run: Mapping[str, Any]) -> Text:
 
 
 def state(name: str) -> Text:
+    from rich.text import Text
+
     return Text(f"{STATE_MARK.get(name, ' ')} {name}", style=STATE_STYLE.get(name, ""))
 
 

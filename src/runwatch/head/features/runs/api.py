@@ -29,11 +29,17 @@ from runwatch.head.http.patience import for_caller
 from runwatch.head.http.replies import json_reply
 from runwatch.head.http.types import Answer
 from runwatch.head.reading import Reading
-from runwatch.views.life import STATES
+from runwatch.views.life import SHOWN_STATES
 from runwatch.views.logs import KINDS as LOG_KINDS
 
 _RUNS: Final = (
-    Parameter("state", "string", "only runs in these states", choices=STATES, repeated=True),
+    Parameter(
+        "state",
+        "string",
+        "only runs in these states; one that is stalled is running, too",
+        choices=SHOWN_STATES,
+        repeated=True,
+    ),
     Parameter("group", "string", "only runs of this group"),
     Parameter("name", "string", "only runs of this name"),
     Parameter("search", "string", "only runs with this text in name, id or group, in any case"),
