@@ -19,6 +19,7 @@ PROGRAM = """
 import runwatch
 for name in ("line", "line-of-another-day"):
     with runwatch.init(name, group="tests", config={"lr": 0.1}) as run:
+        run.log(warm_up_seconds=0.5)  # no step yet: as the metrics of devices have none
         for step, x in run.steps(range(20)):
             run.log(loss=1 / (step + 1), accuracy=step / 20)
 """

@@ -21,10 +21,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
 
-from runwatch.address import ADDRESS_FILE, Listening, http_address, read_address, token_for
+from runwatch.address import (
+    ADDRESS_FILE,
+    Listening,
+    beside,
+    page_of,
+    read_address,
+    split_token,
+    token_for,
+)
 from runwatch.cli.pictures.progress import progress
 from runwatch.errors import HeadUnreachable, NotFound, RunwatchError, StoreBusy, UsageError
 from runwatch.settings import runwatch_dir, token_of
@@ -67,7 +75,7 @@ class Source(Protocol):
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dir", type=Path, help="a Runwatch directory (default $RUNWATCH_DIR)")
-    parser.add_argument("--head", help="ask this head: http://host:8091 (default $RUNWATCH_HEAD)")
+    parser.add_argument("--head", help="ask this head: http://host:8090 (default $RUNWATCH_HEAD)")
 
 
 @contextmanager
@@ -84,8 +92,9 @@ def _choose(arguments: argparse.Namespace, only_goodput: bool) -> Source:
     raw = bool(getattr(arguments, "json", False))
     head = arguments.head or ("" if arguments.dir else os.environ.get("RUNWATCH_HEAD", ""))
     if head:
-        address = http_address(head)
-        token = token_for(address, arguments.dir or runwatch_dir(), token_of())
+        root = arguments.dir or runwatch_dir()
+        address = page_of(head, root)
+        token = token_for(address, root, token_of() or split_token(head)[1])
         return RemoteSource(address, token, raw=raw)
     root = arguments.dir or runwatch_dir()
     from runwatch.journal.moved import fallback_place, told_of
@@ -204,6 +213,7 @@ def refused(status: int, body: bytes) -> RunwatchError:
         message = str(json.loads(body)["error"]["message"])
     except (ValueError, KeyError, TypeError):
         message = f"the head answered {status}"
+    message = message.replace("/api/v1/profiles lists all", "`runwatch profiles` lists all")
     if status == 401:
         return UsageError(f"{message} (set RUNWATCH_TOKEN or RUNWATCH_TOKEN_FILE)")
     return NotFound(message) if status in (404, 409) else UsageError(message)
@@ -216,6 +226,42 @@ def _answer(chunks: Iterator[bytes], raw: bool) -> Any:
     return answer if raw else shown_all(answer)
 
 
+class Listed(NamedTuple):
+    """How the things of one kind are called."""
+
+    word: str
+    fields: tuple[str, ...]
+    """What a person may call one by."""
+    command: str
+    all: Mapping[str, Any] = {}
+    """Parameters of the list, so that it holds all of them."""
+
+
+LISTS: Final = {
+    "runs": Listed("run", ("name", "run"), "runwatch runs", {"limit": 10_000}),
+    "sessions": Listed("session", ("name", "id"), "runwatch session list"),
+    "deleted": Listed("deleted run", ("name", "run"), "runwatch restore"),
+    "tokens": Listed("token", ("id",), "runwatch token list"),
+    "shares": Listed("link", ("id",), "runwatch share --list"),
+}
+"""By their path, and by the field of its answer."""
+
+
+class Named(NamedTuple):
+    """What a question names."""
+
+    list: str
+    name: str
+
+
+def named(path: str, given: Mapping[str, Any]) -> Named | None:
+    _, first, *rest = path.split("/")
+    if rest and first in LISTS:
+        return Named(first, rest[0])
+    run = rest[0] if rest and first == "profiles" else given.get("run")
+    return Named("runs", run) if isinstance(run, str) else None
+
+
 class Asking:
     """The part that both sources share: parameters in, JSON out."""
 
@@ -226,17 +272,45 @@ class Asking:
         return self._answered(self.stream(path, **parameters))
 
     def stream(self, path: str, **parameters: Any) -> Iterator[bytes]:
-        return self._ask(_query(path, parameters), None)
+        return self._found(self._ask(_query(path, parameters), None), named(path, parameters))
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        return self._answered(self._ask(_query(path, {}), json.dumps(body).encode()))
+        chunks = self._ask(_query(path, {}), json.dumps(body).encode())
+        return self._answered(self._found(chunks, named(path, body)))
 
     def delete(self, path: str, **parameters: Any) -> Any:
-        return self._answered(self._ask(_query(path, parameters), None, "DELETE"))
+        chunks = self._ask(_query(path, parameters), None, "DELETE")
+        return self._answered(self._found(chunks, named(path, parameters)))
 
     def _answered(self, chunks: Iterator[bytes]) -> Any:
         with progress(f"asking {self.name}"):
             return _answer(chunks, self._raw)
+
+    def _found(self, chunks: Iterator[bytes], asked: Named | None) -> Iterator[bytes]:
+        try:
+            yield from chunks
+        except NotFound as error:
+            if asked is None or (why := self._missing(asked)) is None:
+                raise
+            raise NotFound(why) from error
+
+    def _missing(self, asked: Named) -> str | None:
+        """What to say if there is nothing of this name; None if something else was not found."""
+        about = LISTS[asked.list]
+        try:
+            answer = _answer(self._ask(_query(f"/{asked.list}", about.all), None), self._raw)
+        except RunwatchError:  # who may ask for one run need not be allowed to list all
+            return None
+        names = {str(each[field]) for each in answer[asked.list] for field in about.fields}
+        if asked.name in names:
+            return None
+        from runwatch.cli.guesses import meant
+
+        guess = meant(asked.name, names)
+        return (
+            f"there is no {about.word} {asked.name[:80]!r} in {self.name}{guess or ';'} "
+            f"`{about.command}` lists all"
+        )
 
     def _ask(self, target: str, body: bytes | None, method: str = "") -> Iterator[bytes]:
         raise NotImplementedError
@@ -246,6 +320,8 @@ class RemoteSource(Asking):
     def __init__(self, address: str, token: str, *, raw: bool = False) -> None:
         self.name = address
         self._raw = raw
+        self._is_sure = False
+        """Whether a page has answered there."""
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     def is_away(self) -> str:
@@ -267,15 +343,31 @@ class RemoteSource(Asking):
         )
         try:
             with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
+                self._is_sure = True
                 while chunk := answer.read(CHUNK):
                     yield chunk
         except urllib.error.HTTPError as error:
             raise refused(error.code, error.read()) from error
-        except (urllib.error.URLError, OSError) as error:
+        except (urllib.error.URLError, OSError, HTTPException) as error:
+            if isinstance(error, HTTPException) and self._is_beside():
+                yield from self._ask(target, body, method)
+                return
             reason = getattr(error, "reason", error)
             raise HeadUnreachable(
                 f"no answer from the head at {self.name}: {reason}. Is it up? (`runwatch head`)"
             ) from error
+
+    def _is_beside(self) -> bool:
+        """Whether we asked the port of agents, which speaks no HTTP/1, and the page is beside it:
+        RUNWATCH_HEAD named that port once."""
+        if self._is_sure:
+            return False
+        self._is_sure, asked = True, self.name
+        self.name = beside(asked)
+        if self.name and not self.is_away():
+            return True
+        self.name = asked
+        return False
 
     def refresh(self) -> None:
         return None

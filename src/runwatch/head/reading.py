@@ -22,6 +22,7 @@ from runwatch.record.stacks import Incident
 from runwatch.rows import EventRow, Latest, SeriesRow
 from runwatch.store.asking import heeded
 from runwatch.store.store import OF_EACH, Store
+from runwatch.views.attempts import attempts
 from runwatch.views.configs import Configs, merge_configs
 from runwatch.views.devices import count_devices
 from runwatch.views.divergence import Divergence, divergences, is_loss
@@ -31,7 +32,6 @@ from runwatch.views.runs import (
     ALIVE_WINDOW_SECONDS,
     ProcessState,
     RunSummary,
-    attempts,
     process_states,
     project_of,
     runs_of,
@@ -42,6 +42,8 @@ from runwatch.views.warnings import RunWarning, of_losses
 
 MOST_ASIDE: Final = 1_000
 INCIDENT_SECONDS: Final = 3600.0
+PARTAKERS: Final = ("process", "launcher")
+"""The roles that make a run one."""
 FEW_RUNS: Final = 200
 """Up to this many runs, asking for the series of each is quicker than asking for all series."""
 
@@ -134,12 +136,12 @@ class Reading:
         let through do not exist for the caller.  A run has a process; of some runs only a forked
         child is known yet, or what an agent told."""
         of_id = self.store.processes(RunId(key)) if key and (sees is None or sees(key)) else ()
-        if any(row.role == "process" for row in of_id):
+        if any(row.role in PARTAKERS for row in of_id):
             return RunId(key)
         named = {
             row.run: row.start_ns
             for row in self.store.processes()
-            if row.run_name == key and row.run and row.role == "process"
+            if row.run_name == key and row.run and row.role in PARTAKERS
         }
         if sees is not None:
             named = {run: start_ns for run, start_ns in named.items() if sees(run)}

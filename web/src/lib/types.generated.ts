@@ -930,6 +930,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/where": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Where agents connect */
+        get: operations["where"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -2489,6 +2506,18 @@ export interface components {
             step: number | null;
             text: string;
             time_ns: number;
+        };
+        /**
+         * Where
+         * @description Where agents connect.  Everybody may ask: an agent does before it shows its token.
+         */
+        Where: {
+            /** @default  */
+            grpc_host: string;
+            grpc_port: number | null;
+            grpc_tls: boolean;
+            /** @default  */
+            id: string;
         };
         /** XidInfo */
         XidInfo: {
@@ -4602,6 +4631,31 @@ export interface operations {
             403: components["responses"]["Error403"];
             413: components["responses"]["Error413"];
             422: components["responses"]["Error422"];
+            503: components["responses"]["Error503"];
+        };
+    };
+    where: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Where agents connect */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Where"];
+                };
+            };
+            400: components["responses"]["Error400"];
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            413: components["responses"]["Error413"];
             503: components["responses"]["Error503"];
         };
     };

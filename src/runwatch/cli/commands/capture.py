@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from runwatch.cli import source
+from runwatch.cli.checks import check_ranks
 from runwatch.cli.commands.profiles import addresses, with_summary
 from runwatch.cli.pictures import tables
 from runwatch.cli.pictures.moments import fine_duration, size
@@ -62,13 +63,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    body = _body(arguments)
+    wanted = _body(arguments)
     with source.open_source(arguments) as head:
         head.follow()
-        base = f"/runs/{arguments.captured}" if arguments.captured else ""
+        base = ""
+        if arguments.captured:
+            chosen = head.get(f"/runs/{arguments.captured}")
+            check_ranks(head, chosen, wanted.get("ranks", ()))
+            base = f"/runs/{chosen['run']}"
         if arguments.preflight:
-            return _preflight(head, base, body, arguments)
-        return _capture(head, base, body, arguments)
+            return _preflight(head, base, wanted, arguments)
+        return _capture(head, base, wanted, arguments)
 
 
 def _body(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -34,12 +34,18 @@ def run(arguments: argparse.Namespace) -> int:
         tables.print_json(answer)
         return 0
     if not answer["runs"]:
-        print(f"no runs in {head.name} yet")
+        print(_nothing(arguments, head.name))
         return 0
     print_runs(answer["runs"])
     if answer["total"] > len(answer["runs"]):
         print(f"… and {answer['total'] - len(answer['runs'])} more (raise --limit)")
     return 0
+
+
+def _nothing(arguments: argparse.Namespace, place: str) -> str:
+    which = f" that are {arguments.state}" if arguments.state else ""
+    which += f" of group {arguments.group!r}" if arguments.group else ""
+    return f"no runs{which} in {place}" if which else f"no runs in {place} yet"
 
 
 def print_runs(runs: list[dict[str, Any]]) -> None:

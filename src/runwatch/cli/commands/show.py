@@ -10,12 +10,14 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from runwatch.cli import source
+from runwatch.cli.checks import check_metrics, check_ranks
 from runwatch.cli.pictures import tables
 from runwatch.cli.pictures.progress import no_progress
-from runwatch.errors import NotFound
+from runwatch.errors import UsageError
 from runwatch.record.life import ClockJump, JournalLoss, SdkWarning
 from runwatch.record.losses import JournalGap, LimitReached
 
@@ -42,8 +44,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     with source.open_source(arguments) as head:
+        answer = head.get(f"/runs/{arguments.run_name}")
+        check_metrics(head, answer, arguments.metric or ())
+        check_ranks(head, answer, [] if arguments.rank is None else [arguments.rank])
         if arguments.json:
-            answer = head.get(f"/runs/{arguments.run_name}")
             answer["curves"] = _curves(head, answer, arguments, buckets=200)
             tables.print_json(answer)
             return 0
@@ -81,7 +85,7 @@ def _picture(
     if by_metric:
         from runwatch.cli.pictures.chart import draw
     for curves in by_metric.values():
-        axis = _axis(arguments, run)
+        axis = curves[0]["axis"]
         chart = draw(curves[:MOST_CURVES], axis, width=min(width, 110), height=14)
         parts += [Text(""), Text.from_ansi(chart)]
         if len(curves) > MOST_CURVES:
@@ -185,21 +189,25 @@ def _axis(arguments: argparse.Namespace, run: dict[str, Any]) -> str:
 def _curves(
     head: source.Source, run: dict[str, Any], arguments: argparse.Namespace, buckets: int
 ) -> list[dict[str, Any]]:
+    """Curves, each with its `axis`.  A metric that has no steps, as those of devices, is drawn over
+    time."""
     metrics = arguments.metric or ([run["headline"]["metric"]] if run["headline"] else [])
     if not metrics:
         return []
-    answer = head.get(
-        f"/runs/{run['run']}/curves",
-        metric=metrics,
-        rank=arguments.rank,
-        axis=_axis(arguments, run),
-        buckets=buckets,
-    )
-    curves: list[dict[str, Any]] = answer["curves"]
-    missing = sorted(set(metrics) - {curve["metric"] for curve in curves})
-    if missing and arguments.metric:
-        known = sorted({s["metric"] for s in head.get(f"/runs/{run['run']}/series")["series"]})
-        raise NotFound(
-            f"run {run['name']!r} has no metric {missing[0]!r}; it has {', '.join(known)}"
-        )
-    return curves
+
+    def asked(metrics: Sequence[str], axis: str) -> list[dict[str, Any]]:
+        path = f"/runs/{run['run']}/curves"
+        rank = arguments.rank
+        answer = head.get(path, metric=metrics, rank=rank, axis=axis, buckets=buckets)
+        return [{**curve, "axis": axis} for curve in answer["curves"]]
+
+    axis = _axis(arguments, run)
+    curves = asked(metrics, axis)
+    missing = [each for each in metrics if each not in {curve["metric"] for curve in curves}]
+    if axis == "time" or not missing:
+        return curves
+    over_time = asked(missing, "time")
+    if over_time and arguments.axis:
+        name = over_time[0]["metric"]
+        raise UsageError(f"{name!r} has no steps: draw it with --axis time")
+    return [*curves, *over_time]

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from runwatch.cli import source
+from runwatch.cli.checks import check_ranks
 from runwatch.cli.output import check_output, write_file
 from runwatch.cli.pictures import tables
 from runwatch.errors import NotFound, UsageError
@@ -75,6 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
             check_output(output, force=arguments.force)
     with source.open_source(arguments) as head:
         chosen = head.get(f"/runs/{arguments.run_name}")
+        check_ranks(head, chosen, arguments.rank or ())
         if arguments.speedscope is not None or arguments.collapsed is not None:
             return _export(head, chosen["run"], arguments)
         if arguments.history:

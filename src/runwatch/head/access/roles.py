@@ -27,6 +27,7 @@ _HAS: Final[Mapping[Role, frozenset[Need]]] = {
 _RUN: Final = "/api/v1/runs/{run}"
 ROUTES: Final[Mapping[str, Need]] = {
     "GET /api/v1/health": "anyone",
+    "GET /api/v1/where": "anyone",
     "GET /api/v1/access": "view",
     "GET /api/v1/openapi.json": "view",
     "GET /metrics": "view",

@@ -33,7 +33,14 @@ _VIEWERS: Final = ("/viewers/perfetto", "/viewers/speedscope")
 """Programs without data of their own."""
 _XPROF_LIST: Final = f"{_XPROF}/data/plugin/profile/runs"
 _FREE: Final = frozenset(
-    {"/", "/api/v1/access", "/api/v1/health", "/api/v1/openapi.json", "/api/v1/runs"}
+    {
+        "/",
+        "/api/v1/access",
+        "/api/v1/health",
+        "/api/v1/where",
+        "/api/v1/openapi.json",
+        "/api/v1/runs",
+    }
 )
 _PAGE: Final = re.compile(r"/assets/[^/]+|/[^/]+\.(?:js|css|svg|png|ico|webmanifest)")
 _OF_RUN: Final = re.compile(r"/api/v1/runs/([^/]+)(?:/.*)?", re.DOTALL)

@@ -70,6 +70,18 @@ class Health(Answer, omit_defaults=True):
     """Records since the head's start that belong to deleted runs, and are not stored."""
 
 
+class Where(Answer):
+    """Where agents connect.  Everybody may ask: an agent does before it shows its token."""
+
+    grpc_port: int | None
+    """None: this head takes no records from agents."""
+    grpc_tls: bool
+    grpc_host: str = ""
+    """Empty: the host that the page has."""
+    id: str = ""
+    """Of the head's store; it stays when the head gets another address."""
+
+
 class PointInfo(Answer):
     time_ns: int
     step: int | None

@@ -37,6 +37,7 @@ class Listener:
         self._tell = tell
         self._lock = threading.RLock()
         self._span: Span | None = None
+        self._since_ns = 0
         # Two objects that we keep, so that we find them again in the lists.
         self._callbacks: Final[tuple[Callable[..., None], ...]] = (self._begin, self._end)
 
@@ -44,7 +45,7 @@ class Listener:
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             result = function(*args, **kwargs)
-            if self._tell.listens:
+            if self._tell.listens or self._tell.expects:
                 self.register()
             return result
 
@@ -66,15 +67,22 @@ class Listener:
 
     @guarded("note that torch compiles")
     def _begin(self, *_: Any) -> None:
-        if self._tell.listens:
-            self._span = Span(self._tell.run, COMPILE)
-            self._span.begin(self._tell.run._step)
+        run = self._tell.run
+        self._since_ns = self._tell.now()
+        if run is not None and self._tell.listens:
+            self._span = Span(run, COMPILE)
+            self._span.begin(run._step)
 
     @guarded("note that torch has compiled")
     def _end(self, *_: Any) -> None:
         span, self._span = self._span, None
-        if span is not None:
-            span.end(self._tell.run._step)
+        run = self._tell.run
+        if span is not None and run is not None:
+            span.end(run._step)
+        elif self._since_ns and self._tell.expects:
+            now = self._tell.now()
+            self._tell.elapsed(COMPILE, self._since_ns, now, beside=False, source="torch.compile")
+        self._since_ns = 0
 
 
 def _lists() -> list[list[Any]]:

@@ -24,12 +24,13 @@ from runwatch.rows import EventRow, ProcessRow
 from runwatch.sdk.identity import display_name
 from runwatch.settings import runwatch_dir
 from runwatch.ship.tail import Tail
+from runwatch.views.attempts import attempts
 from runwatch.views.goodput.account import Account, Goodput, Range
 from runwatch.views.goodput.drawing import draw_up
 from runwatch.views.goodput.facts import Diary, Scribe, nanoseconds
 from runwatch.views.goodput.ledger import Ledger, Stale
 from runwatch.views.life import LIFE_KINDS
-from runwatch.views.runs import attempts, process_states
+from runwatch.views.runs import process_states, ranks_of
 
 STRETCH: Final = 10_000
 MANY_STEPS: Final = 32
@@ -234,7 +235,7 @@ class JournalAccount(_Folded):
         alive, gone = self._tail.alive(), self._tail.gone()
         rows, events = self._rows.values(), self._events
         states = process_states(rows, events, now_ns, alive=alive, gone=gone)
-        return draw_up(self._scribe.ledger, self._scribe.lives(states), now_ns)
+        return draw_up(self._scribe.ledger, self._scribe.lives(ranks_of(states)), now_ns)
 
     def _begin(self, rows: dict[JournalId, ProcessRow] | None, ledger: Ledger) -> None:
         """From the beginning; `rows` are the processes that are known already."""
