@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runwatch.cli import source
+from runwatch.cli import local_source
 from runwatch.cli.__main__ import main
 
 TRACES = Path(__file__).parents[2] / "fixtures" / "profiles"
@@ -92,7 +92,7 @@ def test_the_links_of_a_profile(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     served = property(lambda _: "http://head:8090", lambda _, name: None)
-    monkeypatch.setattr(source.LocalSource, "name", served, raising=False)
+    monkeypatch.setattr(local_source.LocalSource, "name", served, raising=False)
     assert run(root, "open", "llama") == 0
     assert "s1: http://head:8090/viewers/xprof/" in capsys.readouterr().out
 

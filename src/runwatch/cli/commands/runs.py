@@ -51,7 +51,7 @@ def _nothing(arguments: argparse.Namespace, place: str) -> str:
 def print_runs(runs: list[dict[str, Any]]) -> None:
     shown = tables.table(
         "run", "state", "attempts", "step", "latest", "started", "took",
-        right=("attempts", "step", "took"),
+        right=("attempts", "step", "took"), zone_of="started",
     )  # fmt: skip
     for run in runs:
         headline = run["headline"]
@@ -70,4 +70,4 @@ def print_runs(runs: list[dict[str, Any]]) -> None:
     out.print(shown)
     for run in runs:
         if run["reason"]:
-            out.print(f"{run['name']}: {run['reason']}", style="dim", highlight=False)
+            out.print(f"{run['name']}: {run['reason']}", style="dim", soft_wrap=True)
