@@ -20,9 +20,13 @@ from runwatch._version import __version__
 if TYPE_CHECKING:
     from runwatch.sdk.diagnosing import diagnose
     from runwatch.sdk.front import current_run, data, finish, init, log, profile, span, step, steps
+    from runwatch.sdk.run import Run
     from runwatch.sdk.values.config import ConfigDict
+    from runwatch.sdk.wandb_like.calls import *  # noqa: F403
 
     config: ConfigDict
+    run: Run | None
+    summary: ConfigDict
 
 __all__ = [
     "__version__",
@@ -47,17 +51,32 @@ _HOMES: Final = {
     "diagnose": "runwatch.sdk.diagnosing",
 }
 
+_OF_THE_CURRENT_RUN: Final = {
+    "config": ("runwatch.sdk.front", "config"),
+    "run": ("runwatch.sdk.front", "current_run"),
+    "summary": ("runwatch.sdk.wandb_like.calls", "summary"),
+}
+
 
 def __getattr__(name: str) -> Any:
-    if name == "config":
-        return import_module("runwatch.sdk.front").config()  # of the current run
-    if name not in _HOMES:
-        raise AttributeError(f"module 'runwatch' has no attribute {name!r}")
+    if name in _OF_THE_CURRENT_RUN:
+        home, function = _OF_THE_CURRENT_RUN[name]
+        return getattr(import_module(home), function)()
+    home = _HOMES.get(name) or _home_of_wandbs(name)
     try:
-        value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+        value = globals()[name] = getattr(import_module(home), name)
     except (OSError, ImportError) as error:
         return instead_of(name, error)  # not cached: the next import may succeed
     return value
+
+
+def _home_of_wandbs(name: str) -> str:
+    """Where a name of wandb lives, for `import runwatch as wandb`."""
+    from runwatch._wandb_names import HOME, OFFERED, why_absent
+
+    if name not in OFFERED:
+        raise AttributeError(why_absent(name))
+    return HOME
 
 
 def __dir__() -> list[str]:

@@ -6,7 +6,12 @@ import io
 import logging
 import unicodedata
 
-from runwatch.cli.pictures.tables import _Plain, table
+import pytest
+from rich.text import Text
+
+from runwatch.cli.pictures.plain import Plain
+from runwatch.cli.pictures.tables import console as tables_console
+from runwatch.cli.pictures.tables import table
 from runwatch.terminal import Formatter, shown, shown_all
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31mred\x7f\r\x08\u202eback\u2066"
@@ -32,8 +37,8 @@ def test_no_control_character_is_left_and_no_word_is_lost() -> None:
 def test_a_table_is_coloured_by_us_alone() -> None:
     out = io.StringIO()
     made = table("name")
-    made.add_row(EVIL, style="red")
-    console = _Plain(file=out, force_terminal=True, width=100)
+    made.add_row(Text(EVIL, style="red"))
+    console = Plain(file=out, force_terminal=True, width=100)
     console.print(made)
     console.print(f"{EVIL}: why", markup=False, highlight=False)
     text = out.getvalue()
@@ -44,3 +49,13 @@ def test_a_table_is_coloured_by_us_alone() -> None:
 def test_a_log_line_is_shown() -> None:
     record = logging.LogRecord("x", logging.INFO, "", 0, "journal %s", (EVIL,), None)
     assert obeyed(Formatter("%(message)s").format(record)) == []
+
+
+def test_recorded_texts_are_no_styles_and_no_pictures(capsys: pytest.CaptureFixture[str]) -> None:
+    """`KeyError: '[/INST]'` made `runwatch runs` fail, and `[red]` was not seen."""
+    text = "KeyError: '[/INST]' [red]x[/] :smile:"
+    shown = table("why")
+    shown.add_row(text)
+    tables_console().print(text)
+    tables_console().print(shown)
+    assert capsys.readouterr().out.count(text) == 2

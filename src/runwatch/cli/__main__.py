@@ -12,6 +12,7 @@ from typing import Final
 
 from runwatch import logs
 from runwatch._version import __version__
+from runwatch.cli.guesses import Parser, meant
 from runwatch.errors import RunwatchError, UsageError
 from runwatch.terminal import shown
 
@@ -20,6 +21,7 @@ COMMANDS: Final = {
     "ui": "serve a directory of journals in one process",
     "head": "serve a cluster: store what agents send, answer people and programs",
     "agent": "run this node's agent",
+    "exec": "run any command as a run, with no line of it changed",
     "status": "check the head, the agent and the disk; list what needs attention",
     "runs": "list runs",
     "show": "show one run: state, ranks, a chart; follows it live",
@@ -38,6 +40,7 @@ COMMANDS: Final = {
     "config": "show every setting and where its value comes from",
 }
 
+DRAWING: Final = ("rich", "plotext")
 TIMES: Final = ("--since", "--until", "--exclude")
 """Options whose value may start with a minus sign."""
 
@@ -49,7 +52,7 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
 def parser(chosen: str | None) -> argparse.ArgumentParser:
     """Only the chosen command's module is loaded: `agent` must not need what `head` needs."""
-    top = argparse.ArgumentParser("runwatch", description=__doc__, formatter_class=_Help)
+    top = Parser("runwatch", description=__doc__, formatter_class=_Help)
     top.add_argument("--version", action="version", version=f"runwatch {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, line in COMMANDS.items():
@@ -62,13 +65,16 @@ def parser(chosen: str | None) -> argparse.ArgumentParser:
         )
         module.arguments(command)
         command.set_defaults(run=module.run)
+        top.options_of = command
     return top
 
 
 def _joined(words: Sequence[str]) -> list[str]:
     """`--since -2h` as one word: argparse takes a separate -2h for an option."""
     joined: list[str] = []
-    for word in words:
+    for at, word in enumerate(words):
+        if word == "--":
+            return [*joined, *words[at:]]  # what follows is a command of others
         if joined and joined[-1] in TIMES and re.match(r"-\d", word):
             joined[-1] += f"={word}"
         else:
@@ -81,6 +87,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         words = _joined(sys.argv[1:] if argv is None else list(argv))
         chosen = next((word for word in words if not word.startswith("-")), None)
+        if chosen is not None and chosen not in COMMANDS:
+            guess = meant(chosen, COMMANDS)
+            raise UsageError(f"there is no command {chosen!r}{guess} (`runwatch --help` lists all)")
         arguments = parser(chosen).parse_args(words)
         code: int = arguments.run(arguments)
         sys.stdout.flush()
@@ -92,6 +101,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if (error.name or "").startswith("runwatch"):
             raise
         missing = f"this command needs {error.name}: pip install 'runwatch[head]'"
+        if error.name in DRAWING:
+            missing += ", or ask for --json"
         print(f"runwatch: {missing}", file=sys.stderr)
         return UsageError.exit_code
     except KeyboardInterrupt:

@@ -12,27 +12,13 @@ from pathlib import Path
 from runwatch.address import read_address, token_for
 from runwatch.agent.old_buffers import Written, write
 from runwatch.cli import source
+from runwatch.cli.local_source import LocalSource
 from runwatch.cli.pictures import tables
 from runwatch.errors import UsageError
 from runwatch.settings import runwatch_dir, token_of
 from runwatch.ship.finding import find
 from runwatch.ship.once import ship_once
 from runwatch.wire import gswarm_pickle
-
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "path", type=Path, metavar="FILE|DIR",
-        help="a .pkl file of gswarm 0.4, or a folder of them: ~/.cache/gswarm/metrics",
-    )  # fmt: skip
-    parser.add_argument(
-        "--remove", action="store_true", help="remove the files once their samples are stored"
-    )
-    parser.add_argument("--dir", type=Path, help="a Runwatch directory (default $RUNWATCH_DIR)")
-    parser.add_argument("--head", help="send them to this head instead: http://host:8090")
-    parser.add_argument(
-        "--json", action="store_true", help="print a report of what was stored, as JSON"
-    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -71,7 +57,7 @@ def _deliver(place: Path, written: Sequence[Written], arguments: argparse.Namesp
         _ship(place, written, arguments.head, token_for(arguments.head, root, token))
         return
     with source.open_source(argparse.Namespace(dir=root, head=None)) as head:
-        if isinstance(head, source.LocalSource):
+        if isinstance(head, LocalSource):
             head.take(place)
             return
     serving = read_address(root)

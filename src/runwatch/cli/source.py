@@ -4,13 +4,13 @@ Both speak the head's HTTP API, so a number is the same everywhere.  The first t
 answers: the head named by `--head` or RUNWATCH_HEAD; a head that already serves the directory; this
 process, which opens the directory and reads its journals up to now.
 
-The head is imported only to open a directory: without it, asking over HTTP takes half the time.
+What opens a directory is in `local_source.py`, and imported only then: it needs the whole head,
+which takes many times as long as asking over HTTP.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
 import sys
@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
 
 from runwatch.address import (
@@ -33,17 +33,13 @@ from runwatch.address import (
     split_token,
     token_for,
 )
-from runwatch.cli.asgi import Exchange
 from runwatch.cli.pictures.progress import progress
 from runwatch.errors import HeadUnreachable, NotFound, RunwatchError, StoreBusy, UsageError
-from runwatch.journal.moved import told_of
 from runwatch.settings import runwatch_dir, token_of
 from runwatch.terminal import shown, shown_all
 
 TIMEOUT_SECONDS: Final = 30.0
 PATIENCE_SECONDS: Final = 1.0
-SMALL_ROUNDS: Final = 8
-"""Stop after this many rounds that read little.  Damage in a journal also ends a round early."""
 MUCH_BYTES: Final = 32 << 20
 """Half a million steps.  Storing less than this takes no longer than loading a page."""
 CHUNK: Final = 1 << 16
@@ -101,9 +97,9 @@ def _choose(arguments: argparse.Namespace, only_goodput: bool) -> Source:
         token = token_for(address, root, token_of() or split_token(head)[1])
         return RemoteSource(address, token, raw=raw)
     root = arguments.dir or runwatch_dir()
-    if not os.path.isdir(root):
-        from runwatch.journal.moved import fallback_place
+    from runwatch.journal.moved import fallback_place, told_of
 
+    if not os.path.isdir(root):
         other = fallback_place()
         there = f" (programs that could not record there used {other})" if other.is_dir() else ""
         raise NotFound(
@@ -113,6 +109,12 @@ def _choose(arguments: argparse.Namespace, only_goodput: bool) -> Source:
     check_open(root)
     if moved := told_of(root):
         print(f"runwatch: {shown(moved)}", file=sys.stderr)
+    if (serving := _serving(root)) is not None:
+        remote = RemoteSource(serving.http, token_for(serving.http, root), raw=raw)
+        if not remote.is_away():
+            return remote
+    from runwatch.cli.local_source import LocalSource
+
     if only_goodput and is_bare(root):
         return LocalSource(root, bare=True, raw=raw)
     deadline = time.monotonic() + PATIENCE_SECONDS
@@ -139,11 +141,32 @@ def _choose(arguments: argparse.Namespace, only_goodput: bool) -> Source:
             time.sleep(0.05)
 
 
+def _serving(root: Path, locks: Path = Path("/proc/locks")) -> Listening | None:
+    """The head that has the store of this directory open now, as the kernel says.
+
+    Its note alone does not say so: a head that was killed leaves it behind.  Where the kernel does
+    not say it, trying to open the store does, which takes longer.
+    """
+    note = read_address(root)
+    if note is None or not note.http:
+        return None
+    try:
+        inode = os.stat(root / "store" / "lock").st_ino
+        held = locks.read_text().splitlines()
+    except OSError:
+        return None
+    # 1: FLOCK  ADVISORY  WRITE 4711 fe:00:5604869 0 EOF
+    wanted = ("FLOCK", str(note.pid), str(inode))
+    fields = (line.split() for line in held)
+    found = ((f[1], f[4], f[5].rpartition(":")[2]) for f in fields if len(f) > 5)
+    return note if wanted in found else None
+
+
 def _stale(root: Path, note: Listening, why: str, busy: StoreBusy) -> str:
     """A head that was killed leaves its address file behind."""
-    from runwatch.cli.pictures import tables
+    from runwatch.cli.pictures import moments
 
-    when = f" since {tables.time(note.since_ns)}" if note.since_ns else ""
+    when = f" since {moments.time(note.since_ns)}" if note.since_ns else ""
     where = f" on {note.host}" if note.host else ""
     return shown(
         f"runwatch: no answer from the head of {root}: {ADDRESS_FILE} says that process {note.pid}"
@@ -185,11 +208,12 @@ def _query(path: str, parameters: Mapping[str, Any]) -> str:
     return f"/api/v1{quote(path)}" + (f"?{urlencode(present, doseq=True)}" if present else "")
 
 
-def _refused(status: int, body: bytes) -> RunwatchError:
+def refused(status: int, body: bytes) -> RunwatchError:
     try:
         message = str(json.loads(body)["error"]["message"])
     except (ValueError, KeyError, TypeError):
         message = f"the head answered {status}"
+    message = message.replace("/api/v1/profiles lists all", "`runwatch profiles` lists all")
     if status == 401:
         return UsageError(f"{message} (set RUNWATCH_TOKEN or RUNWATCH_TOKEN_FILE)")
     return NotFound(message) if status in (404, 409) else UsageError(message)
@@ -202,28 +226,97 @@ def _answer(chunks: Iterator[bytes], raw: bool) -> Any:
     return answer if raw else shown_all(answer)
 
 
-class _Asking:
+class Listed(NamedTuple):
+    """How the things of one kind are called."""
+
+    word: str
+    fields: tuple[str, ...]
+    """What a person may call one by."""
+    command: str
+    all: Mapping[str, Any] = {}
+    """Parameters of the list, so that it holds all of them."""
+
+
+LISTS: Final = {
+    "runs": Listed("run", ("name", "run"), "runwatch runs", {"limit": 10_000}),
+    "sessions": Listed("session", ("name", "id"), "runwatch session list"),
+    "deleted": Listed("deleted run", ("name", "run"), "runwatch restore"),
+    "tokens": Listed("token", ("id",), "runwatch token list"),
+    "shares": Listed("link", ("id",), "runwatch share --list"),
+}
+"""By their path, and by the field of its answer."""
+
+
+class Named(NamedTuple):
+    """What a question names."""
+
+    list: str
+    name: str
+
+
+def named(path: str, given: Mapping[str, Any]) -> Named | None:
+    _, first, *rest = path.split("/")
+    if rest and first in LISTS:
+        return Named(first, rest[0])
+    run = rest[0] if rest and first == "profiles" else given.get("run")
+    return Named("runs", run) if isinstance(run, str) else None
+
+
+class Asking:
     """The part that both sources share: parameters in, JSON out."""
 
+    name: str
     _raw: bool
 
     def get(self, path: str, **parameters: Any) -> Any:
-        return _answer(self.stream(path, **parameters), self._raw)
+        return self._answered(self.stream(path, **parameters))
 
     def stream(self, path: str, **parameters: Any) -> Iterator[bytes]:
-        return self._ask(_query(path, parameters), None)
+        return self._found(self._ask(_query(path, parameters), None), named(path, parameters))
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        return _answer(self._ask(_query(path, {}), json.dumps(body).encode()), self._raw)
+        chunks = self._ask(_query(path, {}), json.dumps(body).encode())
+        return self._answered(self._found(chunks, named(path, body)))
 
     def delete(self, path: str, **parameters: Any) -> Any:
-        return _answer(self._ask(_query(path, parameters), None, "DELETE"), self._raw)
+        chunks = self._ask(_query(path, parameters), None, "DELETE")
+        return self._answered(self._found(chunks, named(path, parameters)))
+
+    def _answered(self, chunks: Iterator[bytes]) -> Any:
+        with progress(f"asking {self.name}"):
+            return _answer(chunks, self._raw)
+
+    def _found(self, chunks: Iterator[bytes], asked: Named | None) -> Iterator[bytes]:
+        try:
+            yield from chunks
+        except NotFound as error:
+            if asked is None or (why := self._missing(asked)) is None:
+                raise
+            raise NotFound(why) from error
+
+    def _missing(self, asked: Named) -> str | None:
+        """What to say if there is nothing of this name; None if something else was not found."""
+        about = LISTS[asked.list]
+        try:
+            answer = _answer(self._ask(_query(f"/{asked.list}", about.all), None), self._raw)
+        except RunwatchError:  # who may ask for one run need not be allowed to list all
+            return None
+        names = {str(each[field]) for each in answer[asked.list] for field in about.fields}
+        if asked.name in names:
+            return None
+        from runwatch.cli.guesses import meant
+
+        guess = meant(asked.name, names)
+        return (
+            f"there is no {about.word} {asked.name[:80]!r} in {self.name}{guess or ';'} "
+            f"`{about.command}` lists all"
+        )
 
     def _ask(self, target: str, body: bytes | None, method: str = "") -> Iterator[bytes]:
         raise NotImplementedError
 
 
-class RemoteSource(_Asking):
+class RemoteSource(Asking):
     def __init__(self, address: str, token: str, *, raw: bool = False) -> None:
         self.name = address
         self._raw = raw
@@ -254,7 +347,7 @@ class RemoteSource(_Asking):
                 while chunk := answer.read(CHUNK):
                     yield chunk
         except urllib.error.HTTPError as error:
-            raise _refused(error.code, error.read()) from error
+            raise refused(error.code, error.read()) from error
         except (urllib.error.URLError, OSError, HTTPException) as error:
             if isinstance(error, HTTPException) and self._is_beside():
                 yield from self._ask(target, body, method)
@@ -284,69 +377,3 @@ class RemoteSource(_Asking):
 
     def close(self) -> None:
         return None
-
-
-class LocalSource(_Asking):
-    """Opens the directory's store in this process and reads its journals up to now.
-
-    `bare`: nothing is stored; only goodput can be asked for.
-    """
-
-    def __init__(
-        self, root: Path, *, in_memory: bool = False, bare: bool = False, raw: bool = False
-    ) -> None:
-        from runwatch.head.main import LocalHead
-
-        self.name = str(root)
-        self._raw = raw
-        self._lasts = os.access(root, os.W_OK) and not (in_memory or bare)
-        self._head = LocalHead(root, in_memory=in_memory, bare=bare)
-        self._head.ingest.keeps_house = False
-        self._loop = asyncio.new_event_loop()
-        self._exchange: Exchange | None = None
-        self._follows = False
-        self.refresh()
-
-    def follow(self) -> None:
-        self._follows = True
-        self._head.ingest.keeps_house = True
-        self._head.tail.start()
-
-    def refresh(self) -> None:
-        if self._follows:
-            return
-        from runwatch.head.local import HURRY_BYTES
-
-        with progress(f"reading journals in {self.name}", "rounds") as step:
-            # A busy run always has something new, so small rounds are counted.
-            small = 0
-            while small < SMALL_ROUNDS and (read := self._head.tail.round()):
-                small += read < HURRY_BYTES
-                step(1)
-
-    def _ask(self, target: str, body: bytes | None, method: str = "") -> Iterator[bytes]:
-        self._exchange = answer = Exchange(self._head.app, self._loop, target, body, method)
-        if answer.status >= 400:
-            raise _refused(answer.status, b"".join(answer.body()))
-        yield from answer.body()
-
-    def take(self, root: Path) -> None:
-        """Store what the journals of another directory hold."""
-        if not self._lasts:
-            raise StoreBusy(f"cannot store into {self.name}: it is in use, or not writable")
-        from runwatch.head.local import LocalTail
-
-        tail = LocalTail(root, self._head.ingest)
-        try:
-            while tail.round():
-                pass
-        finally:
-            tail.close()
-
-    def close(self) -> None:
-        if self._exchange is not None:
-            self._exchange.hang_up()
-        self._head.deletions.purge()
-        self._loop.run_until_complete(self._loop.shutdown_default_executor())
-        self._loop.close()
-        self._head.close()

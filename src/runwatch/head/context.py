@@ -110,7 +110,7 @@ class Context:
         return cls(
             reading,
             Live(),
-            HeadMetrics(store.health),
+            HeadMetrics(store.health, runs=board.standings),
             board,
             accounts,
             SessionRoom(Sessions(store, clock=clock), Clients(store, clock=clock), clock=clock),

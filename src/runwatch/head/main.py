@@ -200,7 +200,9 @@ class LocalHead:
         return Context(
             reading,
             self.live,
-            HeadMetrics(self.store.health, self._numbers, self.accounts.brief),
+            HeadMetrics(
+                self.store.health, self._numbers, self.accounts.brief, self.board.standings
+            ),
             self.board,
             self.accounts,
             SessionRoom(self.sessions, self.clients, folder=settings.session_dir, clock=clock),

@@ -13,13 +13,15 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import RunwatchError
 from runwatch.head.access.projects import Projects, named
 from runwatch.record import Batch, JournalId, RunId, RunScope, Series
-from runwatch.store.store import Store
+
+if TYPE_CHECKING:  # it needs numpy, which who only asks for the settings may not have
+    from runwatch.store.store import Store
 
 DAY_NS: Final = 86_400 * 10**9
 MOST_CLIENTS: Final = 20_000

@@ -5,6 +5,7 @@ are re-exported here.  An event, a command or an answer has a body, which is a J
 kind of body is one frozen dataclass, a `Message` (`message.py`), in the file of its subject:
 
     life.py       what a training process tells of itself
+    console.py    what a program said on its console, and uncaught exceptions
     losses.py     what was not recorded, or was lost
     node.py       what an agent tells of its node, processes and devices
     sessions.py   measuring sessions

@@ -7,12 +7,14 @@ from typing import Final
 
 from runwatch.record.captures import CaptureRequested, ProfileDeleted, ProfileEvent
 from runwatch.record.commands import CommandResult, Ping, ProfileCommand, StacksWanted
+from runwatch.record.console import Console, ExceptionTold
 from runwatch.record.life import (
     ClockJump,
     Config,
     Elapsed,
     Fork,
     GoodputEntry,
+    Joined,
     JournalLoss,
     LogText,
     RunEnd,
@@ -55,7 +57,7 @@ EVENTS: Final[tuple[type[Message], ...]] = (
     Stacks, Incident, SessionStart, SessionStop, SessionResume, SessionClock,
     CaptureRequested, CommandResult, AgentStart, AgentEnd, GuestConnect, CollectorFailed,
     CollectorStuck, CollectorResumed, DeviceOwner, DeviceAdded, DeviceLost, DeviceUnreadable,
-    DeviceLimited, GpuXid,
+    DeviceLimited, GpuXid, Console, ExceptionTold, Joined,
 )  # fmt: skip
 BY_KIND: Final[Mapping[str, type[Message]]] = {message.KIND: message for message in EVENTS}
 COMMANDS: Final[tuple[type[Message], ...]] = (Ping, StacksWanted, ProfileCommand)

@@ -8,10 +8,11 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from operator import methodcaller
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from runwatch.record import RunId
+from runwatch.sdk import auto as automatic
 from runwatch.sdk import launch
 from runwatch.sdk.guard import attempt, front, guarded, tally, text_of
 from runwatch.sdk.identity import Identity, identify, slug
@@ -24,6 +25,7 @@ from runwatch.sdk.values.numbers import step_number
 from runwatch.sdk.values.plain import config_values
 
 if TYPE_CHECKING:  # a training process does not load the views
+    from runwatch.sdk.wandb_like.start import Asked
     from runwatch.views.goodput.classes import Kind
 
 T = TypeVar("T")
@@ -57,18 +59,31 @@ def init(
     record_on_all_hosts: bool = False,
     total_steps: int | None = None,
     dir: str | os.PathLike[str] | None = None,
+    auto: bool = False,
+    console: bool | None = None,
+    **others: Any,
 ) -> Run:
     """Begin this process's part in the run called `name`; every rank calls it.
 
     A name used before is the same run and a new attempt.  `config` is a dict, a dataclass or a
     namespace.  Only rank 0 records the values of `log`, unless `record_on_all_hosts`.  With
     `total_steps`, a process that ends before its last step is known to be incomplete.  Records go
-    to `dir`, else $RUNWATCH_DIR, else ~/.runwatch.  Never raises and never waits.
+    to `dir`, else $RUNWATCH_DIR, else ~/.runwatch.  With `auto`, hooks record what the frameworks
+    do: steps, waits for data, metrics, phases.  With `console` (or RUNWATCH_CONSOLE=1), what the
+    program prints is recorded too.  Never raises and never waits.
+
+    wandb's arguments are understood too (`sdk/wandb_like/start.py`): `project` is the group.
     """
-    called = _script() if name is None else name
+    if auto:
+        automatic.begin(stays=False)
+    given = {"name": name, "group": group, "config": config, "id": id, "dir": dir}
+    asked = _asked_as_wandb(given, others, sys._getframe(1))
+    if asked is not None:
+        name, group, id, config, dir = asked.name, asked.group, asked.id, asked.config, None
+    kind: type[Run] = Run if asked is None else asked.kind
 
     def make(identity: Identity) -> Run:
-        return Run(
+        return kind(
             identity,
             group=group,
             record_on_all_hosts=record_on_all_hosts,
@@ -76,11 +91,43 @@ def init(
             directory=dir,
         )
 
-    identified = attempt("identify the run", None, lambda: identify(called, run_id=id))
-    identity = identified or Identity(slug(text_of(called)), "run", 0, 0, 1, "", "NONE")
+    identified = attempt("identify the run", None, lambda: identify(name, run_id=id))
+    identity = identified or Identity(slug(text_of(name)), "run", 0, 0, 1, "", "NONE")
     nothing: dict[str, Any] = {}
     values = attempt("read the config", nothing, lambda: config_values(config))
-    return begin(identity, make, values, Run)
+    if asked is None:
+        run = begin(identity, make, values, Run)
+    else:
+        run = begin(asked.numbered(identity, current_run()), make, values, kind)
+        asked.tell(run)
+    _listen(run, console)
+    return run
+
+
+@guarded("listen to the console")
+def _listen(run: Run, console: bool | None) -> None:
+    if console or os.environ.get("RUNWATCH_CONSOLE"):
+        from runwatch.sdk.console import wrapping  # most programs do not want it
+
+        wrapping.listen(run, console)
+
+
+def _asked_as_wandb(
+    given: Mapping[str, Any], others: Mapping[str, Any], caller: FrameType
+) -> Asked | None:
+    """What `init` asks for in wandb's words; None if it does not use them."""
+    known = caller.f_globals.get("wandb") or caller.f_locals.get("wandb")
+    by_name = known is not None and known is sys.modules.get("runwatch")  # import … as wandb
+    if not others and not by_name:
+        return None
+
+    def read() -> Asked | None:
+        from runwatch.sdk.wandb_like import start
+
+        start.ignore(others)
+        return start.asked(given, others) if by_name or start.is_wandbs(others) else None
+
+    return attempt("read wandb's arguments", None, read)
 
 
 def begin(
@@ -237,16 +284,16 @@ def _run_or_warn() -> Run | None:
     return run
 
 
-def finish(status: str | None = None, reason: str | None = None) -> None:
+def finish(
+    status: str | None = None,
+    reason: str | None = None,
+    exit_code: int | None = None,
+    quiet: bool | None = None,
+) -> None:
     """`Run.finish` of the current run; does nothing without one."""
     run = current_run()
     if run is not None:
-        run.finish(status, reason)
-
-
-def _script() -> str:
-    script = os.path.basename(sys.argv[0]) if sys.argv else ""
-    return os.path.splitext(text_of(script))[0].lstrip("-") or "run"
+        run.finish(status, reason, exit_code)
 
 
 def _after_fork() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from runwatch.cli import local_source
 from runwatch.cli.__main__ import main
 
 TRACES = Path(__file__).parents[2] / "fixtures" / "profiles"
@@ -85,6 +86,15 @@ def test_deleting(
 def test_nothing_opens_without_a_server(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(root, "open") == 2
     assert "runwatch ui" in capsys.readouterr().err
+
+
+def test_the_links_of_a_profile(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    served = property(lambda _: "http://head:8090", lambda _, name: None)
+    monkeypatch.setattr(local_source.LocalSource, "name", served, raising=False)
+    assert run(root, "open", "llama") == 0
+    assert "s1: http://head:8090/viewers/xprof/" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

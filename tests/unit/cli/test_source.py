@@ -56,6 +56,3 @@ def test_settings_are_readable_on_a_narrow_terminal(
     assert "head.bind = 127.0.0.1\n" in narrow
     assert "    address to listen on [RUNWATCH_BIND]" in narrow
     assert "(from environment RUNWATCH_DIR)" in " ".join(narrow.split())
-    monkeypatch.setenv("COLUMNS", "160")
-    assert main(["config", "head"]) == 0
-    assert "what it does" in capsys.readouterr().out

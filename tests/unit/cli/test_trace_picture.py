@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from runwatch.cli.pictures.traces import bar, duration, show_summary, size
+from runwatch.cli.pictures.moments import fine_duration, size
+from runwatch.cli.pictures.traces import bar, show_summary
 from runwatch.traces.summary import Split, combine, summarise
 
 TRACES = Path(__file__).parents[2] / "fixtures" / "traces"
@@ -45,7 +46,7 @@ def test_a_bar_is_as_wide_as_it_should_be(parts: tuple[int, int, int, int]) -> N
 
 
 def test_times_and_sizes() -> None:
-    assert [duration(ns) for ns in (7, 1500, 25_000_000, 3_000_000_000)] == [
+    assert [fine_duration(ns) for ns in (7, 1500, 25_000_000, 3_000_000_000)] == [
         "7 ns",
         "1.50 µs",
         "25.0 ms",

@@ -20,17 +20,14 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
 from runwatch.cli import source
+from runwatch.cli.checks import check_ranks
 from runwatch.cli.commands.profiles import addresses, with_summary
 from runwatch.cli.pictures import tables
-from runwatch.cli.pictures.progress import progress
-from runwatch.cli.pictures.traces import duration, show_summary, size
+from runwatch.cli.pictures.moments import fine_duration, size
+from runwatch.cli.pictures.progress import no_progress, progress
 from runwatch.errors import NotFound, UsageError
 from runwatch.record.capture_limits import DEFAULT_MS, PROFILER_PORTS
-from runwatch.traces.summary import SessionSummary
 
 POLL_SECONDS: Final = 0.2
 FILES_SECONDS: Final = 30.0
@@ -66,13 +63,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    body = _body(arguments)
+    wanted = _body(arguments)
     with source.open_source(arguments) as head:
         head.follow()
-        base = f"/runs/{arguments.captured}" if arguments.captured else ""
+        base = ""
+        if arguments.captured:
+            chosen = head.get(f"/runs/{arguments.captured}")
+            check_ranks(head, chosen, wanted.get("ranks", ()))
+            base = f"/runs/{chosen['run']}"
         if arguments.preflight:
-            return _preflight(head, base, body, arguments)
-        return _capture(head, base, body, arguments)
+            return _preflight(head, base, wanted, arguments)
+        return _capture(head, base, wanted, arguments)
 
 
 def _body(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -164,11 +165,18 @@ def _capture(
 
 def _followed(head: source.Source, path: str, answer: dict[str, Any]) -> dict[str, Any]:
     """Poll until the API says that no process is still being captured."""
+    if not sys.stderr.isatty():
+        while answer["state"] in ("asked", "running"):
+            time.sleep(POLL_SECONDS)
+            answer = head.get(path)
+        return answer
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     bar = Progress(*columns, console=Console(file=sys.stderr), transient=True)
-    bar.disable = not sys.stderr.isatty()
     length = (answer["duration_ms"] or DEFAULT_MS) / 1e3
-    with bar:
+    with no_progress(), bar:
         task = bar.add_task("waiting for the start", total=length)
         while answer["state"] in ("asked", "running"):
             gone = time.time() - answer["start_ns"] / 1e9
@@ -209,11 +217,13 @@ def _print(answer: Mapping[str, Any]) -> None:
 def _after(start_ns: int, first_ns: int) -> str:
     if not start_ns:
         return ""
-    return tables.time(start_ns) if start_ns == first_ns else f"+{duration(start_ns - first_ns)}"
+    return (
+        tables.time(start_ns) if start_ns == first_ns else f"+{fine_duration(start_ns - first_ns)}"
+    )
 
 
 def _length(each: Mapping[str, Any]) -> str:
-    return duration(each["end_ns"] - each["start_ns"]) if each["end_ns"] else ""
+    return fine_duration(each["end_ns"] - each["start_ns"]) if each["end_ns"] else ""
 
 
 # ── the summary ───────────────────────────────────────────────────────────────────────────────
@@ -240,6 +250,9 @@ def _profiles(head: source.Source, answer: Mapping[str, Any]) -> list[dict[str, 
 
 
 def _print_profile(head: source.Source, profile: Mapping[str, Any]) -> None:
+    from runwatch.cli.pictures.traces import show_summary
+    from runwatch.traces.summary import SessionSummary
+
     out = tables.console()
     try:
         detail = with_summary(head, [profile["run"], profile["session"]])

@@ -1,87 +1,108 @@
 """Show every setting: its value, where it came from, and what it does.
 
-The last of these that names a setting wins: its default, config.toml in the Runwatch directory, the
-environment, a command's flags.
+The sections agent, head and store are settings: the last of these that names one wins: its default,
+config.toml in the Runwatch directory, the environment, a command's flags.  The section program is
+what programs read from the environment.
 
 example:
   runwatch config
+  runwatch config program
   runwatch config head --json
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
+import textwrap
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any, Final
 
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.text import Text
-
 from runwatch.agent.settings import AgentSettings
 from runwatch.cli.pictures import tables
+from runwatch.cli.pictures.paint import Paint
+from runwatch.cli.variables import PROGRAM
 from runwatch.head.settings import HeadSettings
 from runwatch.settings import load, runwatch_dir
 from runwatch.store.engines import StoreSettings
+from runwatch.terminal import shown
 
-WIDE: Final = 120
-SECTIONS: dict[str, type[Any]] = {
+SETTINGS: Final[Mapping[str, type[Any]]] = {
     "agent": AgentSettings,
     "head": HeadSettings,
     "store": StoreSettings,
 }
+SECTIONS: Final = ("program", *SETTINGS)
+WIDEST: Final = 100
+_NARROWEST: Final = 40
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("section", nargs="?", choices=sorted(SECTIONS), help="only this section")
+    parser.add_argument("section", nargs="?", choices=SECTIONS, help="only this section")
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    chosen = {k: v for k, v in SECTIONS.items() if arguments.section in (None, k)}
-    answer = {name: _rows(name, kind) for name, kind in chosen.items()}
+    chosen = [name for name in SECTIONS if arguments.section in (None, name)]
+    answer = {name: rows(name) for name in chosen}
     if arguments.json:
         tables.print_json(answer)
         return 0
-    out = tables.console()
-    out.print(f"settings file: {runwatch_dir() / 'config.toml'}", highlight=False)
-    for name, rows in answer.items():
-        out.print()
-        out.print(_table(name, rows) if out.width >= WIDE else _list(name, rows))
+    width = max(_NARROWEST, min(WIDEST, shutil.get_terminal_size().columns))
+    paint = Paint.of_stdout()
+    print(f"settings file: {shown(str(runwatch_dir() / 'config.toml'))}")
+    for name, listed in answer.items():
+        print()
+        for row in listed:
+            for line in _lines(name, row, width, paint):
+                print(line)
     return 0
 
 
-def _table(section: str, rows: list[dict[str, Any]]) -> RenderableType:
-    shown = tables.table("setting", "value", "from", "what it does", fold="what it does")
-    for row in rows:
-        shown.add_row(f"{section}.{row['name']}", str(row["value"]), row["from"], Text(_help(row)))
-    return shown
+def _lines(section: str, row: Mapping[str, Any], width: int, paint: Paint) -> Iterator[str]:
+    """The value, then the explanation.  Names and paths are never broken: people copy them."""
+    name = row["name"] if section == "program" else f"{section}.{row['name']}"
+    origin = "" if row["from"] == "default" else f"  (from {shown(row['from'])})"
+    value = shown(str(row["value"]))
+    yield f"{paint(name, '1')} {f'= {value}' if value else 'is not set'}{origin}"
+    variable = row["environment"]
+    words = row["help"] if section == "program" or not variable else f"{row['help']} [{variable}]"
+    for line in textwrap.wrap(words, width - 4, break_long_words=False, break_on_hyphens=False):
+        yield f"    {paint(line, '2')}"
 
 
-def _list(section: str, rows: list[dict[str, Any]]) -> RenderableType:
-    """For narrow terminals: the explanation is on a line of its own."""
-    shown: list[RenderableType] = []
-    for row in rows:
-        origin = "" if row["from"] == "default" else f"  (from {row['from']})"
-        value = Text.assemble((f"{section}.{row['name']}", "bold"), f" = {row['value']}{origin}")
-        shown += [value, Padding(Text(_help(row), style="dim"), (0, 0, 0, 4))]
-    return Group(*shown)
+def rows(section: str) -> list[dict[str, Any]]:
+    return _variables() if section == "program" else _settings(section, SETTINGS[section])
 
 
-def _help(row: dict[str, Any]) -> str:
-    return f"{row['help']} [{row['environment']}]" if row["environment"] else str(row["help"])
+def _variables(environment: Mapping[str, str] = os.environ) -> list[dict[str, Any]]:
+    listed = []
+    for name, default, help, secret in PROGRAM:
+        value = environment.get(name, "")
+        listed.append(
+            {
+                "name": name,
+                "value": ("(set)" if secret else value) if value else default,
+                "from": f"environment {name}" if value else "default",
+                "environment": name,
+                "help": help,
+            }
+        )
+    return listed
 
 
-def _rows(section: str, kind: type[Any]) -> list[dict[str, Any]]:
+def _settings(section: str, kind: type[Any]) -> list[dict[str, Any]]:
     loaded = load(kind, section=section)
-    rows = []
+    listed = []
     for item in fields(kind):
         value = getattr(loaded.values, item.name)
         if item.name == "dir" and value is None:
             value = runwatch_dir()
         if item.metadata.get("secret") and value:
             value = "(set)"
-        rows.append(
+        listed.append(
             {
                 "name": item.name,
                 "value": value if isinstance(value, int | float | bool) else str(value or ""),
@@ -90,4 +111,4 @@ def _rows(section: str, kind: type[Any]) -> list[dict[str, Any]]:
                 "help": item.metadata.get("help", ""),
             }
         )
-    return rows
+    return listed

@@ -15,17 +15,16 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from typing import Any, Final
-
-from rich.console import Console, RenderableType
-from rich.live import Live
-from rich.text import Text
+from typing import TYPE_CHECKING, Any, Final
 
 from runwatch.cli import source
-from runwatch.cli.pictures import devices as device_picture
 from runwatch.cli.pictures import tables
+from runwatch.cli.pictures.progress import no_progress
 from runwatch.errors import HeadUnreachable
 from runwatch.views.devices import ORDERS
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
 
 REFRESH_SECONDS: Final = 1.0
 _AROUND: Final = 6
@@ -75,6 +74,8 @@ def _metrics(head: source.Source, arguments: argparse.Namespace) -> int:
     if arguments.json:
         tables.print_json(answer)
         return 0
+    from rich.text import Text
+
     shown = tables.table("metric", "unit", "called", "what it means", fold="what it means")
     for metric in answer["metrics"]:
         shown.add_row(metric["name"], metric["unit"], metric["words"], Text(metric["meaning"]))
@@ -83,9 +84,14 @@ def _metrics(head: source.Source, arguments: argparse.Namespace) -> int:
 
 
 def _watch(head: source.Source, arguments: argparse.Namespace, out: Console) -> int:
+    from rich.live import Live
+
+    from runwatch.cli.pictures.devices import unreachable
+
     picture = _picture(head, arguments, out)
+    shown = Live(picture, console=out, auto_refresh=False, vertical_overflow="crop")
     try:
-        with Live(picture, console=out, auto_refresh=False, vertical_overflow="crop") as live:
+        with no_progress(), shown as live:
             while True:
                 time.sleep(REFRESH_SECONDS)
                 try:
@@ -93,19 +99,23 @@ def _watch(head: source.Source, arguments: argparse.Namespace, out: Console) -> 
                     picture = _picture(head, arguments, out)
                     live.update(picture, refresh=True)
                 except HeadUnreachable as error:  # a head that is restarted comes back
-                    live.update(device_picture.unreachable(picture, str(error)), refresh=True)
+                    live.update(unreachable(picture, str(error)), refresh=True)
     except KeyboardInterrupt:
         return 0
 
 
 def _picture(head: source.Source, arguments: argparse.Namespace, out: Console) -> RenderableType:
+    from rich.text import Text
+
+    from runwatch.cli.pictures.devices import devices
+
     limit = arguments.limit
     if limit is None and out.is_terminal:
         limit = max(3, out.height - _AROUND)
     answer = _ask(head, arguments, limit)
     if not answer["totals"]["devices"]:
         return Text(_nothing(head, arguments))
-    return device_picture.devices(answer, out.width)
+    return devices(answer, out.width)
 
 
 def _ask(head: source.Source, arguments: argparse.Namespace, limit: int | None) -> Any:

@@ -27,20 +27,17 @@ import time
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
-
-from rich.console import Group, RenderableType
-from rich.live import Live
-from rich.text import Text
+from typing import TYPE_CHECKING, Any, Final
 
 from runwatch.cli import source
-from runwatch.cli.pictures import goodput as goodput_picture
-from runwatch.cli.pictures import rollup as rollup_picture
 from runwatch.cli.pictures import tables
-from runwatch.cli.pictures.progress import progress
+from runwatch.cli.pictures.progress import no_progress, progress
 from runwatch.errors import UsageError
 from runwatch.head.settings import HeadSettings
 from runwatch.settings import load, runwatch_dir
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 REFRESH_SECONDS: Final = 1.0
 CLOUD_LOGGING: Final = "cloud-logging"
@@ -114,7 +111,9 @@ def run(arguments: argparse.Namespace) -> int:
         if not (live and arguments.watch and sys.stdout.isatty()):
             out.print(picture)
             return 0
-        with Live(picture, console=out, auto_refresh=False) as shown:
+        from rich.live import Live
+
+        with no_progress(), Live(picture, console=out, auto_refresh=False) as shown:
             while live:
                 time.sleep(REFRESH_SECONDS)
                 head.refresh()
@@ -129,7 +128,9 @@ def _explain(head: source.Source, arguments: argparse.Namespace) -> None:
     if arguments.json:
         tables.print_json(answer)
     else:
-        tables.console().print(goodput_picture.explained(answer))
+        from runwatch.cli.pictures.goodput import explained
+
+        tables.console().print(explained(answer))
 
 
 def _bounds(run: dict[str, Any]) -> tuple[int, int]:
@@ -141,6 +142,11 @@ def _bounds(run: dict[str, Any]) -> tuple[int, int]:
 def _picture(
     head: source.Source, arguments: argparse.Namespace, width: int
 ) -> tuple[RenderableType, bool]:
+    from rich.console import Group
+    from rich.text import Text
+
+    from runwatch.cli.pictures import goodput as goodput_picture
+
     run = head.get(f"/runs/{arguments.run_name}")
     bar = min(width, goodput_picture.WIDEST)
     answer = _ask(head, arguments, run, buckets=max(arguments.buckets or 0, bar))
@@ -209,8 +215,10 @@ def _several(arguments: argparse.Namespace) -> int:
     if arguments.json:
         tables.print_json(answer)
         return 0
+    from runwatch.cli.pictures.rollup import together
+
     out = tables.console()
-    out.print(rollup_picture.together(answer, _whose(arguments), out.width, arguments.by))
+    out.print(together(answer, _whose(arguments), out.width, arguments.by))
     return 0
 
 

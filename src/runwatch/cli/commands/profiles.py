@@ -23,10 +23,8 @@ from runwatch.cli import source
 from runwatch.cli.output import check_output, write_file
 from runwatch.cli.pictures import tables
 from runwatch.cli.pictures.progress import progress
-from runwatch.cli.pictures.traces import show_summary
 from runwatch.errors import NotFound, RunwatchError, UsageError
 from runwatch.record.captures import checked_name
-from runwatch.traces.summary import SessionSummary
 
 VERBS: Final = {
     "list": (0, 1), "show": (2, 2), "open": (0, 2), "export": (3, 3), "delete": (2, 2)
@@ -89,7 +87,7 @@ def _list(head: source.Source, words: list[str], arguments: argparse.Namespace) 
 def print_profiles(profiles: list[dict[str, Any]]) -> None:
     shown = tables.table(
         "run", "profile", "when", "hosts", "ranks", "framework", "size", "steps", "state",
-        right=("ranks", "size"), fold="framework",
+        right=("ranks", "size"), fold="framework", zone_of="when",
     )  # fmt: skip
     for profile in profiles:
         shown.add_row(
@@ -107,7 +105,7 @@ def print_profiles(profiles: list[dict[str, Any]]) -> None:
     out.print(shown)
     for profile in profiles:
         if profile["why"]:
-            out.print(f"{profile['session']}: {profile['why']}", style="dim", highlight=False)
+            out.print(f"{profile['session']}: {profile['why']}", style="dim", soft_wrap=True)
 
 
 _STATES: Final = {"done": "completed", "partial": "partial"}
@@ -171,6 +169,9 @@ def with_summary(head: source.Source, words: list[str]) -> dict[str, Any]:
 
 
 def _print_summary(summary: dict[str, Any]) -> None:
+    from runwatch.cli.pictures.traces import show_summary
+    from runwatch.traces.summary import SessionSummary
+
     show_summary(SessionSummary.from_json(summary), tables.console())
 
 
@@ -187,9 +188,9 @@ def _open(head: source.Source, words: list[str], arguments: argparse.Namespace) 
         tables.print_json(links)
         return 0
     print(f"all: {_link(head, 'viewers/')}")
-    for profile, addresses in links.items():
-        for address in addresses:
-            print(f"{profile}: {address}")
+    for session, found in links.items():
+        for link in found:
+            print(f"{session}: {link}")
     return 0
 
 

@@ -16,7 +16,7 @@ from runwatch.cli.pictures import tables
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     source.arguments(parser)
-    states = ("running", "completed", "failed", "killed", "lost")
+    states = ("running", "stalled", "completed", "failed", "killed", "lost")
     parser.add_argument("--state", choices=states, help="only runs in this state")
     parser.add_argument("--group", help="only runs of this group")
     parser.add_argument(
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
         tables.print_json(answer)
         return 0
     if not answer["runs"]:
-        print(f"no runs in {head.name} yet")
+        print(_nothing(arguments, head.name))
         return 0
     print_runs(answer["runs"])
     if answer["total"] > len(answer["runs"]):
@@ -42,10 +42,16 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _nothing(arguments: argparse.Namespace, place: str) -> str:
+    which = f" that are {arguments.state}" if arguments.state else ""
+    which += f" of group {arguments.group!r}" if arguments.group else ""
+    return f"no runs{which} in {place}" if which else f"no runs in {place} yet"
+
+
 def print_runs(runs: list[dict[str, Any]]) -> None:
     shown = tables.table(
         "run", "state", "attempts", "step", "latest", "started", "took",
-        right=("attempts", "step", "took"),
+        right=("attempts", "step", "took"), zone_of="started",
     )  # fmt: skip
     for run in runs:
         headline = run["headline"]
@@ -63,5 +69,7 @@ def print_runs(runs: list[dict[str, Any]]) -> None:
     out = tables.console()
     out.print(shown)
     for run in runs:
+        for warning in run.get("warnings", ()):  # an older head sends none
+            out.print(f"{run['name']}: {warning['text']}", style="yellow", highlight=False)
         if run["reason"]:
-            out.print(f"{run['name']}: {run['reason']}", style="dim", highlight=False)
+            out.print(f"{run['name']}: {run['reason']}", style="dim", soft_wrap=True)

@@ -21,12 +21,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from runwatch.cli import session_import, source
+from runwatch.cli import source
 from runwatch.cli.output import check_export, check_output, export, write_file
 from runwatch.cli.pictures import tables
 from runwatch.errors import UsageError
-from runwatch.exports.figure import check_drawing, draw
-from runwatch.exports.recorded import figures, load, summary
 from runwatch.views.sessions import check_name
 
 
@@ -43,7 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     ):
         command = verbs.add_parser(verb, help=help, description=help)
         if verb == "import":
-            session_import.arguments(command)
+            _import_arguments(command)
             continue
         if verb == "start":
             command.add_argument(
@@ -58,6 +56,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         else:
             command.add_argument("--json", action="store_true", help="print the answer as JSON")
         source.arguments(command)
+
+
+def _import_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "path", type=Path, metavar="FILE|DIR",
+        help="a .pkl file of gswarm 0.4, or a folder of them: ~/.cache/gswarm/metrics",
+    )  # fmt: skip
+    parser.add_argument(
+        "--remove", action="store_true", help="remove the files once their samples are stored"
+    )
+    parser.add_argument("--dir", type=Path, help="a Runwatch directory (default $RUNWATCH_DIR)")
+    parser.add_argument("--head", help="send them to this head instead: http://host:8090")
+    parser.add_argument(
+        "--json", action="store_true", help="print a report of what was stored, as JSON"
+    )
 
 
 def _export_arguments(parser: argparse.ArgumentParser) -> None:
@@ -89,7 +102,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.verb == "stat":
         return _stat(arguments)
     if arguments.verb == "import":
-        return session_import.run(arguments)
+        from runwatch.cli.session_import import run as imported
+
+        return imported(arguments)
     with source.open_source(arguments) as head:
         if arguments.verb == "list":
             return _list(head, arguments)
@@ -125,7 +140,14 @@ def _list(head: source.Source, arguments: argparse.Namespace) -> int:
 
 def print_sessions(sessions: list[dict[str, Any]]) -> None:
     shown = tables.table(
-        "session", "id", "state", "started", "took", "frames", right=("took", "frames")
+        "session",
+        "id",
+        "state",
+        "started",
+        "took",
+        "frames",
+        right=("took", "frames"),
+        zone_of="started",
     )
     for session in sessions:
         spans = [(s["start_ns"], s["end_ns"]) for s in session["stretches"]]
@@ -157,6 +179,8 @@ def _stat(arguments: argparse.Namespace) -> int:
     if (data is None) == (arguments.name is None):
         raise UsageError("name either a session or a file (--data FILE)")
     if arguments.plot is not None:
+        from runwatch.exports.figure import check_drawing
+
         check_drawing(arguments.plot)
         check_output(arguments.plot, force=arguments.force)
     if data is not None:
@@ -169,12 +193,16 @@ def _stat(arguments: argparse.Namespace) -> int:
 
 
 def _print_figures(data: Path, arguments: argparse.Namespace) -> int:
+    from runwatch.exports.recorded import figures, load, summary
+
     recorded = load(data)
     if arguments.json:
         tables.print_json(figures(recorded))
     else:
         print(summary(recorded))
     if arguments.plot is not None:
+        from runwatch.exports.figure import draw
+
         drawn = draw(recorded, arguments.plot)
         print(f"Wrote {drawn}", file=sys.stderr if arguments.json else sys.stdout)
     return 0

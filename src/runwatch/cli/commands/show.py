@@ -10,18 +10,20 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from typing import Any, Final
-
-from rich.console import Group, RenderableType
-from rich.live import Live
-from rich.text import Text
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from runwatch.cli import source
+from runwatch.cli.checks import check_metrics, check_ranks
 from runwatch.cli.pictures import tables
-from runwatch.cli.pictures.chart import draw
-from runwatch.errors import NotFound
+from runwatch.cli.pictures.progress import no_progress
+from runwatch.errors import UsageError
 from runwatch.record.life import ClockJump, JournalLoss, SdkWarning
 from runwatch.record.losses import JournalGap, LimitReached
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
 
 REFRESH_SECONDS: Final = 1.0
 MOST_CURVES: Final = 4
@@ -42,8 +44,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     with source.open_source(arguments) as head:
+        answer = head.get(f"/runs/{arguments.run_name}")
+        check_metrics(head, answer, arguments.metric or ())
+        check_ranks(head, answer, [] if arguments.rank is None else [arguments.rank])
         if arguments.json:
-            answer = head.get(f"/runs/{arguments.run_name}")
             answer["curves"] = _curves(head, answer, arguments, buckets=200)
             tables.print_json(answer)
             return 0
@@ -52,7 +56,9 @@ def run(arguments: argparse.Namespace) -> int:
         if not running or arguments.once or not sys.stdout.isatty():
             out.print(picture)
             return 0
-        with Live(picture, console=out, auto_refresh=False) as live:
+        from rich.live import Live
+
+        with no_progress(), Live(picture, console=out, auto_refresh=False) as live:
             while running:
                 time.sleep(REFRESH_SECONDS)
                 head.refresh()
@@ -64,6 +70,9 @@ def run(arguments: argparse.Namespace) -> int:
 def _picture(
     head: source.Source, arguments: argparse.Namespace, width: int
 ) -> tuple[RenderableType, bool]:
+    from rich.console import Group
+    from rich.text import Text
+
     run = head.get(f"/runs/{arguments.run_name}")
     key = run["run"]
     processes = head.get(f"/runs/{key}/processes")["processes"]
@@ -73,8 +82,10 @@ def _picture(
     by_metric: dict[str, list[dict[str, Any]]] = {}
     for curve in _curves(head, run, arguments, buckets=max(20, (width - 12) * 2)):
         by_metric.setdefault(curve["metric"], []).append(curve)
+    if by_metric:
+        from runwatch.cli.pictures.chart import draw
     for curves in by_metric.values():
-        axis = _axis(arguments, run)
+        axis = curves[0]["axis"]
         chart = draw(curves[:MOST_CURVES], axis, width=min(width, 110), height=14)
         parts += [Text(""), Text.from_ansi(chart)]
         if len(curves) > MOST_CURVES:
@@ -112,6 +123,8 @@ def _troubles(head: source.Source, run: str) -> list[str]:
 
 def _incidents(head: source.Source, run: str) -> list[RenderableType]:
     """The open incident, or the last one; `runwatch stacks` shows more."""
+    from rich.text import Text
+
     for incident in head.get(f"/runs/{run}/incidents")["incidents"][:1]:
         what = {"hang": "stood still", "crash": "went down"}[incident["kind"]]
         when = f"since {tables.time(incident['since_ns'])}"
@@ -127,13 +140,19 @@ def _incidents(head: source.Source, run: str) -> list[RenderableType]:
 
 
 def _headline(run: dict[str, Any]) -> Text:
+    from rich.text import Text
+
     line = Text.assemble((run["name"], "bold"), "  ", tables.state_of(run))
     attempt = f"attempt {run['attempts']}"
     step = "" if run["last_step"] is None else f"step {run['last_step']:,}"
     until = run["ended_ns"] or run["last_ns"]
-    facts = [attempt, step, f"started {tables.time(run['started_ns'])}"]
+    facts = [attempt, step, f"started {tables.time(run['started_ns'])} {tables.zone()}"]
     facts.append(tables.duration(until - run["started_ns"]))
     line.append("  " + " · ".join(fact for fact in facts if fact))
+    if run.get("stalled") and run["reason"]:
+        line.append(f"\n{run['reason']}", style="bold yellow")
+    for warning in run.get("warnings", ()):  # an older head sends none
+        line.append(f"\n{warning['text']}", style="bold yellow")
     for reason in attempt_reasons(run):
         line.append(f"\n{reason}", style="dim")
     return line
@@ -170,21 +189,25 @@ def _axis(arguments: argparse.Namespace, run: dict[str, Any]) -> str:
 def _curves(
     head: source.Source, run: dict[str, Any], arguments: argparse.Namespace, buckets: int
 ) -> list[dict[str, Any]]:
+    """Curves, each with its `axis`.  A metric that has no steps, as those of devices, is drawn over
+    time."""
     metrics = arguments.metric or ([run["headline"]["metric"]] if run["headline"] else [])
     if not metrics:
         return []
-    answer = head.get(
-        f"/runs/{run['run']}/curves",
-        metric=metrics,
-        rank=arguments.rank,
-        axis=_axis(arguments, run),
-        buckets=buckets,
-    )
-    curves: list[dict[str, Any]] = answer["curves"]
-    missing = sorted(set(metrics) - {curve["metric"] for curve in curves})
-    if missing and arguments.metric:
-        known = sorted({s["metric"] for s in head.get(f"/runs/{run['run']}/series")["series"]})
-        raise NotFound(
-            f"run {run['name']!r} has no metric {missing[0]!r}; it has {', '.join(known)}"
-        )
-    return curves
+
+    def asked(metrics: Sequence[str], axis: str) -> list[dict[str, Any]]:
+        path = f"/runs/{run['run']}/curves"
+        rank = arguments.rank
+        answer = head.get(path, metric=metrics, rank=rank, axis=axis, buckets=buckets)
+        return [{**curve, "axis": axis} for curve in answer["curves"]]
+
+    axis = _axis(arguments, run)
+    curves = asked(metrics, axis)
+    missing = [each for each in metrics if each not in {curve["metric"] for curve in curves}]
+    if axis == "time" or not missing:
+        return curves
+    over_time = asked(missing, "time")
+    if over_time and arguments.axis:
+        name = over_time[0]["metric"]
+        raise UsageError(f"{name!r} has no steps: draw it with --axis time")
+    return [*curves, *over_time]

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from runwatch.cli import source
+from runwatch.cli.checks import check_ranks
 from runwatch.cli.output import check_output, write_file
 from runwatch.cli.pictures import tables
-from runwatch.cli.pictures.stacks import print_incident, print_report, print_stacks
 from runwatch.errors import NotFound, UsageError
 from runwatch.settings import runwatch_dir
 
@@ -76,6 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
             check_output(output, force=arguments.force)
     with source.open_source(arguments) as head:
         chosen = head.get(f"/runs/{arguments.run_name}")
+        check_ranks(head, chosen, arguments.rank or ())
         if arguments.speedscope is not None or arguments.collapsed is not None:
             return _export(head, chosen["run"], arguments)
         if arguments.history:
@@ -110,10 +111,16 @@ def _now(head: source.Source, run: Mapping[str, Any], arguments: argparse.Namesp
 def _print_now(
     head: source.Source, run: Mapping[str, Any], answer: Any, arguments: argparse.Namespace
 ) -> None:
+    from rich.text import Text
+
+    from runwatch.cli.pictures.stacks import print_incident, print_stacks
+
     out = tables.console()
     if arguments.watch:
         out.clear()
-    out.print(f"[bold]{run['name']}[/]  {tables.time(answer['time_ns'])}", highlight=False)
+    out.print(
+        Text.assemble((run["name"], "bold"), f"  {tables.time(answer['time_ns'])} {tables.zone()}")
+    )
     for incident in head.get(f"/runs/{run['run']}/incidents")["incidents"][:1]:
         if incident["state"] == "open":
             print_incident(incident, out)
@@ -186,6 +193,8 @@ def _last_seen(head: source.Source, run: Mapping[str, Any], arguments: argparse.
     if arguments.json:
         tables.print_json(answer)
         return 0
+    from runwatch.cli.pictures.stacks import print_stacks
+
     out = tables.console()
     out.print(f"{run['name']} is {run['state']}; the last stacks:", highlight=False)
     print_stacks(answer, out, full=arguments.full, ranks=arguments.rank or ())
@@ -197,6 +206,8 @@ def _incident(head: source.Source, run: str, arguments: argparse.Namespace) -> i
     if arguments.json:
         tables.print_json(answer)
         return 0
+    from runwatch.cli.pictures.stacks import print_incident, print_report, print_stacks
+
     out = tables.console()
     print_incident(answer, out)
     if not arguments.full and not arguments.rank:
@@ -214,6 +225,8 @@ def _history(head: source.Source, run: str, arguments: argparse.Namespace) -> in
         return 0
     if not answer["incidents"]:
         print(f"run {run} has no incident: it never hung or crashed as far as we know")
+    from runwatch.cli.pictures.stacks import print_incident
+
     out = tables.console()
     for incident in answer["incidents"]:
         print_incident(incident, out)

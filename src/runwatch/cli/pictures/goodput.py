@@ -10,7 +10,6 @@ from rich.table import Table
 from rich.text import Text
 
 from runwatch.cli.pictures import tables
-from runwatch.cli.pictures.chart import draw
 from runwatch.views.goodput.looks import CUSTOM_SIGN, CUSTOM_STYLE, look_of
 
 WIDEST: Final = 120
@@ -56,7 +55,7 @@ def explained(answer: dict[str, Any]) -> RenderableType:
     words, style, sign = _look(answer["name"])
     start, end = answer["start_ns"], answer["end_ns"]
     head = Text.assemble(
-        (f"{tables.time(answer['time_ns'])}  ", "bold"),
+        (f"{tables.time(answer['time_ns'])} {tables.zone()}  ", "bold"),
         (f"{sign} {words}", style),
         f"  from {tables.time(start)} to {tables.time(end)} ({length(end - start)})",
     )
@@ -74,6 +73,8 @@ def over_time(buckets: Sequence[dict[str, Any]], width: int) -> Text:
         "position": [bucket["start_ns"] for bucket in buckets],
         "mean": [None if b["goodput"] is None else 100 * b["goodput"] for b in buckets],
     }
+    from runwatch.cli.pictures.chart import draw
+
     return Text.from_ansi(draw([curve], "time", width=min(width, 110), height=12))
 
 
@@ -162,7 +163,7 @@ def _time_bar(buckets: Sequence[dict[str, Any]], width: int) -> Text:
 
 
 def _time_axis(answer: dict[str, Any], width: int) -> Text:
-    left = tables.time(answer["start_ns"])
+    left = f"{tables.time(answer['start_ns'])} {tables.zone()}"
     right = "now" if _is_now(answer) else tables.time(answer["end_ns"])
     middle = length(answer["total_ns"])
     room = max(width - len(left) - len(right), len(middle) + 2)

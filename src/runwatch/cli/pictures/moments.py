@@ -1,17 +1,24 @@
-"""Times and durations as text, without the slow import of the table library."""
+"""Times, durations and sizes as text, without the slow import of the table library."""
 
 from __future__ import annotations
 
+import time as clock
 from datetime import UTC, datetime
 
 
 def time(ns: int | None) -> str:
-    """Local time, with the date unless it is today's."""
+    """Local time (`zone`), with the date unless it is today's."""
     if ns is None:
         return ""
     moment = datetime.fromtimestamp(ns / 1e9, UTC).astimezone()
     today = datetime.now(UTC).astimezone().date()
     return moment.strftime("%H:%M:%S" if moment.date() == today else "%Y-%m-%d %H:%M:%S")
+
+
+def zone() -> str:
+    """This terminal's time zone: UTC, or CET/CEST where clocks are moved."""
+    names = clock.tzname if clock.daylight else clock.tzname[:1]
+    return "/".join(dict.fromkeys(names))
 
 
 def duration(ns: int) -> str:
@@ -24,3 +31,20 @@ def duration(ns: int) -> str:
     if days:
         return f"{days} d {hours} h"
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+
+
+def fine_duration(ns: int) -> str:
+    """For what takes less than a second."""
+    for unit, factor in (("s", 10**9), ("ms", 10**6), ("µs", 10**3)):
+        if ns >= factor:
+            value = ns / factor
+            return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f} {unit}"
+    return f"{ns} ns"
+
+
+def size(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"

@@ -1,19 +1,23 @@
-"""Times, numbers, states and tables for the terminal."""
+"""Times, numbers, states and tables for the terminal.
+
+The library that draws is imported by the first drawing: a command with `--json` draws nothing.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
-
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.segment import Segment
-from rich.table import Table
-from rich.text import Text
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from runwatch.cli.pictures.moments import duration as duration
 from runwatch.cli.pictures.moments import time as time
-from runwatch.terminal import shown
+from runwatch.cli.pictures.moments import zone as zone
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from runwatch.cli.pictures.table import Table
 
 STATE_STYLE: Final = {
     "running": "green",
@@ -28,33 +32,21 @@ STATE_MARK: Final = {
 }  # fmt: skip
 
 
-class _Plain(Console):
-    """Only Runwatch's own escape sequences reach the terminal, none from recorded texts."""
-
-    def render(
-        self, renderable: RenderableType, options: ConsoleOptions | None = None
-    ) -> Iterable[Segment]:
-        for segment in super().render(renderable, options):
-            if segment.control or segment.text.isprintable():
-                yield segment
-            else:
-                yield Segment(shown(segment.text), segment.style)
-
-
 def console() -> Console:
-    return _Plain(soft_wrap=False)
+    from runwatch.cli.pictures.plain import Plain
+
+    # Recorded texts are shown as they are: `[x]` is no style and `:x:` no picture.
+    return Plain(soft_wrap=False, markup=False, emoji=False, highlight=False)
 
 
-def table(*columns: str, right: tuple[str, ...] = (), fold: str = "") -> Table:
-    """Columns are as wide as their content; only `fold` wraps when the terminal is narrow."""
-    drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in columns:
-        drawn.add_column(
-            column,
-            justify="right" if column in right else "left",
-            overflow="fold",
-            no_wrap=column != fold,
-        )
+def table(*columns: str, right: tuple[str, ...] = (), fold: str = "", zone_of: str = "") -> Table:
+    """The first column is what a row is called by; `fold` is prose, and wraps.  The heading of the
+    column `zone_of` names the time zone: once is enough."""
+    from runwatch.cli.pictures.table import Table
+
+    drawn = Table(columns, right=right, fold=fold)
+    if zone_of:
+        drawn.rename(zone_of, f"{zone_of} ({zone()})")
     return drawn
 
 
@@ -64,6 +56,8 @@ def state_of(run: Mapping[str, Any]) -> Text:
 
 
 def state(name: str) -> Text:
+    from rich.text import Text
+
     return Text(f"{STATE_MARK.get(name, ' ')} {name}", style=STATE_STYLE.get(name, ""))
 
 

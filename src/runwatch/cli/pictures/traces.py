@@ -9,6 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from runwatch.cli.pictures import tables
+from runwatch.cli.pictures.moments import fine_duration, size
 from runwatch.traces.summary import Operation, SessionSummary, Split, Steps, Summary, label
 
 WIDEST: Final = 120
@@ -86,15 +87,15 @@ def _headline(session: SessionSummary) -> Text:
         line.append(" · processor only", style="not bold")
     if first.steps is not None:
         line.append(f" · {_steps(first.steps)}", style="not bold")
-    return line.append(f" · window {duration(first.window_ns)}", style="not bold")
+    return line.append(f" · window {fine_duration(first.window_ns)}", style="not bold")
 
 
 def _steps(steps: Steps) -> str:
     if steps.count == 1:
-        return f"1 step, {duration(steps.mean_ns)}"
+        return f"1 step, {fine_duration(steps.mean_ns)}"
     return (
-        f"{steps.count:,} steps of {duration(steps.mean_ns)} "
-        f"(p50 {duration(steps.p50_ns)}, longest {duration(steps.max_ns)})"
+        f"{steps.count:,} steps of {fine_duration(steps.mean_ns)} "
+        f"(p50 {fine_duration(steps.p50_ns)}, longest {fine_duration(steps.max_ns)})"
     )
 
 
@@ -103,7 +104,7 @@ def _facts(session: SessionSummary) -> Iterable[Text]:
     yield Text(" · ".join(facts) if facts else "the trace has no data on devices or input")
     if session.slowest_mean_step_ns and session.fastest_mean_step_ns:
         more = 100 * (session.slowest_mean_step_ns / session.fastest_mean_step_ns - 1)
-        step = duration(session.slowest_mean_step_ns)
+        step = fine_duration(session.slowest_mean_step_ns)
         yield Text(f"slowest: {session.slowest}, {step} a step, {more:.1f} % above the fastest")
     if session.windows_overlap_percent is not None:
         overlap = f"{session.windows_overlap_percent:.1f} %"
@@ -126,7 +127,7 @@ def _other_facts(traces: Sequence[Summary]) -> Iterable[str]:
         yield f"waiting for input {sum(waits) / len(waits):.1f} %"
     sent = [t.collective_ns for t in traces if t.collective_ns]
     if sent:
-        yield f"collectives {duration(sum(sent) // len(sent))}"
+        yield f"collectives {fine_duration(sum(sent) // len(sent))}"
     peaks = [t.memory_peak_bytes for t in traces if t.memory_peak_bytes is not None]
     if peaks:
         yield f"memory peak {size(max(peaks))}"
@@ -142,7 +143,7 @@ def _rank_table(traces: Sequence[Summary]) -> RenderableType:
         steps, idle = trace.steps, trace.device_idle_percent
         shown.add_row(
             label(trace),
-            "–" if steps is None else duration(steps.mean_ns),
+            "–" if steps is None else fine_duration(steps.mean_ns),
             bar(trace.split, 30) if trace.split and trace.split.window_ns else Text("–"),
             "–" if idle is None else f"{idle:.1f} %",
             "–" if trace.kernels is None else f"{trace.kernels:,}",
@@ -177,22 +178,6 @@ def _operation_table(
         name = Text(each.name, no_wrap=True)
         name.truncate(room, overflow="ellipsis")
         share = f"{100 * each.self_ns / whole:.1f} %" if whole else "–"
-        mean = duration(each.total_ns // max(1, each.count))
-        shown.add_row(name, duration(each.self_ns), share, f"{each.count:,}", mean)
+        mean = fine_duration(each.total_ns // max(1, each.count))
+        shown.add_row(name, fine_duration(each.self_ns), share, f"{each.count:,}", mean)
     return shown
-
-
-def duration(ns: int) -> str:
-    for unit, factor in (("s", 10**9), ("ms", 10**6), ("µs", 10**3)):
-        if ns >= factor:
-            value = ns / factor
-            return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f} {unit}"
-    return f"{ns} ns"
-
-
-def size(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"

@@ -10,12 +10,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from runwatch.errors import UsageError
 from runwatch.record import Batch, Definition, RunId, RunScope
-from runwatch.store.store import Store
 from runwatch.views import runs as views
+
+if TYPE_CHECKING:  # it needs numpy: see head/quotas.py
+    from runwatch.store.store import Store
 
 LONGEST: Final = 200
 """Characters of a group's name, as `runwatch.init` keeps it."""

@@ -15,7 +15,8 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from runwatch.views.life import State
+from runwatch.views.life import ShownState, State
+from runwatch.views.warnings import WarningCode
 
 Number = float | Literal["NaN", "Infinity", "-Infinity"]
 _DEEPEST: Final = 32
@@ -108,6 +109,16 @@ class GoodputShare(Answer):
     time_ns: int
 
 
+class WarningInfo(Answer):
+    """What a person should know of a run, whatever its state is."""
+
+    code: WarningCode
+    text: str
+    time_ns: int
+    """Since when."""
+    step: int | None
+
+
 class RunInfo(Answer):
     run: str
     name: str
@@ -134,6 +145,10 @@ class RunInfo(Answer):
     """The newest point of each metric that the request named."""
     user: str = ""
     """The user whose processes these are, as they reported."""
+    shown_state: ShownState = "running"
+    """The state for people: a run that is `stalled` is not called running."""
+    warnings: list[WarningInfo] = []
+    """Such as a loss that is NaN: the state says nothing of it."""
 
 
 class AttemptInfo(Answer):

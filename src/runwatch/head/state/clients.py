@@ -15,6 +15,7 @@ from runwatch.clock import Clock, system_clock
 from runwatch.exports.fleet import UNHEALTHY_SECONDS, Columns, Device, Fleet, Host, survey
 from runwatch.record import Batch, JournalId
 from runwatch.record.losses import JournalGap
+from runwatch.record.node import AgentEnd
 from runwatch.rows import Latest, ProcessRow
 from runwatch.store.store import OF_EACH, Store
 from runwatch.wire.gswarm_readings import IMPORTED
@@ -22,6 +23,7 @@ from runwatch.wire.gswarm_readings import IMPORTED
 FORGOTTEN_SECONDS: Final = 3600.0
 GUEST: Final = "gswarm:"
 """How the `boot` of a gswarm client begins; its address follows."""
+_OWN_WORDS: Final = (JournalGap.KIND, AgentEnd.KIND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ class Client:
     same, so are the numbers."""
     dropped_records: int = 0
     """Records that the client dropped while it reached no head."""
+    ended: bool = False
+    """It said that it ends, as agents with nothing left to watch do: its silence is in order."""
 
 
 class Clients:
@@ -61,9 +65,9 @@ class Clients:
         self._members: list[_Member] = []
         self._members_seen: object = None
         self._joined = 0
-        self._gaps = 0
-        self._dropped: Mapping[JournalId, int] = {}
-        self._dropped_seen = -1
+        self._spoken = 0
+        self._words = _Words({}, frozenset())
+        self._words_seen = -1
         self._numbers = itertools.count(1)
 
     def stored(self, batches: Sequence[Batch]) -> None:
@@ -79,8 +83,8 @@ class Clients:
                 self._joined += 1
             if batch.definitions:
                 self._defined += 1
-            if any(event.kind == JournalGap.KIND for event in batch.events):
-                self._gaps += 1
+            if any(event.kind in _OWN_WORDS for event in batch.events):
+                self._spoken += 1
 
     def fleet(self) -> Fleet:
         with self._lock:
@@ -96,26 +100,29 @@ class Clients:
     def all(self) -> list[Client]:
         """The clients of late, by host.  A client that came back with a new number counts once."""
         with self._lock:
-            members, dropped = self._roster(), self._losses()
+            members, words = self._roster(), self._heard_of_themselves()
         now_ns = self.clock.wall_ns()
         found: list[tuple[ProcessRow, Client]] = []
         for member in members:
-            client = self._client(member, now_ns, dropped)
+            client = self._client(member, now_ns, words)
             if now_ns - client.heard_ns <= FORGOTTEN_SECONDS * 1e9:
                 found.append((member.rows[-1], client))
         return _current(found)
 
-    def _losses(self) -> Mapping[JournalId, int]:
-        if not self._told or self._dropped_seen != self._gaps:
-            seen, found = self._gaps, Counter[JournalId]()
-            for event in self.store.events(None, kinds=[JournalGap.KIND], of_each=OF_EACH):
+    def _heard_of_themselves(self) -> _Words:
+        if not self._told or self._words_seen != self._spoken:
+            seen, dropped, ended = self._spoken, Counter[JournalId](), set[JournalId]()
+            for event in self.store.events(None, kinds=list(_OWN_WORDS), of_each=OF_EACH):
+                if event.kind == AgentEnd.KIND:
+                    ended.add(event.journal)
+                    continue
                 gap = JournalGap.of(event.body)
                 if gap.reason == JournalGap.DROPPED:
-                    found[event.journal] += gap.records or 0
-            self._dropped, self._dropped_seen = found, seen
-        return self._dropped
+                    dropped[event.journal] += gap.records or 0
+            self._words, self._words_seen = _Words(dropped, frozenset(ended)), seen
+        return self._words
 
-    def _client(self, member: _Member, now_ns: int, dropped: Mapping[JournalId, int]) -> Client:
+    def _client(self, member: _Member, now_ns: int, words: _Words) -> Client:
         # Read the count first: then the numbers are at least as new as the count.
         batches = sum([self._batches[journal] for journal in member.journals])
         heard_ns = max([self._heard.get(row.journal, row.last_ns) for row in member.rows])
@@ -129,7 +136,8 @@ class Clients:
             member.is_guest,
             member.number,
             batches,
-            sum([dropped.get(row.journal, 0) for row in member.rows]),
+            sum([words.dropped.get(row.journal, 0) for row in member.rows]),
+            member.rows[-1].journal in words.ended,
         )
 
     def _roster(self) -> list[_Member]:
@@ -203,6 +211,13 @@ class Values:
             return None if point is None else point.value
         found = [point for id in ids if (point := self._by_series.get(id)) is not None]
         return max(found, key=lambda point: point.time_ns).value if found else None
+
+
+class _Words(NamedTuple):
+    """What the journals say of their own agents."""
+
+    dropped: Mapping[JournalId, int]
+    ended: frozenset[JournalId]
 
 
 class _Member(NamedTuple):

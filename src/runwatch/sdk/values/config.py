@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from runwatch.sdk.values.plain import config_values
+
 
 class ConfigDict(dict[str, Any]):
     """`config["x"]`, `config.x` and `config.update(x=1)` all work."""
@@ -51,8 +53,18 @@ class ConfigDict(dict[str, Any]):
         return self
 
     def update(self, *args: Any, **kwargs: Any) -> None:
-        super().update(*args, **kwargs)
+        """From a dict, pairs, a dataclass or a namespace (argparse's, for example)."""
+        kwargs.pop("allow_val_change", None)  # wandb's; every value may change here
+        given = args[:1] if args and hasattr(args[0], "__iter__") else map(config_values, args[:1])
+        super().update(*given, **kwargs)
         self._changed()
+
+    def setdefaults(self, values: Any) -> None:
+        """The pairs whose keys are not there yet."""
+        self.update({k: v for k, v in config_values(values).items() if k not in self})
+
+    def as_dict(self) -> dict[str, Any]:
+        return dict(self)
 
     def setdefault(self, key: str, default: Any = None) -> Any:
         if key not in self:

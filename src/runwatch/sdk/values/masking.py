@@ -3,6 +3,9 @@
 Three places hold secrets: words of a command line, values with names, and free text.  A value is a
 secret by its name (`api_key`, `--password`) or by its look (`hf_…`, a private key).  A number is
 not a secret: `max_tokens=4096` stays.  `RUNWATCH_MASK` adds names: `pin,acme_*`.
+
+Lines of a console come one by one (`LineMask`): a private key spans several of them, and a program
+may print the value of a variable without its name.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from typing import Final
 from runwatch.sdk.values.plain import Json
 
 MASK: Final = "***"
+LEAST_VALUE: Final = 8
+MOST_KEY_LINES: Final = 100
 
 _SECRET_WORDS: Final = frozenset(
     {"password", "passwd", "passphrase", "passcode", "pwd", "pw", "secret", "secrets", "credential"}
@@ -58,6 +63,15 @@ _LOOKS: Final = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_LOOK_MARKS: Final = (
+    "PRIVATE KEY", "AKIA", "ASIA", "AIza", "ya29.", "ghp_", "gho_", "ghu_", "ghs_", "ghr_",
+    "github_pat_", "glpat-", "hf_", "sk-", "xox", "npm_", "pypi-", "wandb_v", "eyJ",
+)  # fmt: skip
+_NAME_MARKS: Final = (
+    "pass", "pwd", "pw", "secret", "credential", "key", "token", "auth", "bearer", "cookie", "dsn",
+    "pat", "shared", "conn",
+)  # fmt: skip
+"""What has none of these has no secret: most lines are looked at no further, which saves 20 µs."""
 _IN_URL: Final = re.compile(r"(?<=://)([^\s/?#:@'\"]*+:)[^\s/?#@'\"]++(?=@)")
 _BEARER: Final = re.compile(
     r"\b(Bearer|Basic)(\s+)(?=\S{0,200}[0-9=])[0-9A-Za-z._~+/\-]{8,}=*", re.IGNORECASE
@@ -67,6 +81,8 @@ _VALUE: Final = re.compile(
     r""""(?P<double>(?:[^"\\]|\\.)*+)"|'(?P<single>(?:[^'\\]|\\.)*+)'|(?P<bare>[^\s,;&"'()\[\]{}]++)""",
     re.DOTALL,
 )
+_KEY_BEGINS: Final = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
+_KEY_ENDS: Final = re.compile(r"-----END [A-Z ]*PRIVATE KEY-----")
 _FLAG: Final = re.compile(r"--?[A-Za-z][A-Za-z0-9_.\-]*")
 
 
@@ -84,6 +100,44 @@ def named_values(values: Mapping[str, Json]) -> dict[str, Json]:
 def text(value: str) -> str:
     """An exception's text or a log line, without what looks like a secret or is called one."""
     return _text(value, more_names())
+
+
+class LineMask:
+    """Masks one line after the other of one stream, and knows the values of this environment."""
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        self._values = secret_values(os.environ if environment is None else environment)
+        self._more = more_names()
+        self._key_lines = 0
+        """How many lines of a private key there may still be."""
+
+    def __call__(self, line: str) -> str:
+        if self._key_lines:
+            self._key_lines = 0 if _KEY_ENDS.search(line) else self._key_lines - 1
+            return MASK
+        for value in self._values:
+            if value in line:
+                line = line.replace(value, MASK)
+        if "PRIVATE KEY" in line and _KEY_BEGINS.search(line) and not _KEY_ENDS.search(line):
+            self._key_lines = MOST_KEY_LINES
+        return _text(line, self._more)
+
+
+def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Values of variables that are named like secrets; the longest first, as one may be in another.
+
+    A short one may be a word of any text, and a path is no secret.
+    """
+    more = more_names()
+    found = {
+        value
+        for name, value in environment.items()
+        if len(value) >= LEAST_VALUE
+        and is_secret(name, more)
+        and not value.startswith(("/", "./", "~", "file:"))
+        and not _is_plain(value)
+    }
+    return tuple(sorted(found, key=len, reverse=True))
 
 
 def is_secret(name: str, more: tuple[str, ...] = ()) -> bool:
@@ -127,11 +181,18 @@ def _inner(outer: str, inner: str, more: tuple[str, ...]) -> str:
 
 
 def _text(value: str, more: tuple[str, ...]) -> str:
-    value = _LOOKS.sub(MASK, value)
+    if any(mark in value for mark in _LOOK_MARKS):
+        value = _LOOKS.sub(MASK, value)
     if "://" in value:
         value = _IN_URL.sub(rf"\1{MASK}", value)
-    value = _BEARER.sub(rf"\1\2{MASK}", value)
-    return "".join(_without_named(value, more)) if "=" in value or ":" in value else value
+    lower = value.lower()
+    if "bearer" in lower or "basic" in lower:
+        value = _BEARER.sub(rf"\1\2{MASK}", value)
+    if "=" not in value and ":" not in value:
+        return value
+    if not more and not any(mark in lower for mark in _NAME_MARKS):
+        return value
+    return "".join(_without_named(value, more))
 
 
 def _without_named(line: str, more: tuple[str, ...]) -> Iterator[str]:

@@ -131,6 +131,32 @@ def test_a_gap_that_does_not_say_how_many_counts_as_none(store: DuckStore) -> No
     assert found.dropped_records == 3
 
 
+@pytest.mark.parametrize("told", [False, True])
+def test_an_agent_that_ended_in_order_is_not_one_that_fell_silent(
+    store: DuckStore, told: bool
+) -> None:
+    clock = FakeClock()
+    clients = Clients(store, told=told, clock=clock)
+    nodes = [Node(number, 0, clock) for number in range(2)]
+    batches = [node.numbers(random.Random(1)) for node in nodes]
+    store.write(batches)
+    clients.stored(batches)
+    assert not any(found.ended for found in clients.all())
+    batch = nodes[0].words()
+    batch.events.append(Event(clock.now_ns, "agent_end", {"pid": 100}))
+    store.write([batch])
+    clients.stored([batch])
+    clock.now_ns += 60 * SECOND
+    assert [(c.host, c.healthy, c.ended) for c in clients.all()] == [
+        ("node0", False, True),
+        ("node1", False, False),
+    ]
+    assert [c["ended"] for c in profiler(store, clients, clock).clients()["clients"]] == [
+        True,
+        False,
+    ]
+
+
 def client(name: str, batches: int) -> Client:
     return Client(name, "host", (), (), 0, True, batches=batches)
 

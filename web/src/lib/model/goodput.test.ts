@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Bucket, Disruption, Figures, Goodput } from "../types";
-import { awaited, barAt, costWords, facts, productWords, stackOrder, toBars, withProgram } from "./goodput";
+import { awaited, barAt, costWords, facts, productWords, stackOrder, toBars, withProgram, tone } from "./goodput";
 
 const bucket = (start: number, spent: Record<string, number>): Bucket => ({
   start_ns: start,
@@ -98,4 +98,9 @@ describe("the use of accelerators", () => {
     expect(withProgram(without, null)).toBe(without);
     expect(withProgram(without, without)).toBe(without);
   });
+});
+
+test("a goodput is green only if it is good", () => {
+  expect([0.97, 0.8, 0.79, 0.5, 0.49, 0.09, 0].map(tone)).toEqual(["good", "good", "warn", "warn", "bad", "bad", "bad"]);
+  expect([null, undefined, NaN].map(tone)).toEqual(["unknown", "unknown", "unknown"]);
 });

@@ -7,6 +7,14 @@ import { count, duration, percent, several } from "./units";
 /** The classes that have time, in the order of the stack: productive at the bottom. */
 export const stackOrder = (account: Goodput): string[] => spentInOrder(account.spent).map((one) => one.name);
 
+export type Tone = "good" | "warn" | "bad" | "unknown";
+
+/** The colour of a goodput: green from 80 %, red below half.  The command line has the same limits. */
+export function tone(share: number | null | undefined): Tone {
+  if (share === null || share === undefined || !Number.isFinite(share)) return "unknown";
+  return share >= 0.8 ? "good" : share >= 0.5 ? "warn" : "bad";
+}
+
 export interface Piece {
   name: string;
   /** Share of the bar's height, from the bottom: 0 … 1. */

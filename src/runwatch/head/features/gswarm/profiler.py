@@ -179,6 +179,7 @@ def _client(client: Client) -> dict[str, Any]:
         "gpu_count": len(client.devices),
         "gpus": [_gpu(device) for device in client.devices],
         "healthy": client.healthy,
+        "ended": client.ended,
         "last_seen": rfc3339(client.heard_ns),
         "dropped_records": client.dropped_records,
     }

@@ -14,6 +14,7 @@ from starlette.routing import Route
 from runwatch.errors import UsageError
 from runwatch.head.context import Context, Feature
 from runwatch.head.features.profiles.answers import ProfileDesk
+from runwatch.head.features.profiles.pages import missing, page
 from runwatch.head.features.profiles.perfetto import Perfetto, assets
 from runwatch.head.features.profiles.summary import Summaries
 from runwatch.head.features.profiles.viewer_process import Viewer
@@ -21,11 +22,9 @@ from runwatch.head.features.profiles.viewer_proxy import XprofProxy
 from runwatch.head.http.answering import routed
 from runwatch.head.http.openapi import Operation
 from runwatch.head.http.parameters import Parameter, parse
-from runwatch.head.http.policy import page_policy
 from runwatch.record import Batch
 from runwatch.record.captures import STARTED, ProfileEvent
 
-_HERE: Final = Path(__file__).parent
 _TRACE: Final = tuple(
     Parameter(name, "string", words, shortest=1, required=True)
     for name, words in (("run", "a run"), ("session", "a session of it"), ("file", "a trace in it"))
@@ -45,10 +44,11 @@ class ProfilesApi(Feature):
             idle_seconds=settings.idle_seconds,
         )
         self._eager = settings.summarises_at_once
-        self._perfetto = Perfetto(assets())
+        perfetto = assets()
+        self._perfetto = Perfetto(perfetto)
         self._xprof = XprofProxy(self.viewer)
-        self._list = _page("profiles.html")
-        self._trace = _page("trace.html")
+        self._list = page("profiles.html")
+        self._trace = missing("Perfetto") if perfetto is None else page("trace.html")
 
     def operations(self) -> list[Operation]:
         return self.desk.operations()
@@ -93,9 +93,3 @@ class ProfilesApi(Feature):
 
 async def _to_list(request: Request) -> Response:
     return RedirectResponse("viewers/", 307)
-
-
-def _page(name: str) -> Response:
-    text = (_HERE / name).read_text("utf-8")
-    headers = {"Content-Security-Policy": page_policy(text), "Cache-Control": "no-cache"}
-    return Response(text, media_type="text/html", headers=headers)

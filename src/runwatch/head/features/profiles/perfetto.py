@@ -14,7 +14,8 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from runwatch.errors import NotFound, UsageError
+from runwatch.errors import NotFound
+from runwatch.head.features.profiles.pages import missing
 from runwatch.head.http.answering import routed
 from runwatch.head.http.policy import inline_hashes
 
@@ -66,7 +67,7 @@ class Perfetto:
 
     async def _serve(self, request: Request) -> Response:
         if self._folder is None:
-            raise UsageError("Perfetto is not installed here: pip install 'runwatch[profiles]'")
+            return missing("Perfetto")
         name = request.path_params["path"] or "index.html"
         path = self._folder / name
         kind = _TYPES.get(path.suffix)

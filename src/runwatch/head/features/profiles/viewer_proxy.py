@@ -19,7 +19,13 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from runwatch.head.features.profiles.viewer_process import Viewer, ViewerCrashed, ViewerFailed
+from runwatch.head.features.profiles.pages import missing
+from runwatch.head.features.profiles.viewer_process import (
+    Viewer,
+    ViewerCrashed,
+    ViewerFailed,
+    is_installed,
+)
 from runwatch.head.http.answering import routed
 from runwatch.head.http.replies import error_reply
 
@@ -56,6 +62,8 @@ class XprofProxy:
         path = request.path_params["path"]
         if not path:
             return _to_entry(request, ENTRY)
+        if path == ENTRY and not is_installed():
+            return missing("XProf")
         why = refused(path, request.scope["query_string"])
         if why:
             return error_reply(403, "refused", why)

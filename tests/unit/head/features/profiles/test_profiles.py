@@ -343,3 +343,21 @@ def test_the_page_of_a_trace(api: Api) -> None:
     assert status == 200 and b"perfetto/" in page
     assert api.ask("/viewers/trace?run=llama&session=s1&file=none")[0] == 404
     assert api.ask("/viewers/trace?run=llama")[0] == 400
+
+
+def test_a_viewer_that_is_missing_is_named_with_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runwatch.head.features.profiles.api.assets", lambda: None)
+    monkeypatch.setattr("runwatch.head.features.profiles.viewer_proxy.is_installed", lambda: False)
+    drop(tmp_path / "profiles")
+    api = Api(tmp_path)
+    try:
+        trace = "/viewers/trace?run=llama&session=s1&file=gpu-17.kineto.json.gz"
+        for path in (trace, "/viewers/perfetto/", "/viewers/xprof/data/plugin/profile/?run=llama"):
+            status, page = api.raw(path)
+            assert status == 404 and page.startswith(b"<!doctype html>"), path
+            assert b"runwatch[profiles]" in page and b"download the trace" in page
+            assert (b"XProf" in page.split(b"</h1>")[0]) == ("xprof" in path)
+    finally:
+        api.close()

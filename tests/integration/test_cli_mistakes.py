@@ -1,0 +1,90 @@
+"""What a command says to a name that is wrong, and how it exits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.asked import Asked, served
+
+
+@pytest.fixture(scope="module")
+def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
+    with served(tmp_path_factory.mktemp("served")) as (asked, at):
+        yield asked.at(RUNWATCH_HEAD=at.http, RUNWATCH_TOKEN=at.token)
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "words"),
+    [
+        ("show lin", 1, "there is no run 'lin' in http://"),
+        ("show lin", 1, ": did you mean 'line' or 'line-of-another-day'? `runwatch runs` lists"),
+        ("goodput Line", 1, "did you mean 'line'"),
+        ("stacks lien", 1, "did you mean 'line'?"),
+        ("export lien", 1, "did you mean 'line'?"),
+        ("profiles lien", 1, "did you mean 'line'?"),
+        ("capture lien", 1, "did you mean 'line'?"),
+        ("share lien", 1, "did you mean 'line'?"),
+        ("delete lien --yes", 1, "did you mean 'line'?"),
+        ("devices --run lien", 1, "did you mean 'line'?"),
+        ("restore lien", 1, "there is no deleted run 'lien'"),
+        ("session export nosuch", 1, "`runwatch session list` lists all"),
+        ("show quite-another", 1, "in http"),
+        ("show line --metric los", 1, "no metric 'los': did you mean 'loss'? it has accuracy, "),
+        ("show line --metric los --json", 1, "did you mean 'loss'?"),
+        ("export line --metric los", 1, "did you mean 'loss'?"),
+        ("export line --metric los --format json", 1, "did you mean 'loss'?"),
+        ("export line --perfetto --metric los", 1, "did you mean 'loss'?"),
+        ("show line --rank 99", 1, "run 'line' has no rank 99; it has rank 0"),
+        ("show line --rank 99 --json", 1, "has no rank 99"),
+        ("stacks line --rank 99", 1, "has no rank 99"),
+        ("stacks line --history --rank 99", 1, "has no rank 99"),
+        ("capture line --ranks 7-9", 1, "has no ranks 7–9; it has rank 0"),
+        ("show line -m warm_up_seconds --axis step", 2, "has no steps: draw it with --axis time"),
+        ("runs --state runing", 2, "did you mean 'running'?"),
+        ("export line --format cvs", 2, "did you mean 'csv'?"),
+        ("session strat", 2, "did you mean 'stat' or 'start'?"),
+        ("token create --role ingst", 2, "did you mean 'ingest'?"),
+        ("config hed", 2, "did you mean 'head'?"),
+        ("shwo line", 2, "there is no command 'shwo': did you mean 'show'?"),
+        ("show line --metirc loss", 2, "there is no option --metirc: did you mean '--metric'?"),
+        ("token create --role view --projct x", 2, "did you mean '--project'?"),
+    ],
+)
+def test_a_wrong_name_is_an_error_that_says_what_was_meant(
+    ask: Asked, command: str, code: int, words: str
+) -> None:
+    done = ask(*command.split(), code=code)
+    assert words in done.stderr
+    assert done.stdout == ""
+
+
+def test_what_is_right_is_no_mistake(ask: Asked) -> None:
+    for command in (
+        "show line --metric loss --rank 0",
+        "export line --metric loss",
+        "stacks line --history --rank 0",
+        "runs --state failed",
+        "runs --group nosuch",
+    ):
+        ask(*command.split())
+
+
+def test_a_metric_without_steps_is_drawn_over_time(ask: Asked) -> None:
+    both = ("show", "line", "-m", "warm_up_seconds", "-m", "loss")
+    said = ask(*both).stdout
+    assert "warm_up_seconds" in said
+    assert "by time" in said
+    assert "loss by step" in said
+    curves = json.loads(ask(*both, "--json").stdout)["curves"]
+    assert {(c["metric"], c["axis"]) for c in curves} == {
+        ("warm_up_seconds", "time"),
+        ("loss", "step"),
+    }
+
+
+def test_a_list_without_runs_says_which_runs(ask: Asked) -> None:
+    said = ask("runs", "--state", "failed", "--group", "tests").stdout
+    assert said.startswith("no runs that are failed of group 'tests' in http")
