@@ -24,6 +24,7 @@ HOOKS: Final = (
 )
 
 AUTO_HOOKS: Final[tuple[tuple[str, str], ...]] = (
+    ("keras", "trainers.keras"),
     ("wandb", "loggers.wandb"),
     ("torch.utils.tensorboard", "loggers.tensorboard"),
     ("tensorboard.summary", "loggers.tensorboard_own"),
