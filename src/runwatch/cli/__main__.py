@@ -40,6 +40,7 @@ COMMANDS: Final = {
     "config": "show every setting and where its value comes from",
 }
 
+DRAWING: Final = ("rich", "plotext")
 TIMES: Final = ("--since", "--until", "--exclude")
 """Options whose value may start with a minus sign."""
 
@@ -100,6 +101,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if (error.name or "").startswith("runwatch"):
             raise
         missing = f"this command needs {error.name}: pip install 'runwatch[head]'"
+        if error.name in DRAWING:
+            missing += ", or ask for --json"
         print(f"runwatch: {missing}", file=sys.stderr)
         return UsageError.exit_code
     except KeyboardInterrupt:

@@ -80,7 +80,6 @@ def init(
     asked = _asked_as_wandb(given, others, sys._getframe(1))
     if asked is not None:
         name, group, id, config, dir = asked.name, asked.group, asked.id, asked.config, None
-    called = _script() if name is None else name
     kind: type[Run] = Run if asked is None else asked.kind
 
     def make(identity: Identity) -> Run:
@@ -92,8 +91,8 @@ def init(
             directory=dir,
         )
 
-    identified = attempt("identify the run", None, lambda: identify(called, run_id=id))
-    identity = identified or Identity(slug(text_of(called)), "run", 0, 0, 1, "", "NONE")
+    identified = attempt("identify the run", None, lambda: identify(name, run_id=id))
+    identity = identified or Identity(slug(text_of(name)), "run", 0, 0, 1, "", "NONE")
     nothing: dict[str, Any] = {}
     values = attempt("read the config", nothing, lambda: config_values(config))
     if asked is None:
@@ -295,11 +294,6 @@ def finish(
     run = current_run()
     if run is not None:
         run.finish(status, reason, exit_code)
-
-
-def _script() -> str:
-    script = os.path.basename(sys.argv[0]) if sys.argv else ""
-    return os.path.splitext(text_of(script))[0].lstrip("-") or "run"
 
 
 def _after_fork() -> None:

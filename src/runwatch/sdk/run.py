@@ -14,7 +14,7 @@ from runwatch.journal.liveness import this_host
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import NO_STEP, Role, RunScope
 from runwatch.record.life import Config, Fork, LogText, RunEnd, RunStart, SdkWarning
-from runwatch.sdk import collect, farewell, launch
+from runwatch.sdk import collect, farewell, launch, launched
 from runwatch.sdk.console import tracebacks
 from runwatch.sdk.console.unheard import Unheard
 from runwatch.sdk.ending import EndWatch, cleaned, describe, when_worker_ends
@@ -93,6 +93,7 @@ class Run(Intake):
         super().__init__()
         self.id = identity.run
         self.name = identity.name
+        group = group or os.environ.get("RUNWATCH_GROUP", "")
         self.group = text(group if isinstance(group, str) else text_of(group))[:200]
         self.rank = identity.rank
         self.local_rank = identity.local_rank
@@ -278,6 +279,7 @@ class Run(Intake):
             self._record_config()
         self._hooks.serve(self)
         self._report()
+        launched.tell_run(identity.run, identity.name, self.group)
         self._ask_for_agent()
 
     def _details(self) -> Mapping[str, Any]:

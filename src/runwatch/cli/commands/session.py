@@ -140,7 +140,14 @@ def _list(head: source.Source, arguments: argparse.Namespace) -> int:
 
 def print_sessions(sessions: list[dict[str, Any]]) -> None:
     shown = tables.table(
-        "session", "id", "state", "started", "took", "frames", right=("took", "frames")
+        "session",
+        "id",
+        "state",
+        "started",
+        "took",
+        "frames",
+        right=("took", "frames"),
+        zone_of="started",
     )
     for session in sessions:
         spans = [(s["start_ns"], s["end_ns"]) for s in session["stretches"]]

@@ -118,7 +118,9 @@ def _print_now(
     out = tables.console()
     if arguments.watch:
         out.clear()
-    out.print(Text.assemble((run["name"], "bold"), f"  {tables.time(answer['time_ns'])}"))
+    out.print(
+        Text.assemble((run["name"], "bold"), f"  {tables.time(answer['time_ns'])} {tables.zone()}")
+    )
     for incident in head.get(f"/runs/{run['run']}/incidents")["incidents"][:1]:
         if incident["state"] == "open":
             print_incident(incident, out)

@@ -19,11 +19,19 @@ HOOKS: Final = (
     ("torch", "checkpoint_torch"),
     ("torch.distributed.checkpoint", "checkpoint_dcp"),
     ("orbax.checkpoint", "checkpoint_orbax"),
+    ("safetensors.torch", "checkpoint_safetensors"),
     ("torch", "compile_torch"),
     ("jax", "compile_jax"),
 )
 
-AUTO_HOOKS: Final[tuple[tuple[str, str], ...]] = (
+AUTO_HOOKS: Final = (
+    ("torch", "torch.optim"),
+    ("torch.utils.data.dataloader", "torch.loader"),
+    ("transformers.trainer", "trainers.transformers"),
+    ("accelerate.accelerator", "trainers.accelerate"),
+    ("pytorch_lightning.trainer.trainer", "trainers.lightning"),
+    ("lightning.pytorch.trainer.trainer", "trainers.lightning"),
+    ("deepspeed.runtime.engine", "trainers.deepspeed"),
     ("keras", "trainers.keras"),
     ("wandb", "loggers.wandb"),
     ("torch.utils.tensorboard", "loggers.tensorboard"),

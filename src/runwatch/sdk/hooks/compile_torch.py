@@ -22,6 +22,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _CALLBACKS: Final = "torch._dynamo.callback"
+_RULES: Final = "torch._dynamo.trace_rules"
 _LISTS: Final = ("start_callbacks", "end_callbacks")
 
 
@@ -38,6 +39,8 @@ class Listener:
         self._lock = threading.RLock()
         self._span: Span | None = None
         self._since_ns = 0
+        self._is_skipped = False
+        """A program may compile an optimizer's step, and our hooks with it: they are left out."""
         # Two objects that we keep, so that we find them again in the lists.
         self._callbacks: Final[tuple[Callable[..., None], ...]] = (self._begin, self._end)
 
@@ -58,6 +61,10 @@ class Listener:
             for callbacks, ours in zip(_lists(), self._callbacks, strict=False):
                 if ours not in callbacks:
                     callbacks.append(ours)
+            rules: Any = sys.modules.get(_RULES)
+            if rules is not None and not self._is_skipped:
+                self._is_skipped = True
+                rules.add("runwatch")
 
     def unregister(self) -> None:
         with self._lock:

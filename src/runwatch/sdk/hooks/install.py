@@ -33,7 +33,7 @@ class Hooks:
         self._tell = Teller(run)
         self._table: tuple[tuple[str, str], ...] = HOOKS
         self._wanted = wanted()
-        self._seen: set[str] = set()
+        self._seen: set[tuple[str, str]] = set()
         self.forget()
 
     def forget(self) -> None:
@@ -53,18 +53,18 @@ class Hooks:
         with self._lock:
             if not self._wanted:
                 return
-            for framework, home in self._table:
-                if home not in self._seen and is_loaded(framework, modules):
-                    self._install(home)
+            for hook in self._table:
+                if hook not in self._seen and is_loaded(hook[0], modules):
+                    self._install(hook)
             for function in self._tell.every_second:
                 _call(function)
 
-    def _install(self, home: str) -> None:
+    def _install(self, hook: tuple[str, str]) -> None:
         def install() -> None:
-            import_module(f"{__package__}.{home}").install(self._tell)
+            import_module(f"{__package__}.{hook[1]}").install(self._tell)
 
-        self._seen.add(home)
-        attempt(f"set the hook {home}", None, install)
+        self._seen.add(hook)
+        attempt(f"set the hook {hook[1]}", None, install)
 
     @guarded("remove the hooks")
     def remove(self, run: Run | None = None) -> None:
@@ -107,9 +107,9 @@ class ProcessHooks(Hooks):
     def loaded(self, framework: str) -> None:
         """It has just been imported."""
         with self._lock:
-            for name, home in self._table:
-                if name == framework and self._wanted and home not in self._seen:
-                    self._install(home)
+            for hook in self._table:
+                if hook[0] == framework and self._wanted and hook not in self._seen:
+                    self._install(hook)
 
     def _take_away(self) -> None:
         global _process
