@@ -32,6 +32,7 @@ AUTO_HOOKS: Final = (
     ("pytorch_lightning.trainer.trainer", "trainers.lightning"),
     ("lightning.pytorch.trainer.trainer", "trainers.lightning"),
     ("deepspeed.runtime.engine", "trainers.deepspeed"),
+    ("keras", "trainers.keras"),
     ("wandb", "loggers.wandb"),
     ("torch.utils.tensorboard", "loggers.tensorboard"),
     ("tensorboard.summary", "loggers.tensorboard_own"),
