@@ -130,7 +130,7 @@ oldest newest: $(STAMP)/supply
 	@.venv-$@/bin/python -m pip install -q --no-deps -e .
 	.venv-$@/bin/python -m pytest -n $(WORKERS) --dist loadgroup $(TOLERATED) -m "not soak" $(addprefix tests/unit/,$(WITHOUT_FRAMEWORKS)) $(ARGS)
 
-VERSION_TESTS := "pytest<9.2" pytest-timeout pytest-xdist hypothesis httpx schemathesis trustme
+VERSION_TESTS := "pytest<9.2" pytest-timeout pytest-xdist hypothesis httpx2 schemathesis trustme
 # From the same time: a newer one needs a newer protobuf.
 COMPILER_oldest := "grpcio-tools<1.63" "setuptools<81"
 COMPILER_newest := grpcio-tools

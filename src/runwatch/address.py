@@ -3,6 +3,9 @@
 Programs that only ask read the note here, and need not import the head.  Only its user may read the
 note (0600): whoever can read it can use that head.  If the head's directory is not the one that the
 user's programs look in by default, there is a copy there, by the port (`.heads/8090.json`).
+
+A head has one address, that of its page: `http://head:8090`, `head`, `https://host/team/x`.  Agents
+ask it where gRPC lives (`ship/finding.py`).  `grpc://head:8091` names that port itself.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from runwatch.errors import UsageError
 from runwatch.files import FULL, Folder, private
@@ -26,7 +29,11 @@ from runwatch.settings import runwatch_dir
 ADDRESS_FILE: Final = "head.json"
 HEADS: Final = ".heads"
 _HERE: Final = "here"
-_PORTS: Final = {"http": 80, "https": 443, "grpc": 8090, "grpcs": 8090}
+HTTP_PORT: Final = 8090
+GRPC_PORT: Final = 8091
+_PORTS: Final = {"": HTTP_PORT, "http": 80, "https": 443, "grpc": GRPC_PORT, "grpcs": GRPC_PORT}
+_DIRECT: Final = ("grpc", "grpcs")
+"""Schemes that name the port of agents, not the page."""
 logger = logging.getLogger("runwatch.head")
 
 
@@ -50,6 +57,34 @@ class Listening:
         return f"{self.http}/?token={self.token}" if self.token and self.http else self.http
 
 
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The port of a head that takes records: `grpc://host:port` or `grpcs://host:port`."""
+
+    target: str
+    tls: bool = False
+
+    @classmethod
+    def parse(cls, text: str, default_port: int = GRPC_PORT) -> Address:
+        scheme, _, rest = text.rpartition("://")
+        if scheme not in ("", "grpc", "grpcs", "http", "https") or not rest.strip("/"):
+            raise UsageError(
+                f"not an address of a head: {text!r} (try http://host:{HTTP_PORT}, or "
+                f"grpc://host:{GRPC_PORT} for the port of agents)"
+            )
+        rest = rest.strip("/")
+        host, colon, port = rest.rpartition(":")
+        if not colon or (rest.startswith("[") and rest.endswith("]")):
+            return cls(f"{rest}:{default_port}", scheme in ("grpcs", "https"))
+        _check_port(text, port)
+        return cls(f"{host}:{port}", scheme in ("grpcs", "https"))
+
+
+def _check_port(text: str, port: str) -> None:
+    if not port.isdigit() or not 0 < int(port) < 65536:
+        raise UsageError(f"the address {text!r} has port {port!r}: use a number from 1 to 65535")
+
+
 def read_address(root: Path) -> Listening | None:
     """The head whose note is in this directory, if any; it may be gone."""
     note = _note(root)
@@ -67,6 +102,7 @@ def token_for(address: str, root: Path, given: str = "", *, quietly: bool = Fals
     Read again for each connection: the head may have been started after us.
     """
     place = _place(address)
+    given = given or split_token(address)[1]
     if given or place is None:
         return given
     for folder, name in _looked_at(root, place[1]):
@@ -156,7 +192,7 @@ def _note(
 def _place(address: str) -> tuple[str, int] | None:
     """Host and port; all names of this machine count as one."""
     try:
-        parts = urlsplit(address if "://" in address else f"grpc://{address}")
+        parts = urlsplit(address if "://" in address else f"//{address}")
         host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
     except (ValueError, KeyError):
         return None
@@ -166,16 +202,72 @@ def _place(address: str) -> tuple[str, int] | None:
     return (_HERE if is_here else host), port
 
 
-def http_address(text: str) -> str:
-    """The address of a head's page, from any address of the head.
+def place_of(address: str) -> str:
+    """A head's address in one spelling, to tell heads apart.  Two heads may share a port behind a
+    proxy, so the path counts; all names of this machine are one."""
+    place = _place(address)
+    if place is None:
+        return address
+    path = urlsplit(address).path.rstrip("/") if "://" in address else ""
+    is_direct = address.partition("://")[0] in _DIRECT
+    return f"{'grpc://' if is_direct else ''}{place[0]}:{place[1]}{path}"
 
-    RUNWATCH_HEAD may hold the port for agents; the page is at the next port.
+
+def split_token(head: str) -> tuple[str, str]:
+    """The address without query and fragment, and the token in it: people copy the whole link."""
+    if "?" not in head and "#" not in head:
+        return head.strip(), ""
+    bare = head.strip().partition("#")[0]
+    bare, _, query = bare.partition("?")
+    return bare.rstrip("/"), parse_qs(query).get("token", [""])[0]
+
+
+def is_direct(address: str) -> bool:
+    """Whether it names the port of agents itself."""
+    return address.startswith(("grpc://", "grpcs://"))
+
+
+def http_address(text: str) -> str:
+    """The address of a head's page, which people open.
+
+    For `grpc://` it is a guess: by default the page has the port before.  (It was the port after,
+    and gRPC had 8090, before these two changed places.)
     """
-    parts = urlsplit(text if "://" in text else f"grpc://{text}")
-    if parts.scheme in ("http", "https"):
-        return text.rstrip("/")
-    if parts.scheme not in ("grpc", "grpcs") or not parts.hostname:
-        raise UsageError(f"not an address of a head: {text!r} (try http://host:8091)")
-    scheme = "https" if parts.scheme == "grpcs" else "http"
+    text, _ = split_token(text)
+    parts = urlsplit(text if "://" in text else f"http://{text}")
+    if parts.scheme not in ("http", "https", *_DIRECT) or not parts.hostname:
+        raise UsageError(f"not an address of a head: {text!r} (try http://host:{HTTP_PORT})")
+    try:
+        port = parts.port
+    except ValueError:
+        port = 0
+    if port == 0:
+        _check_port(text, parts.netloc.rpartition(":")[2])
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return f"{scheme}://{host}:{(parts.port or 8090) + 1}"
+    if parts.scheme in _DIRECT:
+        scheme = "https" if parts.scheme == "grpcs" else "http"
+        port = HTTP_PORT + 1 if port == HTTP_PORT else (port or GRPC_PORT) - 1
+        return f"{scheme}://{host}:{port}"
+    if "://" not in text:
+        return f"http://{host}:{port or HTTP_PORT}{parts.path.rstrip('/')}"
+    return text.rstrip("/")
+
+
+def beside(page: str) -> str:
+    """Where the page is if `page` turns out to be the port of agents: that was 8090 once, and the
+    page had the port after it.  Empty: nowhere."""
+    parts = urlsplit(page)
+    if parts.port is None or parts.port > 65534:
+        return ""
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{parts.scheme}://{host}:{parts.port + 1}{parts.path}"
+
+
+def page_of(head: str, root: Path) -> str:
+    """The same, but for a head on this machine by its note, which knows and does not guess."""
+    if is_direct(head) and (place := _place(head)) is not None:
+        for folder, name in _looked_at(root, place[1]):
+            note = _note(folder, name, quietly=True)
+            if note is not None and note[0].http and _place(note[0].grpc) == place:
+                return note[0].http
+    return http_address(head)

@@ -56,13 +56,15 @@ BODIES: Final[Mapping[str, Mapping[str, Any]]] = {
     },
     "run_end": {
         "status": "failed", "explicit": True, "done": True, "reason": "so",
-        "exception": {"type": "ValueError", "message": "no"},
+        "exception": {"type": "ValueError", "message": "no"}, "exit_code": 3, "signal": "SIGKILL",
+        "max_rss_bytes": 9,
     },
     "process_exit": {
         "journal": "hostile-1", "pid": 7, "code": 1, "signal": 9, "core_dumped": True, "oom": True,
         "lived_ns": NOW, "fault": "SIGSEGV",
     },
     "fork": {"parent_journal": "healthy-1", "parent_pid": 7},
+    "joined": {"run": "healthy"},
     "config": {"part": "user", "values": {"lr": 0.1, "deep": {"er": [1, 2]}}},
     "log": {"name": "note", "value": "text"},
     "elapsed": {"name": "compile", "seconds": 2.5, "ago_seconds": 1.0, "source": "jax"},

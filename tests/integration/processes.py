@@ -96,7 +96,7 @@ class Cluster:
     def start_agent(self, head: str = "", ca: Path | None = None) -> None:
         self.agent = self._python(
             "-m", "runwatch.agent", "--dir", str(self.node_root), "--idle", "0",
-            "--head", head or f"127.0.0.1:{self.grpc_port}",
+            "--head", head or f"127.0.0.1:{self.http_port}",
             environment={"RUNWATCH_CA": str(ca)} if ca else {},
         )  # fmt: skip
 

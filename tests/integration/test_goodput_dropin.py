@@ -16,7 +16,7 @@ from runwatch.compat.goodput.log.entries import Entry
 from runwatch.record import JournalId
 from runwatch.rows import ProcessRow
 from runwatch.testing import Story, read_stories, until
-from runwatch.views.runs import attempts
+from runwatch.views.attempts import attempts
 from tests.integration.sdk_programs import ROOT, program_environment, run_program, start_program
 
 PACKAGES = ("runwatch.compat.goodput", "ml_goodput_measurement")

@@ -127,7 +127,7 @@ def test_a_head_that_is_stopped_under_load_says_nothing(cluster: Cluster, how: s
     if how == "Exit":
         assert {one.code for one in sending} == {grpc.StatusCode.UNAVAILABLE}
     said = [line for line in cluster.words().splitlines() if line.strip()]
-    greeting = ("Runwatch head:", "for agents:", "               RUNWATCH_TOKEN=")
+    greeting = ("Runwatch head:", "For programs, ", "  export RUNWATCH_HEAD=")
     plain = [line for line in said if not line.startswith(greeting) and " INFO " not in line]
     assert plain == []
 

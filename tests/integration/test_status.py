@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,25 +41,16 @@ with runwatch.init("told") as run:
 """
 
 
-def two_ports() -> int:
-    """The first of two that are free: a head's page is one port further."""
-    while True:
-        port = free_port()
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("", port + 1))
-            return port
-
-
 class Place(Cluster):
     """Its programs and agents know where the head is, and its token."""
 
     token = ""
     named = True
+    direct = False
+    """Whether they know only the port of agents."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
-        self.grpc_port = two_ports()
-        self.http_port = self.grpc_port + 1
         self.spare = root / "spare"
         self.spare.mkdir()
 
@@ -70,8 +60,14 @@ class Place(Cluster):
         if self.token:
             more["RUNWATCH_TOKEN"] = self.token
         if self.named:
-            more["RUNWATCH_HEAD"] = f"127.0.0.1:{self.grpc_port}"
+            more["RUNWATCH_HEAD"] = self.address
         return super().environment | more
+
+    @property
+    def address(self) -> str:
+        if self.direct:
+            return f"grpc://127.0.0.1:{self.grpc_port}"
+        return f"127.0.0.1:{self.http_port}"
 
     def begin(self, *options: str) -> None:
         self.token = ""
@@ -157,7 +153,7 @@ def test_head_and_agent_are_fine(place: Place) -> None:
     assert (head["from"], head["state"]) == ("environment RUNWATCH_HEAD", "well")
     assert head["version"] == agent["version"] == __version__
     assert place.agent is not None and agent["pid"] == place.agent.pid
-    assert agent["head"] == f"127.0.0.1:{place.grpc_port}"
+    assert agent["head"] == f"127.0.0.1:{place.http_port}"
     assert 0 < agent["since_ns"] <= answer["time_ns"]
     end(place.agent, signal.SIGTERM)  # else it would write while we compare
     before = tree(place.node_root)
@@ -194,8 +190,8 @@ def test_one_head_is_named_and_another_left_its_note_here(place: Place) -> None:
     place.begin()
     assert place.head is not None
     other = place.head
-    place.grpc_port, before = two_ports(), place.grpc_port
-    place.http_port = place.grpc_port + 1
+    place.http_port, before = free_port(), place.http_port
+    place.grpc_port = free_port()
     place.head_root, first = place.root / "second", place.head_root
     place.begin()
     try:
@@ -206,7 +202,7 @@ def test_one_head_is_named_and_another_left_its_note_here(place: Place) -> None:
         end(other, signal.SIGKILL)
     answer = place.ask("--dir", str(first))
     assert answer["head"]["state"] == "well"
-    assert f"http://127.0.0.1:{before + 1}" in attention(answer, "head")
+    assert f"http://127.0.0.1:{before}" in attention(answer, "head")
     assert "that process has ended" in attention(answer, "head")
 
 
@@ -232,7 +228,7 @@ def test_an_agent_with_a_wrong_token_says_why_it_sends_nothing(place: Place) -> 
         return words if "unauthenticated" in words else ""
 
     words: str = until(refused, what="the agent to say that it is refused")
-    assert f"not connected to 127.0.0.1:{place.grpc_port}" in words
+    assert f"not connected to 127.0.0.1:{place.http_port}" in words
     assert "RUNWATCH_TOKEN_FILE" in words
 
 
@@ -250,9 +246,10 @@ def test_a_head_that_is_not_reached(place: Place) -> None:
 
 def test_a_node_that_may_only_send_is_well(place: Place) -> None:
     """Often only the port for agents is open to it."""
-    place.http_port = next(p for p in iter(free_port, 0) if p != place.grpc_port + 1)
+    place.direct = True
+    place.http_port = next(p for p in iter(free_port, 0) if p != place.grpc_port - 1)
     place.begin()
-    place.start_agent()
+    place.start_agent(place.address)
     answer = place.wait_until_sending()
     assert answer["head"]["state"] == "refused" and answer["well"]
     assert "only its health is unknown here" in " ".join(place.say().stdout.split())
@@ -261,7 +258,7 @@ def test_a_node_that_may_only_send_is_well(place: Place) -> None:
 def test_a_head_named_in_the_settings_file(place: Place) -> None:
     place.begin()
     file = place.node_root / "config.toml"
-    file.write_text(f'[agent]\nhead = "127.0.0.1:{place.grpc_port}"\n')
+    file.write_text(f'[agent]\nhead = "127.0.0.1:{place.http_port}"\n')
     answer = place.ask(RUNWATCH_HEAD="")
     assert (answer["head"]["from"], answer["head"]["state"]) == (f"file {file}", "well")
     file.write_text('[agent]\nheat = "127.0.0.1"\n')
@@ -275,7 +272,7 @@ def test_a_head_with_tls_wants_its_certificate_known(place: Place, tmp_path: Pat
     certificate.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "both.pem"))
     both = str(tmp_path / "both.pem")
     place.begin("--tls-certificate", both, "--tls-key", both)
-    head = f"grpcs://127.0.0.1:{place.grpc_port}"
+    head = f"https://127.0.0.1:{place.http_port}"
     answer = place.ask(RUNWATCH_HEAD=head)
     assert answer["head"]["state"] == "tls" and "certificate" in answer["head"]["why"]
     assert "RUNWATCH_CA" in attention(answer, "head")

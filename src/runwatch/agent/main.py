@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from runwatch._version import __version__
-from runwatch.address import token_for
+from runwatch.address import http_address, token_for
 from runwatch.agent.attribution import Attribution
 from runwatch.agent.book import Book
 from runwatch.agent.collectors import (
@@ -75,8 +75,9 @@ from runwatch.record.commands import CommandResult
 from runwatch.record.life import JournalLoss
 from runwatch.record.losses import JournalAside
 from runwatch.record.node import AgentEnd, AgentStart, CollectorFailed, DeviceOwner, ProcessExit
-from runwatch.ship.client import Address, Shipper, ShipSettings
+from runwatch.ship.client import Shipper, ShipSettings
 from runwatch.ship.courier import Courier
+from runwatch.ship.finding import find
 from runwatch.ship.tail import FAILURES, Tail
 
 TIDY_SECONDS: Final = 30.0
@@ -160,10 +161,11 @@ class Agent:
         settings = self.settings
         if not settings.head:
             return None
+        http_address(settings.head)  # raises if it is none
         ca = settings.ca.read_bytes() if settings.ca else None
         return Shipper(
             settings.root,
-            Address.parse(settings.head),
+            lambda: find(settings.head, ca).address,
             token=self._token,
             ca=ca,
             host=self.host,

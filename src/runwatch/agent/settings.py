@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from runwatch.address import split_token
 from runwatch.errors import UsageError
 from runwatch.journal.segment import MIN_SEGMENT_BYTES
 from runwatch.settings import read_token, runwatch_dir, setting
@@ -16,7 +17,9 @@ LEAST_BYTES = 3 * MIN_SEGMENT_BYTES
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
     dir: Path | None = setting(None, env="RUNWATCH_DIR", help="where journals are")
-    head: str = setting("", env="RUNWATCH_HEAD", help="address of the head, host:8090")
+    head: str = setting(
+        "", env="RUNWATCH_HEAD", help="address of the head, as people open it: http://host:8090"
+    )
     token: str = setting("", env="RUNWATCH_TOKEN", help="the head's token", secret=True)
     token_file: Path | None = setting(
         None,
@@ -83,6 +86,9 @@ class AgentSettings:
     def __post_init__(self) -> None:
         if self.token_file is not None:
             object.__setattr__(self, "token", read_token(self.token_file))
+        head, token = split_token(self.head)
+        object.__setattr__(self, "head", head)
+        object.__setattr__(self, "token", self.token or token)
         if not self.period_seconds >= LEAST_SECONDS:
             raise UsageError(
                 f"period_seconds (--period) is {self.period_seconds:g}: at least {LEAST_SECONDS}"

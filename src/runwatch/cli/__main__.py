@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "ui": "serve a directory of journals in one process",
     "head": "serve a cluster: store what agents send, answer people and programs",
     "agent": "run this node's agent",
+    "exec": "run any command as a run, with no line of it changed",
     "status": "check the head, the agent and the disk; list what needs attention",
     "runs": "list runs",
     "show": "show one run: state, ranks, a chart; follows it live",
@@ -71,7 +72,9 @@ def parser(chosen: str | None) -> argparse.ArgumentParser:
 def _joined(words: Sequence[str]) -> list[str]:
     """`--since -2h` as one word: argparse takes a separate -2h for an option."""
     joined: list[str] = []
-    for word in words:
+    for at, word in enumerate(words):
+        if word == "--":
+            return [*joined, *words[at:]]  # what follows is a command of others
         if joined and joined[-1] in TIMES and re.match(r"-\d", word):
             joined[-1] += f"={word}"
         else:

@@ -16,7 +16,7 @@ from runwatch.cli.local_source import LocalSource
 from runwatch.cli.pictures import tables
 from runwatch.errors import UsageError
 from runwatch.settings import runwatch_dir, token_of
-from runwatch.ship.client import Address
+from runwatch.ship.finding import find
 from runwatch.ship.once import ship_once
 from runwatch.wire import gswarm_pickle
 
@@ -66,19 +66,19 @@ def _deliver(place: Path, written: Sequence[Written], arguments: argparse.Namesp
             f"{root} is served by `runwatch ui`, which accepts no data from others: stop it, "
             "import, and start it again"
         )
-    _ship(place, written, serving.grpc, token_for(serving.grpc, root))
+    direct = serving.grpc if "://" in serving.grpc else f"grpc://{serving.grpc}"
+    _ship(place, written, direct, token_for(serving.grpc, root))
 
 
 def _ship(place: Path, written: Sequence[Written], head: str, token: str) -> None:
-    if head.startswith("http"):
-        raise UsageError(f"{head!r} is the address of the page; give the agents' one: host:8090")
-    ca = os.environ.get("RUNWATCH_CA", "")
+    file = os.environ.get("RUNWATCH_CA", "")
+    ca = Path(file).read_bytes() if file else None
     ship_once(
         place,
-        Address.parse(head),
+        find(head, ca).address,
         {each.journal: each.end for each in written},
         token=token,
-        ca=Path(ca).read_bytes() if ca else None,
+        ca=ca,
     )
 
 

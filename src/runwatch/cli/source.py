@@ -24,7 +24,15 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
 
-from runwatch.address import ADDRESS_FILE, Listening, http_address, read_address, token_for
+from runwatch.address import (
+    ADDRESS_FILE,
+    Listening,
+    beside,
+    page_of,
+    read_address,
+    split_token,
+    token_for,
+)
 from runwatch.cli.pictures.progress import progress
 from runwatch.errors import HeadUnreachable, NotFound, RunwatchError, StoreBusy, UsageError
 from runwatch.settings import runwatch_dir, token_of
@@ -67,7 +75,7 @@ class Source(Protocol):
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dir", type=Path, help="a Runwatch directory (default $RUNWATCH_DIR)")
-    parser.add_argument("--head", help="ask this head: http://host:8091 (default $RUNWATCH_HEAD)")
+    parser.add_argument("--head", help="ask this head: http://host:8090 (default $RUNWATCH_HEAD)")
 
 
 @contextmanager
@@ -84,8 +92,9 @@ def _choose(arguments: argparse.Namespace, only_goodput: bool) -> Source:
     raw = bool(getattr(arguments, "json", False))
     head = arguments.head or ("" if arguments.dir else os.environ.get("RUNWATCH_HEAD", ""))
     if head:
-        address = http_address(head)
-        token = token_for(address, arguments.dir or runwatch_dir(), token_of())
+        root = arguments.dir or runwatch_dir()
+        address = page_of(head, root)
+        token = token_for(address, root, token_of() or split_token(head)[1])
         return RemoteSource(address, token, raw=raw)
     root = arguments.dir or runwatch_dir()
     from runwatch.journal.moved import fallback_place, told_of
@@ -311,6 +320,8 @@ class RemoteSource(Asking):
     def __init__(self, address: str, token: str, *, raw: bool = False) -> None:
         self.name = address
         self._raw = raw
+        self._is_sure = False
+        """Whether a page has answered there."""
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     def is_away(self) -> str:
@@ -332,15 +343,31 @@ class RemoteSource(Asking):
         )
         try:
             with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
+                self._is_sure = True
                 while chunk := answer.read(CHUNK):
                     yield chunk
         except urllib.error.HTTPError as error:
             raise refused(error.code, error.read()) from error
-        except (urllib.error.URLError, OSError) as error:
+        except (urllib.error.URLError, OSError, HTTPException) as error:
+            if isinstance(error, HTTPException) and self._is_beside():
+                yield from self._ask(target, body, method)
+                return
             reason = getattr(error, "reason", error)
             raise HeadUnreachable(
                 f"no answer from the head at {self.name}: {reason}. Is it up? (`runwatch head`)"
             ) from error
+
+    def _is_beside(self) -> bool:
+        """Whether we asked the port of agents, which speaks no HTTP/1, and the page is beside it:
+        RUNWATCH_HEAD named that port once."""
+        if self._is_sure:
+            return False
+        self._is_sure, asked = True, self.name
+        self.name = beside(asked)
+        if self.name and not self.is_away():
+            return True
+        self.name = asked
+        return False
 
     def refresh(self) -> None:
         return None

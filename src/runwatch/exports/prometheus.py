@@ -14,6 +14,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from runwatch.store.store import StoreHealth
+from runwatch.views.life import SHOWN_STATES, ShownState
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
@@ -44,6 +45,16 @@ class RunGoodput:
     device_hours: Mapping[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class RunStanding:
+    """How one run stands."""
+
+    run: str
+    state: ShownState
+    warnings: Sequence[str] = ()
+    """The codes of what a person should know of it."""
+
+
 class HeadMetrics(Collector):
     """Has its own registry, so that two heads in one process do not mix."""
 
@@ -52,10 +63,12 @@ class HeadMetrics(Collector):
         health: Callable[[], StoreHealth],
         numbers: Callable[[], HeadNumbers] = HeadNumbers,
         goodput: Callable[[], Sequence[RunGoodput]] = tuple,
+        runs: Callable[[], Sequence[RunStanding]] = tuple,
     ) -> None:
         self._health = health
         self._numbers = numbers
         self._goodput = goodput
+        self._runs = runs
         self._lock = threading.Lock()
         self._answered: Counter[tuple[str, int]] = Counter()
         self._registry = CollectorRegistry()
@@ -95,6 +108,7 @@ class HeadMetrics(Collector):
             "store_healthy", "1 if the store accepts data, else 0", 0 if health.problem else 1
         )
         yield self._requests()
+        yield from _standings(self._runs())
         yield from _goodput(self._goodput())
 
     def _requests(self) -> Metric:
@@ -105,6 +119,24 @@ class HeadMetrics(Collector):
             for (route, status), count in sorted(self._answered.items()):
                 requests.add_metric((route, str(status)), count)
         return requests
+
+
+def _standings(runs: Sequence[RunStanding]) -> Iterator[Metric]:
+    """How many runs are in each state; and of each run that goes on, whether it stands still."""
+    counts = Counter(run.state for run in runs)
+    states = _labelled("runs", "Runs by state; a stalled one is not counted as running", "state")
+    for state in SHOWN_STATES:
+        states.add_metric((state,), counts[state])
+    yield states
+    stalled = _labelled("run_stalled", "1 if the run makes no progress, else 0", "run")
+    warned = _labelled("run_warning", "1 while a person should know of it", "run", "code")
+    for run in runs:
+        if run.state not in ("running", "stalled"):
+            continue
+        stalled.add_metric((run.run,), int(run.state == "stalled"))
+        for code in dict.fromkeys(run.warnings):
+            warned.add_metric((run.run, code), 1)
+    yield from (metric for metric in (stalled, warned) if metric.samples)
 
 
 def _goodput(runs: Sequence[RunGoodput]) -> Iterator[Metric]:

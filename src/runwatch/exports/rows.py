@@ -26,7 +26,7 @@ import numpy.typing as npt
 from runwatch.record import NO_STEP, RunId
 from runwatch.rows import SeriesRow
 from runwatch.store.store import PointColumns, Store
-from runwatch.views.runs import attempts
+from runwatch.views.attempts import attempts
 from runwatch.views.series import AttemptOf, Question, attempt_of, choose
 
 COLUMNS: Final = (

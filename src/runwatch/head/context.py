@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from starlette.routing import Route
 
@@ -20,6 +21,7 @@ from runwatch.head.access.tokens import Tokens
 from runwatch.head.http.access import AccessSettings
 from runwatch.head.http.live import Live
 from runwatch.head.http.openapi import Operation
+from runwatch.head.http.types import Where
 from runwatch.head.outbox import Outbox
 from runwatch.head.own_journal import OwnJournal
 from runwatch.head.reading import Reading
@@ -33,6 +35,8 @@ from runwatch.head.state.profiles import Profiles
 from runwatch.head.state.session_room import SessionRoom
 from runwatch.head.state.sessions import Sessions
 from runwatch.record import Batch, JournalId
+
+NOWHERE: Final = Where(None, False)
 
 
 class Feature:
@@ -94,6 +98,8 @@ class Context:
     nodes: WayToNodes | None = None
     """None: no node can be asked, and the store can only be read."""
     serving: ServingSettings = field(default_factory=ServingSettings)
+    where: Callable[[], Where] = lambda: NOWHERE
+    """Where agents connect."""
 
     @classmethod
     def of(cls, reading: Reading) -> Context:
@@ -104,7 +110,7 @@ class Context:
         return cls(
             reading,
             Live(),
-            HeadMetrics(store.health),
+            HeadMetrics(store.health, runs=board.standings),
             board,
             accounts,
             SessionRoom(Sessions(store, clock=clock), Clients(store, clock=clock), clock=clock),

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 import uvicorn
 
-from runwatch.address import Listening, leave_note, take_note_back
+from runwatch.address import Address, Listening, leave_note, take_note_back
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import RunwatchError, UsageError
 from runwatch.exports.prometheus import HeadMetrics, HeadNumbers
@@ -26,7 +26,7 @@ from runwatch.head.access.shares import FILE as SHARES_FILE
 from runwatch.head.access.shares import Shares
 from runwatch.head.access.tokens import FILE as TOKENS_FILE
 from runwatch.head.access.tokens import Tokens
-from runwatch.head.context import Context, Feature, Gate, WayToNodes
+from runwatch.head.context import NOWHERE, Context, Feature, Gate, WayToNodes
 from runwatch.head.feature_table import features_of
 from runwatch.head.features.goodput.figures import LOOKED_UP
 from runwatch.head.features.gswarm.api import GswarmApi
@@ -38,11 +38,13 @@ from runwatch.head.http.access import AccessSettings
 from runwatch.head.http.app import create_app
 from runwatch.head.http.door import Door, limits_here
 from runwatch.head.http.live import Live
+from runwatch.head.http.types import Where
 from runwatch.head.ingest import Ingest
 from runwatch.head.keeping import Keeping
 from runwatch.head.local import LocalTail
 from runwatch.head.nodes import Nodes
 from runwatch.head.outbox import Outbox
+from runwatch.head.own_id import kept_id
 from runwatch.head.own_journal import OwnJournal
 from runwatch.head.quotas import NO_LIMITS, Quotas, QuotaSettings
 from runwatch.head.reading import LeftAlone, Reading, Standing
@@ -106,11 +108,13 @@ class LocalHead:
         in_memory: bool = False,
         bare: bool = False,
         agents: Callable[[], Mapping[str, AgentState]] = dict,
+        where: Callable[[], Where] = lambda: NOWHERE,
         settings: LocalSettings | None = None,
         clock: Clock = system_clock,
     ) -> None:
         settings = settings or LocalSettings()
         self._root = root
+        self._where = where
         self.live = Live()
         self.tokens = Tokens(clock=clock)
         self.audit = Audit(clock=clock)
@@ -196,7 +200,9 @@ class LocalHead:
         return Context(
             reading,
             self.live,
-            HeadMetrics(self.store.health, self._numbers, self.accounts.brief),
+            HeadMetrics(
+                self.store.health, self._numbers, self.accounts.brief, self.board.standings
+            ),
             self.board,
             self.accounts,
             SessionRoom(self.sessions, self.clients, folder=settings.session_dir, clock=clock),
@@ -212,6 +218,7 @@ class LocalHead:
             GoodputKeeper(self.accounts, self.board, clock=clock),
             WayToNodes(self.outbox, self._own, self.nodes.names, self._known_ns, self.ingest.still),
             settings.serving,
+            self._where,
         )
 
     def feature(self, kind: type[F]) -> F:
@@ -307,6 +314,7 @@ class Head:
         self.local = LocalHead(
             settings.root,
             agents=lambda: self.service.agents,
+            where=lambda: self._where,
             settings=self._local_settings(open_gswarm),
             clock=clock,
         )
@@ -337,6 +345,7 @@ class Head:
         self._tails = tail_journals
         self._server: uvicorn.Server | None = None
         self._at: Listening | None = None
+        self._where = NOWHERE
 
     def _local_settings(self, open_gswarm: bool) -> LocalSettings:
         settings = self.settings
@@ -404,6 +413,7 @@ class Head:
             )
         self._server = server = _Server(self._config())
         at = self._listening(http[0].getsockname()[1] if http else 0, grpc_port)
+        self._where = self._told_where(grpc_port)
         watching = asyncio.ensure_future(self._watch(server, at, on_ready))
         if self._tails:
             self.local.tail.start()
@@ -475,6 +485,15 @@ class Head:
         grpc = f"{'grpcs://' if tls else ''}{_bracketed(host)}:{grpc_port}" if grpc_port else ""
         now_ns = self.local.clock.wall_ns()
         return Listening(http, grpc, settings.token, os.getpid(), this_host(), now_ns)
+
+    def _told_where(self, grpc_port: int) -> Where:
+        settings = self.settings
+        id = kept_id(settings.root) if grpc_port and _writable(settings.root) else ""
+        if settings.grpc_address:
+            named = Address.parse(settings.grpc_address)
+            host, _, port = named.target.rpartition(":")
+            return Where(int(port), named.tls, host, id)
+        return Where(grpc_port or None, settings.tls_certificate is not None, "", id)
 
 
 class _Server(uvicorn.Server):

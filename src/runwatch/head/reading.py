@@ -5,6 +5,7 @@ The HTTP routes, the live stream and the command line ask here, so their numbers
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -12,6 +13,7 @@ from typing import Final
 
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import NotFound
+from runwatch.head.tails import Tails
 from runwatch.record import JournalId, RunId
 from runwatch.record.life import Fork, RunEnd, RunStart
 from runwatch.record.losses import JournalAside
@@ -20,24 +22,28 @@ from runwatch.record.stacks import Incident
 from runwatch.rows import EventRow, Latest, SeriesRow
 from runwatch.store.asking import heeded
 from runwatch.store.store import OF_EACH, Store
+from runwatch.views.attempts import attempts
 from runwatch.views.configs import Configs, merge_configs
 from runwatch.views.devices import count_devices
+from runwatch.views.divergence import Divergence, divergences, is_loss
 from runwatch.views.goodput.figures import WITNESSES, Holding, holdings
 from runwatch.views.incidents import incidents_of
 from runwatch.views.runs import (
     ALIVE_WINDOW_SECONDS,
     ProcessState,
     RunSummary,
-    attempts,
     process_states,
     project_of,
     runs_of,
 )
-from runwatch.views.series import AttemptOf, Headline, Question, choose, headline
+from runwatch.views.series import AttemptOf, Headline, Question, attempt_of, choose, headline
 from runwatch.views.steps import last_steps
+from runwatch.views.warnings import RunWarning, of_losses
 
 MOST_ASIDE: Final = 1_000
 INCIDENT_SECONDS: Final = 3600.0
+PARTAKERS: Final = ("process", "launcher")
+"""The roles that make a run one."""
 FEW_RUNS: Final = 200
 """Up to this many runs, asking for the series of each is quicker than asking for all series."""
 
@@ -60,6 +66,7 @@ class Card:
     headline: Headline | None
     devices: int = 0
     """How many accelerators the run holds."""
+    warnings: tuple[RunWarning, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +113,7 @@ class Reading:
         self.alive = alive
         self.gone = gone
         self.standing = standing
+        self._tails = Tails(store)
 
     def aside(self) -> list[LeftAlone]:
         """Journals that this head or an agent leaves alone, by the newest word about each."""
@@ -128,12 +136,12 @@ class Reading:
         let through do not exist for the caller.  A run has a process; of some runs only a forked
         child is known yet, or what an agent told."""
         of_id = self.store.processes(RunId(key)) if key and (sees is None or sees(key)) else ()
-        if any(row.role == "process" for row in of_id):
+        if any(row.role in PARTAKERS for row in of_id):
             return RunId(key)
         named = {
             row.run: row.start_ns
             for row in self.store.processes()
-            if row.run_name == key and row.run and row.role == "process"
+            if row.run_name == key and row.run and row.role in PARTAKERS
         }
         if sees is not None:
             named = {run: start_ns for run, start_ns in named.items() if sees(run)}
@@ -176,13 +184,46 @@ class Reading:
         for row in heeded(series):
             by_run.setdefault(row.run, []).append(row)
         return [
-            Card(
+            self._card(
                 replace(summary, last_step=steps.get(summary.run)),
-                headline(by_run.get(summary.run, ()), latest),
-                count_devices(by_run.get(summary.run, ())),
+                by_run.get(summary.run, ()),
+                latest,
             )
             for summary in heeded(summaries)
         ]
+
+    def _card(
+        self, summary: RunSummary, series: Sequence[SeriesRow], latest: Mapping[int, Latest]
+    ) -> Card:
+        diverged = self._diverged(summary, series, latest).get(summary.attempts, ())
+        warnings = of_losses(diverged)
+        return Card(summary, headline(series, latest), count_devices(series), tuple(warnings))
+
+    def diverged(self, summary: RunSummary) -> dict[int, list[Divergence]]:
+        """The losses that ended as NaN or infinite, by attempt."""
+        series = [row for row in self.store.series(summary.run) if is_loss(row.metric)]
+        return self._diverged(summary, series, self.latest(series))
+
+    def _diverged(
+        self, summary: RunSummary, series: Iterable[SeriesRow], latest: Mapping[int, Latest]
+    ) -> dict[int, list[Divergence]]:
+        losses = [row for row in series if row.series in latest and is_loss(row.metric)]
+        if all(math.isfinite(latest[row.series].value) for row in losses):
+            return {}
+        numbers = self.attempts(summary.run)
+        # A rank that came again within an attempt has several series of a metric.
+        newest: dict[tuple[int, str, int], SeriesRow] = {}
+        for row in sorted(losses, key=lambda row: latest[row.series].time_ns):
+            newest[attempt_of(row, numbers) or 0, row.metric, row.rank] = row
+        found: dict[int, list[Divergence]] = {}
+        for number in {attempt for attempt, _, _ in newest}:
+            rows = [row for (attempt, _, _), row in newest.items() if attempt == number]
+            ranks: dict[str, set[int]] = {}
+            for row in rows:
+                ranks.setdefault(row.metric, set()).add(row.rank)
+            going = summary.state == "running" and number == summary.attempts
+            found[number] = divergences(self._tails.of(rows, latest), ranks, going=going)
+        return found
 
     def card(self, run: RunId) -> Card:
         return self.cards(self.told(runs_of(self.processes(run), {}), run))[0]

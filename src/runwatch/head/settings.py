@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Final
 
+from runwatch.address import GRPC_PORT, HTTP_PORT, Address
 from runwatch.errors import UsageError
 from runwatch.head.quotas import QuotaSettings
 from runwatch.settings import read_token, runwatch_dir, setting
@@ -64,8 +65,12 @@ class ServingSettings:
 class HeadSettings:
     dir: Path | None = setting(None, env="RUNWATCH_DIR", help="where journals, store and blobs are")
     bind: str = setting("127.0.0.1", env="RUNWATCH_BIND", help="address to listen on")
-    grpc_port: int = setting(8090, help="port for agents; 0 = any free one, -1 = none")
-    http_port: int = setting(8091, help="port for people; 0 = any free one, -1 = none")
+    http_port: int = setting(HTTP_PORT, help="port for people; 0 = any free one, -1 = none")
+    grpc_port: int = setting(GRPC_PORT, help="port for agents; 0 = any free one, -1 = none")
+    grpc_address: str = setting(
+        "",
+        help="where agents connect, if not at the page's host: grpcs://host:8091 (behind a proxy)",
+    )
     token: str = setting(
         "",
         env="RUNWATCH_TOKEN",
@@ -134,6 +139,8 @@ class HeadSettings:
         object.__setattr__(self, "base_path", check_base_path(self.base_path))
         if self.token_file is not None:
             object.__setattr__(self, "token", read_token(self.token_file))
+        if self.grpc_address:
+            Address.parse(self.grpc_address)  # say now what is wrong with it
         if not 1 <= self.device_period_ms <= 3_600_000:
             raise UsageError(
                 f"device_period_ms is {self.device_period_ms}: a number from 1 to 3600000"

@@ -31,8 +31,9 @@ def position(segment: int, offset: int) -> Position:
 
 
 # A child is a forked helper of a process (a data loader's worker): it may record, but the run's
-# state and attempts are its parent's.
-Role = Literal["process", "child", "agent"]
+# state and attempts are its parent's.  A launcher (`runwatch exec`) started the processes of a run
+# and waits for them: it takes part in the run and is no rank.
+Role = Literal["process", "child", "agent", "launcher"]
 
 
 @dataclass(frozen=True, slots=True)

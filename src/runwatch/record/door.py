@@ -46,7 +46,7 @@ MOST_KINDS: Final = 64
 """Different reasons that are counted apart in one batch."""
 
 _JOURNAL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,199}", re.ASCII)
-_ROLES: Final = ("process", "child", "agent")
+_ROLES: Final = ("process", "child", "agent", "launcher")
 _UINT32: Final = 1 << 32
 _FEW: Final = 100
 _PLAIN: Final = frozenset((str, float, bool, type(None)))

@@ -14,6 +14,7 @@ from runwatch.record.life import (
     Elapsed,
     Fork,
     GoodputEntry,
+    Joined,
     JournalLoss,
     LogText,
     RunEnd,
@@ -56,7 +57,7 @@ EVENTS: Final[tuple[type[Message], ...]] = (
     Stacks, Incident, SessionStart, SessionStop, SessionResume, SessionClock,
     CaptureRequested, CommandResult, AgentStart, AgentEnd, GuestConnect, CollectorFailed,
     CollectorStuck, CollectorResumed, DeviceOwner, DeviceAdded, DeviceLost, DeviceUnreadable,
-    DeviceLimited, GpuXid, Console, ExceptionTold,
+    DeviceLimited, GpuXid, Console, ExceptionTold, Joined,
 )  # fmt: skip
 BY_KIND: Final[Mapping[str, type[Message]]] = {message.KIND: message for message in EVENTS}
 COMMANDS: Final[tuple[type[Message], ...]] = (Ping, StacksWanted, ProfileCommand)

@@ -11,6 +11,7 @@ from runwatch.record.checks import (
     MOST_ITEMS,
     MOST_RANKS,
     NAME,
+    OFFSET,
     RANK,
     SECONDS,
     TEXT,
@@ -61,6 +62,11 @@ class RunEnd(Message):
         either(TEXT, fields(type=TEXT, message=TEXT))
     )
     """One line, or `type` and `message`."""
+    exit_code: int | None = checked(OFFSET)
+    signal: str | None = checked(NAME)
+    max_rss_bytes: int | None = checked(COUNT)
+    """How a command ended that `runwatch exec` ran, and the most memory that one process of it
+    had.  A program cannot say such things of itself."""
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Self:
@@ -95,6 +101,16 @@ class Fork(Message):
     parent_pid: int | None = checked(COUNT)
     detached: bool = checked(flag, False)
     """It has a session of its own: it goes on when its parent has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joined(Message):
+    """The command that `runwatch exec` runs turned out to belong to another run: its records go on
+    there, and those so far are told there again."""
+
+    KIND: ClassVar[str] = "joined"
+
+    run: str = checked(NAME, "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from runwatch.record import RunId
+from runwatch.sdk import auto as automatic
 from runwatch.sdk import launch
 from runwatch.sdk.guard import attempt, front, guarded, tally, text_of
 from runwatch.sdk.identity import Identity, identify, slug
@@ -58,6 +59,8 @@ def init(
     record_on_all_hosts: bool = False,
     total_steps: int | None = None,
     dir: str | os.PathLike[str] | None = None,
+    auto: bool = False,
+    console: bool | None = None,
     **others: Any,
 ) -> Run:
     """Begin this process's part in the run called `name`; every rank calls it.
@@ -65,15 +68,18 @@ def init(
     A name used before is the same run and a new attempt.  `config` is a dict, a dataclass or a
     namespace.  Only rank 0 records the values of `log`, unless `record_on_all_hosts`.  With
     `total_steps`, a process that ends before its last step is known to be incomplete.  Records go
-    to `dir`, else $RUNWATCH_DIR, else ~/.runwatch.  Never raises and never waits.
+    to `dir`, else $RUNWATCH_DIR, else ~/.runwatch.  With `auto`, hooks record what the frameworks
+    do: steps, waits for data, metrics, phases.  With `console` (or RUNWATCH_CONSOLE=1), what the
+    program prints is recorded too.  Never raises and never waits.
 
     wandb's arguments are understood too (`sdk/wandb_like/start.py`): `project` is the group.
     """
+    if auto:
+        automatic.begin(stays=False)
     given = {"name": name, "group": group, "config": config, "id": id, "dir": dir}
     asked = _asked_as_wandb(given, others, sys._getframe(1))
     if asked is not None:
         name, group, id, config, dir = asked.name, asked.group, asked.id, asked.config, None
-    called = _script() if name is None else name
     kind: type[Run] = Run if asked is None else asked.kind
 
     def make(identity: Identity) -> Run:
@@ -85,15 +91,25 @@ def init(
             directory=dir,
         )
 
-    identified = attempt("identify the run", None, lambda: identify(called, run_id=id))
-    identity = identified or Identity(slug(text_of(called)), "run", 0, 0, 1, "", "NONE")
+    identified = attempt("identify the run", None, lambda: identify(name, run_id=id))
+    identity = identified or Identity(slug(text_of(name)), "run", 0, 0, 1, "", "NONE")
     nothing: dict[str, Any] = {}
     values = attempt("read the config", nothing, lambda: config_values(config))
     if asked is None:
-        return begin(identity, make, values, Run)
-    run = begin(asked.numbered(identity, current_run()), make, values, kind)
-    asked.tell(run)
+        run = begin(identity, make, values, Run)
+    else:
+        run = begin(asked.numbered(identity, current_run()), make, values, kind)
+        asked.tell(run)
+    _listen(run, console)
     return run
+
+
+@guarded("listen to the console")
+def _listen(run: Run, console: bool | None) -> None:
+    if console or os.environ.get("RUNWATCH_CONSOLE"):
+        from runwatch.sdk.console import wrapping  # most programs do not want it
+
+        wrapping.listen(run, console)
 
 
 def _asked_as_wandb(
@@ -278,11 +294,6 @@ def finish(
     run = current_run()
     if run is not None:
         run.finish(status, reason, exit_code)
-
-
-def _script() -> str:
-    script = os.path.basename(sys.argv[0]) if sys.argv else ""
-    return os.path.splitext(text_of(script))[0].lstrip("-") or "run"
 
 
 def _after_fork() -> None:

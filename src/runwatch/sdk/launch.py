@@ -22,6 +22,7 @@ from typing import Final
 from runwatch.clock import Clock, system_clock
 from runwatch.journal import agents
 from runwatch.sdk.guard import tally
+from runwatch.sdk.launched import ADDRESS, RANK_OF_WRAPPER
 from runwatch.sdk.switches import is_off
 
 LOOK_SECONDS: Final = 10.0
@@ -31,6 +32,8 @@ LONGEST_PAUSE_SECONDS: Final = 600.0
 SHELL: Final = "/bin/sh"
 _SHELL_SECONDS: Final = 0.5
 _OPEN: Final = os.POSIX_SPAWN_OPEN
+_BOOT: Final = str(Path(__file__).resolve().parent / "boot")
+_OF_COMMAND: Final = (ADDRESS, RANK_OF_WRAPPER, "RUNWATCH_AUTO", "RUNWATCH_ATTEMPT")
 _started: set[int] = set()
 _asked: dict[Path, tuple[float, int]] = {}
 """When we last started an agent for this directory, by the monotonic and by the wall clock."""
@@ -114,6 +117,7 @@ def _spawn(command: list[str], log: int, environment: Mapping[str, str]) -> int:
             *((os.POSIX_SPAWN_CLOSE, fd) for fd in _inheritable()),
         ],
         setsid=True,
+        setsigmask=(),  # ours may be blocked, and the agent is told by signals to end
     )
 
 
@@ -164,9 +168,17 @@ def _inheritable() -> Iterator[int]:
 
 
 def _environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Our environment, with an import path that finds this package from anywhere."""
+    """Our environment, with an import path that finds this package from anywhere.
+
+    An agent is no part of the command that `runwatch exec` runs, though a process of it may start
+    one: nothing of it is hooked or relayed.
+    """
+    environment = {key: value for key, value in environment.items() if key not in _OF_COMMAND}
     paths = [os.path.abspath(p) for p in environment.get("PYTHONPATH", "").split(os.pathsep) if p]
+    paths = [path for path in paths if path != _BOOT]
     package = Path(__file__).resolve().parents[2]
     if package.name not in ("site-packages", "dist-packages") and str(package) not in paths:
         paths.append(str(package))
-    return {**environment, "PYTHONPATH": os.pathsep.join(paths)} if paths else {**environment}
+    if paths:
+        return {**environment, "PYTHONPATH": os.pathsep.join(paths)}
+    return {key: value for key, value in environment.items() if key != "PYTHONPATH"}

@@ -122,6 +122,33 @@ class QuickStep(Step):
         self.idle = True
 
 
+@undivided
+def place_begin(run: Run, journal: JournalWriter, number: int, begin: int) -> None:
+    """A step that began at this tick, perhaps a while ago."""
+    offset = journal._offset  # from here to `put` there is no call, so it is one step
+    end = offset + 24
+    if ONE_THREAD_AT_A_TIME and end <= journal._plain_room:
+        journal._offset = end
+        _put_begin(journal._map, offset, STEP_BEGIN_HEAD, number, begin)
+    else:
+        _append(run, journal, step_begin(number, begin), 0)
+
+
+@undivided
+def place_end(
+    run: Run, journal: JournalWriter, number: int, begin: int, asked: int, ended: int
+) -> None:
+    """The same for its end.  `asked`: when its batch was asked for; 0: that is not known."""
+    offset = journal._offset  # from here to `put` there is no call, so it is one step
+    end = offset + 40
+    if ONE_THREAD_AT_A_TIME and end <= journal._plain_room:
+        journal._offset = end
+        journal._placed += 1
+        _put_end(journal._map, offset, STEP_END_HEAD, number, begin, asked, ended)
+    else:
+        _append(run, journal, step_end(number, begin, asked, ended))
+
+
 def any_step(run: Run, number: object) -> Step:
     """A step that cannot take the fast path; those after it may."""
     renew(run)

@@ -14,12 +14,13 @@ from runwatch.journal.liveness import this_host
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import NO_STEP, Role, RunScope
 from runwatch.record.life import Config, Fork, LogText, RunEnd, RunStart, SdkWarning
-from runwatch.sdk import collect, farewell, launch
+from runwatch.sdk import collect, farewell, launch, launched
 from runwatch.sdk.console import tracebacks
+from runwatch.sdk.console.unheard import Unheard
 from runwatch.sdk.ending import EndWatch, cleaned, describe, when_worker_ends
 from runwatch.sdk.faults import mind_faults, unwatch_faults, watch_faults
 from runwatch.sdk.guard import attempt, guarded, tally, text_of
-from runwatch.sdk.hooks.install import Hooks
+from runwatch.sdk.hooks.install import hooks_of
 from runwatch.sdk.identity import Identity
 from runwatch.sdk.kinds import DATA_LOADING, USEFUL
 from runwatch.sdk.place import open_journal
@@ -92,6 +93,7 @@ class Run(Intake):
         super().__init__()
         self.id = identity.run
         self.name = identity.name
+        group = group or os.environ.get("RUNWATCH_GROUP", "")
         self.group = text(group if isinstance(group, str) else text_of(group))[:200]
         self.rank = identity.rank
         self.local_rank = identity.local_rank
@@ -120,9 +122,10 @@ class Run(Intake):
         self._span_ids: dict[str, int] = {}
         self._own_ids: dict[str, int] = {}
         self._collector = Collector(self._write, clock)
-        self._end_watch = EndWatch(self._on_exception, self._on_exit, self._on_thread_exception)
+        self._end_watch = EndWatch(self._on_exception, self._on_exit, self._on_thread)
         self._told_error = 0
-        self._hooks = Hooks(self)
+        self._console = Unheard()
+        self._hooks = hooks_of(self)
         self._control: Control | None = None
 
     def __repr__(self) -> str:
@@ -239,7 +242,7 @@ class Run(Intake):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._on_error(error)
+        tracebacks.tell_once(self, error)
         status, exception = ("completed", "") if error is None else describe(error)
         self._end(RunEnd(status, True, self._is_done(), exception=exception))
 
@@ -271,11 +274,12 @@ class Run(Intake):
             **attempt("find out whose run it is", dict[str, Any](), collect.circumstances),
         )
         body = {**start.body(), **mapping(self._details())}
-        writer.event(start.KIND, body, scope=self._scope)
+        writer.event(start.KIND, body, scope=self._scope, mono_ns=self._hooks.since_ns)
         if self.config:
             self._record_config()
-        self._hooks.look()
+        self._hooks.serve(self)
         self._report()
+        launched.tell_run(identity.run, identity.name, self.group)
         self._ask_for_agent()
 
     def _details(self) -> Mapping[str, Any]:
@@ -431,6 +435,7 @@ class Run(Intake):
             self._listen()
         if self._caretaker is not None and not self._is_child:
             self._caretaker.look()
+        self._console.tick()
         self._mind_descriptors()
         self._report()
 
@@ -506,23 +511,16 @@ class Run(Intake):
     def _on_exception(self, error: BaseException) -> None:
         """Uncaught: recorded at once, since what follows (other threads, exit) may hang."""
         if (not self._is_child or self._is_detached) and not self._finished:
-            self._on_error(error)
+            tracebacks.tell_once(self, error)
             status, exception = describe(error)
             self._record_end(RunEnd(status, exception=exception))
 
-    def _on_thread_exception(self, error: BaseException, thread: str) -> None:
-        """The program goes on."""
-        if not self._finished:
-            tracebacks.tell(self, error, thread)
-
-    def _on_error(self, error: BaseException | None) -> None:
-        if error is not None and not self._finished and id(error) != self._told_error:
-            self._told_error = id(error)  # and not the error, which holds all that its frames hold
-            tracebacks.tell(self, error)
+    def _on_thread(self, error: BaseException, thread: str) -> None:
+        tracebacks.tell(self, error, thread)  # and the program goes on
 
     def _on_exit(self, error: BaseException | None) -> None:
         if not self._is_child or self._is_detached:
-            self._on_error(error)
+            tracebacks.tell_once(self, error)
         status, exception = ("completed", "") if error is None else describe(error)
         self._end(RunEnd(status, False, self._is_done(), exception=exception))
         farewell.wait()
@@ -544,13 +542,14 @@ class Run(Intake):
             return
         self._finishing = True
         try:
-            self._hooks.remove()
+            self._hooks.remove(self)
             if self._profiler is not None:
                 self._profiler.finish()
             self._collector.finish(DRAIN_SECONDS)
             if self._open() is not None:
                 self._collect()
             self._record_end(end)
+            self._console.stop()
             self._shut()
         finally:
             self._finishing = False
@@ -592,12 +591,14 @@ class Run(Intake):
         self._opening = False
         self._hooks.forget()
         self._collector.forget()
+        self._console.forget()
         if writer is not None:
             self._parent_journal = writer.origin.journal
             writer.abandon()
 
     @guarded("close a child's journal")
     def _close_child(self) -> None:
+        self._console.flush()
         self._report()
         writer, self._writer = self._writer, None
         self._forget_ids()

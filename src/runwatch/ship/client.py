@@ -20,8 +20,9 @@ from typing import Final
 import grpc
 
 from runwatch._version import __version__
+from runwatch.address import Address as Address
 from runwatch.clock import Clock, system_clock
-from runwatch.errors import HeadUnreachable, UsageError, WireError
+from runwatch.errors import HeadUnreachable, WireError
 from runwatch.journal.liveness import this_host
 from runwatch.journal.stored import note_stored
 from runwatch.record import Command, JournalId, Position
@@ -43,31 +44,6 @@ METHOD: Final = "/runwatch.v1.Spine/Stream"
 GOODBYE: Final = RunEnd.KIND
 """The event by which a process says that it will record nothing more for a run."""
 logger = logging.getLogger("runwatch.ship")
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where the head listens: `host:port`, `grpc://host:port` or `grpcs://host:port`."""
-
-    target: str
-    tls: bool = False
-
-    @classmethod
-    def parse(cls, text: str, default_port: int = 8090) -> Address:
-        scheme, _, rest = text.rpartition("://")
-        if scheme not in ("", "grpc", "grpcs", "http", "https") or not rest.strip("/"):
-            raise UsageError(
-                f"not an address of a head: {text!r} (try host:8090 or grpcs://host:8090)"
-            )
-        rest = rest.strip("/")
-        host, colon, port = rest.rpartition(":")
-        if not colon or (rest.startswith("[") and rest.endswith("]")):
-            return cls(f"{rest}:{default_port}", scheme in ("grpcs", "https"))
-        if not port.isdigit() or not 0 < int(port) < 65536:
-            raise UsageError(
-                f"the address {text!r} has port {port!r}: use a number from 1 to 65535"
-            )
-        return cls(f"{host}:{port}", scheme in ("grpcs", "https"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +84,7 @@ class Shipper:
     def __init__(
         self,
         root: Path,
-        address: Address,
+        address: Address | Callable[[], Address],
         *,
         token: Token = "",
         ca: bytes | None = None,
@@ -122,11 +98,12 @@ class Shipper:
         clock: Clock = system_clock,
         draw: Callable[[], float] = random.random,
     ) -> None:
-        """`inherit_seconds`: also send journals that other hosts left here, once those hosts have
-        been still for this long; 0: never.  `on_command` gets each command of the kinds `commands`,
-        in the receiving thread; it must return quickly.  `on_head` gets whether the head
-        answers."""
-        self.address = address
+        """`address`: where the head listens, or a function that finds out, for each connection
+        anew; it may raise HeadUnreachable.  `inherit_seconds`: also send journals that other hosts
+        left here, once those hosts have been still for this long; 0: never.  `on_command` gets each
+        command of the kinds `commands`, in the receiving thread; it must return quickly.  `on_head`
+        gets whether the head answers."""
+        self._locate = address if callable(address) else lambda: address
         self.host = host or this_host()
         self.acknowledged: dict[JournalId, Position] = {}
         self.connected = False
@@ -190,25 +167,24 @@ class Shipper:
             except (grpc.RpcError, HeadUnreachable) as error:
                 self.problem = _reason(error)
                 delay = self._backoff.delay()
-                logger.info(
-                    "head %s: %s; trying again in %.1f s", self.address.target, self.problem, delay
-                )
+                logger.info("no head takes records: %s; again in %.1f s", self.problem, delay)
                 self.connected = False
                 self._on_head(False)
                 self._stop.wait(delay)
         self._tail.close()
 
     def channel(self) -> grpc.Channel:
-        """A new connection to the head."""
+        """A new connection to the head.  Raises HeadUnreachable if nobody says where it is."""
+        address = self._locate()
         options = [
             ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
             ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
             ("grpc.enable_retries", 0),
         ]
-        if not self.address.tls:
-            return grpc.insecure_channel(self.address.target, options=options)
+        if not address.tls:
+            return grpc.insecure_channel(address.target, options=options)
         credentials = grpc.ssl_channel_credentials(root_certificates=self._ca)
-        return grpc.secure_channel(self.address.target, credentials, options=options)
+        return grpc.secure_channel(address.target, credentials, options=options)
 
 
 def _reason(error: Exception) -> str:
@@ -413,7 +389,7 @@ class _Session:
                     self._take(down)
                     self._changed.notify_all()
         except grpc.RpcError:
-            logger.debug("stream to %s ended", self._shipper.address.target)
+            logger.debug("the stream to the head ended")
         with self._changed:
             self._ended = True
             self._changed.notify_all()

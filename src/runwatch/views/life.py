@@ -19,6 +19,9 @@ from runwatch.views.times import to_the_second
 
 State = Literal["running", "completed", "failed", "killed", "lost"]
 STATES: Final[tuple[State, ...]] = ("running", "completed", "failed", "killed", "lost")
+ShownState = Literal["running", "stalled", "completed", "failed", "killed", "lost"]
+"""What people are told of a run: one that runs and makes no progress is stalled."""
+SHOWN_STATES: Final[tuple[ShownState, ...]] = ("running", "stalled", *STATES[1:])
 
 LIFE_KINDS: Final = (
     RunStart.KIND, RunEnd.KIND, ProcessExit.KIND, JobQueued.KIND, Fork.KIND,

@@ -26,6 +26,7 @@ class Entry:
     rank: int
     host: str
     journal: JournalId
+    step: int | None
     source: Source
     text: str
     """Of an exception, its type and message in one line."""
@@ -126,6 +127,7 @@ def _entry(
         event.rank,
         event.host,
         event.journal,
+        event.step,
         source,
         text,
         left_out_lines,

@@ -1,6 +1,6 @@
 """The states of processes, attempts and runs, read from what was recorded about them.
 
-`life.py` decides the state of one process.
+`life.py` decides the state of one process, and `attempts.py` which attempt it belongs to.
 """
 
 from __future__ import annotations
@@ -12,18 +12,17 @@ from typing import Final
 
 from runwatch.record import JournalId, RunId
 from runwatch.rows import EventRow, ProcessRow
-from runwatch.views.life import Evidence, Key, State, ending, heirs, said_done
+from runwatch.views.attempts import attempts, by_run, clock_moves
+from runwatch.views.life import Evidence, ShownState, State, ending, heirs, said_done
 from runwatch.views.times import to_the_second
 
 ALIVE_WINDOW_SECONDS: Final = 30.0
 
-# A rank that began before a process, and is still heard of this long after, goes on beside it.
-_GOES_ON_NS: Final = 10_000_000_000
+# An attempt that is heard of this long after a later one began goes on beside it.
+_AT_ONCE_NS: Final = 10_000_000_000
 
-_TICK_NS: Final = 10_000_000
-# A program usually records within this time of its own start: a smaller difference is no clock
-# change.
-_STARTING_NS: Final = 30_000_000_000
+AT_ONCE: Final = "give one of them another name or id"
+"""What to do about two jobs of one name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +64,8 @@ class ProcessState:
     """When the job got its machines, as a scheduler said."""
     born_ns: int = 0
     """When the process began, by its own clock.  It may open a run later."""
+    is_launcher: bool = False
+    """It started the ranks and waits for them; it is none itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,8 @@ class AttemptSummary:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """A run, in the state of its newest attempt; `started_ns` is that of its first attempt."""
+    """A run, in the state of its newest attempt, of those that go on if some do; `started_ns` is
+    that of its first attempt."""
 
     run: RunId
     name: str
@@ -102,90 +104,9 @@ class RunSummary:
     """The run stands still; `reason` says why, as far as that is known."""
     user: str = ""
 
-
-# ── attempts ───────────────────────────────────────────────────────────────────────────────────
-
-
-def attempts(processes: Iterable[ProcessRow]) -> dict[Key, int]:
-    """The attempt, counted from 1 in each run, that each (journal, run) belongs to.
-
-    Processes that share a non-empty `attempt_key` share an attempt.  Without a key, a rank that is
-    already there means that the run was started again.  In an elastic job, a process replaces one
-    that is gone, or is added, while others of the attempt go on.  It belongs to their attempt,
-    whatever its key.  A forked child belongs to the attempt that ran when it was forked, and never
-    begins one.
-    """
-    numbers: dict[Key, int] = {}
-    for rows in _by_run(processes).values():
-        numbers |= _attempts_of_run(rows)
-    return numbers
-
-
-def _attempts_of_run(rows: Sequence[ProcessRow]) -> dict[Key, int]:
-    numbers: dict[Key, int] = {}
-    by_key: dict[str, int] = {}
-    newest = 0
-    members: dict[int, ProcessRow] = {}
-    """Rank -> the process that has this rank now, in the newest attempt."""
-    for row in rows:
-        if row.role == "child":
-            numbers[row.journal, row.run] = max(newest, 1)
-            continue
-        number = by_key.get(row.attempt_key) if row.attempt_key else None
-        if number is None and newest and _joins(row, members):
-            number = newest
-        if number is None:
-            number = newest = newest + 1
-            members = {}
-        if row.attempt_key:
-            by_key[row.attempt_key] = number
-        if number == newest:
-            members[row.rank] = row
-        numbers[row.journal, row.run] = number
-    return numbers
-
-
-def _joins(row: ProcessRow, members: Mapping[int, ProcessRow]) -> bool:
-    """Whether the process belongs to the newest attempt, which has these members."""
-    before = members.get(row.rank)
-    if before is None and not row.attempt_key:
-        return True
-    if before is not None and before.last_ns >= row.start_ns:
-        return False  # the rank still runs: this is another job
-    return any(
-        other.last_ns > row.start_ns + _GOES_ON_NS
-        for rank, other in members.items()
-        if rank != row.rank
-    )
-
-
-def _by_run(processes: Iterable[ProcessRow]) -> dict[RunId, list[ProcessRow]]:
-    """Processes by run, in order of start.  Agents are left out, and processes without a run.
-
-    A process that opened the same run twice is one process.
-    """
-    unique = {(row.journal, row.run): row for row in processes if row.run and row.role != "agent"}
-    rows = list(unique.values())
-    moved = clock_moves(rows)
-    by_run: dict[RunId, list[ProcessRow]] = defaultdict(list)
-    for row in sorted(rows, key=lambda r: (r.start_ns - moved.get(r.journal, 0), r.journal)):
-        by_run[row.run].append(row)
-    return by_run
-
-
-def clock_moves(rows: Iterable[ProcessRow]) -> dict[JournalId, int]:
-    """By how much each host's clock was set forward since its first process began.  The uptime of
-    the host shows how much time really passed."""
-    first: dict[tuple[str, str], int] = {}
-    moved: dict[JournalId, int] = {}
-    for row in sorted(rows, key=lambda row: row.process_start_ticks):
-        if not row.boot or not row.process_start_ticks:
-            continue
-        booted_ns = row.start_ns - row.process_start_ticks * _TICK_NS
-        moved_ns = booted_ns - first.setdefault((row.host, row.boot), booted_ns)
-        if abs(moved_ns) > _STARTING_NS:
-            moved[row.journal] = moved_ns
-    return moved
+    @property
+    def shown_state(self) -> ShownState:
+        return "stalled" if self.stalled else self.state
 
 
 # ── processes ──────────────────────────────────────────────────────────────────────────────────
@@ -211,7 +132,7 @@ def process_states(
     evidence = Evidence(alive=frozenset(alive), gone=frozenset(gone))
     for event in events:
         evidence.add(event)
-    everyone = [row for members in _by_run(processes).values() for row in members]
+    everyone = [row for members in by_run(processes).values() for row in members]
     evidence.heirs = heirs(everyone, evidence.forks)
     numbers = attempts(everyone)
     moved = clock_moves(everyone)
@@ -267,40 +188,94 @@ def _process_state(
         queued_at_ns=evidence.queued_at_ns(row),
         granted_at_ns=evidence.granted_at_ns(row),
         born_ns=row.start_ns,
+        is_launcher=row.role == "launcher",
     )
 
 
 # ── runs ───────────────────────────────────────────────────────────────────────────────────────
 
 
+def ranks_of(states: Iterable[ProcessState]) -> list[ProcessState]:
+    """Without launchers, unless there is nothing else in their attempt."""
+    everyone = list(states)
+    led = {(state.run, state.attempt) for state in everyone if not state.is_launcher}
+    return [s for s in everyone if not s.is_launcher or (s.run, s.attempt) not in led]
+
+
 def summarise_attempts(states: Iterable[ProcessState]) -> dict[RunId, list[AttemptSummary]]:
     """The attempts of each run, oldest first."""
-    grouped: dict[tuple[RunId, int], list[ProcessState]] = defaultdict(list)
+    by_run: dict[RunId, list[ProcessState]] = defaultdict(list)
     for state in states:
-        grouped[state.run, state.attempt].append(state)
-    summaries: dict[RunId, list[AttemptSummary]] = defaultdict(list)
-    for run, number in sorted(grouped):
-        summaries[run].append(_attempt(number, grouped[run, number]))
-    return dict(summaries)
+        by_run[state.run].append(state)
+    return {run: _attempts(by_run[run]) for run in sorted(by_run)}
+
+
+def _attempts(members: Sequence[ProcessState]) -> list[AttemptSummary]:
+    grouped: dict[int, list[ProcessState]] = defaultdict(list)
+    for member in members:
+        grouped[member.attempt].append(member)
+    going = going_on(members)
+    summaries = []
+    for number in sorted(grouped):
+        summary = _attempt(number, grouped[number])
+        if len(going) > 1 and number in going:
+            others = [other for other in going if other != number]
+            summary = replace(summary, reason=_beside(summary.reason, others))
+        summaries.append(summary)
+    return summaries
+
+
+def _beside(reason: str, others: Sequence[int]) -> str:
+    word = "attempt" if len(others) == 1 else "attempts"
+    beside = f"runs at the same time as {word} {', '.join(map(str, others))}: {AT_ONCE}"
+    return f"{reason}; {beside}" if reason else beside
+
+
+def going_on(members: Iterable[ProcessState]) -> list[int]:
+    """The attempts of a run that go on, oldest first.  More than one: two jobs have one name."""
+    heard: dict[int, int] = {}
+    begun: dict[int, int] = {}
+    for member in ranks_of(members):
+        number = member.attempt
+        begun[number] = min(begun.get(number, member.started_ns), member.started_ns)
+        if member.state == "running":
+            heard[number] = max(heard.get(number, 0), member.last_ns)
+    going, later_ns = [], None
+    for number in sorted(begun, reverse=True):
+        if number in heard and (later_ns is None or heard[number] > later_ns + _AT_ONCE_NS):
+            going.append(number)
+        later_ns = max(later_ns or 0, begun[number])
+    return going[::-1]
 
 
 def _attempt(number: int, members: Sequence[ProcessState]) -> AttemptSummary:
     state, reason = _verdict(members)
+    counted = ranks_of(members)
     ends = [member.ended_ns for member in members if member.ended_ns is not None]
     return AttemptSummary(
         attempt=number,
         state=state,
         reason=reason,
-        ranks=len({member.rank for member in members}),
-        hosts=tuple(sorted({member.host for member in members})),
-        started_ns=min(member.started_ns for member in members),
+        ranks=len({member.rank for member in counted if not member.is_launcher}),
+        hosts=tuple(sorted({member.host for member in counted})),
+        started_ns=min(member.started_ns for member in counted),
         ended_ns=None if state == "running" else max(ends, default=None),
         last_ns=max(member.last_ns for member in members),
-        processes=dict(Counter(member.state for member in members)),
+        processes=dict(Counter(member.state for member in counted)),
     )
 
 
 def _verdict(members: Sequence[ProcessState]) -> tuple[State, str]:
+    """The ranks' state.  The command that started them may go on, or fail when they are done."""
+    ranks = ranks_of(members)
+    state, reason = _verdict_of(ranks)
+    launchers = [] if len(ranks) == len(members) else [m for m in members if m.is_launcher]
+    if state != "running" and any(launcher.state == "running" for launcher in launchers):
+        return "running", f"{reason}; the command goes on" if reason else "the command goes on"
+    return _verdict_of(launchers) if launchers and state == "completed" else (state, reason)
+
+
+def _verdict_of(members: Sequence[ProcessState]) -> tuple[State, str]:
     """The state, and the rank that ended badly first: it usually took the others down."""
     bad = [member for member in members if member.state in ("failed", "killed", "lost")]
     running = sum(member.state == "running" for member in members)
@@ -316,12 +291,16 @@ def _verdict(members: Sequence[ProcessState]) -> tuple[State, str]:
 
 def _cause(process: ProcessState) -> str:
     when = to_the_second(process.ended_ns or process.last_ns)
-    where = f"rank {process.rank}"
+    where = who(process)
     if process.state == "failed":
         return f"{where} failed: {process.reason} on host {process.host} at {when}"
     if process.state == "lost":
         return f"{where} lost: {process.reason} on host {process.host}, last heard of at {when}"
     return f"{where} {process.reason} on host {process.host} at {when}"
+
+
+def who(process: ProcessState) -> str:
+    return "the command" if process.is_launcher else f"rank {process.rank}"
 
 
 def runs_of(states: Iterable[ProcessState], last_steps: Mapping[RunId, int]) -> list[RunSummary]:
@@ -354,13 +333,19 @@ def project_of(parts: Iterable[ProcessRow]) -> str | None:
 def _summary(run: RunId, members: Sequence[ProcessState], last_step: int | None) -> RunSummary:
     newest_first = sorted(members, key=lambda p: (p.started_ns, p.journal), reverse=True)
     number = max(member.attempt for member in members)
-    newest = _attempt(number, [member for member in members if member.attempt == number])
+    going = going_on(members)
+    current = going[-1] if going else number
+    newest = _attempt(current, [member for member in members if member.attempt == current])
+    reason = newest.reason
+    if len(going) > 1:
+        at_once = f"{len(going)} jobs of this name run at once: {AT_ONCE}"
+        reason = f"{at_once}; {reason}" if reason else at_once
     return RunSummary(
         run=run,
         name=next((member.name for member in newest_first if member.name), run),
         group=group_of((member.born_ns, member.journal, member.group) for member in members),
         state=newest.state,
-        reason=newest.reason,
+        reason=reason,
         attempts=number,
         ranks=newest.ranks,
         hosts=newest.hosts,
@@ -374,5 +359,7 @@ def _summary(run: RunId, members: Sequence[ProcessState], last_step: int | None)
 
 
 def of_last_attempt(states: Sequence[ProcessState]) -> list[ProcessState]:
-    last = max((state.attempt for state in states), default=0)
-    return [state for state in states if state.attempt == last]
+    """The ranks of the run's last attempt, of those that go on if some do.  `states` are of one
+    run."""
+    last = max(going_on(states) or [state.attempt for state in states], default=0)
+    return ranks_of(state for state in states if state.attempt == last)

@@ -44,7 +44,7 @@ SEVERAL_AT_ONCE: Final = 2
 MAX_MESSAGE_BYTES: Final = 8 << 20
 MAX_JOURNAL_ID: Final = 200
 _FARTHEST: Final = 1 << 63
-_ROLES: Final[dict[str, Role]] = {"agent": "agent", "child": "child"}
+_ROLES: Final[dict[str, Role]] = {"agent": "agent", "child": "child", "launcher": "launcher"}
 
 
 def agree_on_version(oldest: int, newest: int) -> int:

@@ -75,6 +75,7 @@ def test_times_have_an_end(time_ns: int) -> None:
     ("claims", "words"),
     [
         ({}, ""),
+        ({"role": "launcher"}, ""),
         ({"journal": "../x"}, "its id"),
         ({"host": "../../x"}, "its host"),
         ({"host": "a\x1b[31m"}, "its host"),

@@ -9,12 +9,12 @@ from runwatch.ship.client import Address, Backoff
 @pytest.mark.parametrize(
     ("text", "address"),
     [
-        ("head", Address("head:8090")),
+        ("head", Address("head:8091")),
         ("head:1", Address("head:1")),
         ("grpc://head:1/", Address("head:1")),
-        ("grpcs://head", Address("head:8090", tls=True)),
+        ("grpcs://head", Address("head:8091", tls=True)),
         ("[::1]:5", Address("[::1]:5")),
-        ("[::1]", Address("[::1]:8090")),
+        ("[::1]", Address("[::1]:8091")),
     ],
 )
 def test_addresses(text: str, address: Address) -> None:

@@ -16,49 +16,17 @@ from runwatch.views.life import STATES, UNSEEN
 from runwatch.views.runs import (
     ProcessState,
     RunSummary,
-    attempts,
-    clock_moves,
+    going_on,
+    of_last_attempt,
     process_states,
     runs_of,
     summarise_attempts,
 )
+from tests.unit.views.rows import SECOND, START, process, process_rows
 
-SECOND = 10**9
-START = 1_700_000_000 * SECOND
 WINDOW = 30
 NO_STEPS: Mapping[RunId, int] = {}
 few = settings(max_examples=200, deadline=None, derandomize=True, database=None)
-
-
-def process(
-    journal: str = "j0",
-    *,
-    rank: int = 0,
-    start: float = 0,
-    last: float = 10,
-    run: str = "run",
-    key: str = "",
-    role: str = "process",
-    host: str = "host-a",
-    boot: str = "boot",
-    ticks: int = 0,
-) -> ProcessRow:
-    return ProcessRow(
-        journal=JournalId(journal),
-        run=RunId(run),
-        run_name=f"name of {run}" if run else "",
-        host=host,
-        pid=100 + rank,
-        rank=rank,
-        world_size=4,
-        attempt_key=key,
-        group="",
-        start_ns=START + int(start * SECOND),
-        boot=boot,
-        process_start_ticks=ticks,
-        role=role,
-        last_ns=START + int(last * SECOND),
-    )
 
 
 def event(kind: str, at: float, *, by: str = "j0", under: str = "run", **body: Any) -> EventRow:
@@ -259,189 +227,6 @@ def test_damaged_events_are_ignored() -> None:
     assert state_of(event("run_end", 5, status=3, reason=4, exception=5)).reason == UNSEEN
 
 
-# ── attempts ───────────────────────────────────────────────────────────────────────────────────
-
-
-def numbers(*rows: ProcessRow) -> list[int]:
-    found = attempts(rows)
-    return [found[row.journal, row.run] for row in rows]
-
-
-def test_ranks_started_together_are_one_attempt() -> None:
-    assert numbers(*(process(f"j{r}", rank=r, start=r) for r in range(4))) == [1, 1, 1, 1]
-
-
-def test_a_rank_that_comes_again_begins_an_attempt() -> None:
-    order = [(0, 0), (1, 1), (1, 2), (0, 3), (2, 4), (0, 5)]
-    rows = [process(f"j{i}", rank=rank, start=at) for i, (rank, at) in enumerate(order)]
-    assert numbers(*rows) == [1, 1, 2, 2, 2, 3]
-
-
-def test_processes_with_the_same_key_share_an_attempt() -> None:
-    rows = [
-        process("a", key="x", start=0),
-        process("b", key="y", start=1),
-        process("c", key="x", start=2),
-        process("d", key="y", start=3, rank=1),
-        process("e", start=4, rank=2),
-        process("f", start=5, rank=1),
-    ]
-    assert numbers(*rows) == [1, 2, 1, 2, 2, 3]
-
-
-@pytest.mark.parametrize("keys", [("", "", ""), ("a", "a", "b"), ("a", "b", "c")])
-@pytest.mark.parametrize(
-    "others_until, number",
-    [
-        (70, 1),  # the other goes on: the job is elastic, whatever the new one's key
-        (60, 2),  # … for no more than it takes to be stopped: the run was started again
-        (40, 2),
-    ],
-)
-def test_a_rank_that_is_replaced_while_others_go_on_belongs_to_their_attempt(
-    keys: tuple[str, ...], others_until: int, number: int
-) -> None:
-    stays = process("stays", rank=0, last=others_until, key=keys[0])
-    gone = process("gone", rank=1, last=45, key=keys[0])
-    new = process("new", rank=1, start=50, last=90, key=keys[2])
-    assert numbers(stays, gone, new) == [1, 1, number]
-
-
-def test_a_rank_that_is_still_there_is_not_replaced() -> None:
-    """Two of one rank at the same time: another job of the same name."""
-    stays, same = process("stays", rank=0, last=90), process("same", rank=1, last=90)
-    assert numbers(stays, same, process("new", rank=1, start=50, last=90)) == [1, 1, 2]
-
-
-@pytest.mark.parametrize("goes_on, number", [(True, 1), (False, 2)])
-def test_a_rank_in_addition_belongs_to_those_that_go_on_if_its_key_says_nothing_of_them(
-    goes_on: bool, number: int
-) -> None:
-    first = process("first", rank=0, last=90 if goes_on else 45, key="a")
-    assert numbers(first, process("more", rank=1, start=50, last=90, key="b")) == [1, number]
-    unnamed = process("more", rank=1, start=50, last=90)
-    assert numbers(first, unnamed) == [1, 1]  # a rank that was not there yet
-
-
-def test_one_that_replaced_another_can_be_replaced_itself() -> None:
-    stays = process("stays", rank=0, last=300)
-    others = [process(f"j{n}", rank=1, start=n * 50, last=n * 50 + 40) for n in range(5)]
-    assert numbers(stays, *others) == [1] * 6
-    again = [process(f"again {r}", rank=r, start=310, last=400) for r in (0, 1)]
-    assert numbers(stays, *others, *again) == [1] * 6 + [2, 2]
-
-
-# ── clocks that were set ───────────────────────────────────────────────────────────────────────
-
-
-def moves(*rows: ProcessRow) -> dict[str, float]:
-    return {journal: ns / SECOND for journal, ns in clock_moves(rows).items()}
-
-
-@pytest.mark.parametrize(
-    "start, found",
-    [
-        (100, {}),  # as much as the host says has passed
-        (130, {}),  # a program may take so long to begin
-        (131, {"b": 31}),
-        (3700, {"b": 3600}),
-        (-3500, {"b": -3600}),
-    ],
-)
-def test_a_clock_was_set_where_a_host_has_run_for_another_time(
-    start: int, found: dict[str, float]
-) -> None:
-    first = process("a", start=0, ticks=5_000)
-    assert moves(first, process("b", start=start, ticks=15_000)) == found  # 100 s later
-
-
-def test_only_processes_of_one_boot_of_one_host_tell() -> None:
-    first = process("a", start=0, ticks=5_000)
-    later = {"start": 3700, "ticks": 15_000}
-    assert moves(first, process("b", **later)) == {"b": 3600}  # type: ignore[arg-type]
-    assert moves(first, process("b", host="host-b", **later)) == {}  # type: ignore[arg-type]
-    assert moves(first, process("b", boot="another", **later)) == {}  # type: ignore[arg-type]
-    assert moves(first, process("b", boot="", **later)) == {}  # type: ignore[arg-type]
-    assert moves(first, process("b", start=3700, ticks=0)) == {}  # it is not known
-
-
-def test_attempts_are_counted_in_the_order_in_which_they_really_began() -> None:
-    """The clock was put back by an hour between them."""
-    first = process("a", start=0, last=50, ticks=5_000)
-    second = process("b", start=-3500, last=-3400, ticks=15_000)
-    assert numbers(first, second) == [1, 2]
-    states = process_states([first, second], [], START + 60 * SECOND)
-    assert {state.journal: state.ahead_ns for state in states} == {"a": 0, "b": -3600 * SECOND}
-
-
-def test_a_forked_child_belongs_to_the_attempt_of_its_time_and_has_no_state() -> None:
-    rows = [
-        process("a", start=0),
-        process("a-child", start=1, role="child"),
-        process("b", start=2),
-        process("b-child", start=3, role="child"),
-    ]
-    assert numbers(*rows) == [1, 1, 2, 2]
-    states = process_states(rows, [], START)
-    assert [state.journal for state in states] == ["a", "b"]
-
-
-def test_attempts_are_counted_in_each_run() -> None:
-    rows = [process("a", run="x"), process("b", run="y"), process("c", run="y", start=1)]
-    assert numbers(*rows) == [1, 1, 2]
-
-
-@st.composite
-def process_rows(draw: st.DrawFn, keys: tuple[str, ...] = ("", "", "k1", "k2")) -> Any:
-    count = draw(st.integers(1, 14))
-    return [
-        process(
-            f"j{i:02}",
-            rank=draw(st.integers(0, 3)),
-            start=draw(st.integers(0, 8)),
-            last=20,
-            run=draw(st.sampled_from(["r1", "r2"])),
-            key=draw(st.sampled_from(keys)),
-        )
-        for i in range(count)
-    ]
-
-
-@few
-@given(process_rows(), st.integers(0, 2**32))
-def test_attempts_do_not_depend_on_the_order_of_rows(rows: list[ProcessRow], seed: int) -> None:
-    shuffled = list(rows)
-    random.Random(seed).shuffle(shuffled)
-    assert attempts(rows) == attempts(shuffled)
-
-
-@few
-@given(process_rows())
-def test_attempts_count_from_one_without_gaps_and_keys_hold_together(
-    rows: list[ProcessRow],
-) -> None:
-    found = attempts(rows)
-    for run in {row.run for row in rows}:
-        of_run = [row for row in rows if row.run == run]
-        seen = {found[row.journal, run] for row in of_run}
-        assert seen == set(range(1, len(seen) + 1))
-        for key in {row.attempt_key for row in of_run} - {""}:
-            assert len({found[r.journal, run] for r in of_run if r.attempt_key == key}) == 1
-
-
-@few
-@given(process_rows(keys=("",)))
-def test_without_keys_no_rank_is_twice_in_an_attempt_and_later_starts_come_later(
-    rows: list[ProcessRow],
-) -> None:
-    found = attempts(rows)
-    places = [(row.run, found[row.journal, row.run], row.rank) for row in rows]
-    assert len(set(places)) == len(places)
-    in_order = sorted(rows, key=lambda row: (row.run, row.start_ns, row.journal))
-    ordered = [(row.run, found[row.journal, row.run]) for row in in_order]
-    assert ordered == sorted(ordered)
-
-
 # ── runs ───────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -604,20 +389,116 @@ def test_a_run_is_the_newest_users() -> None:
     assert run.user == "bob"
 
 
+# ── two jobs of one name ──────────────────────────────────────────────────────────────────────
+
+
+def two(first_last: float, second_last: float = 100) -> list[ProcessRow]:
+    return [process("a", last=first_last), process("b", start=50, last=second_last)]
+
+
+def test_two_jobs_of_one_name_at_once_are_both_shown_and_it_is_said() -> None:
+    [run] = runs(two(100), [], 101)
+    assert (run.state, run.attempts) == ("running", 2)
+    assert run.reason == ("2 jobs of this name run at once: give one of them another name or id")
+    (history,) = summarise_attempts(process_states(two(100), [], START + 101 * SECOND)).values()
+    assert [(a.state, a.reason) for a in history] == [
+        ("running", "runs at the same time as attempt 2: give one of them another name or id"),
+        ("running", "runs at the same time as attempt 1: give one of them another name or id"),
+    ]
+
+
+@pytest.mark.parametrize("last", [49, 60])
+def test_a_restart_is_not_taken_for_a_second_job(last: int) -> None:
+    """Nobody saw the first one die: it may be alive for as long as it may be silent."""
+    [run] = runs(two(last), [], 70)
+    assert (run.state, run.attempts, run.reason) == ("running", 2, "")
+
+
+def test_when_the_newer_of_two_jobs_ends_the_run_goes_on() -> None:
+    rows, done = two(100, 80), [event("run_end", 80, by="b", status="completed", explicit=True)]
+    [run] = runs(rows, done, 101)
+    assert (run.state, run.ended_ns, run.reason) == ("running", None, "")
+    states = process_states(rows, done, START + 101 * SECOND)
+    assert [state.journal for state in of_last_attempt(states)] == ["a"]
+    [run] = runs(rows, [*done, ended(110)], 1000)
+    assert (run.state, run.attempts) == ("completed", 2)
+
+
+# ── commands that start ranks ─────────────────────────────────────────────────────────────────
+
+
+def commanded(*events: EventRow, now: float = 1000, last: float = 40) -> RunSummary:
+    rows = [
+        process("l", role="launcher", key="exec-1", last=50),
+        process("j0", start=5, last=last, key="exec-1"),
+        process("j1", start=6, last=last, key="exec-1", rank=1, host="host-b"),
+    ]
+    [run] = runs(rows, events, now)
+    return run
+
+
+BOTH = (exited(40, of="j0", code=0), exited(40, of="j1", code=0))
+
+
+def test_a_launcher_is_no_rank() -> None:
+    run = commanded(*BOTH, exited(50, of="l", code=0))
+    assert (run.state, run.reason, run.ranks, run.hosts) == (
+        "completed", "", 2, ("host-a", "host-b"),
+    )  # fmt: skip
+    assert (run.processes, run.started_ns) == ({"completed": 2}, START)
+
+
+def test_a_command_that_fails_after_its_ranks_is_a_failure() -> None:
+    run = commanded(*BOTH, exited(50, of="l", code=3))
+    assert run.state == "failed"
+    assert run.reason.startswith("the command failed: exit code 3 on host host-a at ")
+
+
+def test_a_rank_that_fails_is_why_its_command_does() -> None:
+    fate = (exited(40, of="j0", code=0), exited(41, of="j1", signal=9))
+    run = commanded(*fate, exited(50, of="l", code=1))
+    assert run.state == "killed"
+    assert run.reason.startswith("rank 1 killed by SIGKILL on host host-b at ")
+
+
+@pytest.mark.parametrize(
+    ("fate", "words"),
+    [
+        (BOTH, "the command goes on"),
+        ((BOTH[0], exited(40, of="j1", code=2)), "rank 1 failed: exit code 2 on host host-b"),
+    ],
+)
+def test_a_command_that_goes_on_may_start_more(fate: tuple[EventRow, ...], words: str) -> None:
+    run = commanded(*fate, now=60)
+    assert run.state == "running"
+    assert run.reason.startswith(words) and run.reason.endswith("the command goes on")
+
+
+def test_a_command_without_ranks_stands_as_it_ended() -> None:
+    rows = [process("l", role="launcher", key="exec-1", last=50)]
+    [run] = runs(rows, [exited(50, of="l", code=127)], 1000)
+    assert (run.state, run.ranks, run.processes) == ("failed", 0, {"failed": 1})
+    assert run.reason.startswith("the command failed: exit code 127 on host host-a")
+
+
 @few
 @given(histories(), st.integers(0, 200))
 def test_a_run_adds_up(history: Any, now: int) -> None:
     rows, events = history
     states = process_states(rows, events, START + now * SECOND)
     for run in runs(rows, events, now):
-        newest = [p for p in states if p.run == run.run and p.attempt == run.attempts]
+        of_run = [p for p in states if p.run == run.run]
+        going = going_on(of_run)
+        current = going[-1] if going else run.attempts
+        newest = [p for p in of_run if p.attempt == current]
         assert sum(run.processes.values()) == len(newest)
         assert (run.ended_ns is None) == (run.state == "running")
         assert (run.state == "completed") == all(p.state == "completed" for p in newest)
         assert (run.state == "running") == any(p.state == "running" for p in newest)
         bad = [p for p in newest if p.state in ("failed", "killed", "lost")]
-        assert bool(run.reason) == bool(bad)
-        if bad:
+        assert bool(run.reason) == (bool(bad) or len(going) > 1)
+        assert run.reason.startswith(f"{len(going)} jobs of this name") == (len(going) > 1)
+        if bad and len(going) < 2:
             first_ns = min(p.ended_ns or 0 for p in bad)
             firsts = [p for p in bad if p.ended_ns == first_ns]
             assert any(run.reason.startswith(f"rank {p.rank} ") for p in firsts)

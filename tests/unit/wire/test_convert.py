@@ -4,8 +4,10 @@ import os
 import subprocess
 import sys
 from array import array
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -20,6 +22,7 @@ from runwatch.record import (
     Origin,
     Points,
     Position,
+    Role,
     RunId,
     RunScope,
     Series,
@@ -59,6 +62,14 @@ def a_batch() -> Batch:
 
 def columns(points: Points) -> tuple[list[int], list[int], list[int], list[float]]:
     return list(points.series), list(points.time_ns), list(points.step), list(points.value)
+
+
+@pytest.mark.parametrize("role", get_args(Role))
+def test_every_role_survives_the_wire(role: Role) -> None:
+    sent = a_batch()
+    sent.origin = replace(sent.origin, role=role)
+    message = pb.Batch.FromString(batch_to_message(sent).SerializeToString())
+    assert batch_from_message(message).origin.role == role
 
 
 def test_a_batch_survives_the_wire() -> None:

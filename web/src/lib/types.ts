@@ -12,6 +12,8 @@ type Shapes = components["schemas"];
 export type JsonObject = EventInfo["body"];
 export type Num = PointInfo["value"];
 export type State = RunInfo["state"];
+/** As people are told: a run that makes no progress is not called running. */
+export type ShownState = RunInfo["shown_state"];
 export type Severity = Incident["severity"];
 export type About = MetricInfo["about"];
 
@@ -20,6 +22,7 @@ export type About = MetricInfo["about"];
 export type RunInfo = Shapes["RunInfo"];
 export type RunDetail = Shapes["RunDetail"];
 export type RunList = Shapes["RunList"];
+export type RunWarning = Shapes["WarningInfo"];
 export type RunLoad = Shapes["RunLoad"];
 export type RunDeleted = Shapes["RunDeleted"];
 export type Configs = Shapes["ConfigsInfo"];

@@ -4,7 +4,7 @@ The SDK starts an agent if none runs.  To keep one always, start it by hand, wit
 DaemonSet.  One agent runs per node, user and directory; a second one ends at once.
 
 example:
-  runwatch agent --head gpu-head:8090 --idle 0
+  runwatch agent --head http://gpu-head:8090 --idle 0
   runwatch agent --device-hz 10
 """
 

@@ -63,17 +63,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    body = _body(arguments)
+    wanted = _body(arguments)
     with source.open_source(arguments) as head:
         head.follow()
         base = ""
         if arguments.captured:
             chosen = head.get(f"/runs/{arguments.captured}")
-            check_ranks(head, chosen, body.get("ranks", ()))
+            check_ranks(head, chosen, wanted.get("ranks", ()))
             base = f"/runs/{chosen['run']}"
         if arguments.preflight:
-            return _preflight(head, base, body, arguments)
-        return _capture(head, base, body, arguments)
+            return _preflight(head, base, wanted, arguments)
+        return _capture(head, base, wanted, arguments)
 
 
 def _body(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -138,7 +138,7 @@ def _nothing(head: source.Source, arguments: argparse.Namespace) -> str:
         f"No accelerator{of_these} reported in the last {ago} (in {head.name}).\n"
         "An agent reports them. A run starts one unless RUNWATCH_AGENT is off; to start one on a "
         "node yourself:\n"
-        "  runwatch agent --head grpc://HEAD:8090\n"
+        "  runwatch agent --head http://HEAD:8090\n"
         "It needs the NVIDIA driver, AMD's amdsmi or libtpu on that node. To see devices that "
         "reported earlier: --within SECONDS."
     )

@@ -1,9 +1,9 @@
 """Serve a cluster: store what agents send, answer people and programs.
 
-Without --bind it listens on this machine only.  It makes a token at the first start, keeps it in a
-file that only its owner can read, and prints it.  Programs of the same user find the head
-themselves. Others need RUNWATCH_HEAD, and RUNWATCH_TOKEN or RUNWATCH_TOKEN_FILE (a file with the
-token).
+It also serves what is recorded in its own directory: programs on this machine that record there
+need no setting.  Others need RUNWATCH_HEAD (the address that people open), and RUNWATCH_TOKEN or
+RUNWATCH_TOKEN_FILE (a file with the token).  Without --bind it listens on this machine only.  It
+makes a token at the first start, keeps it in a file that only its owner can read, and prints it.
 
 example:
   runwatch head
@@ -24,8 +24,13 @@ from runwatch.terminal import log_to_stderr
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dir", type=Path, help="directory of the store (default $RUNWATCH_DIR)")
     parser.add_argument("--bind", help="address to listen on (default 127.0.0.1)")
-    parser.add_argument("--grpc-port", type=int, help="port for agents (default 8090)")
-    parser.add_argument("--http-port", type=int, help="port for people (default 8091)")
+    parser.add_argument("--http-port", type=int, help="port for people (default 8090)")
+    parser.add_argument("--grpc-port", type=int, help="port for agents (default 8091)")
+    parser.add_argument(
+        "--grpc-address",
+        metavar="HOST:PORT",
+        help="where agents connect, if the page is behind a proxy on another host",
+    )
     token_options(parser)
     parser.add_argument("--base-path", help="path under which a proxy serves it: /team/x")
     parser.add_argument("--tls-certificate", type=Path, help="PEM file; turns TLS on")
@@ -41,11 +46,13 @@ def run(arguments: argparse.Namespace) -> int:
     settings = load(HeadSettings, section="head", flags=vars(arguments)).values
 
     def ready(at: Listening) -> None:
-        print(f"Runwatch head: {at.link}", flush=True)
-        print(f"for agents:    RUNWATCH_HEAD={at.grpc}", flush=True)
-        if at.token:
-            print(f"               RUNWATCH_TOKEN={at.token}", flush=True)
+        head = at.http or (at.grpc if "://" in at.grpc else f"grpc://{at.grpc}")
+        token = f" RUNWATCH_TOKEN={at.token}" if at.token else ""
+        only = " (on this machine only: see --bind)" if settings.is_loopback else ""
+        print(f"Runwatch head: {at.link or head}", flush=True)
+        print(f"For programs, agents and commands elsewhere{only}:", flush=True)
+        print(f"  export RUNWATCH_HEAD={head}{token}", flush=True)
 
     logs.spare()
-    Head(settings).run(ready)
+    Head(settings, tail_journals=True).run(ready)
     return 0

@@ -16,7 +16,7 @@ from runwatch.cli.pictures import tables
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     source.arguments(parser)
-    states = ("running", "completed", "failed", "killed", "lost")
+    states = ("running", "stalled", "completed", "failed", "killed", "lost")
     parser.add_argument("--state", choices=states, help="only runs in this state")
     parser.add_argument("--group", help="only runs of this group")
     parser.add_argument(
@@ -69,5 +69,7 @@ def print_runs(runs: list[dict[str, Any]]) -> None:
     out = tables.console()
     out.print(shown)
     for run in runs:
+        for warning in run.get("warnings", ()):  # an older head sends none
+            out.print(f"{run['name']}: {warning['text']}", style="yellow", highlight=False)
         if run["reason"]:
             out.print(f"{run['name']}: {run['reason']}", style="dim", soft_wrap=True)

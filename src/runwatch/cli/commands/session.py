@@ -67,7 +67,7 @@ def _import_arguments(parser: argparse.ArgumentParser) -> None:
         "--remove", action="store_true", help="remove the files once their samples are stored"
     )
     parser.add_argument("--dir", type=Path, help="a Runwatch directory (default $RUNWATCH_DIR)")
-    parser.add_argument("--head", help="send them to this head instead: host:8090")
+    parser.add_argument("--head", help="send them to this head instead: http://host:8090")
     parser.add_argument(
         "--json", action="store_true", help="print a report of what was stored, as JSON"
     )

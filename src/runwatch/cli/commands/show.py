@@ -149,6 +149,10 @@ def _headline(run: dict[str, Any]) -> Text:
     facts = [attempt, step, f"started {tables.time(run['started_ns'])} {tables.zone()}"]
     facts.append(tables.duration(until - run["started_ns"]))
     line.append("  " + " · ".join(fact for fact in facts if fact))
+    if run.get("stalled") and run["reason"]:
+        line.append(f"\n{run['reason']}", style="bold yellow")
+    for warning in run.get("warnings", ()):  # an older head sends none
+        line.append(f"\n{warning['text']}", style="bold yellow")
     for reason in attempt_reasons(run):
         line.append(f"\n{reason}", style="dim")
     return line

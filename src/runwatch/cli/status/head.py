@@ -12,8 +12,9 @@ from runwatch._version import __version__
 from runwatch.address import (
     ADDRESS_FILE,
     Listening,
-    http_address,
+    beside,
     is_same_place,
+    page_of,
     read_quietly,
     token_for,
 )
@@ -99,13 +100,18 @@ def _named(root: Path, named: Named, note: tuple[Listening, int] | None) -> Sect
     """The head that agents send to; its HTTP port is usually one higher."""
     problems = _settings_problem(named)
     try:
-        address = http_address(named.head)
+        address = page_of(named.head, root)
     except (UsageError, ValueError) as error:
         problems.append(Problem(str(error), f"correct it: {named.source}"))
         return Section(
             "head", _facts(named.head, named.source, Answer("unreachable")), [], problems
         )
     answer = _ask(address, token_for(address, root, named.token, quietly=True), named.ca)
+    if answer.state in ("tls", "other") and (other := beside(address)):
+        # The port of agents, which speaks no HTTP/1: RUNWATCH_HEAD named that port once.
+        second = _ask(other, token_for(other, root, named.token, quietly=True), named.ca)
+        if second.health is not None:
+            address, answer = other, second
     lines: list[str] = []
     if answer.health is None:
         problems.append(_unreached(address, answer, named))
@@ -114,11 +120,11 @@ def _named(root: Path, named: Named, note: tuple[Listening, int] | None) -> Sect
         problems += more
     if note is None or not note[0].http or is_same_place(note[0].http, address):
         return Section("head", _facts(address, named.source, answer), lines, problems)
-    beside = _noted(root, *note, named.ca)
-    if not beside.problems:
+    here = _noted(root, *note, named.ca)
+    if not here.problems:
         lines.append(f"another head serves this directory, and answers: {note[0].http}")
-    problems += beside.problems
-    facts = _facts(address, named.source, answer, beside.facts["note"])
+    problems += here.problems
+    facts = _facts(address, named.source, answer, here.facts["note"])
     return Section("head", facts, lines, problems)
 
 

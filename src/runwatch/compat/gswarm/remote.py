@@ -14,11 +14,10 @@ from typing import Any, Final
 
 import grpc
 
-from runwatch.address import token_for
+from runwatch.address import Address, token_for
 from runwatch.compat.gswarm.command import DATA
 from runwatch.errors import HeadUnreachable, RunwatchError, UsageError
 from runwatch.settings import token_of
-from runwatch.ship.client import Address
 from runwatch.wire import gswarm_pb2 as pb
 
 TIMEOUT_SECONDS: Final = 30.0
@@ -31,7 +30,7 @@ class Remote:
     """A head's gRPC port; a call opens a channel, asks, and closes it."""
 
     def __init__(self, head: str, token: str | None) -> None:
-        self.address = Address.parse(head)
+        self.address = Address.parse(head, default_port=8090)
         self._token = token_for(head, DATA, token or token_of())
 
     def ask(self, method: str, request: Any, reply: Any, seconds: float = TIMEOUT_SECONDS) -> Any:

@@ -27,6 +27,7 @@ _HAS: Final[Mapping[Role, frozenset[Need]]] = {
 _RUN: Final = "/api/v1/runs/{run}"
 ROUTES: Final[Mapping[str, Need]] = {
     "GET /api/v1/health": "anyone",
+    "GET /api/v1/where": "anyone",
     "GET /api/v1/access": "view",
     "GET /api/v1/openapi.json": "view",
     "GET /metrics": "view",
@@ -38,6 +39,7 @@ ROUTES: Final[Mapping[str, Need]] = {
     f"GET {_RUN}/curves": "view",
     f"GET {_RUN}/latest": "view",
     f"GET {_RUN}/events": "view",
+    f"GET {_RUN}/logs": "view",
     f"GET {_RUN}/processes": "view",
     f"GET {_RUN}/export": "view",
     f"GET {_RUN}/metrics": "view",

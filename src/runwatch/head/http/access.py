@@ -42,7 +42,8 @@ from runwatch.head.reading import Ambiguous
 from runwatch.peers import user_at
 
 COOKIE: Final = "runwatch"
-HEALTH: Final = "/api/v1/health"
+OPEN: Final = ("/api/v1/health", "/api/v1/where")
+"""What everybody may ask."""
 TRUSTED: Final = "runwatch.trusted"
 """Key in the scope: whether the caller may see everything."""
 CALLER: Final = "runwatch.caller"
@@ -267,7 +268,7 @@ class Access:
                 f"{host[:80]!r}; send its token to use another name",
             )
         is_door = scope["path"] in (LOGIN, LOGOUT)
-        if caller.role is None and scope["path"] != HEALTH and not is_door:
+        if caller.role is None and scope["path"] not in OPEN and not is_door:
             return self._nobody(scope, headers, caller, wait)
         if not caller.explicit and _from_elsewhere(headers):
             return error_reply(

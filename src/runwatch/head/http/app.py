@@ -35,7 +35,7 @@ from runwatch.head.http.pages import Pages
 from runwatch.head.http.parameters import BadRequest, Given, Parameter, decoded, parse
 from runwatch.head.http.patience import Patience
 from runwatch.head.http.replies import error_reply, json_reply
-from runwatch.head.http.types import Health, LiveHello, LivePoints, RunInfo
+from runwatch.head.http.types import Health, LiveHello, LivePoints, RunInfo, Where
 from runwatch.head.reading import Ambiguous
 from runwatch.head.state.sessions import SessionActive
 from runwatch.views.sessions import BadName
@@ -100,10 +100,11 @@ _LIVE: Final = (
 
 
 class _Own:
-    """Health and the live stream."""
+    """Health, where agents connect, and the live stream."""
 
     def __init__(self, context: Context) -> None:
         self._reading = context.reading
+        self._where = context.where
         self._live = context.live
         self._pace = context.serving.pace
         self._cards = Cards(
@@ -116,6 +117,13 @@ class _Own:
     def operations(self) -> list[Operation]:
         return [
             Operation("/api/v1/health", "The head's health", self._health, (), {JSON: Health}),
+            Operation(
+                "/api/v1/where",
+                "Where agents connect",
+                answered(lambda given: self._where()),
+                (),
+                {JSON: Where},
+            ),
             Operation(
                 "/api/v1/live",
                 "Live changes, as server-sent events: hello, run (RunInfo), points (LivePoints)",

@@ -96,7 +96,8 @@ def _is_news(sent: Card | None, card: Card) -> bool:
         return True
     # A newer `last_ns` alone is no news.
     same = replace(sent.summary, last_ns=card.summary.last_ns)
-    return same != card.summary or sent.headline != card.headline
+    before, now = (sent.headline, sent.warnings), (card.headline, card.warnings)
+    return same != card.summary or before != now
 
 
 class Cards:

@@ -14,6 +14,7 @@ from runwatch.head.http.types import (
     LatestInfo,
     ProcessCounts,
     RunInfo,
+    WarningInfo,
     number,
     plain,
 )
@@ -52,6 +53,11 @@ def run_fields(card: Card) -> dict[str, Any]:
         "group": summary.group,
         "state": summary.state,
         "stalled": summary.stalled,
+        "shown_state": summary.shown_state,
+        "warnings": [
+            WarningInfo(code=each.code, text=plain(each.text), time_ns=each.time_ns, step=each.step)
+            for each in card.warnings
+        ],
         "reason": plain(summary.reason),
         "attempts": summary.attempts,
         "ranks": summary.ranks,

@@ -15,7 +15,8 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from runwatch.views.life import State
+from runwatch.views.life import ShownState, State
+from runwatch.views.warnings import WarningCode
 
 Number = float | Literal["NaN", "Infinity", "-Infinity"]
 _DEEPEST: Final = 32
@@ -69,6 +70,18 @@ class Health(Answer, omit_defaults=True):
     """Records since the head's start that belong to deleted runs, and are not stored."""
 
 
+class Where(Answer):
+    """Where agents connect.  Everybody may ask: an agent does before it shows its token."""
+
+    grpc_port: int | None
+    """None: this head takes no records from agents."""
+    grpc_tls: bool
+    grpc_host: str = ""
+    """Empty: the host that the page has."""
+    id: str = ""
+    """Of the head's store; it stays when the head gets another address."""
+
+
 class PointInfo(Answer):
     time_ns: int
     step: int | None
@@ -94,6 +107,16 @@ class GoodputShare(Answer):
     spent: dict[str, float]
     """Shares of the counted time, by class; excluded time is left out."""
     time_ns: int
+
+
+class WarningInfo(Answer):
+    """What a person should know of a run, whatever its state is."""
+
+    code: WarningCode
+    text: str
+    time_ns: int
+    """Since when."""
+    step: int | None
 
 
 class RunInfo(Answer):
@@ -122,6 +145,10 @@ class RunInfo(Answer):
     """The newest point of each metric that the request named."""
     user: str = ""
     """The user whose processes these are, as they reported."""
+    shown_state: ShownState = "running"
+    """The state for people: a run that is `stalled` is not called running."""
+    warnings: list[WarningInfo] = []
+    """Such as a loss that is NaN: the state says nothing of it."""
 
 
 class AttemptInfo(Answer):

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from runwatch.errors import NotFound, RunwatchError
+from runwatch.exports.prometheus import RunStanding
 from runwatch.head.reading import Card, Reading
 from runwatch.record import Batch, Event, JournalId, RunId
 from runwatch.record.life import Config, Fork, RunEnd, RunStart
@@ -129,7 +130,12 @@ class RunBoard:
 
     def _described(self, summaries: Sequence[RunSummary]) -> list[Card]:
         known = self._cards if self._told else {}
-        missing = [summary for summary in summaries if summary.run not in known]
+        # An ended run is judged differently from one that goes on.
+        missing = [
+            summary
+            for summary in summaries
+            if summary.run not in known or known[summary.run][0].state != summary.state
+        ]
         for summary, card in zip(missing, self._reading.cards(missing), strict=True):
             known[summary.run] = summary, card
         for summary in summaries:
@@ -138,6 +144,13 @@ class RunBoard:
                 newer = replace(summary, last_step=card.summary.last_step)
                 known[summary.run] = summary, replace(card, summary=newer)
         return [known[summary.run][1] for summary in summaries]
+
+    def standings(self) -> list[RunStanding]:
+        """How all runs stand, for a scrape; warnings are told of those that go on."""
+        summaries, _ = self.summaries()
+        going = self.cards([summary for summary in summaries if summary.state == "running"])
+        codes = {card.summary.run: [each.code for each in card.warnings] for card in going}
+        return [RunStanding(s.run, s.shown_state, codes.get(s.run, ())) for s in summaries]
 
     def forget(self, run: RunId) -> None:
         """A run was deleted or restored: read everything again at the next request."""

@@ -39,11 +39,19 @@ _CAUSE: Final = "\nThe above exception was the direct cause of the following exc
 _CONTEXT: Final = "\nDuring handling of the above exception, another exception occurred:\n\n"
 
 
+def tell_once(run: Run, error: BaseException | None) -> None:
+    """An exception that ends the program may come by several ways."""
+    if error is not None and id(error) != run._told_error:
+        run._told_error = id(error)  # and not the error, which holds all that its frames hold
+        tell(run, error)
+
+
 @guarded("record an exception")
 def tell(run: Run, error: BaseException, thread: str = "") -> None:
     """At once.  How a program ends that is told to end says `run_end` alone."""
-    if isinstance(error, SystemExit | KeyboardInterrupt):
+    if run._finished or isinstance(error, SystemExit | KeyboardInterrupt):
         return
+    run._console.flush()  # what was said before it
     writer = run._open()
     if writer is not None:
         told = described(error, thread or threading.current_thread().name)

@@ -78,7 +78,7 @@ class Listener:
 
     @guarded("note that JAX has compiled")
     def _on_duration(self, event: str, seconds: float, **_: Any) -> None:
-        if event not in STAGES or not self._tell.listens:
+        if event not in STAGES or not (self._tell.listens or self._tell.expects):
             return
         thread = threading.get_ident()
         stack = self._open.get(thread, [])

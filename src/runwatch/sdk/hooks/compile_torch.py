@@ -22,6 +22,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _CALLBACKS: Final = "torch._dynamo.callback"
+_RULES: Final = "torch._dynamo.trace_rules"
 _LISTS: Final = ("start_callbacks", "end_callbacks")
 
 
@@ -37,6 +38,9 @@ class Listener:
         self._tell = tell
         self._lock = threading.RLock()
         self._span: Span | None = None
+        self._since_ns = 0
+        self._is_skipped = False
+        """A program may compile an optimizer's step, and our hooks with it: they are left out."""
         # Two objects that we keep, so that we find them again in the lists.
         self._callbacks: Final[tuple[Callable[..., None], ...]] = (self._begin, self._end)
 
@@ -44,7 +48,7 @@ class Listener:
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             result = function(*args, **kwargs)
-            if self._tell.listens:
+            if self._tell.listens or self._tell.expects:
                 self.register()
             return result
 
@@ -57,6 +61,10 @@ class Listener:
             for callbacks, ours in zip(_lists(), self._callbacks, strict=False):
                 if ours not in callbacks:
                     callbacks.append(ours)
+            rules: Any = sys.modules.get(_RULES)
+            if rules is not None and not self._is_skipped:
+                self._is_skipped = True
+                rules.add("runwatch")
 
     def unregister(self) -> None:
         with self._lock:
@@ -66,15 +74,22 @@ class Listener:
 
     @guarded("note that torch compiles")
     def _begin(self, *_: Any) -> None:
-        if self._tell.listens:
-            self._span = Span(self._tell.run, COMPILE)
-            self._span.begin(self._tell.run._step)
+        run = self._tell.run
+        self._since_ns = self._tell.now()
+        if run is not None and self._tell.listens:
+            self._span = Span(run, COMPILE)
+            self._span.begin(run._step)
 
     @guarded("note that torch has compiled")
     def _end(self, *_: Any) -> None:
         span, self._span = self._span, None
-        if span is not None:
-            span.end(self._tell.run._step)
+        run = self._tell.run
+        if span is not None and run is not None:
+            span.end(run._step)
+        elif self._since_ns and self._tell.expects:
+            now = self._tell.now()
+            self._tell.elapsed(COMPILE, self._since_ns, now, beside=False, source="torch.compile")
+        self._since_ns = 0
 
 
 def _lists() -> list[list[Any]]:

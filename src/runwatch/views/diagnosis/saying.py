@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 from runwatch.views.diagnosis.evidence import Seat, child_waits, locked_threads, why_unseen
 from runwatch.views.diagnosis.frames import HOLDS_GIL, Wait
 from runwatch.views.diagnosis.progress import ranks_in_words
+from runwatch.views.times import to_the_second
 
 MOST_GROUPS: Final = 4
 """A sentence names this many groups; the rest are "elsewhere"."""
 A_THREAD: Final = "a thread to end"
 _ONE: Final[Mapping[str, str]] = {"wait": "waits", "are": "is", "sleep": "sleeps", "run": "runs"}
 """A verb for several ranks → the verb for one."""
-
-
-def at(time_ns: int) -> str:
-    """`14:02:11`; all times here are UTC."""
-    return datetime.fromtimestamp(time_ns // 1_000_000_000, UTC).strftime("%H:%M:%S")
 
 
 def doing(wait: Wait, one: bool = True) -> str:
@@ -65,14 +60,14 @@ def seats_in_words(seats: Sequence[Seat], *, since: bool = False) -> str:
     words = f"{ranks_in_words(seat.rank for seat in seats)} {_state(first, one)}"
     times = [seat.evidence.since_ns for seat in seats if seat.evidence.since_ns is not None]
     if since and times and first.evidence.ended is None:
-        words += f" since {at(min(times))}"
+        words += f" since {to_the_second(min(times))}"
     return words + (_more(first) if one else "")
 
 
 def _state(seat: Seat, one: bool) -> str:
     ended = seat.evidence.ended
     if ended is not None:
-        return f"{ended.words} at {at(ended.time_ns)}" if one else ended.words_of_many
+        return f"{ended.words} at {to_the_second(ended.time_ns)}" if one else ended.words_of_many
     verb = "is" if one else "are"
     if seat.is_gone:
         return f"{verb} dead, but its parent has not collected it (state {seat.state})"

@@ -45,7 +45,7 @@ from runwatch.views.goodput.ledger import AttemptKey, Ledger
 from runwatch.views.goodput.skew import by_our_clock, earlier_life, shifted
 from runwatch.views.goodput.steps.strides import LEAST_STEPS, Strides, Waits, plain_runs
 from runwatch.views.goodput.steps.track import Track
-from runwatch.views.runs import ProcessState
+from runwatch.views.runs import ProcessState, who
 
 STEP: Final = "step"
 DATA_WAIT: Final = "data_wait_seconds"
@@ -571,4 +571,4 @@ def cause(state: ProcessState) -> str:
     if state.state in ("completed", "running"):
         return ""
     how = state.reason if state.state == "killed" else f"{state.state}: {state.reason}"
-    return f"rank {state.rank} {how} on {state.host}"
+    return f"{who(state)} {how} on {state.host}"

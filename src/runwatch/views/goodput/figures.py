@@ -26,7 +26,7 @@ from typing import Final, Literal
 from runwatch.rows import SeriesRow
 from runwatch.views.devices import key_of
 from runwatch.views.goodput.account import Account, Goodput, Range
-from runwatch.views.runs import ProcessState
+from runwatch.views.runs import ProcessState, ranks_of
 
 HOUR_NS: Final = 3600 * 10**9
 WEEK_NS: Final = 7 * 24 * HOUR_NS
@@ -76,7 +76,7 @@ def holdings(states: Iterable[ProcessState], series: Iterable[SeriesRow]) -> lis
     for (_, rank), devices in tied.items():
         most[rank] = max(most.get(rank, 0), len(devices))
     members: dict[int, list[ProcessState]] = {}
-    for state in states:
+    for state in ranks_of(states):
         members.setdefault(state.attempt, []).append(state)
     held: list[Holding] = []
     for _, mine in sorted(members.items()):

@@ -60,7 +60,7 @@ WORDS = {
     "sleep": ("rank 0 sleeps (train.py:",),
     "skip": ("wait in all_reduce", "rank 1 waits in all_gather"),
     "order": ("wait in all_reduce", "rank 2 waits in all_gather"),
-    "killed": ("rank 3 was killed by SIGKILL at 22:22:11",),
+    "killed": ("rank 3 was killed by SIGKILL at 2023-11-14T22:22:11Z",),
     "stopped": ("rank 0 is stopped (state T",),
     "ddp_loader": ("wait in gradient all_reduce (train.py:", "rank 1 waits in recv"),
     "ddp_skip": ("rank 2 was killed by SIGABRT",),
@@ -80,7 +80,7 @@ def test_the_sentence_is_the_one_that_was_promised() -> None:
     report = diagnose({**ranks, 7: rank(7, loading())})
     assert report.text == (
         "ranks 0–6 wait in all_reduce (train.py:88); "
-        "rank 7 is in DataLoader.__next__ (train.py:41) since 22:22:11"
+        "rank 7 is in DataLoader.__next__ (train.py:41) since 2023-11-14T22:22:11Z"
     )
 
 
@@ -354,8 +354,8 @@ def test_two_threads_that_hold_each_others_lock() -> None:
     report = alone(locked("MainThread", 10), locked("Thread-1", 20))
     assert report.ranks == (0,)
     assert report.text == (
-        "rank 0 waits for a lock (train.py:10) since 22:22:11; so does Thread-1 (train.py:20): "
-        "they may hold each other's lock"
+        "rank 0 waits for a lock (train.py:10) since 2023-11-14T22:22:11Z; so does Thread-1 "
+        "(train.py:20): they may hold each other's lock"
     )
 
 

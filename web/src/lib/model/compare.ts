@@ -32,6 +32,8 @@ export interface Drawing {
   x: number[];
   y: (number | null)[];
   faint?: boolean;
+  /** Where values were NaN or infinite. */
+  bad: number[];
 }
 
 /** A run's curves in one colour: a line per attempt; the smoothed line over the raw one. */
@@ -42,9 +44,9 @@ export function drawings(
     const line = toLine(curve, along, startNs, { ranks: false, attempts: false });
     const fit = (values: (number | null)[]): (number | null)[] => (log ? positive(values) : values);
     const name = curve.attempt && curve.attempt > 1 ? `${label} (attempt ${curve.attempt})` : label;
-    const raw: Drawing = { label: name, colour, x: line.x, y: fit(line.y) };
+    const raw: Drawing = { label: name, colour, x: line.x, y: fit(line.y), bad: line.bad };
     if (!weight) return [raw];
-    return [{ ...raw, faint: true }, { ...raw, y: fit(smoothed(line.y, weight)) }];
+    return [{ ...raw, faint: true }, { ...raw, y: fit(smoothed(line.y, weight)), bad: [] }];
   });
 }
 

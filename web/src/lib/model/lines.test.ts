@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Curve } from "../types";
-import { aligned, parseAlong, positive, sameCurves, smoothed, extremes, toLines } from "./lines";
+import { aligned, parseAlong, positive, sameCurves, smoothed, extremes, stretchesOf, toLines } from "./lines";
 
 const curve = (changed: Partial<Curve> = {}): Curve => ({
   series: 1, label: "", metric: "loss", unit: "", rank: 0, host: "a", device: "", attempt: 1, width: 1,
@@ -60,4 +60,10 @@ test("of many values the highest and the lowest are told", () => {
   const read = [3, 9, 1, 5].map((value) => ({ label: `rank ${value}`, colour: "", value }));
   expect(extremes(read).map((one) => one.value)).toEqual([9, 1]);
   expect(extremes(read.slice(0, 2)).map((one) => one.value)).toEqual([3, 9]);
+});
+
+test("says where values are not finite", () => {
+  expect(toLines([curve({ nonfinite: [0, 3], mean: [3, null] })], "step", 0)[0]).toMatchObject({ nonfinite: 3, bad: [11], y: [3, null] });
+  expect(stretchesOf([5, 1, 2, 9, 3], 2)).toEqual([[1, 5], [9, 9]]);
+  expect(stretchesOf([], 2)).toEqual([]);
 });

@@ -20,6 +20,8 @@ export interface Line {
   high: Y[];
   /** How many values were NaN or infinite. */
   nonfinite: number;
+  /** Where they were. */
+  bad: number[];
 }
 
 export function toLine(curve: Curve, along: Along, startNs: number, several: { ranks: boolean; attempts: boolean }): Line {
@@ -32,6 +34,7 @@ export function toLine(curve: Curve, along: Along, startNs: number, several: { r
     low: curve.minimum.map(finite),
     high: curve.maximum.map(finite),
     nonfinite: curve.nonfinite.reduce((sum, one) => sum + one, 0),
+    bad: x.filter((_, at) => (curve.nonfinite[at] ?? 0) > 0),
   };
 }
 
@@ -78,6 +81,17 @@ export function aligned(lines: readonly { x: readonly number[]; y: readonly Y[] 
     return column;
   });
   return [x, ...columns];
+}
+
+/** Places that lie close together as ranges to mark: `[from, to]`, of at most `apart` without a place between. */
+export function stretchesOf(places: readonly number[], apart: number): [number, number][] {
+  const ranges: [number, number][] = [];
+  for (const place of [...places].sort((a, b) => a - b)) {
+    const last = ranges[ranges.length - 1];
+    if (last && place - last[1] <= apart) last[1] = place;
+    else ranges.push([place, place]);
+  }
+  return ranges;
 }
 
 /** Whether two answers draw the same curves. */

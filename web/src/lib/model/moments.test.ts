@@ -21,6 +21,11 @@ const attempt = (number: number, at: number) => ({
 });
 
 describe("moments", () => {
+  it("marks where a loss became NaN", () => {
+    const body = { metric: "loss", value: "NaN", text: "loss is NaN since step 150" };
+    const [mark] = moments(timeline({ events: [event("loss_nonfinite", 5, 0, body)] }));
+    expect(mark).toMatchObject({ time: 5 * S, tone: "bad", title: "loss is NaN since step 150" });
+  });
   it("tells a crash and a restart as a reader would", () => {
     const told = timeline({
       attempts: [attempt(1, 0), attempt(2, 20)],

@@ -2,6 +2,7 @@
 
 import type { EventInfo, JsonObject, RunDetail, Timeline } from "../types";
 import { meaning } from "./intervals";
+import { localTimes } from "./ticks";
 import { duration, plain, several } from "./units";
 import type { Range } from "./zoom";
 
@@ -58,6 +59,7 @@ const WORDS: Record<string, (body: JsonObject, event: EventInfo) => Words | null
   log: (body) => ["log", "plain", text(body.message ?? body.text ?? body.name) || "log", text(body.value)],
   journal_loss: (body) => ["warning", "warn", "records were lost", several(Number(body.dropped_records ?? 0), "record")],
   clock_jump: (body) => ["warning", "warn", "the clock jumped", text(body.seconds)],
+  loss_nonfinite: (body) => ["warning", "bad", localTimes(text(body.text)) || `${text(body.metric)} is ${text(body.value)}`],
   limit_reached: (body) => ["warning", "warn", `the head refuses more ${text(body.what) || "records"}`, text(body.why)],
   queue_unknown: (body) => ["warning", "warn", `${text(body.by) || "the scheduler"} does not say how long the job waited`, text(body.why)],
   // Shown elsewhere, or not of interest here.
@@ -79,7 +81,7 @@ export function moments(timeline: Timeline): Moment[] {
       ...blank(`disruption:${one.attempt}`, one.time_ns),
       sort: "stop",
       tone: "bad",
-      title: `attempt ${one.attempt} stopped: ${one.cause}`,
+      title: `attempt ${one.attempt} stopped: ${localTimes(one.cause)}`,
       detail: [
         one.lost_steps ? `${several(one.lost_steps, "step")} lost (${duration(one.wasted_ns)} of work)` : "",
         one.back_ns === null ? "" : `back after ${duration(one.back_ns)}`,
@@ -96,7 +98,7 @@ export function moments(timeline: Timeline): Moment[] {
       end: one.closed_ns ?? timeline.time_ns,
       sort: "incident",
       tone: one.severity === "note" ? "plain" : one.state === "open" && one.severity !== "warning" ? "bad" : "warn",
-      title: one.text || one.kind,
+      title: localTimes(one.text) || one.kind,
       detail: one.closed_ns === null ? "still open" : `over after ${duration(one.closed_ns - one.since_ns)}`,
       ranks: one.ranks,
     })),
@@ -123,8 +125,8 @@ function ofEvent(event: EventInfo): Moment[] {
   const words = toWords ? toWords(event.body, event) : (["other", "plain", event.kind.replaceAll("_", " "), brief(event.body)] as Words);
   if (!words) return [];
   const [sort, tone, title, detail = ""] = words;
-  // An agent's event is about its host, not about a rank.
-  const ranks = sort === "device" ? [] : [event.rank];
+  // An agent's event is about its host, not about a rank; a loss names its ranks itself.
+  const ranks = sort === "device" || event.kind === "loss_nonfinite" ? [] : [event.rank];
   return [{ ...blank(`${event.kind}:${event.time_ns}`, event.time_ns), sort, tone, title, detail, ranks, hosts: event.host ? [event.host] : [] }];
 }
 

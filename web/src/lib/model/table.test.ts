@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
-import type { RunInfo, State } from "../types";
-import { listed, matcher, merged, ordered, progress, value, visible, type Criteria } from "./table";
+import type { RunInfo, ShownState } from "../types";
+import { counted, listed, matcher, merged, ordered, progress, remark, value, visible, type Criteria } from "./table";
 
 function run(id: string, more: Partial<RunInfo> = {}): RunInfo {
   return {
-    run: id, name: id, group: "", state: "completed", reason: "", attempts: 1, ranks: 1, hosts: ["node1"], user: "", stalled: false, devices: 0, total_steps: null, goodput: null, values: {},
+    run: id, name: id, group: "", state: "completed", shown_state: "completed", warnings: [], reason: "", attempts: 1, ranks: 1, hosts: ["node1"], user: "", stalled: false, devices: 0, total_steps: null, goodput: null, values: {},
     started_ns: 0, ended_ns: 10, last_ns: 10, last_step: null, headline: null,
     processes: { running: 0, completed: 1, failed: 0, killed: 0, lost: 0 }, ...more,
   };
@@ -13,14 +13,36 @@ const ALL: Criteria = { text: "", states: [], sort: "-started", grouped: false, 
 const ids = (runs: RunInfo[]) => runs.map((one) => one.run).join("");
 
 describe("filtering", () => {
-  const found = run("llama-7b", { group: "Sweep", user: "Ada", hosts: ["gpu-17"], reason: "killed by SIGKILL", state: "killed" });
+  const found = run("llama-7b", { group: "Sweep", user: "Ada", hosts: ["gpu-17"], reason: "killed by SIGKILL", state: "killed", shown_state: "killed" });
   it.each([
     ["", true], ["llama", true], ["LLAMA 7b", true], ["llama sigkill", true], ["bert", false],
     ["user:ada", true], ["user:ad", false], ["group:sweep", true], ["group:swee", false], ["host:gpu-1", true], ["state:killed", true], ["state:lost", false],
   ])("%s", (text, hit) => expect(matcher(text)(found)).toBe(hit));
   it("takes only the states asked for", () => {
-    const runs = (["running", "lost", "failed"] as State[]).map((state) => run(state[0]!, { state }));
+    const runs = (["running", "lost", "failed"] as ShownState[]).map((state) => run(state[0]!, { shown_state: state }));
     expect(listed(runs, { ...ALL, states: ["lost", "failed"] }).map((item) => item.key).sort()).toEqual(["run:f", "run:l"]);
+  });
+});
+
+describe("a run that stands still", () => {
+  const runs = [run("a", { state: "running", shown_state: "stalled", stalled: true, reason: "stalled: all wait for rank 3" }), run("b", { state: "running", shown_state: "running" })];
+  it("is counted and filtered as stalled", () => {
+    expect(counted(runs)).toEqual({ stalled: 1, running: 1 });
+    expect(listed(runs, { ...ALL, states: ["stalled"] }).map((item) => item.key)).toEqual(["run:a"]);
+    expect(listed(runs, { ...ALL, states: ["running"] }).map((item) => item.key)).toEqual(["run:b"]);
+    expect(runs.filter(matcher("state:running"))).toHaveLength(2);
+    expect(runs.filter(matcher("state:stalled"))).toHaveLength(1);
+  });
+  it("says why", () => expect(remark(runs[0]!)).toEqual({ text: "stalled: all wait for rank 3", warns: true }));
+});
+
+describe("a warning", () => {
+  const warnings: RunInfo["warnings"] = [{ code: "loss_nonfinite", text: "loss is NaN since step 150", time_ns: 1, step: 150 }];
+  it("comes before the reason, and is found by the filter", () => {
+    expect(remark(run("a", { warnings }))).toEqual({ text: "loss is NaN since step 150", warns: true });
+    expect(remark(run("a", { warnings, reason: "exit code 1" })).text).toBe("loss is NaN since step 150; exit code 1");
+    expect(remark(run("a", { reason: "exit code 1" }))).toEqual({ text: "exit code 1", warns: false });
+    expect(matcher("nan")(run("a", { warnings }))).toBe(true);
   });
 });
 
@@ -42,7 +64,7 @@ describe("order", () => {
 });
 
 describe("groups", () => {
-  const runs = [run("a", { group: "x", state: "running" }), run("b"), run("c", { group: "x" })];
+  const runs = [run("a", { group: "x", state: "running", shown_state: "running" }), run("b"), run("c", { group: "x" })];
   it("counts its runs and can be closed", () => {
     const open = listed(runs, { ...ALL, grouped: true });
     expect(open.map((item) => item.key)).toEqual(["group:x", "run:a", "run:c", "group:", "run:b"]);

@@ -1,13 +1,13 @@
 // The list of runs: which are shown, in which order, and which rows are on the screen.
 
-import type { RunInfo, State } from "../types";
+import type { RunInfo, ShownState } from "../types";
 import { toNumber } from "./units";
 
-export const STATES: readonly State[] = ["running", "completed", "failed", "killed", "lost"];
+export const STATES: readonly ShownState[] = ["running", "stalled", "completed", "failed", "killed", "lost"];
 
 export interface Criteria {
   text: string;
-  states: readonly State[];
+  states: readonly ShownState[];
   /** A column's name, with `-` in front for descending; `metric:loss` sorts by a value. */
   sort: string;
   grouped: boolean;
@@ -19,7 +19,7 @@ export interface GroupItem {
   key: string;
   group: string;
   runs: number;
-  states: Partial<Record<State, number>>;
+  states: Partial<Record<ShownState, number>>;
 }
 
 export interface RunItem {
@@ -54,16 +54,16 @@ function has(run: RunInfo, word: string): boolean {
   const [place, rest] = at > 0 ? [word.slice(0, at), word.slice(at + 1)] : ["", word];
   if (place === "group") return run.group.toLowerCase() === rest;
   if (place === "user") return (run.user ?? "").toLowerCase() === rest;
-  if (place === "state") return run.state === rest;
+  if (place === "state") return run.shown_state === rest || run.state === rest;
   if (place === "host") return run.hosts.some((host) => host.toLowerCase().includes(rest));
-  return [run.name, run.run, run.group, run.reason].some((text) => text.toLowerCase().includes(word));
+  return [run.name, run.run, run.group, run.reason, ...run.warnings.map((one) => one.text)].some((text) => text.toLowerCase().includes(word));
 }
 
 type Key = number | string | null;
 
 const KEYS: Record<string, (run: RunInfo) => Key> = {
   name: (run) => run.name.toLowerCase(),
-  state: (run) => STATES.indexOf(run.state),
+  state: (run) => STATES.indexOf(run.shown_state),
   step: (run) => run.last_step,
   goodput: (run) => run.goodput?.share ?? null,
   ranks: (run) => run.ranks,
@@ -94,7 +94,7 @@ const absent = (key: Key): boolean => key === null || (typeof key === "number" &
 export function listed(runs: readonly RunInfo[], criteria: Criteria): Item[] {
   const match = matcher(criteria.text);
   const matches = runs.filter(
-    (run) => (!criteria.states.length || criteria.states.includes(run.state)) && match(run),
+    (run) => (!criteria.states.length || criteria.states.includes(run.shown_state)) && match(run),
   );
   const sorted = ordered(matches, criteria.sort);
   if (!criteria.grouped) return sorted.map(asItem);
@@ -112,10 +112,17 @@ export function listed(runs: readonly RunInfo[], criteria: Criteria): Item[] {
 
 const asItem = (run: RunInfo): RunItem => ({ kind: "run", key: `run:${run.run}`, run });
 
-function counted(runs: readonly RunInfo[]): Partial<Record<State, number>> {
-  const counts: Partial<Record<State, number>> = {};
-  for (const run of runs) counts[run.state] = (counts[run.state] ?? 0) + 1;
+export function counted(runs: readonly RunInfo[]): Partial<Record<ShownState, number>> {
+  const counts: Partial<Record<ShownState, number>> = {};
+  for (const run of runs) counts[run.shown_state] = (counts[run.shown_state] ?? 0) + 1;
   return counts;
+}
+
+/** What a person should read first of a run, and whether it is a warning. */
+export function remark(run: RunInfo): { text: string; warns: boolean } {
+  const warning = run.warnings[0];
+  if (run.shown_state === "stalled" || !warning) return { text: run.reason, warns: run.shown_state === "stalled" };
+  return { text: [warning.text, run.reason].filter(Boolean).join("; "), warns: true };
 }
 
 /** The visible rows, with a few more for scrolling. */

@@ -1,8 +1,18 @@
 import { describe, expect, it } from "vitest";
-import { ago, moment, timeOfDay, timeTicks, valueTicks } from "./ticks";
+import { ago, localTimes, moment, timeOfDay, timeTicks, valueTicks, zone } from "./ticks";
 import { HOUR, MINUTE, SECOND } from "./units";
 
 const T = Date.parse("2026-11-15T10:43:06.687Z") * 1e6;
+
+describe("times in sentences", () => {
+  it("are in the reader's zone, which is named", () => {
+    const ns = Date.parse("2026-11-15T10:43:06Z") * 1e6;
+    expect(localTimes("killed at 2026-11-15T10:43:06Z on host a")).toBe(`killed at ${moment(ns)} ${zone(ns)} on host a`);
+    expect(zone(ns)).not.toBe("");
+  });
+  it.each(["", "no time", "2026-99-99T10:43:06Z", "2026-11-15T10:43:06.123456789Z"])("leave %s alone", (text) =>
+    expect(localTimes(text)).toBe(text));
+});
 
 describe("time axis", () => {
   it.each([2e5, 3e6, 4e7, 9e8, 11e9, 4e11, 5e13, 9e15, 3e17])("has few marks, in order, inside, over %d ns", (width) => {

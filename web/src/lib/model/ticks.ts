@@ -53,6 +53,21 @@ export function moment(ns: number, around = Infinity): string {
   return `${day(when)} ${when.getFullYear()} ${clock}${fine}`;
 }
 
+/** The reader's time zone at that time: `CET`, `UTC`, `GMT+1`. */
+export function zone(ns: number): string {
+  const parts = new Intl.DateTimeFormat("en", { timeZoneName: "short" }).formatToParts(new Date(ns / MS));
+  return parts.find((part) => part.type === "timeZoneName")?.value ?? "";
+}
+
+const UTC = /\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/g;
+
+/** The head writes times into its sentences as UTC; this is the same in the reader's zone, with its name. */
+export const localTimes = (text: string): string =>
+  text.replace(UTC, (time) => {
+    const ns = Date.parse(time) * MS;
+    return Number.isFinite(ns) ? `${moment(ns)} ${zone(ns)}` : time;
+  });
+
 /** Only the time of day, for lists that show the day elsewhere. */
 export const timeOfDay = (ns: number, around = Infinity): string => moment(ns, around).split(" ").slice(3).join(" ");
 

@@ -20,16 +20,18 @@ from runwatch.compat.goodput.log.reading import stretches
 from runwatch.compat.goodput.log.remote import HeadLog, head_of, named_head, run_names
 from runwatch.entries import STEP_START
 from runwatch.record import Batch, JournalId, RunId, RunScope
+from runwatch.record.life import RunStart
 from runwatch.rows import EventRow, ProcessRow
 from runwatch.sdk.identity import display_name
 from runwatch.settings import runwatch_dir
 from runwatch.ship.tail import Tail
+from runwatch.views.attempts import attempts
 from runwatch.views.goodput.account import Account, Goodput, Range
 from runwatch.views.goodput.drawing import draw_up
 from runwatch.views.goodput.facts import Diary, Scribe, nanoseconds
 from runwatch.views.goodput.ledger import Ledger, Stale
 from runwatch.views.life import LIFE_KINDS
-from runwatch.views.runs import attempts, process_states
+from runwatch.views.runs import process_states, ranks_of
 
 STRETCH: Final = 10_000
 MANY_STEPS: Final = 32
@@ -222,6 +224,8 @@ class JournalAccount(_Folded):
         self._root = root
         self._name = name
         self._clock = clock
+        self._started_ns: dict[JournalId, int] = {}
+        """As the processes say.  A run may begin before its first record."""
         self._begin(None, Ledger())
 
     def close(self) -> None:
@@ -234,7 +238,7 @@ class JournalAccount(_Folded):
         alive, gone = self._tail.alive(), self._tail.gone()
         rows, events = self._rows.values(), self._events
         states = process_states(rows, events, now_ns, alive=alive, gone=gone)
-        return draw_up(self._scribe.ledger, self._scribe.lives(states), now_ns)
+        return draw_up(self._scribe.ledger, self._scribe.lives(ranks_of(states)), now_ns)
 
     def _begin(self, rows: dict[JournalId, ProcessRow] | None, ledger: Ledger) -> None:
         """From the beginning; `rows` are the processes that are known already."""
@@ -279,6 +283,9 @@ class JournalAccount(_Folded):
             for e in batch.events
             if e.kind in LIFE_KINDS
         ]
+        for event in batch.events:
+            if event.kind == RunStart.KIND:
+                self._started_ns.setdefault(journal, event.time_ns)
 
     def _enter(self) -> None:
         if newest_run(self._rows.values()) != self._run:
@@ -290,7 +297,8 @@ class JournalAccount(_Folded):
         self._numbers = numbers
         for row in rows:
             if row.role == "process":
-                self._scribe.enter(row.journal, numbers[row.journal], row.rank, row.start_ns)
+                start_ns = self._started_ns.get(row.journal, row.start_ns)
+                self._scribe.enter(row.journal, numbers[row.journal], row.rank, start_ns)
 
 
 # ── a head ─────────────────────────────────────────────────────────────────────────────────────

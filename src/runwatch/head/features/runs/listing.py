@@ -51,7 +51,7 @@ def runs(board: RunBoard, reading: Reading, given: Given, summaries: list[RunSum
 
 def _wanted(run: RunSummary, given: Given) -> bool:
     return (
-        (not given["state"] or run.state in given["state"])
+        (not given["state"] or not {run.state, run.shown_state}.isdisjoint(given["state"]))
         and (given["group"] is None or run.group == given["group"])
         and (given["name"] is None or run.name == given["name"])
         and (not given["search"] or _holds(run, given["search"].lower()))

@@ -29,7 +29,7 @@ from runwatch.head.http.shapes import (
     disruption_infos,
     event_info,
 )
-from runwatch.head.http.types import plain
+from runwatch.head.http.types import number, plain
 from runwatch.head.reading import Reading
 from runwatch.head.state.accounts.accounts import Accounts
 from runwatch.head.state.accounts.notes import noted
@@ -72,6 +72,8 @@ MOST_CHECKPOINTS: Final = 2000
 MOST_COUNTED: Final = 5000
 MOST_BUCKETS: Final = 1000
 LONGEST_TEXT: Final = 500
+LOSS_NONFINITE: Final = "loss_nonfinite"
+"""The kind of an event that no process tells of: the timeline derives it."""
 logger = logging.getLogger("runwatch.head")
 
 _ENDS: Final = (RunStart.KIND, RunEnd.KIND, ProcessExit.KIND)
@@ -117,6 +119,7 @@ class Timelines:
                 checkpoints = _checkpoints(goodput, window)
                 disruptions = disruption_infos(goodput, *window)
         events = _Events(reading, run, states, window, given["events"])
+        shown = _in_order([*events.shown, *_diverged(reading, summary, window)])
         return TimelineInfo(
             run=run,
             name=plain(summary.name),
@@ -135,7 +138,7 @@ class Timelines:
             steps=_steps(reading, run, window, given["pixels"]),
             checkpoints=checkpoints,
             disruptions=disruptions,
-            events=[event_info(TimelineEvent, each, _short(each.body)) for each in events.shown],
+            events=[event_info(TimelineEvent, each, _short(each.body)) for each in shown],
             left_out=events.left_out,
             more=events.more,
             profiles=_profiles(reading, run, states, window),
@@ -327,6 +330,26 @@ def _short(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, str | int | float)
+
+
+def _diverged(reading: Reading, summary: RunSummary, window: Window) -> list[EventRow]:
+    """Losses that became NaN or infinite for good, as events: nobody records them as such."""
+    found = reading.diverged(summary)
+    return [
+        EventRow(
+            JournalId(""),
+            summary.run,
+            "",
+            each.ranks[0],
+            each.since_ns,
+            each.step,
+            LOSS_NONFINITE,
+            {"metric": each.metric, "value": number(each.value), "text": each.text},
+        )
+        for attempt in sorted(found)
+        for each in found[attempt]
+        if window.start_ns <= each.since_ns <= window.end_ns
+    ]
 
 
 # ── profiles and incidents ─────────────────────────────────────────────────────────────────────

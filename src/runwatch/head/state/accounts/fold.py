@@ -33,7 +33,7 @@ from runwatch.views.goodput.facts import (
     life_of,
 )
 from runwatch.views.goodput.ledger import Ledger, Stale
-from runwatch.views.runs import ProcessState
+from runwatch.views.runs import ProcessState, ranks_of
 
 NO_OFFSET_NS: Final = 20_000_000
 """An agent knows no better than this how far its clock is ahead."""
@@ -163,7 +163,7 @@ class Fold:
         if not self.begun and at_most is None:
             yield from self._resume()
         for _ in range(_PATIENCE):
-            states = self._reading.processes(self.run) if known is None else known
+            states = ranks_of(self._reading.processes(self.run) if known is None else known)
             known = None
             due, afresh = self._due(states)
             if due:

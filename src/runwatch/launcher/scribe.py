@@ -1,0 +1,245 @@
+"""The process that relays and records what the command writes.
+
+It is in the process group of the command and of the wrapper, and blocks every signal: what it gets
+was sent to the whole group, so the command got it as well.  The wrapper asks for that (`_sentry`).
+It ends when the command has ended and nobody holds an outlet any more: a daemon that the command
+left behind goes on writing as it would without us.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from runwatch.launcher import ptys
+from runwatch.launcher.desk import Answer, Desk
+from runwatch.launcher.ended import Ended
+from runwatch.launcher.environment import Options
+from runwatch.launcher.outlets import Outlet, outlet
+from runwatch.launcher.relay import Relay, drained
+from runwatch.launcher.wrapper import PASSED
+from runwatch.sdk.guard import guarded
+
+if TYPE_CHECKING:
+    from runwatch.launcher.chronicle import Chronicle
+    from runwatch.record.console import Stream
+
+DRAIN_SECONDS: Final = 0.001
+MOST_EARLY: Final = 100
+LATE_SECONDS: Final = 2.0
+"""How long a journal on a file system that hangs may keep the wrapper from ending."""
+
+
+class Scribe:
+    def __init__(
+        self,
+        options: Options,
+        command: list[str],
+        environment: Mapping[str, str],
+        made: list[Outlet],
+        desk: Desk | None,
+        line: socket.socket,
+    ) -> None:
+        self._line = line
+        self._desk = desk
+        self._main = made
+        self._about = (options, command, environment)
+        self._chronicle: Chronicle | None = None
+        self._early: list[tuple[int | None, Stream, bytes]] = []
+        """What was written before we could record."""
+        self._relays: list[Relay] = []
+        self._lock = threading.Lock()
+        self._files = {number: _file(each.inner) for each in made for number in each.numbers}
+        self._closing = False
+
+    def run(self) -> None:
+        for each in self._main:
+            self._relay(each, None)
+        self._sentry()
+        if self._desk is not None:
+            self._desk.serve({"pipes": self._pipes, "run": self._run_begun})
+        recorder = threading.Thread(target=self._begin, daemon=True)
+        recorder.start()
+        ended = self._wait()
+        drained(self._all(), lambda: time.sleep(DRAIN_SECONDS))
+        with contextlib.suppress(OSError):
+            self._line.send(PASSED)
+        self._closing = True
+        if self._desk is not None:
+            self._desk.remove()
+        finisher = threading.Thread(target=self._finish, args=(recorder, ended), daemon=True)
+        finisher.start()
+        finisher.join(LATE_SECONDS)
+        if not finisher.is_alive() and self._chronicle is not None:
+            self._chronicle.say_farewell()
+        self._line.close()  # the wrapper ends
+        for relay in self._all():
+            relay.join()
+
+    @guarded("record the command")
+    def _begin(self) -> None:
+        """Relaying does not wait for what this loads."""
+        from runwatch.launcher.chronicle import Chronicle
+
+        chronicle = Chronicle(*self._about)
+        with self._lock:
+            for early in self._early:
+                chronicle.feed(*early)
+            self._chronicle = chronicle
+            self._early.clear()
+        chronicle.begin()
+
+    def _finish(self, recorder: threading.Thread, ended: Ended) -> None:
+        recorder.join()
+        if self._chronicle is not None:
+            self._chronicle.end(ended)
+
+    # ── what is written ───────────────────────────────────────────────────────────────────────
+
+    def _relay(self, each: Outlet, rank: int | None) -> None:
+        relay = Relay(each, partial(self._feed, rank, each.stream), self._let_go)
+        with self._lock:
+            self._relays.append(relay)
+        relay.start()
+        each.close_inner()
+
+    def _feed(self, rank: int | None, stream: Stream, data: bytes) -> None:
+        if self._chronicle is None:
+            with self._lock:
+                if self._chronicle is None:
+                    if len(self._early) < MOST_EARLY:
+                        self._early.append((rank, stream, data))
+                    return
+        self._chronicle.feed(rank, stream, data)
+
+    def _all(self) -> list[Relay]:
+        with self._lock:
+            return list(self._relays)
+
+    def _let_go(self, over: Relay) -> None:
+        """Nobody can write there through us any more: whoever reads it must not wait for us."""
+        with self._lock:
+            self._relays.remove(over)
+            held = {relay.outlet.target for relay in self._relays}
+        target = over.outlet.target
+        if target not in held:
+            numbers = next(each.numbers for each in self._main if each.target == target)
+            for number in numbers:
+                _forget(number)
+
+    def _pipes(self, question: Mapping[str, Any]) -> Answer:
+        """Outlets of its own for a rank whose output would come to one of ours."""
+        rank, files = question.get("rank"), question.get("files")
+        if self._closing or not isinstance(rank, int) or not isinstance(files, list):
+            return {}, []
+        asked = {
+            number: main
+            for number, file in zip((1, 2), files, strict=False)
+            if (main := self._main_of(file)) is not None
+        }
+        numbers, given = dict[int, int](), list[int]()
+        for main in {id(each): each for each in asked.values()}.values():
+            mine = tuple(number for number, each in asked.items() if each is main)
+            made = outlet(main.stream, mine, main.target)
+            for number in mine:
+                numbers[number] = len(given)
+            given.append(os.dup(made.inner))
+            self._relay(made, rank)
+        return {"numbers": numbers}, given
+
+    def _main_of(self, file: object) -> Outlet | None:
+        """The outlet of the command that this file is, if its other end is still open."""
+        for main in self._main:
+            for number in main.numbers:
+                if main.source >= 0 and file == list(self._files[number]):
+                    return main
+        return None
+
+    def _run_begun(self, told: Mapping[str, Any]) -> None:
+        run, name, group = (str(told.get(key) or "") for key in ("run", "name", "group"))
+        if self._chronicle is not None:
+            self._chronicle.join(run, name, group)
+
+    # ── signals and the wrapper ───────────────────────────────────────────────────────────────
+
+    def _sentry(self) -> None:
+        threading.Thread(target=self._watch_signals, name="runwatch-sentry", daemon=True).start()
+
+    @guarded("watch signals")
+    def _watch_signals(self) -> None:
+        every = signal.valid_signals()
+        while True:
+            came = signal.sigwaitinfo(every)
+            if came.si_signo == signal.SIGWINCH:
+                self._resize()
+            news = {"signal": came.si_signo, "from": came.si_pid}
+            with contextlib.suppress(OSError):  # the wrapper does not listen any more
+                self._line.send(json.dumps(news).encode(), socket.MSG_DONTWAIT)
+
+    def _resize(self) -> None:
+        """The command has got the signal before its own terminal had the new size."""
+        outlets = [relay.outlet for relay in self._all() if relay.outlet.is_terminal]
+        changed = [each.target for each in outlets if ptys.resize(each.target, each.source)]
+        for terminal in set(changed):
+            with contextlib.suppress(OSError):
+                os.killpg(os.tcgetpgrp(terminal), signal.SIGWINCH)
+
+    def _wait(self) -> Ended:
+        """Until the wrapper says how the command ended, or has been killed, and the command with
+        it."""
+        while True:
+            try:
+                data = self._line.recv(1 << 12)
+            except OSError:
+                data = b""
+            if not data:
+                return Ended(None, signal.SIGKILL.name)
+            news = json.loads(data)
+            return Ended(*news)
+
+
+def main(
+    options: Options,
+    command: list[str],
+    environment: Mapping[str, str],
+    made: list[Outlet],
+    desk: Desk | None,
+    line: socket.socket,
+) -> None:
+    _be_quiet()
+    _forget(0)
+    os.environ.update(
+        {key: value for key, value in environment.items() if key.startswith("RUNWATCH_")}
+    )
+    Scribe(options, command, environment, made, desk, line).run()
+
+
+def _be_quiet() -> None:
+    """What goes wrong here is said to a person only: a file gets what the command wrote."""
+    if not os.isatty(2):
+        log = logging.getLogger("runwatch")
+        log.addHandler(logging.NullHandler())
+        log.propagate = False
+
+
+def _forget(number: int) -> None:
+    """Hold nothing there any more, and leave the number taken."""
+    with contextlib.suppress(OSError):
+        os.fstat(number)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, number)
+        os.close(nothing)
+
+
+def _file(number: int) -> tuple[int, int]:
+    about = os.fstat(number)
+    return about.st_dev, about.st_ino

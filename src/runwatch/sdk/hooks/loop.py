@@ -1,0 +1,270 @@
+"""Makes steps of what hooks see: optimizers that step, batches that come, trainers that count.
+
+One source leads, the one that knows most: a trainer knows its steps better than the optimizer that
+it drives.  The program itself knows best: once it takes steps (`run.steps`, `run.step`), hooks tell
+none.
+
+With a data loader, steps are as those of `run.steps`: a step begins when its batch has come, and
+ends when the next is asked for after an optimizer has stepped, or when the program evaluates or
+saves.  So gradients of several batches, several optimizers, and several updates by one batch are
+one step each.  Without a loader, a step lasts from one step of the first optimizer to its next.
+"""
+
+from __future__ import annotations
+
+from threading import get_ident
+from typing import TYPE_CHECKING, Final
+from weakref import ref
+
+from runwatch.clock import tick_of, tick_shift
+from runwatch.record import NO_STEP
+from runwatch.sdk.kinds import DATA_LOADING
+from runwatch.sdk.quick import place_begin, place_end
+from runwatch.sdk.step import DATA_WAIT_SECONDS, SHORT_NS, STEP, STEP_SECONDS, elapsed
+
+if TYPE_CHECKING:
+    from runwatch.journal.writer import JournalWriter
+    from runwatch.sdk.run import Run
+
+OPTIMIZERS: Final = "torch.optim"
+_PRECEDENCE: Final = {OPTIMIZERS: 1, "transformers": 3, "lightning": 3, "keras": 3}
+_OTHERS: Final = 2
+"""Of what is between an optimizer and a trainer: Accelerate, DeepSpeed, annotated loops."""
+
+MANY: Final = 16
+"""After this many updates without a batch asked for, the program has its batches from elsewhere."""
+_LARGE: Final = 1 << 62
+
+
+class Loop:
+    """The steps of one run, as hooks tell them.  Times are ticks (`clock.tick_of`)."""
+
+    def __init__(self, run: Run, batch: tuple[int, int] = (0, 0)) -> None:
+        self.run = run
+        self.now: Final = tick_of(run._clock)
+        self.leader = ""
+        self.explicit = False
+        """The program takes its steps itself."""
+        self.number = NO_STEP
+        """Of the open step, else of the last one."""
+        self.is_open = False
+        self.is_over = False
+        """The open step's work is done; it ends when something else begins."""
+        self.by_batch = False
+        """The open step began with a batch."""
+        self._begin = self._asked = 0
+        self._since = 0
+        """Where the next step begins if nothing is seen of it but its end."""
+        self._batch = batch
+        """When a batch was asked for, and came, that no step is known of yet."""
+        self._offset = 0
+        """Steps of earlier loops."""
+        self._journal: JournalWriter | None = None
+        self._expected = run._step
+        self._thread = 0
+        """The thread whose optimizers count."""
+        self._first: ref[object] = ref(_Nobody())
+        """The optimizer that steps began with.  One that is gone was there for an inner loop."""
+        self._updates_by_batch = 0
+        self._updates = self._most_updates = 0
+        """Since the first optimizer stepped, and the most that there were; without a loader."""
+
+    # ── who tells ─────────────────────────────────────────────────────────────────────────────
+
+    def leads(self, source: str) -> bool:
+        """Whether this source tells the steps, from now on."""
+        if self.run._step != self._expected:
+            self.explicit = True
+        if self.explicit:
+            return False
+        if source == self.leader:
+            return True
+        if self.leader and _precedence(source) <= _precedence(self.leader):
+            return False
+        self.leader = source
+        return True
+
+    def begins(self, source: str, after: int) -> bool:
+        """Its loop begins, after this many steps; whether it tells the steps.
+
+        A new loop after another one goes on counting: otherwise it would seem to repeat its steps.
+        """
+        if not self.leads(source):
+            return False
+        if self.is_open and self.is_over:
+            self._close(self.now())
+        self._offset = 0
+        if not after and self.number != NO_STEP:
+            self._offset = self.number
+        elif not self.is_open:
+            self.number = after
+        return True
+
+    def rests(self, source: str) -> None:
+        """Its loop is over: others may tell steps."""
+        if source == self.leader and self.leads(source):
+            if self.is_over:
+                self._close(self.now())
+            self.leader = ""
+
+    # ── what a trainer says ───────────────────────────────────────────────────────────────────
+
+    def began(self, source: str, number: int | None = None) -> None:
+        if not self.leads(source):
+            return
+        at = self.now()
+        if self.is_open and self.is_over:
+            self._close(at)
+        if not self.is_open:
+            self._open_with_batch(number, at)
+        elif number is not None:
+            self._rename(number + self._offset)
+
+    def ended(self, source: str, number: int | None = None) -> None:
+        """A step's work is done; what is called after it may still be part of it."""
+        if not self.leads(source):
+            return
+        at = self.now()
+        if self.is_open and self.is_over:  # it was not seen to begin
+            self._close(self._since)
+        if not self.is_open:
+            self._open_with_batch(number, self._since or at)
+        elif number is not None:
+            self._rename(number + self._offset)
+        self._since, self.is_over = at, True
+        if not self.by_batch:
+            self._close(at)
+
+    # ── what an optimizer does ────────────────────────────────────────────────────────────────
+
+    def begins_at(self, at: int) -> None:
+        """An optimizer steps for the first time; nothing else is known of its step."""
+        self._since = self._since or at
+
+    def updated(self, optimizer: object) -> None:
+        """It has stepped."""
+        me = get_ident()
+        self._thread = self._thread or me
+        if me != self._thread or not self.leads(OPTIMIZERS):
+            return
+        at = self.now()
+        if not self.is_open and self._batch[1]:
+            self._open_with_batch(None, at)
+        if self.is_open and self.by_batch:
+            self._updated_by_batch(at)
+        else:
+            self._updated_alone(optimizer, at)
+
+    def _updated_by_batch(self, at: int) -> None:
+        self._updates_by_batch += 1
+        self._since, self.is_over = at, True
+        if self._updates_by_batch >= MANY:
+            self._close(at)
+
+    def _updated_alone(self, optimizer: object, at: int) -> None:
+        first = self._first()
+        if first is None:
+            self._first = ref(optimizer)
+            first = optimizer
+        if first is optimizer:
+            if self._updates:
+                self._most_updates = max(self._most_updates, self._updates)
+            if self.is_open:
+                self._close(self._since)
+            self._open(self._next(), self._since or at, 0)
+            self._updates = 1
+        else:
+            self._updates += 1
+            if not self.is_open:  # more updates than ever: the last step ended too early
+                self._most_updates = self._updates
+                return
+        self._since, self.is_over = at, True
+        if self._updates >= self._most_updates > 0:
+            self._close(at)
+
+    # ── what a loader does, in the thread that takes the steps ────────────────────────────────
+
+    def pauses(self, at: int | None = None) -> None:
+        """Something else begins than the next step: an evaluation, a save."""
+        if self.is_open and self.is_over and self._begin <= (at or self._since):
+            self._close(max(at or self.now(), self._since))
+
+    def asks(self, at: int) -> None:
+        if self.is_open and self.is_over:
+            self._close(at)
+
+    def comes(self, asked: int, at: int) -> None:
+        if self.is_open or self._batch[1]:
+            self.waited(asked, at)
+        elif self.leader and self.leads(self.leader):
+            self._open(self._next(), at, asked)
+        else:
+            self._batch = (asked, at)
+
+    def over(self, asked: int, at: int) -> None:
+        """The loader has no more."""
+        self._since, self._batch = at, (0, 0)
+        self.waited(asked, at)
+
+    def waited(self, asked: int, at: int) -> None:
+        """For a batch, after the last step, or before steps are known."""
+        if at - asked >= SHORT_NS:
+            shift = tick_shift(self.run._clock)
+            elapsed(self.run, DATA_LOADING, asked + shift, at + shift)
+
+    # ── telling ───────────────────────────────────────────────────────────────────────────────
+
+    def finish(self) -> None:
+        """The run ends: so does a step whose work is done."""
+        if self.is_open and self.is_over and not self.explicit:
+            self._close(self.now() if self.by_batch else self._since)
+
+    def _open_with_batch(self, number: int | None, at: int) -> None:
+        asked, came = self._batch
+        self._open(self._next() if number is None else number + self._offset, came or at, asked)
+
+    def _open(self, number: int, begin: int, asked: int) -> None:
+        self.is_open, self.is_over, self.by_batch = True, False, bool(asked)
+        self._begin, self._asked, self._batch, self._updates_by_batch = begin, asked, (0, 0), 0
+        self._rename(number)
+        run = self.run
+        if run._at_step is not None:
+            run._at_step(self.number, True)
+        journal = self._ready()
+        if journal is not None:
+            place_begin(run, journal, self.number, begin)
+
+    def _close(self, at: int) -> None:
+        run = self.run
+        self.is_open = self.is_over = False
+        self._since = at
+        journal = self._ready()
+        if journal is not None:
+            place_end(run, journal, self.number, self._begin, self._asked, at)
+        if run._at_step is not None:
+            run._at_step(self.number, False)
+
+    def _rename(self, number: int) -> None:
+        if not -_LARGE < number < _LARGE:
+            number = NO_STEP
+        self.number = self._expected = self.run._step = number
+
+    def _next(self) -> int:
+        return 0 if self.number == NO_STEP else self.number + 1
+
+    def _ready(self) -> JournalWriter | None:
+        """The journal, once it knows the names that step records stand for."""
+        run, journal = self.run, self.run._writer
+        if journal is not None and journal is not self._journal:
+            names = (STEP_SECONDS, DATA_WAIT_SECONDS)
+            journal.stands_for(run._span_id(STEP), *(run._own_series(name) for name in names))
+            self._journal = journal
+        return journal
+
+
+class _Nobody:
+    """Gone at once."""
+
+
+def _precedence(source: str) -> int:
+    return _PRECEDENCE.get(source, _OTHERS)

@@ -1,0 +1,224 @@
+"""Which processes of a run were started together: its attempts.
+
+A *launch* is what one key of a launcher or scheduler brought up: every rank once, unless one was
+replaced while the others went on.  Launches that began together, or of which one replaces ranks of
+the other, are one attempt: a job of several nodes may have a key for each node.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from runwatch.record import JournalId, RunId
+from runwatch.rows import ProcessRow
+from runwatch.views.life import Key
+
+# A rank that began before a process, and is still heard of this long after, goes on beside it.
+_GOES_ON_NS: Final = 10_000_000_000
+# The ranks of one job begin within this time of each other.
+_TOGETHER_NS: Final = 30_000_000_000
+
+_TICK_NS: Final = 10_000_000
+# A program usually records within this time of its own start: a smaller difference is no clock
+# change.
+_STARTING_NS: Final = 30_000_000_000
+
+
+def attempts(processes: Iterable[ProcessRow]) -> dict[Key, int]:
+    """The attempt, counted from 1 in each run, that each (journal, run) belongs to.
+
+    A rank that comes again begins an attempt, under whatever key; the others of its launch follow
+    it.  In an elastic job, a process replaces one that is gone, or is added, while others of the
+    attempt go on: it belongs to their attempt.  A rank that comes while that rank still runs is of
+    another job, which is an attempt of its own.  A launcher belongs to the last attempt of its key.
+    A forked child belongs to the attempt of its parent, and never begins one.
+    """
+    numbers: dict[Key, int] = {}
+    for rows in by_run(processes).values():
+        numbers |= _attempts_of_run(rows)
+    return numbers
+
+
+def _attempts_of_run(rows: Sequence[ProcessRow]) -> dict[Key, int]:
+    numbers: dict[Key, int] = {}
+    number, attempt = 0, _Launch()
+    seats: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
+    """(Host, rank) -> place and attempt of the processes there, in order."""
+    for launch in _launches(rows):
+        if not number or not _joins(launch, attempt):
+            number, attempt = number + 1, _Launch()
+        attempt.unite(launch)
+        for _, row in (*launch.rows, *launch.launchers):
+            numbers[row.journal, row.run] = number
+        for place, row in launch.rows:
+            seats[row.host, row.rank].append((place, number))
+    begun = sorted(each for of_seat in seats.values() for each in of_seat)
+    for place, row in enumerate(rows):
+        if row.role == "child":
+            before = sorted(seats.get((row.host, row.rank), ())) or begun
+            at = bisect_left(before, (place, 0))
+            numbers[row.journal, row.run] = before[max(at - 1, 0)][1] if before else 1
+    return numbers
+
+
+# ── launches ───────────────────────────────────────────────────────────────────────────────────
+
+_Placed = tuple[int, ProcessRow]
+"""A process, and its place in the order in which the run's processes began."""
+
+
+@dataclass(slots=True)
+class _Launch:
+    rows: list[_Placed] = field(default_factory=list)
+    launchers: list[_Placed] = field(default_factory=list)
+    seats: dict[int, ProcessRow] = field(default_factory=dict)
+    """Rank -> the process that has it now."""
+    strays: list[_Placed] = field(default_factory=list)
+    """Those that replaced another, or came when all others had ended: perhaps the first of the
+    next launch."""
+
+    @property
+    def place(self) -> int:
+        return (self.rows or self.launchers)[0][0]
+
+    @property
+    def start_ns(self) -> int:
+        """When it began; of several that were united, when the last of them began."""
+        return (self.rows or self.launchers)[0][1].start_ns
+
+    @property
+    def last_ns(self) -> int:
+        return max(row.last_ns for _, row in (*self.rows, *self.launchers))
+
+    def has_room(self, row: ProcessRow) -> bool:
+        """Whether a process with the launch's key is one of it."""
+        before = self.seats.get(row.rank)
+        return row.role == "launcher" or before is None or self._is_replaced(before, row)
+
+    def _is_replaced(self, before: ProcessRow, row: ProcessRow) -> bool:
+        if before.last_ns >= row.start_ns:
+            return False  # the rank still runs: this is another job
+        return self.goes_on(before.last_ns, row.start_ns, {row.rank})
+
+    def goes_on(self, gone_ns: int, new_ns: int, ranks: Container[int]) -> bool:
+        """Whether one of other ranks was there when these went, and goes on beside the new ones."""
+        return any(
+            other.start_ns <= gone_ns and other.last_ns > new_ns + _GOES_ON_NS
+            for rank, other in self.seats.items()
+            if rank not in ranks
+        )
+
+    def add(self, placed: _Placed) -> None:
+        row = placed[1]
+        if row.role == "launcher":
+            self.launchers.append(placed)
+            return
+        others = self.seats.values()
+        if row.rank in self.seats or all(other.last_ns < row.start_ns for other in others):
+            self.strays.append(placed)
+        self.rows.append(placed)
+        self.seats[row.rank] = row
+
+    def next(self, first: _Placed) -> _Launch:
+        """The launch after this one, which begins with a rank that is there already."""
+        since_ns = first[1].start_ns - _TOGETHER_NS
+        begun = self.rows[:1]
+        early = [s for s in self.strays if s[1].start_ns >= since_ns and s not in begun]
+        early = [s for s in early if s[1].rank != first[1].rank]
+        self.rows = [placed for placed in self.rows if placed not in early]
+        self.seats = {row.rank: row for _, row in self.rows}
+        launch = _Launch(launchers=self.launchers)
+        self.launchers = []
+        for placed in (*early, first):
+            launch.add(placed)
+        return launch
+
+    def unite(self, other: _Launch) -> None:
+        self.rows = [*other.rows, *self.rows]
+        self.launchers = [*other.launchers, *self.launchers]
+        self.seats |= other.seats
+
+
+def _launches(rows: Sequence[ProcessRow]) -> list[_Launch]:
+    """In the order in which they began."""
+    found: list[_Launch] = []
+    open_ones: dict[str, _Launch] = {}
+    for placed in enumerate(rows):
+        row = placed[1]
+        if row.role == "child":
+            continue
+        launch = open_ones.get(row.attempt_key)
+        if launch is not None and launch.has_room(row):
+            launch.add(placed)
+            continue
+        if launch is None:
+            launch = _Launch()
+            launch.add(placed)
+        else:
+            launch = launch.next(placed)
+        found.append(launch)
+        open_ones[row.attempt_key] = launch
+    return sorted(found, key=lambda launch: launch.place)
+
+
+def _joins(launch: _Launch, attempt: _Launch) -> bool:
+    """Whether the launch is a part of the attempt before it."""
+    if not launch.seats or not attempt.seats:
+        # Nothing but launchers: one on the same host was started again.
+        return _hosts(launch).isdisjoint(_hosts(attempt)) and _is_near(launch, attempt)
+    firsts = {row.rank: row for _, row in reversed(launch.rows)}
+    common = [(attempt.seats[rank], row) for rank, row in firsts.items() if rank in attempt.seats]
+    if any(before.last_ns >= row.start_ns for before, row in common):
+        return False  # the rank still runs: this is another job
+    if not common and _is_near(launch, attempt):
+        return True
+    gone_ns = min((before.last_ns for before, _ in common), default=launch.start_ns)
+    return attempt.goes_on(gone_ns, launch.start_ns, firsts)
+
+
+def _is_near(launch: _Launch, attempt: _Launch) -> bool:
+    """Whether it began when the other did, or while the other, of no key either, was there."""
+    if launch.start_ns - attempt.start_ns <= _TOGETHER_NS:
+        return True
+    keys = {row.attempt_key for _, row in launch.rows}
+    return keys == {""} and launch.start_ns - attempt.last_ns <= _TOGETHER_NS
+
+
+def _hosts(launch: _Launch) -> set[str]:
+    return {row.host for _, row in launch.launchers}
+
+
+# ── order ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def by_run(processes: Iterable[ProcessRow]) -> dict[RunId, list[ProcessRow]]:
+    """Processes by run, in order of start.  Agents are left out, and processes without a run.
+
+    A process that opened the same run twice is one process.
+    """
+    unique = {(row.journal, row.run): row for row in processes if row.run and row.role != "agent"}
+    rows = list(unique.values())
+    moved = clock_moves(rows)
+    found: dict[RunId, list[ProcessRow]] = defaultdict(list)
+    for row in sorted(rows, key=lambda r: (r.start_ns - moved.get(r.journal, 0), r.journal)):
+        found[row.run].append(row)
+    return found
+
+
+def clock_moves(rows: Iterable[ProcessRow]) -> dict[JournalId, int]:
+    """By how much each host's clock was set forward since its first process began.  The uptime of
+    the host shows how much time really passed."""
+    first: dict[tuple[str, str], int] = {}
+    moved: dict[JournalId, int] = {}
+    for row in sorted(rows, key=lambda row: row.process_start_ticks):
+        if not row.boot or not row.process_start_ticks:
+            continue
+        booted_ns = row.start_ns - row.process_start_ticks * _TICK_NS
+        moved_ns = booted_ns - first.setdefault((row.host, row.boot), booted_ns)
+        if abs(moved_ns) > _STARTING_NS:
+            moved[row.journal] = moved_ns
+    return moved
