@@ -23,7 +23,7 @@ from runwatch.sdk.guard import attempt, guarded, tally, text_of
 from runwatch.sdk.hooks.install import hooks_of
 from runwatch.sdk.identity import Identity
 from runwatch.sdk.kinds import DATA_LOADING, USEFUL
-from runwatch.sdk.place import open_journal
+from runwatch.sdk.place import Shown, open_journal
 from runwatch.sdk.quick import any_step, steps
 from runwatch.sdk.step import (
     DATA_WAIT_SECONDS,
@@ -69,7 +69,7 @@ _UNITS: Final[Mapping[str, str]] = {
 }
 
 
-class Run(Intake):
+class Run(Intake, Shown):
     """Made by `runwatch.init`.  Nothing here raises into the program or waits for anything.
 
     There is one run object per process: a copy, however deep, is the same object.  It can be
@@ -281,6 +281,7 @@ class Run(Intake):
         self._report()
         launched.tell_run(identity.run, identity.name, self.group)
         self._ask_for_agent()
+        self._say_where()
 
     def _details(self) -> Mapping[str, Any]:
         """More fields of `run_start`, for readers outside the core: `compat/` has some."""
