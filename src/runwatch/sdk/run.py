@@ -22,7 +22,7 @@ from runwatch.sdk.faults import mind_faults, unwatch_faults, watch_faults
 from runwatch.sdk.guard import attempt, guarded, tally, text_of
 from runwatch.sdk.hooks.install import hooks_of
 from runwatch.sdk.identity import Identity
-from runwatch.sdk.place import open_journal
+from runwatch.sdk.place import Shown, open_journal
 from runwatch.sdk.step import (
     DATA_WAIT_SECONDS,
     DEVICE_LAG_SECONDS,
@@ -58,7 +58,7 @@ _UNITS: Final[Mapping[str, str]] = {
 }
 
 
-class Run(Stepping):
+class Run(Stepping, Shown):
     """Made by `runwatch.init`.  Nothing here raises into the program or waits for anything.
 
     There is one run object per process: a copy, however deep, is the same object.  It can be
@@ -238,6 +238,7 @@ class Run(Stepping):
         self._report()
         launched.tell_run(identity.run, identity.name, self.group)
         self._ask_for_agent()
+        self._say_where()
 
     def _details(self) -> Mapping[str, Any]:
         """More fields of `run_start`, for readers outside the core: `compat/` has some."""
