@@ -75,8 +75,6 @@ def init(
 
     wandb's arguments are understood too (`sdk/wandb_like/start.py`): `project` is the group.
     """
-    if auto:
-        automatic.begin(stays=False)
     given = {"name": name, "group": group, "config": config, "id": id, "dir": dir}
     asked = _asked_as_wandb(given, others, sys._getframe(1))
     if asked is not None:
@@ -84,6 +82,8 @@ def init(
     kind: type[Run] = Run if asked is None else asked.kind
 
     def make(identity: Identity) -> Run:
+        if auto:
+            automatic.begin(stays=False)
         return kind(
             identity,
             group=group,
