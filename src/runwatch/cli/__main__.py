@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "status": "check the head, the agent and the disk; list what needs attention",
     "runs": "list runs",
     "show": "show one run: state, ranks, a chart; follows it live",
+    "logs": "show what a run said: lines of its console, exceptions; follows it live",
     "goodput": "show where a run's time went, and what disruptions cost",
     "session": "name a period of time; export what every device did in it",
     "devices": "list every accelerator of every node; those with trouble come first",
