@@ -12,16 +12,17 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial, wraps
 from typing import Any, Final, ParamSpec, TypeVar
 
-from runwatch.sdk.guard import guarded, text_of
+from runwatch.record import NO_STEP
+from runwatch.sdk.guard import guarded
 from runwatch.sdk.hooks.teller import Teller
-from runwatch.sdk.kinds import CHECKPOINT_RESTORE, CHECKPOINT_SAVE, DATA_LOADING
+from runwatch.sdk.hooks.versions import is_known
+from runwatch.sdk.kinds import CHECKPOINT_RESTORE, CHECKPOINT_SAVE, DATA_LOADING, EVALUATION
 from runwatch.sdk.step import Span
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 SOURCE: Final = "keras"
-EVALUATION: Final = "evaluation"
 WAIT_NS: Final = 1_000_000
 """A shorter wait for data is not told."""
 _BEFORE: Final = ("on_train_begin", "on_epoch_begin", "on_train_batch_begin", "on_test_begin")
@@ -30,9 +31,7 @@ _AFTER: Final = ("on_test_end", "on_train_batch_end", "on_epoch_end", "on_train_
 
 def install(tell: Teller) -> None:
     keras: Any = sys.modules["keras"]
-    version = text_of(getattr(keras, "__version__", "?"))
-    if not version.startswith("3."):
-        tell.unknown_version("keras", version)
+    if not is_known(tell, "keras"):
         return
     fit = Fit(tell)
     callbacks = keras.callbacks.CallbackList
@@ -62,33 +61,44 @@ class Fit:
 
     def __init__(self, tell: Teller) -> None:
         self.tell = tell
-        self._first = 0
+        self.trains = False
+        self._first: int | None = None
+        """The first step of this training, counted as Keras does; None: it has not begun."""
+        self._start = 0
+        """The same step, as it is told."""
         self._count = 0
-        """Steps so far; where Keras knows how many an epoch has, with those of earlier epochs."""
         self._per_epoch: int | None = None
-        self._before: int | None = None
-        """Steps of trainings before this one; None until its first epoch begins."""
         self._in_batches: frozenset[str] = frozenset()
         """The metrics that batches have."""
-        self.trains = False
         self._evaluation: Span | None = None
 
     def on_train_begin(self, params: Mapping[str, Any], *_: Any, **__: Any) -> None:
         self._end_evaluation()
         steps = params.get("steps")
         self._per_epoch = steps if isinstance(steps, int) and steps > 0 else None
-        self._before = None
-        self.tell.begun()
+        self._first = None
+        run, loop = self.tell.begun(), self.tell.loop
+        if run is not None and loop is not None and not loop.explicit:
+            run._exhausted = False
         self.trains = True
 
     def on_epoch_begin(self, params: Mapping[str, Any], epoch: Any = 0, *_: Any, **__: Any) -> None:
-        if self._per_epoch is None:
-            return
-        first = int(epoch) * self._per_epoch
-        if self._before is None:  # a training that is resumed counts on; another one comes after
-            self._before = self._count if first < self._count else 0
-            self._first = first
-        self._count = self._before + first - (self._first if self._before else 0)
+        """Where Keras knows how many steps an epoch has, those of earlier epochs count too."""
+        here = int(epoch) * (self._per_epoch or 0)
+        if self._first is None:
+            self._first = here
+            self._start = self._count = self._begins_at(here)
+        elif self._per_epoch is not None:
+            self._count = self._start + here - self._first
+
+    def _begins_at(self, first: int) -> int:
+        """A training that is resumed counts on.  Another one comes after those before it."""
+        loop = self.tell.loop
+        taken = 0 if loop is None or loop.number == NO_STEP else loop.number + 1
+        start = max(first, taken)
+        if start > 0:
+            self.tell.steps_begin(SOURCE, start - 1)
+        return start
 
     def on_train_batch_begin(self, *_: Any, **__: Any) -> None:
         self.tell.step_began(SOURCE, self._count)
@@ -117,8 +127,10 @@ class Fit:
 
     def on_test_begin(self, *_: Any, **__: Any) -> None:
         self._end_evaluation()
-        run = self.tell.begun()
-        if run is not None:
+        run, loop = self.tell.begun(), self.tell.loop
+        if run is not None and loop is not None:
+            loop.pauses()
+            self.tell.evaluates = True
             self._evaluation = Span(run, EVALUATION)
             self._evaluation.begin(run._step)
 
@@ -133,8 +145,11 @@ class Fit:
 
     def _end_evaluation(self) -> None:
         span, self._evaluation = self._evaluation, None
+        if span is None:
+            return
+        self.tell.evaluates = False
         run = self.tell.run
-        if span is not None and run is not None and self.tell.listens:
+        if run is not None and self.tell.listens:
             span.end(run._step)
 
 
