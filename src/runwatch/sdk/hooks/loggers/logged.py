@@ -15,6 +15,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 from runwatch.sdk.guard import attempt, guarded, tally, text_of
+from runwatch.sdk.hooks.numbered import number
 from runwatch.sdk.hooks.teller import Teller
 from runwatch.sdk.run import Run
 from runwatch.sdk.values.plain import config_values, mapping
@@ -68,9 +69,13 @@ class Logger:
         self._tell.unknown_version(self._name, text_of(getattr(module, "__version__", "?")))
         return False
 
-    def row(self, values: Mapping[Any, Any], step: Any, prefix: str = "") -> None:
-        """Record the numbers among these values."""
+    def row(
+        self, values: Mapping[Any, Any], step: Any, prefix: str = "", *, counts: bool = True
+    ) -> None:
+        """Record the numbers among these values.  `counts`: the program said the step itself."""
         run = self._tell.begun()
+        if counts:
+            number(self._tell, self._name, step)
         if run is None or self._tell.is_alone:
             return
         owners = _owners.setdefault(run, {})

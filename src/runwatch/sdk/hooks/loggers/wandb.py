@@ -64,7 +64,7 @@ class Listener:
             rows = self._rows[run] = Rows(first if isinstance(first, int) else 0)
         at = rows.at(step, commit)
         if isinstance(data, Mapping):
-            self._logger.row(data, at)
+            self._logger.row(data, at, counts=step is not None)
 
     def summed(self, summary: Any, values: Any = None, **_: Any) -> None:
         if isinstance(values, Mapping) and type(summary).__name__ == "Summary":
