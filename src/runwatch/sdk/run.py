@@ -19,7 +19,7 @@ from runwatch.sdk.console import tracebacks
 from runwatch.sdk.console.unheard import Unheard
 from runwatch.sdk.ending import EndWatch, cleaned, describe, when_worker_ends
 from runwatch.sdk.faults import mind_faults, unwatch_faults, watch_faults
-from runwatch.sdk.guard import attempt, guarded, tally, text_of
+from runwatch.sdk.guard import guarded, tally, text_of
 from runwatch.sdk.hooks.install import hooks_of
 from runwatch.sdk.identity import Identity
 from runwatch.sdk.place import Shown, open_journal
@@ -250,7 +250,10 @@ class Run(Stepping, Shown):
 
     def _open_now(self) -> JournalWriter | None:
         role: Role = "child" if self._is_child else "process"
-        writer = open_journal(self._directory, self._keep, role=role, clock=self._clock)
+        since_ns = self._hooks.since_ns
+        writer = open_journal(
+            self._directory, self._keep, role=role, since_ns=since_ns, clock=self._clock
+        )
         if writer is None:
             return None
         self._scope = writer.scope(self._part)
