@@ -15,7 +15,7 @@ from runwatch.clock import Clock, system_clock
 from runwatch.errors import NotFound
 from runwatch.head.tails import Tails
 from runwatch.record import JournalId, RunId
-from runwatch.record.life import Fork, RunEnd, RunStart
+from runwatch.record.life import Fork, Joined, RunEnd, RunStart
 from runwatch.record.losses import JournalAside
 from runwatch.record.node import JobQueued, ProcessExit
 from runwatch.record.stacks import Incident
@@ -247,7 +247,7 @@ class Reading:
     def _life(self, run: RunId | None, about: Sequence[JournalId] | None) -> list[EventRow]:
         """What processes said of themselves, and what agents (under no run) said of them."""
         events = self.store.events(
-            run, kinds=[RunStart.KIND, RunEnd.KIND, Fork.KIND], of_each=OF_EACH
+            run, kinds=[RunStart.KIND, RunEnd.KIND, Fork.KIND, Joined.KIND], of_each=OF_EACH
         )
         others = [ProcessExit.KIND, JobQueued.KIND]
         return events + self.store.events(None, kinds=others, about=about, of_each=OF_EACH)

@@ -132,7 +132,12 @@ def process_states(
     evidence = Evidence(alive=frozenset(alive), gone=frozenset(gone))
     for event in events:
         evidence.add(event)
-    everyone = [row for members in by_run(processes).values() for row in members]
+    everyone = [
+        row
+        for members in by_run(processes).values()
+        for row in members
+        if not evidence.has_left(row)
+    ]
     evidence.heirs = heirs(everyone, evidence.forks)
     numbers = attempts(everyone)
     moved = clock_moves(everyone)
