@@ -30,7 +30,7 @@ name, count = sys.argv[1], int(sys.argv[2])
 run = runwatch.init(name)
 for number in range(count):
     run.log(value=float(number), step=number)
-print(getattr(run, "url", ""), flush=True)
+print(run.url, flush=True)
 if len(sys.argv) > 3:
     sys.stdin.read()
 """

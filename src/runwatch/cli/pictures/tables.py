@@ -32,11 +32,11 @@ STATE_MARK: Final = {
 }  # fmt: skip
 
 
-def console() -> Console:
+def console(*, to_stderr: bool = False) -> Console:
     from runwatch.cli.pictures.plain import Plain
 
     # Recorded texts are shown as they are: `[x]` is no style and `:x:` no picture.
-    return Plain(soft_wrap=False, markup=False, emoji=False, highlight=False)
+    return Plain(soft_wrap=False, markup=False, emoji=False, highlight=False, stderr=to_stderr)
 
 
 def table(*columns: str, right: tuple[str, ...] = (), fold: str = "", zone_of: str = "") -> Table:

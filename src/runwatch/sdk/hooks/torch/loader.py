@@ -70,7 +70,7 @@ class Loaders:
 
         return __next__
 
-    @guarded("note that a batch is asked for")
+    @guarded("note that a batch is asked for", quiet=True)
     def _asks(self, loop: Loop | None, iterator: Any, asked: int, training: bool) -> None:
         if loop is None:
             return
@@ -91,7 +91,7 @@ class Loaders:
             self._wait = Span(loop.run, DATA_LOADING)
             self._wait.begin(loop.run._step)
 
-    @guarded("note that a batch came")
+    @guarded("note that a batch came", quiet=True)
     def _comes(self, loop: Loop | None, asked: int, training: bool) -> None:
         came = self._now()
         if self._has_waited():
@@ -104,7 +104,7 @@ class Loaders:
         else:
             self._waited_early(asked, came)
 
-    @guarded("note that a loader has no more")
+    @guarded("note that a loader has no more", quiet=True)
     def _over(self, loop: Loop | None, asked: int, training: bool) -> None:
         over = self._now()
         waited = self._has_waited()
@@ -128,7 +128,7 @@ class Loaders:
             DATA_LOADING, asked + shift, came + shift, beside=False, source="torch.DataLoader"
         )
 
-    @guarded("note that an evaluation is over")
+    @guarded("note that an evaluation is over", quiet=True)
     def _left(self, _: object) -> None:
         self.evaluated()
 

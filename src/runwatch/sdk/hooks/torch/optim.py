@@ -40,7 +40,7 @@ class Optimizers:
         self._tell = tell
         self._stepped = 0
 
-    @guarded("note that an optimizer steps")
+    @guarded("note that an optimizer steps", quiet=True)
     def before(self, optimizer: Any, args: object, kwargs: object) -> None:
         tell = self._tell
         if tell.run is None and tell.expects:
@@ -48,7 +48,7 @@ class Optimizers:
             if tell.loop is not None:
                 tell.loop.begins_at(tell.loop.now())
 
-    @guarded("note that an optimizer has stepped")
+    @guarded("note that an optimizer has stepped", quiet=True)
     def after(self, optimizer: Any, args: object, kwargs: object) -> None:
         self._stepped += 1
         loop = self._tell.loop
@@ -70,7 +70,8 @@ class Optimizers:
 
     def _resume(self, loop: Loop, optimizer: Any) -> None:
         """A program that goes on from a checkpoint has an optimizer that knows its last step."""
-        done = attempt("ask an optimizer for its step", None, lambda: steps_of(optimizer))
+        question = "ask an optimizer for its step"
+        done = attempt(question, None, lambda: steps_of(optimizer), quiet=True)
         if done is not None and done > 1 and loop.leads(OPTIMIZERS):
             loop.number = done - 2  # of the step before this one
 
