@@ -19,6 +19,7 @@ from runwatch.sdk.identity import Identity, identify, slug
 from runwatch.sdk.run import Run
 from runwatch.sdk.step import Spanning
 from runwatch.sdk.step import data as step_data
+from runwatch.sdk.stepping import OpenSpan
 from runwatch.sdk.values.config import ConfigDict
 from runwatch.sdk.values.intake import Waiting
 from runwatch.sdk.values.numbers import step_number
@@ -74,16 +75,15 @@ def init(
 
     wandb's arguments are understood too (`sdk/wandb_like/start.py`): `project` is the group.
     """
-    if auto:
-        automatic.begin(stays=False)
     given = {"name": name, "group": group, "config": config, "id": id, "dir": dir}
     asked = _asked_as_wandb(given, others, sys._getframe(1))
     if asked is not None:
         name, group, id, config, dir = asked.name, asked.group, asked.id, asked.config, None
-    called = _script() if name is None else name
     kind: type[Run] = Run if asked is None else asked.kind
 
     def make(identity: Identity) -> Run:
+        if auto:
+            automatic.begin(stays=False)
         return kind(
             identity,
             group=group,
@@ -92,8 +92,8 @@ def init(
             directory=dir,
         )
 
-    identified = attempt("identify the run", None, lambda: identify(called, run_id=id))
-    identity = identified or Identity(slug(text_of(called)), "run", 0, 0, 1, "", "NONE")
+    identified = attempt("identify the run", None, lambda: identify(name, run_id=id))
+    identity = identified or Identity(slug(text_of(name)), "run", 0, 0, 1, "", "NONE")
     nothing: dict[str, Any] = {}
     values = attempt("read the config", nothing, lambda: config_values(config))
     if asked is None:
@@ -214,6 +214,26 @@ def step(number: int) -> AbstractContextManager[None]:
     return nullcontext() if run is None else run.step(number)
 
 
+def begin_step(number: int | None = None) -> None:
+    """`Run.begin_step` of the current run."""
+    run = _run_or_warn()
+    if run is not None:
+        run.begin_step(number)
+
+
+def end_step() -> None:
+    """`Run.end_step` of the current run."""
+    run = _run_or_warn()
+    if run is not None:
+        run.end_step()
+
+
+def begin_span(name: Kind | str, *, useful: bool = False) -> OpenSpan:
+    """`Run.begin_span` of the current run."""
+    run = _run_or_warn()
+    return OpenSpan(None) if run is None else run.begin_span(name, useful=useful)
+
+
 def data(items: Iterable[T]) -> Iterable[T]:
     """`Run.data` of the run that is current when the items are requested."""
     return step_data(_run_or_warn, items)
@@ -295,11 +315,6 @@ def finish(
     run = current_run()
     if run is not None:
         run.finish(status, reason, exit_code)
-
-
-def _script() -> str:
-    script = os.path.basename(sys.argv[0]) if sys.argv else ""
-    return os.path.splitext(text_of(script))[0].lstrip("-") or "run"
 
 
 def _after_fork() -> None:

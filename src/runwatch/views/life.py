@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 from runwatch.record import JournalId, RunId
-from runwatch.record.life import Fork, RunEnd, RunStart
+from runwatch.record.life import Fork, Joined, RunEnd, RunStart
 from runwatch.record.node import JobQueued, ProcessExit
 from runwatch.rows import EventRow, ProcessRow
 from runwatch.views.times import to_the_second
@@ -24,7 +24,7 @@ ShownState = Literal["running", "stalled", "completed", "failed", "killed", "los
 SHOWN_STATES: Final[tuple[ShownState, ...]] = ("running", "stalled", *STATES[1:])
 
 LIFE_KINDS: Final = (
-    RunStart.KIND, RunEnd.KIND, ProcessExit.KIND, JobQueued.KIND, Fork.KIND,
+    RunStart.KIND, RunEnd.KIND, ProcessExit.KIND, JobQueued.KIND, Fork.KIND, Joined.KIND,
 )  # fmt: skip
 """The events that `process_states` reads."""
 
@@ -118,6 +118,8 @@ class Evidence:
     alive: frozenset[JournalId] = frozenset()
     gone: frozenset[JournalId] = frozenset()
     forks: list[EventRow] = field(default_factory=list)
+    left: set[Key] = field(default_factory=set)
+    """Processes that went over to another run."""
     heirs: dict[JournalId, ProcessRow] = field(default_factory=dict)
 
     def add(self, event: EventRow) -> None:
@@ -134,6 +136,8 @@ class Evidence:
             self._add_queue(event.time_ns, JobQueued.of(event.body))
         elif event.kind == Fork.KIND:
             self.forks.append(event)
+        elif event.kind == Joined.KIND:
+            self.left.add(key)
 
     def _add_exit(self, exit: Exit) -> None:
         journal = JournalId(exit.event.journal)

@@ -298,10 +298,7 @@ def _is_named(run: Run, name: str) -> bool:
 
 
 def _begin(name: str, root: str | os.PathLike[str] | None) -> Run:
-    # The job's name is the run's identity, as in the original: a job that Slurm starts again
-    # under another number is the same run.
-    identity = identify(name, run_id=os.environ.get("RUNWATCH_RUN_ID") or name)
-    run = Run(identity, directory=root)
+    run = Run(identify(name), directory=root)
     run._start({})
     if root is None:
         front.offer(run)

@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Any, Final, TypeVar
 
 from runwatch.clock import system_clock
+from runwatch.compat.mldiagnostics.core.run_ids import identify_workload
 from runwatch.compat.mldiagnostics.custom_types.exceptions import MLRunConfigurationError
 from runwatch.compat.mldiagnostics.custom_types.metric_types import SYSTEM_METRICS
 from runwatch.compat.mldiagnostics.custom_types.mlrun_types import (
@@ -31,7 +32,7 @@ from runwatch.journal.liveness import this_host
 from runwatch.sdk import collect
 from runwatch.sdk.front import begin
 from runwatch.sdk.guard import attempt, guarded, tally, text_of
-from runwatch.sdk.identity import Identity, identify, workload_id
+from runwatch.sdk.identity import Identity
 from runwatch.sdk.run import Run
 from runwatch.sdk.values.config import ConfigDict
 from runwatch.sdk.values.plain import config_values
@@ -261,8 +262,8 @@ def machinelearning_run(
         application_framework=_member(ApplicationFramework, application_framework),
         rl_orchestrator=_member(RlOrchestrator, rl_orchestrator),
     )
-    given = workload_id(text_of(run_workload_id)) if run_workload_id else None
-    identity = identify(name, run_id=given, strict=True)
+    given = text_of(run_workload_id) if run_workload_id else None
+    identity = identify_workload(name, given)
     nothing: dict[str, Any] = {}
     values = attempt("read the configs", nothing, lambda: config_values(configs))
     return begin(identity, lambda known: MLRun(known, options), values, MLRun)
