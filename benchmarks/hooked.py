@@ -6,8 +6,8 @@ A PyTorch loop of steps of about 5 ms: a batch from a data loader, a matrix prod
 that steps.  In one process, blocks of ten steps alternate between bare and hooked
 (`init(auto=True)`); the first steps of each block are not counted.  The estimator is that of
 `loop.py`: each pair of neighbouring blocks gives one ratio of their best steps.  Beside it:
-what the calls that hooks sit in take more, in the median.  The last case has no hooks in either kind of
-block: what it shows is noise.
+what the calls that hooks sit in take more, in the median.  The last case has no hooks in either
+kind of block: what it shows is noise.
 """
 
 from __future__ import annotations

@@ -7,15 +7,14 @@ goes over to that run and tells there again what it has told so far (`join`).
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from runwatch.clock import system_clock
 from runwatch.journal.liveness import this_host
 from runwatch.journal.writer import JournalWriter
+from runwatch.launcher.ended import Ended
 from runwatch.launcher.environment import Options
 from runwatch.record import RunId, RunScope
 from runwatch.record.console import Console, Stream
@@ -30,25 +29,6 @@ from runwatch.sdk.values.plain import mapping, text
 
 KEPT_BYTES: Final = 4 << 20
 """How much of what was told is kept to be told again in another run."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How the command ended, as `wait4` says."""
-
-    code: int | None
-    signal: str | None
-    max_rss_bytes: int | None = None
-
-    @property
-    def status(self) -> str:
-        return "killed" if self.signal else "failed" if self.code else "completed"
-
-    @property
-    def reason(self) -> str | None:
-        if self.signal:
-            return f"the command was killed by {self.signal}"
-        return f"the command ended with exit code {self.code}" if self.code else None
 
 
 class Chronicle:

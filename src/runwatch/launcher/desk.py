@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import struct
-import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -23,6 +21,8 @@ from runwatch.sdk.launched import MAX_MESSAGE
 
 SECONDS: Final = 1.0
 """How long one process may keep the others waiting."""
+LONGEST_FOLDER: Final = 95
+"""The path of a socket may have 107 bytes."""
 BACKLOG: Final = 512
 """A job may have hundreds of ranks on a node, and all begin at once."""
 
@@ -35,7 +35,7 @@ class Desk:
     """Made before the command begins, and served by the scribe."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.mkdtemp(prefix="runwatch-exec-")
+        self._folder = _private_folder()
         self.address = os.path.join(self._folder, "socket")
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
@@ -59,7 +59,10 @@ class Desk:
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        with suppress(OSError):
+            os.unlink(self.address)
+        with suppress(OSError):
+            os.rmdir(self._folder)
 
     @guarded("answer the processes of the command")
     def _run(self, handlers: Mapping[str, Handler]) -> None:
@@ -70,6 +73,21 @@ class Desk:
                 return
             with line:
                 attempt("answer a process", None, partial(_serve, line, handlers))
+
+
+def _private_folder() -> str:
+    """As from `tempfile`, which takes longer to load than the command has to wait."""
+    problem: OSError | None = None
+    for place in (os.environ.get("TMPDIR"), os.environ.get("XDG_RUNTIME_DIR"), "/tmp"):
+        folder = os.path.join(place or "/tmp", f"runwatch-exec-{os.urandom(6).hex()}")
+        if len(folder) > LONGEST_FOLDER:
+            continue
+        try:
+            os.mkdir(folder, 0o700)
+            return folder
+        except OSError as error:
+            problem = error
+    raise problem or OSError("no folder with a short name")
 
 
 def _serve(line: socket.socket, handlers: Mapping[str, Handler]) -> None:

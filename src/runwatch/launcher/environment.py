@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
-from uuid import uuid4
 
 from runwatch.launcher.naming import name_of
 from runwatch.sdk.identity import attempt_key
@@ -56,10 +55,8 @@ def for_command(
     made.update({name: value for name, value in given.items() if value})
     # Several of us may be started together, as by `srun`: then a scheduler's key is theirs.
     if not attempt_key(environment):
-        made["RUNWATCH_ATTEMPT"] = f"exec-{uuid4()}"
+        made["RUNWATCH_ATTEMPT"] = f"exec-{os.urandom(8).hex()}"
     made["RUNWATCH_AUTO"] = "1" if options.hooks and not is_off("RUNWATCH_AUTO", made) else "0"
-    if options.hooks:
-        made.setdefault("KINETO_USE_DAEMON", "1")
     if options.hooks or options.console:
         made["PYTHONPATH"] = os.pathsep.join(_paths(environment.get("PYTHONPATH", "")))
     return made
@@ -67,7 +64,8 @@ def for_command(
 
 def _paths(before: str) -> list[str]:
     ours = [BOOT, *([str(_DROPIN)] if _DROPIN.is_dir() else [])]
-    return [*ours, *(path for path in before.split(os.pathsep) if path not in ours)] if before else ours
+    theirs = before.split(os.pathsep) if before else []
+    return [*ours, *(path for path in theirs if path not in ours)]
 
 
 def is_inside(environment: Mapping[str, str]) -> bool:

@@ -18,6 +18,12 @@ _LAUNCHERS: Final = frozenset(
         "poetry", "pdm", "conda", "xvfb-run", "ipython", "composer", "colossalai", "runwatch",
     )
 )  # fmt: skip
+_INTERACTIVE: Final = frozenset(
+    (
+        "less", "more", "most", "man", "vi", "vim", "nvim", "nano", "emacs", "top", "htop", "btop",
+        "nvtop", "nvitop", "tmux", "screen", "ssh", "mosh", "gdb", "fish",
+    )
+)  # fmt: skip
 _MODULES: Final = frozenset(
     ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
 )
@@ -68,3 +74,12 @@ def _module(words: Sequence[str]) -> str:
 def _bare(word: str) -> str:
     base = os.path.basename(word.rstrip("/"))
     return base.removesuffix(next((end for end in _SCRIPTS if base.endswith(end)), "")) or base
+
+
+def needs_terminal(command: Sequence[str]) -> bool:
+    """Whether the command is one that a person works in: it takes keys, and shells tell jobs what
+    is in front, by way of the terminal that they write to.  Nobody needs a record of that."""
+    first = os.path.basename(command[0])
+    if first in _SHELLS:
+        return all(word.startswith("-") and word != "-c" for word in command[1:])
+    return first in _INTERACTIVE

@@ -12,10 +12,13 @@ import fcntl
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from runwatch.launcher import ptys
-from runwatch.record.console import Stream
+from runwatch.launcher.ptys import Mirror
+
+if TYPE_CHECKING:
+    from runwatch.record.console import Stream
 
 PIPE_BYTES: Final = 1 << 20
 """The most that the kernel gives everybody.  The command is held back when this much waits."""
@@ -33,7 +36,12 @@ class Outlet:
     target: int
     source: int
     inner: int
-    is_terminal: bool
+    mirror: Mirror | None = None
+    """If it is a terminal."""
+
+    @property
+    def is_terminal(self) -> bool:
+        return self.mirror is not None
 
     def close_inner(self) -> None:
         if self.inner >= 0:
@@ -63,9 +71,10 @@ def outlets() -> list[Outlet]:
 
 
 def outlet(stream: Stream, numbers: tuple[int, ...], target: int) -> Outlet:
-    is_terminal = os.isatty(target)
-    source, inner = ptys.like(target) if is_terminal else _pipe()
-    return Outlet(stream, numbers, target, source, inner, is_terminal)
+    if not os.isatty(target):
+        return Outlet(stream, numbers, target, *_pipe())
+    source, inner = ptys.like(target)
+    return Outlet(stream, numbers, target, source, inner, Mirror(target, source))
 
 
 def inner_numbers(made: list[Outlet]) -> Iterator[tuple[int, int]]:
@@ -103,7 +112,5 @@ def is_same_file(one: int, other: int) -> bool:
 
     libc = ctypes.CDLL(None, use_errno=True)
     me = os.getpid()
-    answer = libc.syscall(
-        *(ctypes.c_long(each) for each in (call, me, me, _FILES, one, other))
-    )
+    answer = libc.syscall(*(ctypes.c_long(each) for each in (call, me, me, _FILES, one, other)))
     return bool(answer in (0, -1))  # -1: a filter forbids the call, and we take them for one

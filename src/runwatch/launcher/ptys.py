@@ -50,12 +50,9 @@ class Mirror:
     """What the command changes in the settings of our terminal, it means for the real one."""
 
     def __init__(self, terminal: int, source: int) -> None:
+        """Before the command has it: what it is now is compared with what it will be."""
         self._terminal, self._source = terminal, source
         self._last = self._first = self._settings(source)
-
-    @property
-    def is_known(self) -> bool:
-        return self._last is not None
 
     @property
     def is_changed(self) -> bool:

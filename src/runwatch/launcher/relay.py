@@ -14,10 +14,9 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from runwatch.launcher import ptys
 from runwatch.launcher.outlets import PIPE_BYTES, Outlet
 
-READ_BYTES: Final = PIPE_BYTES
+READ_BYTES: Final = 256 << 10
 _GONE: Final = select.POLLERR | select.POLLHUP | select.POLLNVAL
 _LOOK_MS: Final = 100
 """How often a terminal's settings are compared while the command has changed them."""
@@ -36,7 +35,7 @@ class Relay(threading.Thread):
         self._passing = threading.Lock()
         """Held while bytes that were read are not written yet."""
         self.passed_bytes = 0
-        self._mirror = _mirror(outlet)
+        self._mirror = outlet.mirror
 
     def run(self) -> None:
         waiting = select.poll()
@@ -107,8 +106,3 @@ def drained(relays: list[Relay], wait: Callable[[], None]) -> None:
     goals = [(relay, relay.passed_bytes + PIPE_BYTES) for relay in relays]
     while any(relay.passed_bytes < goal and not relay.is_idle() for relay, goal in goals):
         wait()
-
-
-def _mirror(outlet: Outlet) -> ptys.Mirror | None:
-    mirror = ptys.Mirror(outlet.target, outlet.source) if outlet.is_terminal else None
-    return mirror if mirror is not None and mirror.is_known else None

@@ -18,17 +18,23 @@ import threading
 import time
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from runwatch.launcher import ptys
-from runwatch.launcher.chronicle import Chronicle, Ended
 from runwatch.launcher.desk import Answer, Desk
+from runwatch.launcher.ended import Ended
 from runwatch.launcher.environment import Options
 from runwatch.launcher.outlets import Outlet, outlet
 from runwatch.launcher.relay import Relay, drained
+from runwatch.launcher.wrapper import PASSED
 from runwatch.sdk.guard import guarded
 
+if TYPE_CHECKING:
+    from runwatch.launcher.chronicle import Chronicle
+    from runwatch.record.console import Stream
+
 DRAIN_SECONDS: Final = 0.001
+MOST_EARLY: Final = 100
 LATE_SECONDS: Final = 2.0
 """How long a journal on a file system that hangs may keep the wrapper from ending."""
 
@@ -46,7 +52,10 @@ class Scribe:
         self._line = line
         self._desk = desk
         self._main = made
-        self._chronicle = Chronicle(options, command, environment)
+        self._about = (options, command, environment)
+        self._chronicle: Chronicle | None = None
+        self._early: list[tuple[int | None, Stream, bytes]] = []
+        """What was written before we could record."""
         self._relays: list[Relay] = []
         self._lock = threading.Lock()
         self._files = {number: _file(each.inner) for each in made for number in each.numbers}
@@ -58,34 +67,59 @@ class Scribe:
         self._sentry()
         if self._desk is not None:
             self._desk.serve({"pipes": self._pipes, "run": self._run_begun})
-        recorder = threading.Thread(target=self._chronicle.begin, daemon=True)
+        recorder = threading.Thread(target=self._begin, daemon=True)
         recorder.start()
         ended = self._wait()
         drained(self._all(), lambda: time.sleep(DRAIN_SECONDS))
+        with contextlib.suppress(OSError):
+            self._line.send(PASSED)
         self._closing = True
         if self._desk is not None:
             self._desk.remove()
         finisher = threading.Thread(target=self._finish, args=(recorder, ended), daemon=True)
         finisher.start()
         finisher.join(LATE_SECONDS)
-        if not finisher.is_alive():
+        if not finisher.is_alive() and self._chronicle is not None:
             self._chronicle.say_farewell()
         self._line.close()  # the wrapper ends
         for relay in self._all():
             relay.join()
 
+    @guarded("record the command")
+    def _begin(self) -> None:
+        """Relaying does not wait for what this loads."""
+        from runwatch.launcher.chronicle import Chronicle
+
+        chronicle = Chronicle(*self._about)
+        with self._lock:
+            for early in self._early:
+                chronicle.feed(*early)
+            self._chronicle = chronicle
+            self._early.clear()
+        chronicle.begin()
+
     def _finish(self, recorder: threading.Thread, ended: Ended) -> None:
         recorder.join()
-        self._chronicle.end(ended)
+        if self._chronicle is not None:
+            self._chronicle.end(ended)
 
     # ── what is written ───────────────────────────────────────────────────────────────────────
 
     def _relay(self, each: Outlet, rank: int | None) -> None:
-        relay = Relay(each, partial(self._chronicle.feed, rank, each.stream), self._let_go)
+        each.close_inner()
+        relay = Relay(each, partial(self._feed, rank, each.stream), self._let_go)
         with self._lock:
             self._relays.append(relay)
         relay.start()
-        each.close_inner()
+
+    def _feed(self, rank: int | None, stream: Stream, data: bytes) -> None:
+        if self._chronicle is None:
+            with self._lock:
+                if self._chronicle is None:
+                    if len(self._early) < MOST_EARLY:
+                        self._early.append((rank, stream, data))
+                    return
+        self._chronicle.feed(rank, stream, data)
 
     def _all(self) -> list[Relay]:
         with self._lock:
@@ -132,7 +166,8 @@ class Scribe:
 
     def _run_begun(self, told: Mapping[str, Any]) -> None:
         run, name, group = (str(told.get(key) or "") for key in ("run", "name", "group"))
-        self._chronicle.join(run, name, group)
+        if self._chronicle is not None:
+            self._chronicle.join(run, name, group)
 
     # ── signals and the wrapper ───────────────────────────────────────────────────────────────
 
@@ -169,7 +204,7 @@ class Scribe:
             if not data:
                 return Ended(None, signal.SIGKILL.name)
             news = json.loads(data)
-            return Ended(news["code"], news["signal"], news["max_rss_bytes"])
+            return Ended(*news)
 
 
 def main(
@@ -189,11 +224,12 @@ def main(
 
 
 def _be_quiet() -> None:
-    """What goes wrong here is said only to a person: a file gets what the command wrote, no more."""
+    """What goes wrong here is said to a person only: a file gets what the command wrote."""
     if not os.isatty(2):
         log = logging.getLogger("runwatch")
         log.addHandler(logging.NullHandler())
         log.propagate = False
+        threading.excepthook = lambda _: None
 
 
 def _forget(number: int) -> None:
@@ -208,5 +244,3 @@ def _forget(number: int) -> None:
 def _file(number: int) -> tuple[int, int]:
     about = os.fstat(number)
     return about.st_dev, about.st_ino
-
-

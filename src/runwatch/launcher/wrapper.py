@@ -26,21 +26,30 @@ from typing import Final, NoReturn
 
 from runwatch.launcher import outlets
 from runwatch.launcher.desk import Desk
+from runwatch.launcher.ended import Ended
 from runwatch.launcher.environment import Options, for_command, is_inside
+from runwatch.launcher.naming import needs_terminal
 from runwatch.launcher.outlets import Outlet
 from runwatch.sdk.guard import attempt
+from runwatch.sdk.launched import ADDRESS
 
 NOT_FOUND: Final = 127
 NOT_RUNNABLE: Final = 126
 SENTRY_SECONDS: Final = 0.1
 """How long we wait for the scribe's word on whether a signal came to all of us."""
+SIGNAL_SECONDS: Final = 0.5
+"""Usually all is passed on by then.  A terminal that is closed at the end must not end us."""
+PASSED: Final = b"passed"
+"""The scribe has passed on all that the command wrote."""
 SHELL: Final = "/bin/sh"
 _SET_PDEATHSIG: Final = 1
 _KERNEL: Final = 0x80
 _OF_TERMINAL: Final = frozenset(
     (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGWINCH)
 )
+_ENDING: Final = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
 _ALL: Final = frozenset(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP}
+Mask = set[int | signal.Signals]
 _IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
@@ -61,7 +70,7 @@ def run(options: Options, command: Sequence[str]) -> NoReturn:
     inherited = list(_inherited())
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ALL)
     if is_inside(before):  # the outer one does all this; we only say what is meant here
-        environment = for_command(options, words, before[_ADDRESS], before)
+        environment = for_command(options, words, before[ADDRESS], before)
         _become(words, environment, mask)
     ready = attempt("prepare to run the command", None, lambda: _prepare(options, words, before))
     scribe = None if ready is None else attempt("fork", None, os.fork)
@@ -78,15 +87,16 @@ def run(options: Options, command: Sequence[str]) -> NoReturn:
     Wrapper(child, ready.ours).run()
 
 
-_ADDRESS: Final = "RUNWATCH_EXEC"
-
-
 def _prepare(options: Options, words: list[str], before: Mapping[str, str]) -> _Ready:
     with contextlib.ExitStack() as undo:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         undo.callback(ours.close)
         undo.callback(theirs.close)
         made = outlets.outlets() if options.console else []
+        if any(each.is_terminal for each in made) and needs_terminal(words):
+            for each in made:
+                each.close()
+            made = []
         for each in made:
             undo.callback(each.close)
         desk = _desk()
@@ -119,7 +129,7 @@ def _be_scribe(
         os._exit(0)
 
 
-def _be_command(words: list[str], ready: _Ready, mask: set[signal.Signals]) -> NoReturn:
+def _be_command(words: list[str], ready: _Ready, mask: Mask) -> NoReturn:
     try:
         wrapper = os.getppid()
         _die_with_parent()
@@ -132,7 +142,7 @@ def _be_command(words: list[str], ready: _Ready, mask: set[signal.Signals]) -> N
         os._exit(NOT_RUNNABLE)
 
 
-def _become(words: list[str], environment: Mapping[str, str], mask: set[signal.Signals]) -> NoReturn:
+def _become(words: list[str], environment: Mapping[str, str], mask: Mask) -> NoReturn:
     """The command takes this process; a shell's words and exit codes if that does not work."""
     for number in _IGNORED_BY_PYTHON:
         signal.signal(number, signal.SIG_DFL)
@@ -222,19 +232,42 @@ class Wrapper:
     def run(self) -> NoReturn:
         status, usage = self._wait()
         killed = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
-        ended = {
-            "code": None if killed else os.WEXITSTATUS(status),
-            "signal": _signal_name(killed) if killed else None,
-            "max_rss_bytes": usage.ru_maxrss * 1024,
-        }
-        # From now on a signal is meant for us: nobody else is there.
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ALL)
+        ended = Ended(
+            None if killed else os.WEXITSTATUS(status),
+            _signal_name(killed) if killed else None,
+            usage.ru_maxrss * 1024,
+        )
         with contextlib.suppress(OSError):
             self._line.send(json.dumps(ended).encode())
-            while self._line.recv(1 << 12):  # until all is passed on and recorded
-                pass
+            self._see_scribe_off(status)
         _end_like(status)
+
+    def _see_scribe_off(self, status: int) -> None:
+        """Until all is passed on and recorded.  Nobody else is there any more, so signals are for
+        us: while the reader of our output lets us wait they end us, as they would have ended the
+        command.  Later nothing is lost if we end at once, as the command ended."""
+        self._line.settimeout(SIGNAL_SECONDS)
+        try:
+            is_passed = self._hears(PASSED)
+        except TimeoutError:
+            self._line.settimeout(None)
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            old = signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+            is_passed = self._hears(PASSED)
+            signal.pthread_sigmask(signal.SIG_SETMASK, old)
+        if is_passed:
+            for number in _ENDING:
+                signal.signal(number, lambda *_: _end_like(status))
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+            self._line.settimeout(None)
+            self._hears(b"")
+
+    def _hears(self, word: bytes) -> bool:
+        """Waits for that word of the scribe; False if it ends without it."""
+        while data := self._line.recv(1 << 12):
+            if data == word:
+                return True
+        return False
 
     def _wait(self) -> tuple[int, resource.struct_rusage]:
         while True:
@@ -290,12 +323,10 @@ class Wrapper:
 
 def _stop_by(number: int) -> None:
     """Stop as the command stopped; the shell wakes us both."""
-    if number == signal.SIGSTOP:
-        os.kill(os.getpid(), number)
-        return
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
-    os.kill(os.getpid(), number)
-    signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+    os.kill(os.getpid(), number)  # first: it is one with that of the terminal, if we have that yet
+    if number != signal.SIGSTOP:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+        signal.pthread_sigmask(signal.SIG_BLOCK, {number})
 
 
 def _end_like(status: int) -> NoReturn:
@@ -303,10 +334,12 @@ def _end_like(status: int) -> NoReturn:
         number = os.WTERMSIG(status)
         with contextlib.suppress(OSError, ValueError):
             # One memory image is enough, and it is the command's.
-            resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+            most = resource.getrlimit(resource.RLIMIT_CORE)[1]
+            resource.setrlimit(resource.RLIMIT_CORE, (0, most))
         with contextlib.suppress(OSError, ValueError):
             if number not in (signal.SIGKILL, signal.SIGSTOP):
                 signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
             os.kill(os.getpid(), number)
         os._exit(128 + number)
     os._exit(os.WEXITSTATUS(status))

@@ -1,6 +1,8 @@
-"""Who this process is: which run, which rank, which host, which attempt.
+"""Who this process is: which run, which rank, which attempt.
 
-Everything is read from the environment, from /proc, or from a framework that already knows.
+A name that the program gives is the run, and an id replaces it.  What schedulers and launchers say
+tells which processes were started together; it names the run only where the program gives no name
+(decision 0022).  Everything is read from the environment, or from a framework that already knows.
 Nothing is imported, no device is touched, no name is looked up on the network.
 """
 
@@ -12,10 +14,11 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
+from runwatch.journal.liveness import this_host
 from runwatch.record import RunId
 from runwatch.sdk.guard import attempt, tally, text_of
 
@@ -28,18 +31,15 @@ GKE_METADATA: Final = "GKE_DIAGON_METADATA"
 # The first that holds a number wins.  RANK comes before the node's number: torchrun sets both.
 _RANK: Final = (
     "RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "JAX_PROCESS_ID",
-    "NODE_RANK", "GROUP_RANK", "TPU_WORKER_ID", "JOB_COMPLETION_INDEX",
+    "NODE_RANK", "GROUP_RANK", "TPU_WORKER_ID", "JOB_COMPLETION_INDEX", "LWS_WORKER_INDEX",
 )  # fmt: skip
-_WORLD_SIZE: Final = (
-    "WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "JAX_NUM_PROCESSES", "NNODES",
+_WORLD_SIZE: Final[tuple[str, ...]] = (
+    "WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+    "JAX_NUM_PROCESSES", "NNODES", "LWS_GROUP_SIZE",
 )  # fmt: skip
 _LOCAL_RANK: Final = (
     "LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
 )  # fmt: skip
-
-
-class IdentityError(ValueError):
-    """A variable of an orchestrator is set but malformed."""
 
 
 class Identity(NamedTuple):
@@ -51,7 +51,7 @@ class Identity(NamedTuple):
     world_size: int
     attempt_key: str
     orchestrator: str
-    """GKE, SLURM, CUSTOM or NONE: where the id comes from."""
+    """Who started the process: GKE, SLURM or NONE.  CUSTOM: the id was given."""
 
 
 def identify(
@@ -60,29 +60,28 @@ def identify(
     run_id: str | None = None,
     environment: Mapping[str, str] = os.environ,
     modules: Mapping[str, ModuleType] = sys.modules,
-    strict: bool = False,
 ) -> Identity:
-    """`strict`: raise for a malformed variable of an orchestrator instead of using the name."""
-    shown = display_name(name)
-    try:
-        run, orchestrator = _run_id(text_of(name), run_id, environment)
-    except IdentityError as error:
-        if strict:
-            raise
-        tally.count("run id", f"{error}; the run's id comes from its name instead")
-        run, orchestrator = slug(text_of(name)), "NONE"
+    """Without a name (None), the run is called as $RUNWATCH_NAME, the job or the script is."""
+    called = text_of(default_name(environment) if name is None else name)
+    chosen = run_id or environment.get("RUNWATCH_RUN_ID")
     framework = attempt("ask the framework for the rank", None, lambda: _framework_rank(modules))
     rank, world_size = framework or _environment_rank(environment)
     local = _number(environment, _LOCAL_RANK)
     return Identity(
-        run,
-        shown,
+        slug(text_of(chosen) if chosen else called),
+        display_name(called),
         rank,
         0 if local is None else local,
         world_size,
         attempt_key(environment),
-        orchestrator,
+        "CUSTOM" if chosen else _orchestrator(environment),
     )
+
+
+def _orchestrator(environment: Mapping[str, str]) -> str:
+    if environment.get(GKE_IDENTIFIER):
+        return "GKE"
+    return "SLURM" if environment.get("SLURM_JOB_ID") else "NONE"
 
 
 def display_name(name: object) -> str:
@@ -103,58 +102,149 @@ def slug(name: str) -> RunId:
     return RunId(f"{safe[: MAX_ID - 9].rstrip('-.') or 'run'}-{mark}")
 
 
-def _run_id(name: str, explicit: str | None, environment: Mapping[str, str]) -> tuple[RunId, str]:
-    chosen = explicit or environment.get("RUNWATCH_RUN_ID")
-    if chosen:
-        return slug(text_of(chosen)), "CUSTOM"
-    if workload := environment.get("RUN_WORKLOAD_ID"):
-        return workload_id(workload), "CUSTOM"
-    if environment.get(GKE_IDENTIFIER):
-        return gke_id(environment), "GKE"
-    if job := environment.get("SLURM_JOB_ID"):
-        return slurm_id(job, environment), "SLURM"
-    torchrun = environment.get("TORCHELASTIC_RUN_ID", "")
-    if torchrun not in ("", "none") and not _is_uuid(torchrun):
-        return slug(torchrun), "CUSTOM"
-    return slug(name), "NONE"
+# ── names ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def workload_id(workload: str) -> RunId:
-    return RunId(hashlib.sha256(workload.encode("utf-8", "surrogatepass")).hexdigest())
+def default_name(environment: Mapping[str, str] = os.environ) -> str:
+    """The name of a run whose program gives none."""
+    given = environment.get("RUNWATCH_NAME", "").strip()
+    return given or scheduled_name(environment) or script_name()
 
 
-def gke_id(environment: Mapping[str, str]) -> RunId:
-    """The same on every pod of a workload, and the same as other tools compute."""
-    identifier = _json(environment, GKE_IDENTIFIER)
-    metadata = _json(environment, GKE_METADATA)
-    cluster = _required(identifier, "clustername", GKE_IDENTIFIER).rsplit("/", 1)[-1]
-    namespace = _required(identifier, "namespace", GKE_IDENTIFIER)
-    kind = _required(identifier, "metadata.kind", GKE_IDENTIFIER)
-    workload = _required(identifier, "metadata.name", GKE_IDENTIFIER)
-    created = metadata.get("creation-timestamp") or metadata.get("timestamp")
-    stamp = _compact(str(created or ""), GKE_METADATA)
-    return workload_id(f"{cluster}_{namespace}_{kind}_{workload}_{stamp}")
+def script_name() -> str:
+    script = os.path.basename(sys.argv[0]) if sys.argv else ""
+    return os.path.splitext(text_of(script))[0].lstrip("-") or "run"
 
 
-def slurm_id(job: str, environment: Mapping[str, str]) -> RunId:
-    parts = [environment.get("SLURM_CLUSTER_NAME") or "slurm", job]
-    start = environment.get("SLURM_JOB_START_TIME", "")
-    if start.isascii() and start.isdigit() and len(start) < 12:
-        parts.append(datetime.fromtimestamp(int(start), UTC).strftime("%Y%m%d-%H%M%S"))
-    return workload_id("_".join(parts))
+def scheduled_name(environment: Mapping[str, str]) -> str:
+    """What the scheduler or the launcher calls the job; "" if none says so."""
+    return next((found for name in _NAMES if (found := name(environment).strip())), "")
+
+
+def _slurm_name(environment: Mapping[str, str]) -> str:
+    job = environment.get("SLURM_ARRAY_JOB_ID") or environment.get("SLURM_JOB_ID", "")
+    name = environment.get("SLURM_JOB_NAME", "").strip() or f"slurm-{job}"
+    if not job or name in _INTERACTIVE:
+        return ""
+    task = environment.get("SLURM_ARRAY_TASK_ID", "")  # each task is an experiment of its own
+    return f"{name}-{task}" if task else name
+
+
+def _jobset_name(environment: Mapping[str, str]) -> str:
+    return environment.get("JOBSET_NAME", "")
+
+
+def _lws_name(environment: Mapping[str, str]) -> str:
+    """The group's leader, like `llama-0`: each group is a job of its own."""
+    return environment.get("LWS_LEADER_ADDRESS", "").split(".")[0]
+
+
+def _workload_name(environment: Mapping[str, str]) -> str:
+    if not environment.get(GKE_IDENTIFIER):
+        return ""
+    name = _json(environment, GKE_IDENTIFIER).get("metadata.name")
+    return name if isinstance(name, str) else ""
+
+
+def _kubeflow_name(environment: Mapping[str, str]) -> str:
+    master = environment.get("PET_MASTER_ADDR") or environment.get("MASTER_ADDR", "")
+    found = re.fullmatch(r"(.+?)-(?:master-0|node-0-0)(?:\..*)?", master)
+    return found[1] if found else ""
+
+
+def _ray_name(environment: Mapping[str, str]) -> str:
+    submitted = environment.get("RAY_JOB_SUBMISSION_ID", "")
+    if submitted and not submitted.startswith("raysubmit_"):
+        return submitted
+    job = environment.get("RAY_JOB_ID", "")
+    return environment.get("RAY_CLUSTER_NAME") or (f"ray-{job}" if job else "")
+
+
+def _torchrun_name(environment: Mapping[str, str]) -> str:
+    id = _torchrun_id(environment)
+    if not id or _is_uuid(id):
+        return ""
+    return f"torchrun-{id}" if id.isdigit() else id
+
+
+_NAMES: Final = (
+    _slurm_name, _jobset_name, _lws_name, _workload_name, _kubeflow_name, _ray_name, _torchrun_name,
+)  # fmt: skip
+
+# The names of interactive jobs: several programs may run in one, and the scripts have names.
+_INTERACTIVE: Final = ("interactive", "bash", "sh", "zsh", "fish", "tcsh", "csh", "wrap", "python")
+
+
+# ── attempts ──────────────────────────────────────────────────────────────────────────────────
 
 
 def attempt_key(environment: Mapping[str, str]) -> str:
-    """The same for processes that were started together, different after a restart."""
+    """The same for processes that were started together; after a restart it may be the same.
+
+    "" where nothing is said of it.
+    """
     if key := environment.get("RUNWATCH_ATTEMPT"):
         return key[:MAX_DISPLAY]
-    if job := environment.get("SLURM_JOB_ID"):
-        return f"slurm-{job}.{environment.get('SLURM_RESTART_COUNT', '0')}"
-    if torchrun := environment.get("TORCHELASTIC_RUN_ID"):
-        return f"torchrun-{torchrun}.{environment.get('TORCHELASTIC_RESTART_COUNT', '0')}"
-    if restart := environment.get("JOBSET_RESTART_ATTEMPT"):
-        return f"jobset-{restart}"
-    return ""
+    return next((found for key_of in _KEYS if (found := key_of(environment))), "")[:MAX_DISPLAY]
+
+
+def _slurm_key(environment: Mapping[str, str]) -> str:
+    job, step = environment.get("SLURM_JOB_ID"), environment.get("SLURM_STEP_ID")
+    if not job:
+        return ""
+    key = f"slurm-{job}.{environment.get('SLURM_RESTART_COUNT', '0')}"
+    return f"{key}/{step}" if step else key  # each `srun` is a step
+
+
+def _torchrun_key(environment: Mapping[str, str]) -> str:
+    id = _torchrun_id(environment)
+    return f"torchrun-{id}.{environment.get('TORCHELASTIC_RESTART_COUNT', '0')}" if id else ""
+
+
+def _jobset_key(environment: Mapping[str, str]) -> str:
+    restart, name = environment.get("JOBSET_RESTART_ATTEMPT"), environment.get("JOBSET_NAME")
+    if not restart:
+        return ""
+    return f"jobset-{name}.{restart}" if name else f"jobset-{restart}"
+
+
+def _lws_key(environment: Mapping[str, str]) -> str:
+    leader = environment.get("LWS_LEADER_ADDRESS")
+    return f"lws-{leader}" if leader else ""
+
+
+def _mpi_key(environment: Mapping[str, str]) -> str:
+    job = environment.get("PMIX_NAMESPACE") or environment.get("OMPI_MCA_ess_base_jobid")
+    return f"mpi-{job}" if job else ""
+
+
+def _ray_key(environment: Mapping[str, str]) -> str:
+    job, cluster = environment.get("RAY_JOB_ID"), environment.get("RAY_CLUSTER_NAME")
+    return f"ray-{cluster}/{job}" if cluster and job else f"ray-{job}" if job else ""
+
+
+def _address_key(environment: Mapping[str, str]) -> str:
+    """Where the ranks of a torch job meet: two jobs at once cannot have the same place."""
+    address, port = environment.get("MASTER_ADDR"), environment.get("MASTER_PORT")
+    if not address or not port or not environment.get("RANK"):
+        return ""
+    if address in ("localhost", "::1") or address.startswith("127."):
+        address = this_host(environment)
+    return f"master-{address}:{port}"
+
+
+_KEYS: Final = (
+    _slurm_key, _torchrun_key, _jobset_key, _lws_key, _mpi_key, _ray_key, _address_key,
+)  # fmt: skip
+
+
+def _torchrun_id(environment: Mapping[str, str]) -> str:
+    """ "" for `none`, which is what torchrun says of a job that has no id."""
+    id = environment.get("TORCHELASTIC_RUN_ID", "").strip()
+    return "" if id == "none" else id
+
+
+# ── the queue ─────────────────────────────────────────────────────────────────────────────────
 
 
 def queued_at_ns(environment: Mapping[str, str] = os.environ) -> int | None:
@@ -168,10 +258,7 @@ def queued_at_ns(environment: Mapping[str, str] = os.environ) -> int | None:
         return _moment_ns(moment)
     if not environment.get(GKE_IDENTIFIER):
         return None
-    try:
-        metadata = _json(environment, GKE_METADATA)
-    except IdentityError:  # reported when the run was identified
-        return None
+    metadata = _json(environment, GKE_METADATA)
     created = metadata.get("creation-timestamp") or metadata.get("timestamp")
     return _moment_ns(created) if isinstance(created, str) else None
 
@@ -205,7 +292,10 @@ def _framework_rank(modules: Mapping[str, ModuleType]) -> tuple[int, int] | None
 
 def _environment_rank(environment: Mapping[str, str]) -> tuple[int, int]:
     rank = _number(environment, _RANK) or 0
-    return rank, max(_number(environment, _WORLD_SIZE) or 1, rank + 1)
+    sizes = _WORLD_SIZE
+    if not environment.get("SLURM_PROCID"):  # an allocation for so many tasks, and not one of them
+        sizes = tuple(name for name in sizes if name != "SLURM_NTASKS")
+    return rank, max(_number(environment, sizes) or 1, rank + 1)
 
 
 def _number(environment: Mapping[str, str], names: tuple[str, ...]) -> int | None:
@@ -223,29 +313,10 @@ def _is_uuid(value: str) -> bool:
     return re.fullmatch(r"[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}", value) is not None
 
 
-def _json(environment: Mapping[str, str], variable: str) -> dict[str, Any]:
+def _json(environment: Mapping[str, str], variable: str) -> Mapping[str, Any]:
+    """Empty for what is no JSON object: only `compat.mldiagnostics` insists on one."""
     try:
         value = json.loads(environment.get(variable, ""))
-    except ValueError as error:
-        raise IdentityError(f"{variable} is not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise IdentityError(f"{variable} is not a JSON object")
-    return value
-
-
-def _required(fields: Mapping[str, Any], key: str, variable: str) -> str:
-    value = fields.get(key)
-    if not isinstance(value, str) or not value:
-        raise IdentityError(f"{variable} has no {key!r}")
-    return value
-
-
-def _compact(stamp: str, variable: str) -> str:
-    if not stamp.endswith("Z"):
-        raise IdentityError(
-            f"{variable} needs a 'creation-timestamp' that ends in Z, not {stamp!r}"
-        )
-    try:
-        return datetime.fromisoformat(stamp).strftime("%Y%m%d-%H%M%S")
-    except ValueError as error:
-        raise IdentityError(f"{variable} has a 'creation-timestamp' {stamp!r}: {error}") from error
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

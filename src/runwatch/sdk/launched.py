@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 ADDRESS: Final = "RUNWATCH_EXEC"
 RANK_OF_WRAPPER: Final = "RUNWATCH_EXEC_RANK"
@@ -54,20 +54,22 @@ def take_pipes(environment: Mapping[str, str] = os.environ) -> None:
                 os.close(each)
 
 
-def tell_run(
-    told: Mapping[str, Any], environment: Mapping[str, str] = os.environ
-) -> None:
-    """This process has begun that run.  Raises OSError if nobody hears it."""
+def tell_run(run: str, name: str, group: str, environment: Mapping[str, str] = os.environ) -> None:
+    """This process has begun that run.  If there is a wrapper, it takes part in it."""
     address = environment.get(ADDRESS, "")
     if not address:
         return
     import json
     import socket
 
+    told = {"kind": "run", "run": run, "name": name, "group": group}
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
         line.settimeout(_SECONDS)
-        line.connect(address)
-        line.send(json.dumps({"kind": "run", **told}).encode())
+        try:
+            line.connect(address)
+            line.send(json.dumps(told).encode())
+        except OSError:
+            return  # the wrapper has ended: this process outlives the command
 
 
 def _file(number: int) -> tuple[int, int] | None:

@@ -16,7 +16,8 @@ from runwatch.testing import Story, read_stories
 from tests.unit.leftovers import nothing_is_left
 
 _IDENTITY = ("RUN", "RANK", "WORLD_SIZE", "LOCAL_", "SLURM", "TORCHELASTIC", "GKE_DIAGON", "JOB",
-             "OMPI", "PMI", "NODE_RANK", "GROUP_RANK", "JAX_PROCESS", "TPU_")  # fmt: skip
+             "OMPI", "PMI", "LWS_", "RAY_", "MASTER_", "PET_", "NODE_RANK", "GROUP_RANK",
+             "JAX_PROCESS", "TPU_")  # fmt: skip
 
 
 @pytest.fixture

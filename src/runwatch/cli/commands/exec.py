@@ -22,6 +22,7 @@ from runwatch.launcher.environment import Options
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "runwatch exec [OPTION ...] -- COMMAND [ARGUMENT ...]"
     parser.add_argument("--name", default="", help="the run's name, whatever the program says")
     parser.add_argument("--group", default="", help="the run's group")
     parser.add_argument("--id", default="", help="the run's id, in place of its name")
@@ -36,7 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-console", action="store_true", help="do not record what the command writes"
     )
-    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="and its arguments")
+    parser.add_argument("words", nargs="...", metavar="-- COMMAND", help="and its arguments")
 
 
 def run(arguments: argparse.Namespace) -> int:

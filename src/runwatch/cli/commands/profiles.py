@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from runwatch.cli import source
+from runwatch.cli.checks import key_of
 from runwatch.cli.output import check_output, write_file
 from runwatch.cli.pictures import tables
 from runwatch.cli.pictures.progress import progress
@@ -49,6 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
     if len(words) > 1:
         checked_name(words[1])
     with source.open_source(arguments) as head:
+        if words:
+            words[0] = key_of(head, words[0])
         return _DO[verb](head, words, arguments)
 
 
@@ -87,7 +90,7 @@ def _list(head: source.Source, words: list[str], arguments: argparse.Namespace) 
 def print_profiles(profiles: list[dict[str, Any]]) -> None:
     shown = tables.table(
         "run", "profile", "when", "hosts", "ranks", "framework", "size", "steps", "state",
-        right=("ranks", "size"), fold="framework",
+        right=("ranks", "size"), fold="framework", zone_of="when",
     )  # fmt: skip
     for profile in profiles:
         shown.add_row(
@@ -105,7 +108,7 @@ def print_profiles(profiles: list[dict[str, Any]]) -> None:
     out.print(shown)
     for profile in profiles:
         if profile["why"]:
-            out.print(f"{profile['session']}: {profile['why']}", style="dim", highlight=False)
+            out.print(f"{profile['session']}: {profile['why']}", style="dim", soft_wrap=True)
 
 
 _STATES: Final = {"done": "completed", "partial": "partial"}

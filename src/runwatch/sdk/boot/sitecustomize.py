@@ -1,12 +1,13 @@
 """Python loads this at the start of every process that `runwatch exec` has started.
 
 It is first on the path, in front of a `sitecustomize` that is there without us: that one is loaded
-in its place.  Then the hooks are set (`sdk/auto.py`), if this Python can load Runwatch.  The program
+in its place.  Then the hooks are set (`sdk/auto.py`), if this Python can load Runwatch.  A program
 may run on a Python that is older than ours: no syntax here but what every Python 3 reads.
 """
 
 import os
 import sys
+from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import module_from_spec, spec_from_file_location
 
@@ -18,14 +19,14 @@ class _Finder:
     """Finds Runwatch where the program's Python does not have it; last on the list of finders."""
 
     @staticmethod
-    def find_spec(name, path=None, target=None):  # type: ignore[no-untyped-def]
+    def find_spec(name: str, path: object = None, target: object = None) -> object:
         if name != "runwatch":
             return None
         start = os.path.join(_PACKAGE, "__init__.py")
         return spec_from_file_location(name, start, submodule_search_locations=[_PACKAGE])
 
 
-def _without_us():  # type: ignore[no-untyped-def]
+def _without_us() -> None:
     """Leave the path as the program knows it, and load the module whose name we have."""
     sys.path[:] = [path for path in sys.path if os.path.abspath(path or ".") != _HERE]
     spec = PathFinder.find_spec("sitecustomize", sys.path)
@@ -36,18 +37,14 @@ def _without_us():  # type: ignore[no-untyped-def]
     spec.loader.exec_module(module)  # what it raises is printed, as without us
 
 
-def _with_us():  # type: ignore[no-untyped-def]
+def _with_us() -> None:
     if sys.version_info < (3, 11):
         return
     sys.meta_path.append(_Finder)  # type: ignore[arg-type]
     try:
-        from runwatch.sdk.launched import take_pipes
-
-        take_pipes()
+        import_module("runwatch.sdk.launched").take_pipes()
         if os.environ.get("RUNWATCH_AUTO") == "1":
-            from runwatch.sdk import auto
-
-            auto.begin()
+            import_module("runwatch.sdk.auto").begin()
     except (ImportError, OSError, ValueError, AttributeError):
         pass  # another version of Runwatch, or no wrapper any more: the program runs without us
 

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from runwatch.sdk.run import Run
 
 OPTIMIZERS: Final = "torch.optim"
-_PRECEDENCE: Final = {OPTIMIZERS: 1, "transformers": 3, "lightning": 3, "keras": 3}
+NUMBERED: Final = "numbered calls"
+_PRECEDENCE: Final = {
+    NUMBERED: 0, OPTIMIZERS: 1, "transformers": 3, "lightning": 3, "keras": 3
+}  # fmt: skip
 _OTHERS: Final = 2
 """Of what is between an optimizer and a trainer: Accelerate, DeepSpeed, annotated loops."""
 

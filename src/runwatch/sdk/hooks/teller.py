@@ -170,6 +170,11 @@ class Teller:
         finally:
             self._inside.alone = outer
 
+    @property
+    def is_alone(self) -> bool:
+        """Somebody else tells what is logged in this call."""
+        return bool(getattr(self._inside, "alone", False))
+
     def unknown_version(self, framework: str, version: str) -> None:
         """The hook is not set."""
         message = f"{framework} {version} is not known: nothing is recorded of what it does"

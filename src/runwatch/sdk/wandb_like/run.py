@@ -6,16 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import NO_STEP
 from runwatch.record.life import RunEnd
+from runwatch.sdk import front
 from runwatch.sdk.guard import Edge, attempt, guarded, text_of
 from runwatch.sdk.run import Run
 from runwatch.sdk.values.config import ConfigDict
 from runwatch.sdk.values.pending import Logged
 from runwatch.sdk.values.plain import config_values, mapping, text
+from runwatch.sdk.values.rows import Rows
 from runwatch.sdk.wandb_like import media
 
 _PLAIN: Final = (float, int, bool, str)
@@ -84,10 +86,21 @@ class LikeWandb(Run):
     _files: Path | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._row = 0
+        super().__init__(*args, **kwargs)
+        self._begin_rows()
+
+    @classmethod
+    def of(cls, run: Run, group: str) -> Self:
+        """A run that another library began in this process becomes one of these."""
+        mine = front.taken_over(run, cls)
+        mine._begin_rows()
+        attempt("take a run over", None, lambda: front.told_again(mine, group))
+        return mine
+
+    def _begin_rows(self) -> None:
+        self._rows = Rows()
         self._metrics: list[Metric] = []
         self.summary = Summary()
-        super().__init__(*args, **kwargs)
         self.summary._listen(self._record_summary)
 
     # ── log ───────────────────────────────────────────────────────────────────────────────────
@@ -107,22 +120,13 @@ class LikeWandb(Run):
         if data is not None and not isinstance(data, Mapping):
             Edge.log(self, data, step, **values)  # which says what it takes
             return
-        at = self._at(step, commit)
+        in_step = step is None and self._step != NO_STEP
+        at = None if in_step else self._rows.at(step, commit)
         row = {**(data or {}), **values}
         if not all(type(value) is float or type(value) is int for value in row.values()):
             row = self._flat(row)
         self._follow(row)
         Edge.log(self, row, at)
-
-    def _at(self, step: Any, commit: bool | None) -> Any:
-        if step is None and self._step != NO_STEP:
-            return None
-        if step is None:
-            at, self._row = self._row, self._row if commit is False else self._row + 1
-            return at
-        if isinstance(step, int):
-            self._row = max(self._row, step + 1 if commit else step)
-        return step
 
     def _flat(self, row: Mapping[Any, Any], before: str = "", depth: int = _DEEP) -> dict[str, Any]:
         """{"train": {"loss": 1}} is train.loss, and what is no number becomes a small text."""

@@ -144,7 +144,7 @@ def test_the_run_is_one_like_any_other(place: Path) -> None:
     (story,) = read_stories(place)
     (scope,) = story.scopes
     assert (scope.run, scope.name, scope.rank) == ("job", "job", 0)
-    assert story.bodies("run_start")[0]["orchestrator"] == "CUSTOM"
+    assert story.bodies("run_start")[0]["orchestrator"] == "NONE"
     assert story.end["status"] == "completed"
 
 

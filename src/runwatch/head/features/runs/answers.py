@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from runwatch.errors import NotFound
 from runwatch.head.features.runs.types import (
     ConfigsInfo,
     EventInfo,
@@ -23,6 +26,8 @@ from runwatch.views.runs import (
 def run(reading: Reading, given: Given) -> RunDetail:
     id = reading.run(given["run"])
     states = reading.processes(id)
+    if not states:
+        raise NotFound(f"run {id} is empty: its command belongs to a run of another name")
     card = reading.cards(reading.told(runs_of(states, {}), id))[0]
     limit = plain(reading.standing().limit(id))
     return RunDetail(**run_fields(card), history=attempt_infos(states, id), limit=limit)
@@ -63,7 +68,8 @@ def _process_info(state: ProcessState) -> ProcessInfo:
     )
 
 
-def events(reading: Reading, given: Given) -> EventList:
+def events(reading: Reading, given: Given, hidden: Collection[str] = ()) -> EventList:
+    """`hidden`: kinds that the caller does not see."""
     id = reading.run(given["run"])
     check_range(given)
     rows = reading.store.events(
@@ -76,5 +82,10 @@ def events(reading: Reading, given: Given) -> EventList:
         most_bytes=MOST_EVENT_BYTES,
     )
     return EventList(
-        run=id, events=[event_info(EventInfo, event, plain(event.body)) for event in rows]
+        run=id,
+        events=[
+            event_info(EventInfo, event, plain(event.body))
+            for event in rows
+            if event.kind not in hidden
+        ],
     )
