@@ -1,5 +1,5 @@
-"""A loop that does not tell its steps: a loader that takes its time, gradients of so many batches in
-a step, an evaluation and a checkpoint now and then.  Hooks see all of it."""
+"""A loop that does not tell its steps: a loader that takes its time, gradients of some batches in a
+step, an evaluation and a checkpoint now and then.  Hooks see all of it."""
 
 import sys
 import time
