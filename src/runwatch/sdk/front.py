@@ -147,7 +147,7 @@ def begin(
     with _state.lock:
         current = _current_of_process()
         if current is not None and current._identity.name != identity.name:
-            current.finish()
+            current._make_way(identity.run)
             current = None
         known = current or _offered(identity)
         run: AnyRun | None = None
