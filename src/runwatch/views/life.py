@@ -155,7 +155,7 @@ class Evidence:
     def has_left(self, row: ProcessRow) -> bool:
         """Whether it is a launcher whose command belongs to another run; it may have come back."""
         key = row.journal, row.run
-        return key in self.left and self.left[key] > max(self.starts.get(key, [0]))
+        return key in self.left and self.left[key] >= max(self.starts.get(key, [0]))
 
     def started_ns(self, row: ProcessRow) -> int:
         return min(self.starts.get((row.journal, row.run), [row.start_ns]))
